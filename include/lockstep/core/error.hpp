@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The one exception type of the library: what is wrong, with the values, and what to do about it.
+
+#include <stdexcept>
+#include <string>
+
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::core {
+
+/// what() reads `lockstep: <what is wrong, with the values>; <what to do>`.
+class error : public std::runtime_error {
+public:
+    error(const std::string& problem, const std::string& remedy) : std::runtime_error("lockstep: " + problem + "; " + remedy) {}
+
+    /// A whole message that another rank has already put together.
+    explicit error(const std::string& message) : std::runtime_error(message) {}
+};
+
+/// Throws unless the condition holds. The texts are callables, so a check that passes builds no string.
+template <class Problem, class Remedy>
+void require(bool condition, Problem&& problem, Remedy&& remedy) {
+    if (!condition) [[unlikely]]
+        throw error{problem(), remedy()};
+}
+
+}  // namespace lockstep::core

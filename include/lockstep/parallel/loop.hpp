@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Static OpenMP blocks: the same split every time, and the only header that uses OpenMP. Without OpenMP a team has one member.
+
+#include <algorithm>
+#include <cstddef>
+
+namespace lockstep::parallel {
+
+#if defined(_OPENMP)
+inline constexpr bool has_threads = true;
+#else
+inline constexpr bool has_threads = false;
+#endif
+
+/// How many threads a kernel may use. A value that is handed down: the library keeps no global thread count.
+struct team {
+    int threads = 1;
+};
+
+/// A half-open run of indices.
+struct block {
+    std::size_t first = 0;
+    std::size_t last = 0;
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return last - first; }
+    [[nodiscard]] constexpr bool empty() const noexcept { return first == last; }
+    friend constexpr bool operator==(const block&, const block&) = default;
+};
+
+/// Part `part` of `parts` of 0 .. n-1, contiguous and equal as far as possible, cut only at multiples of `grain`.
+[[nodiscard]] constexpr block split(std::size_t n, std::size_t parts, std::size_t part, std::size_t grain = 1) noexcept {
+    const std::size_t units = (n + grain - 1) / grain;
+    return {std::min(n, units * part / parts * grain), std::min(n, units * (part + 1) / parts * grain)};
+}
+
+/// Runs f(thread) once on each thread of the team. f must not throw.
+template <class F>
+void on_each_thread(team team, F&& f) noexcept {
+#if defined(_OPENMP)
+    if (team.threads > 1) {
+        // A loop, not the bare region: also complete where the runtime grants fewer threads than were asked for.
+#pragma omp parallel for num_threads(team.threads) schedule(static, 1)
+        for (int thread = 0; thread < team.threads; ++thread) f(static_cast<std::size_t>(thread));
+        return;
+    }
+#endif
+    for (int thread = 0; thread < team.threads; ++thread) f(static_cast<std::size_t>(thread));
+}
+
+/// Runs f(block) on each thread's part of 0 .. n-1. Threads split outputs, never a sum.
+template <class F>
+void for_blocks(team team, std::size_t n, std::size_t grain, F&& f) noexcept {
+    const auto threads = static_cast<std::size_t>(team.threads);
+    if (threads <= 1 || n <= grain) {
+        if (n > 0) f(block{0, n});
+        return;
+    }
+    on_each_thread(team, [&](std::size_t thread) {
+        const block mine = split(n, threads, thread, grain);
+        if (!mine.empty()) f(mine);
+    });
+}
+
+}  // namespace lockstep::parallel

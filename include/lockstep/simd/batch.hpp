@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The vector type of this build: the only header that includes xsimd.
+
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+#include <xsimd/xsimd.hpp>
+
+namespace lockstep::simd {
+
+/// As many T as one register of the widest instruction set that the compiler flags allow.
+template <class T>
+using batch = xsimd::batch<T>;
+
+template <class T>
+inline constexpr std::size_t width = batch<T>::size;
+
+/// Architectural vector registers: what a register-blocked loop may keep its accumulators in.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr std::size_t registers = 32;
+#else
+inline constexpr std::size_t registers = 16;
+#endif
+
+/// Bytes that arrays are aligned to, so that a vector never straddles a cache line.
+inline constexpr std::size_t alignment = 64;
+
+template <class T>
+[[nodiscard]] inline batch<T> load(const T* from) noexcept {
+    return batch<T>::load_unaligned(from);
+}
+template <class T>
+inline void store(T* to, const batch<T>& value) noexcept {
+    value.store_unaligned(to);
+}
+
+/// a b + c, rounded once.
+template <class T>
+[[nodiscard]] inline batch<T> fma(const batch<T>& a, const batch<T>& b, const batch<T>& c) noexcept {
+    return xsimd::fma(a, b, c);
+}
+
+/// The instruction set of this build, as printed at the start of a run.
+[[nodiscard]] inline std::string_view instruction_set() noexcept { return xsimd::default_arch::name(); }
+
+}  // namespace lockstep::simd

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Element-wise loops: the last, partial vector runs the same instructions on padded copies, so a result never depends on where in an array it lies.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+#include "lockstep/simd/batch.hpp"
+
+namespace lockstep::simd {
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_output = !std::is_const_v<T>;
+
+template <class F, class... Ts>
+inline void map_vector(std::size_t at, F& f, Ts*... arrays) noexcept {
+    [&](auto... values) {
+        f(values...);
+        auto put = [at]<class T>(T* array, const auto& value) {
+            if constexpr (is_output<T>) store(array + at, value);
+        };
+        (put(arrays, values), ...);
+    }(load(arrays + at)...);
+}
+
+template <class F, class... Ts>
+inline void map_rest(std::size_t at, std::size_t count, F& f, Ts*... arrays) noexcept {
+    auto padded = [=]<class T>(T* array) {
+        std::array<std::remove_const_t<T>, width<std::remove_const_t<T>>> copy{};
+        std::copy_n(array + at, count, copy.begin());
+        return copy;
+    };
+    [&](auto... copies) {
+        map_vector(0, f, copies.data()...);
+        auto put = [=]<class T>(T* array, const auto& copy) {
+            if constexpr (is_output<T>) std::copy_n(copy.begin(), count, array + at);
+        };
+        (put(arrays, copies), ...);
+    }(padded(arrays)...);
+}
+
+}  // namespace detail
+
+/// Calls f(batch&...) on every vector of the arrays and stores what f left in those that are not const. Arrays are the same or disjoint.
+/// Cost: each array is read once, each mutable one written once.
+template <class F, class First, class... Rest>
+inline void map(std::size_t n, F f, First* first, Rest*... rest) noexcept {
+    using T = std::remove_const_t<First>;
+    static_assert((std::is_same_v<T, std::remove_const_t<Rest>> && ...), "arrays of one element type");
+    std::size_t at = 0;
+    for (; at + width<T> <= n; at += width<T>) detail::map_vector(at, f, first, rest...);
+    if (at < n) detail::map_rest(at, n - at, f, first, rest...);
+}
+
+}  // namespace lockstep::simd

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a sample is labelled with: one of N classes, or a row of numbers. Ties data sets to losses at compile time.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::tensor {
+
+/// One class number in 0 .. Count-1 for each sample.
+template <std::size_t Count>
+struct classes {
+    static constexpr std::size_t count = Count;
+};
+
+template <class T>
+inline constexpr bool is_classes = false;
+template <std::size_t Count>
+inline constexpr bool is_classes<classes<Count>> = true;
+
+/// classes<N> for classification, shape<..> for regression.
+template <class L>
+concept Label = is_classes<L> || Shape<L>;
+
+/// Numbers that label one sample, and their type in a network that computes in T.
+template <Label L>
+inline constexpr std::size_t label_size = [] {
+    if constexpr (is_classes<L>)
+        return std::size_t{1};
+    else
+        return L::size;
+}();
+template <Label L, class T>
+using label_element = std::conditional_t<is_classes<L>, std::int32_t, T>;
+
+/// The labels of consecutive samples: label_size<L> elements for each.
+template <Label L, class T>
+using targets = std::span<const label_element<L, T>>;
+
+}  // namespace lockstep::tensor
