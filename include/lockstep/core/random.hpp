@@ -54,7 +54,10 @@ public:
             const auto four = block((first + done) / 4);
             for (std::size_t i = 0; i < 4; ++i) out[done + i] = four[i];
         }
-        for (; done < out.size(); ++done) out[done] = word(first + done);
+        if (done < out.size()) {
+            const auto four = block((first + done) / 4);
+            for (std::size_t i = 0; i < 4 && done < out.size(); ++i) out[done++] = four[i];
+        }
     }
 
     /// In [0, 1), a multiple of 2^-24: exact in float.
@@ -64,8 +67,9 @@ public:
     /// In 0 .. bound - 1, bias below bound / 2^64.
     [[nodiscard]] constexpr std::uint64_t below(std::uint64_t bound, std::uint64_t index) const noexcept {
         const auto four = block(index);
+        __extension__ typedef unsigned __int128 product;
         const auto wide = (std::uint64_t{four[0]} << 32) | four[1];
-        return static_cast<std::uint64_t>((static_cast<unsigned __int128>(wide) * bound) >> 64);
+        return static_cast<std::uint64_t>((static_cast<product>(wide) * bound) >> 64);
     }
 
     /// Standard normal deviate, Box-Muller on 53-bit uniforms.

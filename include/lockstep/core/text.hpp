@@ -13,14 +13,18 @@ namespace detail {
 
 inline void append(std::string& out, std::string_view part) { out += part; }
 inline void append(std::string& out, char part) { out += part; }
-inline void append(std::string& out, bool part) { out += part ? "true" : "false"; }
 
 template <class Number>
     requires std::integral<Number> || std::floating_point<Number>
 void append(std::string& out, Number number) {
-    char buffer[64];
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
-    out.append(buffer, end);
+    // Not an overload: a string literal would rather become a bool than a string_view.
+    if constexpr (std::same_as<Number, bool>) {
+        out += number ? "true" : "false";
+    } else {
+        char buffer[64];
+        const auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
+        out.append(buffer, end);
+    }
 }
 
 }  // namespace detail

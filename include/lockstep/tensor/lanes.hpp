@@ -49,56 +49,49 @@ constexpr void walk(std::size_t count, Fill&& fill, Add&& add) {
     while (held > 1) add(--held - 1);
 }
 
-/// One rank's lanes of a minibatch: which of its rows belong to which lane, and which nodes of the tree it can finish alone.
+/// The lengths of the lanes of a minibatch of `rows`: as equal as possible, empty ones where there are fewer rows than lanes.
+inline void deal_rows(std::size_t rows, std::span<std::size_t> lengths) noexcept {
+    for (std::size_t lane = 0; lane < lengths.size(); ++lane) lengths[lane] = parallel::split(rows, lengths.size(), lane).size();
+}
+
+/// A run of lanes on one rank: which of its rows belong to which lane, and which nodes of the tree it can finish alone.
 class lane_set {
 public:
-    lane_set() = default;
+    /// `lanes` of `total` lanes, without rows.
+    lane_set(std::size_t total, parallel::block lanes) : total_{total}, lanes_{lanes}, trees_{cover(lanes, total)}, blocks_(lanes.size()) {}
 
-    /// Rows of the whole minibatch are dealt over `total` lanes, and this rank has the run `lanes`.
-    lane_set(std::size_t rows, std::size_t total, parallel::block lanes) : total_{total}, lanes_{lanes} {
-        trees_ = cover(lanes, total);
-        bounds_.reserve(lanes.size() + 1);
-        deal(rows);
-    }
-
-    /// The same lanes for a minibatch of another size (the short one at the end of an epoch): allocates nothing.
-    void deal(std::size_t rows) {
-        bounds_.clear();
-        first_row_ = parallel::split(rows, total_, lanes_.first).first;
-        bounds_.push_back(0);
-        for (std::size_t lane = lanes_.first; lane < lanes_.last; ++lane)
-            bounds_.push_back(parallel::split(rows, total_, lane).last - first_row_);
-        if (lanes_.empty()) first_row_ = 0;
-    }
-
-    /// The same lanes for rows that are already here, cut as evenly as they can be.
-    void deal_local(std::size_t rows, std::size_t first_row) {
-        bounds_.clear();
-        first_row_ = first_row;
-        bounds_.push_back(0);
-        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) bounds_.push_back(parallel::split(rows, lanes_.size(), lane).last);
+    /// Takes its part of a minibatch: `lengths` has the rows of all the lanes, here and elsewhere. Allocates nothing.
+    void assign(std::span<const std::size_t> lengths) noexcept {
+        first_row_ = 0;
+        for (std::size_t lane = 0; lane < lanes_.first; ++lane) first_row_ += lengths[lane];
+        std::size_t at = 0;
+        for (std::size_t lane = 0; lane < count(); ++lane) {
+            const std::size_t end = at + lengths[lanes_.first + lane];
+            blocks_[lane] = {at, end};
+            at = end;
+        }
     }
 
     [[nodiscard]] std::size_t total() const noexcept { return total_; }
     [[nodiscard]] parallel::block lanes() const noexcept { return lanes_; }
     [[nodiscard]] std::size_t count() const noexcept { return lanes_.size(); }
-    [[nodiscard]] std::size_t rows() const noexcept { return bounds_.back(); }
-    /// Number of this rank's first row in the global minibatch.
+    [[nodiscard]] std::size_t rows() const noexcept { return blocks_.empty() ? 0 : blocks_.back().last; }
+    /// Number of the first row in the global minibatch.
     [[nodiscard]] std::size_t first_row() const noexcept { return first_row_; }
     [[nodiscard]] std::span<const subtree> trees() const noexcept { return trees_; }
-    /// Local rows of local lane `lane`.
-    [[nodiscard]] parallel::block rows_of(std::size_t lane) const noexcept { return {bounds_[lane], bounds_[lane + 1]}; }
-    /// Local rows of the `index`-th lane of a subtree.
-    [[nodiscard]] parallel::block rows_of(const subtree& tree, std::size_t index) const noexcept {
-        return rows_of(tree.first - lanes_.first + index);
+    /// Local rows of each lane, in order.
+    [[nodiscard]] std::span<const parallel::block> blocks() const noexcept { return blocks_; }
+    /// Local rows of the lanes of one subtree.
+    [[nodiscard]] std::span<const parallel::block> blocks(const subtree& tree) const noexcept {
+        return blocks().subspan(tree.first - lanes_.first, tree.count);
     }
 
 private:
-    std::size_t total_ = 1;
-    parallel::block lanes_{0, 1};
+    std::size_t total_;
+    parallel::block lanes_;
     std::size_t first_row_ = 0;
-    std::vector<subtree> trees_{{0, 1}};
-    std::vector<std::size_t> bounds_{0, 0};
+    std::vector<subtree> trees_;
+    std::vector<parallel::block> blocks_;
 };
 
 }  // namespace lockstep::tensor

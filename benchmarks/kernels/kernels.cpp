@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Speed of the matrix and convolution kernels as a fraction of the fused-multiply-add peak, which is measured right before each repeat.
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/core/random.hpp"
+#include "lockstep/kernels/convolution.hpp"
+#include "lockstep/kernels/gemm.hpp"
+#include "lockstep/kernels/gemm_lanes.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+
+namespace {
+
+using namespace lockstep;
+using kernels::convolution;
+using kernels::transpose;
+
+struct options {
+    std::string only;
+    int repeats = 11;
+    int threads = 1;
+    bool wall = false;
+    bool twice = false;  // double precision
+    bool list = false;
+};
+
+constexpr const char* usage =
+    R"(Speed of the kernels, one JSON line for each case: median time, GFLOP/s, and the median fraction of the FMA peak.
+
+usage: kernels [--case TEXT] [--repeats N] [--threads N] [--double] [--wall] [--list]
+  --case TEXT   only cases whose name contains TEXT
+  --repeats N   measurements of each case [11]
+  --threads N   threads of the team [1]; pin one thread with taskset
+  --double      double precision
+  --wall        wall-clock time also with one thread; else time on the core, which other processes do not lengthen
+  --list        names of the cases
+)";
+
+double seconds(bool wall) {
+    timespec now{};
+    clock_gettime(wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Twelve independent chains in registers: the rate at which the units can do what a kernel does.
+template <class T>
+double fma_peak(const options& given) {
+    constexpr std::size_t chains = 12;
+    constexpr std::size_t links = 400'000;
+    std::vector<T> sink(static_cast<std::size_t>(given.threads) * 64);
+    const double begin = seconds(given.wall);
+    parallel::on_each_thread({given.threads}, [&](std::size_t thread) {
+        using batch = simd::batch<T>;
+        batch sum[chains];
+        for (std::size_t i = 0; i < chains; ++i) sum[i] = batch(static_cast<T>(i));
+        const batch factor(static_cast<T>(0.999));
+        const batch term(static_cast<T>(0.001));
+        for (std::size_t link = 0; link < links; ++link)
+            kernels::detail::unroll<chains>([&](auto i) LOCKSTEP_FLATTEN { sum[i] = simd::fma(sum[i], factor, term); });
+        batch all = sum[0];
+        for (std::size_t i = 1; i < chains; ++i) all = all + sum[i];
+        simd::store(sink.data() + thread * 64, all);
+    });
+    const double took = seconds(given.wall) - begin;
+    volatile T keep = sink[0];
+    (void)keep;
+    return 2.0 * static_cast<double>(chains * links * simd::width<T> * static_cast<std::size_t>(given.threads)) / took * 1e-9;
+}
+
+struct release {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+};
+
+template <class T>
+struct buffer {
+    std::size_t size;
+    std::unique_ptr<T[], release> data;
+
+    explicit buffer(std::size_t count, std::uint32_t series = 0) : size{count} {
+        constexpr std::size_t page = 4096;
+        data.reset(static_cast<T*>(std::aligned_alloc(page, (count * sizeof(T) / page + 1) * page)));
+        if (!data) throw std::bad_alloc{};
+        const core::random_stream random{1, core::purpose::user, series};
+        for (std::size_t i = 0; i < count; ++i) data[i] = series == 0 ? T{0} : static_cast<T>(random.uniform(i)) - T{0.5};
+    }
+    T* get() const noexcept { return data.get(); }
+    std::span<T> all() const noexcept { return {data.get(), size}; }
+};
+
+double median(std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+}
+
+template <class T, class F>
+void measure(const options& given, const std::string& name, double flops, F&& run) {
+    run();
+    std::vector<double> times;
+    std::vector<double> peaks;
+    std::vector<double> fractions;
+    // Short kernels run several times in one measurement.
+    const double begin = seconds(given.wall);
+    run();
+    const auto rounds = static_cast<int>(std::max(1.0, 0.01 / std::max(1e-7, seconds(given.wall) - begin)));
+    for (int i = 0; i < given.repeats; ++i) {
+        const double peak = fma_peak<T>(given);
+        const double start = seconds(given.wall);
+        for (int r = 0; r < rounds; ++r) run();
+        const double took = (seconds(given.wall) - start) / rounds;
+        times.push_back(took);
+        peaks.push_back(peak);
+        fractions.push_back(flops / took * 1e-9 / peak);
+    }
+    const double time = median(times);
+    std::printf("{\"case\": \"%s\", \"type\": \"%s\", \"threads\": %d, \"ms\": %.4f, \"gflops\": %.1f, \"peak_gflops\": %.1f, "
+                "\"fraction_of_peak\": %.3f, \"best_fraction\": %.3f, \"repeats\": %d, \"instruction_set\": \"%s\"}\n",
+                name.c_str(), sizeof(T) == 4 ? "float" : "double", given.threads, time * 1e3, flops / time * 1e-9, median(peaks),
+                median(fractions), *std::max_element(fractions.begin(), fractions.end()), given.repeats,
+                std::string{simd::instruction_set()}.c_str());
+    std::fflush(stdout);
+}
+
+bool wanted(const options& given, const std::string& name) {
+    if (name.find(given.only) == std::string::npos) return false;
+    if (given.list) std::printf("%s\n", name.c_str());
+    return !given.list;
+}
+
+template <class T>
+void gemm_case(const options& given, const std::string& name, transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k) {
+    if (!wanted(given, name)) return;
+    const parallel::team team{given.threads};
+    const buffer<T> a(m * k, 1), b(k * n, 2), c(m * n), scratch(kernels::gemm_scratch<T>(m, n, k, team));
+    measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), [&] {
+        kernels::gemm<T>(ta, tb, m, n, k, a.get(), ta == transpose::no ? k : m, b.get(), tb == transpose::no ? n : k, c.get(), n, nullptr,
+                         {team, scratch.all()});
+    });
+}
+
+template <class T>
+void lanes_case(const options& given, const std::string& name, std::size_t lanes, std::size_t rows, std::size_t m, std::size_t n) {
+    if (!wanted(given, name)) return;
+    const parallel::team team{given.threads};
+    const buffer<T> x(rows * m, 1), dy(rows * n, 2), dw(m * n), scratch(kernels::gemm_lanes_scratch<T>(lanes, rows, m, n, team));
+    std::vector<parallel::block> parts;
+    for (std::size_t lane = 0; lane < lanes; ++lane) parts.push_back(parallel::split(rows, lanes, lane));
+    measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(rows),
+               [&] { kernels::gemm_lanes<T>(parts, m, n, x.get(), m, dy.get(), n, dw.get(), n, {team, scratch.all()}); });
+}
+
+template <class T>
+void convolution_case(const options& given, const std::string& name, std::size_t batch, const convolution& g) {
+    const parallel::team team{given.threads};
+    const double flops = static_cast<double>(batch) * g.flops();
+    const bool forward = wanted(given, name + ".forward");
+    const bool backward_data = wanted(given, name + ".backward_data");
+    const bool backward_weights = wanted(given, name + ".backward_weights");
+    if (!forward && !backward_data && !backward_weights) return;
+    const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3), dx(batch * g.in_size()),
+        dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
+    const buffer<T> scratch(std::max({kernels::convolution_forward_scratch<T>(g, batch, team),
+                                      kernels::convolution_backward_data_scratch<T>(g, batch, team),
+                                      kernels::convolution_backward_weights_scratch<T>(g, batch, team)}));
+    const kernels::resources<T> use{team, scratch.all()};
+    if (backward_data)
+        measure<T>(given, name + ".backward_data", flops,
+                   [&] { kernels::convolution_backward_data<T>(g, batch, y.get(), w.get(), dx.get(), use); });
+    if (backward_weights)
+        measure<T>(given, name + ".backward_weights", flops,
+                   [&] { kernels::convolution_backward_weights<T>(g, batch, x.get(), y.get(), dw.get(), dbias.get(), use); });
+    if (forward)
+        measure<T>(given, name + ".forward", flops,
+                   [&] { kernels::convolution_forward<T>(g, batch, x.get(), w.get(), bias.get(), y.get(), use); });
+}
+
+convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad, std::size_t stride = 1) {
+    return {.rows = size, .columns = size, .channels = channels, .filters = filters, .kernel_rows = kernel, .kernel_columns = kernel,
+            .stride_rows = stride, .stride_columns = stride, .pad_top = pad, .pad_bottom = pad, .pad_left = pad, .pad_right = pad};
+}
+
+template <class T>
+void all(const options& given) {
+    constexpr auto no = transpose::no;
+    constexpr auto yes = transpose::yes;
+    gemm_case<T>(given, "gemm_1024.nn", no, no, 1024, 1024, 1024);
+    gemm_case<T>(given, "gemm_1024.nt", no, yes, 1024, 1024, 1024);
+    gemm_case<T>(given, "gemm_1024.tn", yes, no, 1024, 1024, 1024);
+    gemm_case<T>(given, "vgg_fc7_64.forward", no, no, 64, 4096, 4096);
+    gemm_case<T>(given, "vgg_fc7_64.backward_data", no, yes, 64, 4096, 4096);
+    lanes_case<T>(given, "vgg_fc7_64.backward_weights_8_lanes", 8, 64, 4096, 4096);
+    lanes_case<T>(given, "vgg_fc7_256.backward_weights_8_lanes", 8, 256, 4096, 4096);
+    lanes_case<T>(given, "cddnn_1024.backward_weights_8_lanes", 8, 1024, 2048, 2048);
+    gemm_case<T>(given, "lenet_fc_64.forward", no, no, 64, 512, 1024);
+    convolution_case<T>(given, "vgg_conv1", 4, square(224, 3, 64, 3, 1));
+    convolution_case<T>(given, "vgg_conv2", 4, square(112, 64, 128, 3, 1));
+    convolution_case<T>(given, "vgg_conv3_2", 4, square(56, 256, 256, 3, 1));
+    convolution_case<T>(given, "vgg_conv4_2", 4, square(28, 512, 512, 3, 1));
+    convolution_case<T>(given, "vgg_conv5", 4, square(14, 512, 512, 3, 1));
+    convolution_case<T>(given, "overfeat_conv1", 4, square(231, 3, 96, 11, 0, 4));
+    convolution_case<T>(given, "resnet_stage1", 32, square(32, 16, 16, 3, 1));
+    convolution_case<T>(given, "resnet_down2", 32, square(32, 16, 32, 3, 1, 2));
+    convolution_case<T>(given, "lenet_conv1", 32, square(28, 1, 32, 5, 0));
+    convolution_case<T>(given, "lenet_conv2", 32, square(12, 32, 64, 5, 0));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    options given;
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view key = argv[i];
+        const auto value = [&]() -> const char* {
+            if (++i < argc) return argv[i];
+            std::fprintf(stderr, "%s: a value must follow %s (see --help)\n", argv[0], argv[i - 1]);
+            std::exit(2);
+        };
+        if (key == "--help") {
+            std::fputs(usage, stdout);
+            return 0;
+        } else if (key == "--case") {
+            given.only = value();
+        } else if (key == "--repeats") {
+            given.repeats = std::max(1, std::atoi(value()));
+        } else if (key == "--threads") {
+            given.threads = std::max(1, std::atoi(value()));
+        } else if (key == "--double") {
+            given.twice = true;
+        } else if (key == "--wall") {
+            given.wall = true;
+        } else if (key == "--list") {
+            given.list = true;
+        } else {
+            std::fprintf(stderr, "%s: unknown option %s (see --help)\n", argv[0], argv[i]);
+            return 2;
+        }
+    }
+    if (given.threads > 1) given.wall = true;
+    if (given.twice)
+        all<double>(given);
+    else
+        all<float>(given);
+    return 0;
+}

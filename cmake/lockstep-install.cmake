@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Headers, licence, and the package that find_package(lockstep CONFIG) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(lockstep_package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/lockstep-config.cmake.in" "${CMAKE_CURRENT_BINARY_DIR}/lockstep-config.cmake"
+                              INSTALL_DESTINATION "${lockstep_package_folder}")
+# Before 1.0 a minor version may break its users.
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/lockstep-config-version.cmake" COMPATIBILITY SameMinorVersion
+                                 ARCH_INDEPENDENT)
+
+install(DIRECTORY include/ DESTINATION include FILES_MATCHING PATTERN "*.hpp")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep")
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/lockstep-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/lockstep-config-version.cmake"
+              cmake/lockstep-dependencies.cmake
+        DESTINATION "${lockstep_package_folder}")
+install(TARGETS lockstep lockstep_native EXPORT lockstep-targets)
+install(EXPORT lockstep-targets NAMESPACE lockstep:: DESTINATION "${lockstep_package_folder}")

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What the programs of this repository share: flags, and the way a test runs under MPI.
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(LOCKSTEP_ROOT "${PROJECT_SOURCE_DIR}")
+file(GLOB_RECURSE LOCKSTEP_HEADERS CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/include/lockstep/*.hpp")
+
+# Warnings only; for checks that run no code.
+add_library(lockstep_warnings INTERFACE)
+target_link_libraries(lockstep_warnings INTERFACE lockstep_native)
+target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wpedantic
+                                                   $<$<BOOL:${LOCKSTEP_WARNINGS_AS_ERRORS}>:-Werror>)
+
+# Warnings and sanitizers: every program of this repository links it.
+add_library(lockstep_program INTERFACE)
+target_link_libraries(lockstep_program INTERFACE lockstep_warnings)
+set(lockstep_test_environment OMP_WAIT_POLICY=passive)
+set(lockstep_case_seconds 120)
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_program INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(lockstep_program INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+  target_sources(lockstep_program INTERFACE "${LOCKSTEP_ROOT}/cmake/keep-loaded.cpp")
+  target_link_options(lockstep_program INTERFACE -rdynamic)
+  set(lockstep_case_seconds 400)
+  list(APPEND lockstep_test_environment
+       "LSAN_OPTIONS=suppressions=${LOCKSTEP_ROOT}/cmake/leak-suppressions.txt:print_suppressions=0"
+       "UBSAN_OPTIONS=print_stacktrace=1"
+       "TSAN_OPTIONS=suppressions=${LOCKSTEP_ROOT}/cmake/thread-suppressions.txt:ignore_noninstrumented_modules=1")
+endif()
+
+# lockstep_add_test(name command...): a test of one process.
+function(lockstep_add_test name)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${lockstep_test_environment}" TIMEOUT 600)
+endfunction()
+
+# lockstep_add_mpi_test(name ranks command...): the same program on `ranks` ranks. One rank runs without mpirun, because
+# that has to work too. scripts/mpirun knows the flags that this machine needs.
+function(lockstep_add_mpi_test name ranks)
+  set(launcher)
+  if(ranks GREATER 1)
+    set(launcher "${LOCKSTEP_ROOT}/scripts/mpirun" -n ${ranks})
+  endif()
+  add_test(NAME ${name} COMMAND ${launcher} ${ARGN})
+  # No binding: several jobs may share the machine, and each would bind its ranks to the first cores.
+  set(environment ${lockstep_test_environment} OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none
+                  LOCKSTEP_TEST_SECONDS=${lockstep_case_seconds} "LOCKSTEP_MPIEXEC=${MPIEXEC_EXECUTABLE}")
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment}" PROCESSORS ${ranks} TIMEOUT 900)
+endfunction()
+
+# lockstep_read_comment(variable file key default): what follows `// key: ` in the first lines of a file.
+function(lockstep_read_comment variable file key default)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+  file(STRINGS "${file}" lines LIMIT_INPUT 2000 REGEX "^// ${key}: ")
+  set(${variable} "${default}" PARENT_SCOPE)
+  if(lines)
+    list(GET lines 0 line)
+    string(REGEX REPLACE "^// ${key}: " "" value "${line}")
+    string(STRIP "${value}" value)
+    set(${variable} "${value}" PARENT_SCOPE)
+  endif()
+endfunction()

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// All-gather in place of strips of any sizes: every rank holds its strip of data, afterwards every rank holds all of them. No addition.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/parallel/loop.hpp"
+
+namespace lockstep::comm {
+
+/// Cost per rank: p-1 messages in one round, (p-1) x own strip elements. The fewest rounds; every pair of ranks talks.
+[[nodiscard]] inline schedule direct_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+    schedule out{"direct all-gather", true};
+    const std::size_t ranks = strips.size();
+    for (std::size_t distance = 1; distance < ranks; ++distance) {
+        const std::size_t to = (rank + distance) % ranks;
+        const std::size_t from = (rank + ranks - distance) % ranks;
+        out.send(to, in_data(strips[rank]));
+        out.receive(from, in_data(strips[from]));
+    }
+    out.end_round();
+    return out;
+}
+
+/// Cost per rank: p-1 messages in p-1 rounds, n - strip[rank+1] elements: n(p-1)/p when strips are equal. Only neighbours talk.
+[[nodiscard]] inline schedule ring_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+    schedule out{"ring all-gather", true};
+    const std::size_t ranks = strips.size();
+    for (std::size_t round = 0; round + 1 < ranks; ++round) {
+        out.send((rank + 1) % ranks, in_data(strips[(rank + ranks - round) % ranks]));
+        out.receive((rank + ranks - 1) % ranks, in_data(strips[(rank + ranks - round - 1) % ranks]));
+        out.end_round();
+    }
+    return out;
+}
+
+/// In which order of distances recursive doubling can send one range per round.
+enum class doubling_order : std::uint8_t { outwards, inwards };
+
+namespace detail {
+
+/// What a rank holds in front of the round with this distance; nothing if that is not one range.
+[[nodiscard]] inline std::optional<parallel::block> doubled(std::span<const parallel::block> strips, std::size_t rank, std::size_t distance,
+                                                            doubling_order order) {
+    const std::size_t ranks = strips.size();
+    const bool outwards = order == doubling_order::outwards;
+    const std::size_t first = outwards ? rank & ~(distance - 1) : rank & (2 * distance - 1);
+    const std::size_t stride = outwards ? 1 : 2 * distance;
+    const std::size_t end = outwards ? first + distance : ranks;
+    parallel::block whole{};
+    std::size_t sum = 0;
+    for (std::size_t other = first; other < end; other += stride) {
+        const parallel::block& strip = strips[other];
+        if (strip.empty()) continue;
+        if (sum == 0) whole = strip;
+        if (strip.first < whole.first) whole.first = strip.first;
+        if (strip.last > whole.last) whole.last = strip.last;
+        sum += strip.size();
+    }
+    if (whole.size() != sum) return std::nullopt;
+    return whole;
+}
+
+}  // namespace detail
+
+/// Whether recursive doubling sends one range per round: a power of two of ranks whose strips lie in natural order (distances 1, 2, ..) or in
+/// mirrored order (distances p/2, p/4, ..: the strips of the lane tree). Strips in another order: nothing.
+[[nodiscard]] inline std::optional<doubling_order> can_double(std::span<const parallel::block> strips) {
+    if (!std::has_single_bit(strips.size())) return std::nullopt;
+    for (const auto order : {doubling_order::outwards, doubling_order::inwards}) {
+        bool whole = true;
+        for (std::size_t distance = 1; whole && distance < strips.size(); distance *= 2)
+            for (std::size_t rank = 0; whole && rank < strips.size(); ++rank)
+                whole = detail::doubled(strips, rank, distance, order).has_value();
+        if (whole) return order;
+    }
+    return std::nullopt;
+}
+
+/// Cost per rank: log2(p) messages, n(p-1)/p elements when strips are equal. Needs can_double(strips).
+[[nodiscard]] inline schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+    schedule out{"doubling all-gather", true};
+    const auto order = can_double(strips);
+    core::require(
+        order.has_value(),
+        [&] { return core::text("recursive doubling over the strips of ", strips.size(), " ranks would send several ranges at once"); },
+        [] { return std::string{"use all_gather(), or strips in natural or mirrored order on a power of two of ranks"}; });
+    const std::size_t ranks = strips.size();
+    for (std::size_t step = 1; step < ranks; step *= 2) {
+        const std::size_t distance = *order == doubling_order::outwards ? step : ranks / (2 * step);
+        const std::size_t peer = rank ^ distance;
+        out.send(peer, in_data(*detail::doubled(strips, rank, distance, *order)));
+        out.receive(peer, in_data(*detail::doubled(strips, peer, distance, *order)));
+        out.end_round();
+    }
+    return out;
+}
+
+/// Up to so many ranks talk directly where doubling does not fit; more form a ring.
+inline constexpr std::size_t direct_ranks = 16;
+
+/// The one that fits these strips: recursive doubling, else direct, else the ring. All ranks choose alike: they see the same strips.
+/// strips[r] is what rank r holds: disjoint, in any order, empty ones allowed.
+[[nodiscard]] inline schedule all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+    if (can_double(strips)) return doubling_all_gather(rank, strips);
+    return strips.size() <= direct_ranks ? direct_all_gather(rank, strips) : ring_all_gather(rank, strips);
+}
+
+}  // namespace lockstep::comm

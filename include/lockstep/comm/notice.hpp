@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Failure notices: a rank that fails tells all others why, so that none of them waits for it for ever.
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/comm/transport.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::comm {
+
+/// Thrown where a rank waits for others and one of them has failed. what() reads `rank 3: <its error>`.
+class remote_failure : public core::error {
+public:
+    remote_failure(std::size_t origin, const std::string& text)
+        : core::error{core::text("rank ", origin, ": ", text)}, text_{text}, origin_{origin} {}
+
+    /// The rank that failed, numbered as in the group that was made from the application's communicator.
+    [[nodiscard]] std::size_t origin() const noexcept { return origin_; }
+    /// The error as that rank wrote it.
+    [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+private:
+    std::string text_;
+    std::size_t origin_;
+};
+
+/// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws.
+class notice_board {
+public:
+    /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
+    static constexpr std::size_t longest = 2000;
+    static constexpr int tag = 0;
+
+    explicit notice_board(transport over) : over_{over} {}
+    /// The text must not vanish while MPI still sends it.
+    ~notice_board() { requests_.settle(std::chrono::milliseconds{500}); }
+
+    /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told, and only if it is its own.
+    void announce(std::string_view text) {
+        if (failure_) return;
+        failure_.emplace(over_.rank(), std::string{text.substr(0, longest)});
+        const std::string& kept = failure_->text();
+        requests_.reserve(over_.size());
+        // One more byte, so that an empty text is a message too.
+        const std::span<const char> letter{kept.c_str(), kept.size() + 1};
+        for (std::size_t distance = 1; distance < over_.size(); ++distance)
+            requests_.send(over_, (over_.rank() + distance) % over_.size(), tag, std::as_bytes(letter));
+        (void)requests_.test();
+    }
+
+    /// Looks once for a notice; throws remote_failure if there is one, or has been.
+    void check() {
+        if (!failure_) {
+            if (const auto letter = over_.take(tag, buffer_))
+                failure_.emplace(letter->from, std::string{buffer_.data(), std::max<std::size_t>(letter->bytes, 1) - 1});
+        }
+        if (failure_) {
+            (void)requests_.test();
+            throw remote_failure{*failure_};
+        }
+    }
+
+    [[nodiscard]] bool failed() const noexcept { return failure_.has_value(); }
+
+private:
+    transport over_;
+    std::optional<remote_failure> failure_;
+    std::array<char, longest + 1> buffer_{};
+    requests requests_;
+};
+
+}  // namespace lockstep::comm

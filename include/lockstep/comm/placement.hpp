@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Where each node of the lane tree is added: the choice between the fewest rounds and the fewest elements, for lanes dealt in any way.
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/tensor/lanes.hpp"
+
+namespace lockstep::comm {
+
+inline constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+
+/// How partial sums travel. direct: every one to the owner of the strip, in one round. least: to where the fewest have to move, in as
+/// many rounds as that takes (recursive halving where each rank holds one node of an aligned power of two). automatic: least where it is
+/// recursive halving or where direct would open more than `many_peers` connections at once, else direct.
+enum class tree_route : std::uint8_t { automatic, direct, least };
+inline constexpr std::size_t many_peers = 16;
+
+/// Where one node's sum for one strip is added up.
+struct placed {
+    std::size_t rank = 0;
+    std::size_t round = 0;       ///< message rounds that are over when the sum is there
+    std::size_t leaf = nowhere;  ///< the leaf whose array holds the sum; nowhere = the sum lies in scratch
+};
+
+/// The tree over lane numbers, down to the nodes that ranks can finish alone (the leaves). Children stand before their parent, the root is last.
+class lane_tree {
+public:
+    struct node {
+        std::size_t left = nowhere;
+        std::size_t right = nowhere;
+        std::size_t parent = nowhere;
+        std::size_t rank = nowhere;     ///< leaf: who holds it
+        std::size_t slot = 0;           ///< leaf: its number among the rank's nodes
+        std::vector<std::size_t> best;  ///< ranks on which the fewest messages complete this node
+        [[nodiscard]] bool leaf() const noexcept { return left == nowhere; }
+    };
+
+    /// lanes[r] is the run of lanes that rank r computes; the runs, in any order, are a partition of 0 .. total-1.
+    explicit lane_tree(std::span<const parallel::block> lanes) {
+        for (const auto& run : lanes) total_ += run.size();
+        std::vector<held> leaves;
+        for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
+            std::size_t slot = 0;
+            core::require(
+                lanes[rank].first <= lanes[rank].last && (lanes[rank].empty() || lanes[rank].last <= total_),
+                [&] { return core::text("rank ", rank, " has lanes ", lanes[rank].first, " to ", lanes[rank].last, " of ", total_); },
+                [] { return std::string{"deal each lane to exactly one rank"}; });
+            for (const auto& tree : tensor::cover(lanes[rank], total_)) leaves.push_back({tree, rank, slot++});
+        }
+        std::sort(leaves.begin(), leaves.end(), [](const held& a, const held& b) { return a.lanes.first < b.lanes.first; });
+        std::size_t at = 0;
+        for (const held& leaf : leaves) {
+            core::require(
+                leaf.lanes.first == at, [&] { return core::text("lane ", at, " of ", total_, " belongs to no rank or to several"); },
+                [] { return std::string{"deal each lane to exactly one rank"}; });
+            at += leaf.lanes.count;
+        }
+        core::require(
+            total_ > 0, [] { return std::string{"a sum over 0 lanes"}; }, [] { return std::string{"use at least one lane"}; });
+        std::size_t next = 0;
+        build(leaves, next, 0, std::bit_ceil(total_));
+    }
+
+    [[nodiscard]] std::span<const node> nodes() const noexcept { return nodes_; }
+    [[nodiscard]] std::size_t root() const noexcept { return nodes_.size() - 1; }
+    [[nodiscard]] std::size_t total() const noexcept { return total_; }
+
+    /// The place of every node for the strip of `owner`. `direct`: all at the owner. Otherwise the fewest transfers that exist
+    /// (Fitch 1971: the same problem as the fewest mutations in a tree), and among equals the ones that recursive halving takes.
+    void place(std::size_t owner, bool direct, std::span<placed> out) const {
+        for (std::size_t v = nodes_.size(); v-- > 0;) {
+            const node& here = nodes_[v];
+            if (here.leaf()) {
+                out[v].rank = here.rank;
+            } else if (direct) {
+                out[v].rank = owner;
+            } else if (here.parent == nowhere) {
+                out[v].rank = choose(here, owner, owner);
+            } else {
+                const node& above = nodes_[here.parent];
+                const std::size_t wanted = out[here.parent].rank;
+                const node& sibling = nodes_[above.left == v ? above.right : above.left];
+                out[v].rank = choose(here, wanted, index(sibling.best, wanted));
+            }
+        }
+        for (std::size_t v = 0; v < nodes_.size(); ++v) {
+            const node& here = nodes_[v];
+            if (here.leaf()) {
+                out[v].round = 0;
+                out[v].leaf = v;
+                continue;
+            }
+            const placed& left = out[here.left];
+            const placed& right = out[here.right];
+            const bool has_left = left.rank == out[v].rank && left.leaf != nowhere;
+            const bool has_right = right.rank == out[v].rank && right.leaf != nowhere;
+            out[v].leaf = has_left ? left.leaf : has_right ? right.leaf : nowhere;
+            out[v].round = std::max(left.round + (left.rank != out[v].rank), right.round + (right.rank != out[v].rank));
+        }
+    }
+
+private:
+    struct held {
+        tensor::subtree lanes;
+        std::size_t rank;
+        std::size_t slot;
+    };
+
+    static std::size_t index(const std::vector<std::size_t>& sorted, std::size_t value) {
+        const auto at = std::lower_bound(sorted.begin(), sorted.end(), value);
+        return at != sorted.end() && *at == value ? static_cast<std::size_t>(at - sorted.begin()) : nowhere;
+    }
+
+    static std::size_t choose(const node& here, std::size_t wanted, std::size_t turn) {
+        if (index(here.best, wanted) != nowhere) return wanted;
+        return here.best[(turn == nowhere ? wanted : turn) % here.best.size()];
+    }
+
+    std::size_t build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length) {
+        const std::size_t end = std::min(first + length, total_);
+        const held& leaf = leaves[next];
+        node here;
+        if (leaf.lanes.first == first && leaf.lanes.count == end - first) {
+            here.rank = leaf.rank;
+            here.slot = leaf.slot;
+            here.best = {leaf.rank};
+            ++next;
+        } else {
+            here.left = build(leaves, next, first, length / 2);
+            if (first + length / 2 >= total_) return here.left;
+            here.right = build(leaves, next, first + length / 2, length / 2);
+            nodes_[here.left].parent = nodes_[here.right].parent = nodes_.size();
+            const auto& left = nodes_[here.left].best;
+            const auto& right = nodes_[here.right].best;
+            std::set_intersection(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(here.best));
+            if (here.best.empty()) std::set_union(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(here.best));
+        }
+        nodes_.push_back(std::move(here));
+        return nodes_.size() - 1;
+    }
+
+    std::size_t total_ = 0;
+    std::vector<node> nodes_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Images and labels in IDX files (the format of MNIST and of its many relatives); a model of Dataset.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/data/concept.hpp"
+#include "lockstep/data/gzip.hpp"
+
+namespace lockstep::data {
+
+/// An IDX file of unsigned bytes: a magic number 0x0000080D, D big-endian extents of 32 bits, then the bytes in row-major order.
+template <std::size_t Dimensions>
+struct idx_file {
+    static constexpr std::uint32_t magic = 0x00000800 + Dimensions;
+    static constexpr std::size_t header = 4 + 4 * Dimensions;
+
+    std::string path;
+    std::array<std::size_t, Dimensions> extents{};
+    std::vector<std::byte> bytes;
+
+    [[nodiscard]] std::span<const std::byte> content() const noexcept { return std::span{bytes}.subspan(header); }
+};
+
+namespace detail {
+
+inline constexpr std::uint32_t images_magic = idx_file<3>::magic;
+inline constexpr std::uint32_t labels_magic = idx_file<1>::magic;
+
+[[nodiscard]] inline std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t at) noexcept {
+    std::uint32_t out = 0;
+    for (std::size_t i = 0; i < 4; ++i) out = (out << 8) | std::to_integer<std::uint32_t>(bytes[at + i]);
+    return out;
+}
+
+[[nodiscard]] inline std::string hexadecimal(std::uint32_t value) { return "0x" + core::hexadecimal(value).substr(8); }
+
+[[nodiscard]] inline std::string wrong_magic_remedy(std::uint32_t found, std::uint32_t expected) {
+    if (found == labels_magic && expected == images_magic) return "this is a file of labels: swap the paths of images and labels";
+    if (found == images_magic && expected == labels_magic) return "this is a file of images: swap the paths of images and labels";
+    if ((found >> 16) == 0x1f8b) return "the file was packed twice: unpack it once with gzip -d";
+    return "pass an IDX file of unsigned bytes, plain or packed by gzip";
+}
+
+}  // namespace detail
+
+/// Reads the header and checks it against the length of the file. Sample extents (all but the first) must be `wanted`.
+/// Throws core::error for a wrong magic number, other extents, and a file shorter or longer than its header says.
+template <std::size_t Dimensions>
+[[nodiscard]] idx_file<Dimensions> read_idx(const std::string& path, std::array<std::size_t, Dimensions - 1> wanted) {
+    using file = idx_file<Dimensions>;
+    file out{path, {}, read_file(path)};
+
+    const auto check_length = [&](std::uint64_t expected, std::string_view what) {
+        const std::uint64_t found = out.bytes.size();
+        core::require(
+            what.empty() ? found == expected : found >= expected,
+            [&] {
+                return core::text("\"", path, "\" has ", found, found < expected ? " bytes, too few: " : " bytes, too many: ",
+                                  what.empty() ? "its header promises " : what, expected, " bytes");
+            },
+            [] { return std::string{"fetch or copy the file again"}; });
+    };
+    check_length(4, "its magic number alone takes ");
+    const std::uint32_t found = detail::big_endian(out.bytes, 0);
+    core::require(
+        found == file::magic,
+        [&] {
+            return core::text("\"", path, "\" starts with the magic number ", detail::hexadecimal(found), ", expected ",
+                              detail::hexadecimal(file::magic), file::magic == detail::labels_magic ? " (labels)" : " (images)");
+        },
+        [&] { return detail::wrong_magic_remedy(found, file::magic); });
+    check_length(file::header, "its header alone takes ");
+
+    std::uint64_t length = 1;
+    for (std::size_t d = 0; d < Dimensions; ++d) out.extents[d] = detail::big_endian(out.bytes, 4 + 4 * d);
+    std::string is, should;
+    for (std::size_t d = 1; d < Dimensions; ++d) {
+        is += core::text(d == 1 ? "" : "x", out.extents[d]);
+        should += core::text(d == 1 ? "" : "x", wanted[d - 1]);
+        length *= wanted[d - 1];
+    }
+    core::require(
+        is == should, [&] { return core::text("\"", path, "\" holds images of ", is, ", the data set is declared as ", should); },
+        [&] { return core::text("declare the data set and the network's input as ", is, ", or pass other files"); });
+    check_length(file::header + out.extents[0] * length, "");
+    return out;
+}
+
+/// Images of Rows x Columns bytes and one label each from a pair of IDX files. Copies share the bytes.
+/// A pixel is read as (byte / 255 - mean) / deviation. Throws core::error at construction for whatever is wrong with the files.
+template <std::size_t Rows, std::size_t Columns, std::size_t Classes>
+class idx {
+public:
+    using sample = tensor::shape<Rows, Columns, 1>;
+    using label = tensor::classes<Classes>;
+
+    float mean = 0;
+    float deviation = 1;
+
+    idx(const std::string& images, const std::string& labels)
+        : images_{std::make_shared<const idx_file<3>>(read_idx<3>(images, {Rows, Columns}))},
+          labels_{std::make_shared<const idx_file<1>>(read_idx<1>(labels, {}))} {
+        core::require(
+            images_->extents[0] == labels_->extents[0],
+            [&] {
+                return core::text("\"", images, "\" has ", images_->extents[0], " images, but \"", labels, "\" has ", labels_->extents[0],
+                                  " labels");
+            },
+            [] { return std::string{"pass two files of the same part: both of the training set, or both of the test set"}; });
+        const auto all = labels_->content();
+        for (std::size_t i = 0; i < all.size(); ++i)
+            core::require(
+                std::to_integer<std::size_t>(all[i]) < Classes,
+                [&] {
+                    return core::text("label ", i, " of \"", labels, "\" is ", std::to_integer<int>(all[i]), ", allowed are 0 to ",
+                                      Classes - 1);
+                },
+                [] { return std::string{"declare the data set with more classes, or correct the file"}; });
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return images_->extents[0]; }
+    [[nodiscard]] std::string name() const { return core::text("\"", images_->path, "\""); }
+
+    template <class T>
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
+        require_readable(*this, rows, x, y);
+        const T scale = T{1} / (T{255} * static_cast<T>(deviation));
+        const T shift = static_cast<T>(mean) / static_cast<T>(deviation);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            const std::byte* from = images_->content().data() + rows[i] * sample::size;
+            T* to = x.data + i * sample::size;
+            for (std::size_t p = 0; p < sample::size; ++p) to[p] = static_cast<T>(std::to_integer<int>(from[p])) * scale - shift;
+            y[i] = std::to_integer<std::int32_t>(labels_->content()[rows[i]]);
+        }
+    }
+
+private:
+    std::shared_ptr<const idx_file<3>> images_;
+    std::shared_ptr<const idx_file<1>> labels_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Samples that already lie in the program's memory, read in place; a model of Dataset.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/data/concept.hpp"
+#include "lockstep/tensor/container.hpp"
+
+namespace lockstep::data {
+
+/// Views of contiguous samples (x: size() * Sample::size numbers) and their labels (y: size() * label_size numbers, of any number type).
+/// Owns and copies nothing: the memory must outlive the data set, and what the program writes there later is what is read.
+/// Throws core::error at construction for sizes that do not fit together and for class numbers out of range.
+template <tensor::Shape Sample, tensor::Label Label, class T = float, class L = tensor::label_element<Label, T>>
+class memory {
+    static_assert(!tensor::is_classes<Label> || std::integral<L>, "lockstep: class labels are whole numbers");
+
+public:
+    using sample = Sample;
+    using label = Label;
+
+    memory(std::span<const T> x, std::span<const L> y) : x_{x}, y_{y} {
+        core::require(
+            x.size() % Sample::size == 0,
+            [&] {
+                return core::text("x has ", x.size(), " numbers, which is no multiple of the ", Sample::size, " of one ",
+                                  tensor::to_text<Sample>(), " sample");
+            },
+            [] { return std::string{"pass whole samples, one behind the other"}; });
+        core::require(
+            y.size() == size() * per_label,
+            [&] {
+                return core::text("x has ", size(), " samples of ", tensor::to_text<Sample>(), ", y has ", y.size(),
+                                  " label elements, expected ", size() * per_label);
+            },
+            [] { return core::text("pass ", per_label, per_label == 1 ? " label element" : " label elements", " for each sample"); });
+        if constexpr (tensor::is_classes<Label>)
+            for (std::size_t i = 0; i < y.size(); ++i)
+                core::require(
+                    std::cmp_greater_equal(y[i], 0) && std::cmp_less(y[i], Label::count),
+                    [&] { return core::text("label ", i, " in memory is ", +y[i], ", allowed are 0 to ", Label::count - 1); },
+                    [] { return std::string{"declare more classes, or correct the labels"}; });
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return x_.size() / Sample::size; }
+    [[nodiscard]] std::string name() const {
+        return core::text("data in memory (", size(), " samples of ", tensor::to_text<Sample>(), ")");
+    }
+
+    template <class U>
+    void read(std::span<const std::uint64_t> rows, tensor::batch<U, sample> x, std::span<tensor::label_element<label, U>> y) const {
+        require_readable(*this, rows, x, y);
+        const auto copy = []<class To>(const auto* from, To* to, std::size_t count) {
+            for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+        };
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            copy(x_.data() + rows[i] * Sample::size, x.data + i * Sample::size, Sample::size);
+            copy(y_.data() + rows[i] * per_label, y.data() + i * per_label, per_label);
+        }
+    }
+
+private:
+    static constexpr std::size_t per_label = tensor::label_size<Label>;
+    std::span<const T> x_;
+    std::span<const L> y_;
+};
+
+/// A temporary would be gone before the first read.
+template <class Container>
+inline constexpr bool outlives_the_call = std::is_lvalue_reference_v<Container>;
+template <class T, std::size_t Extent>
+inline constexpr bool outlives_the_call<std::span<T, Extent>> = true;
+
+/// A data set over any two containers with data() and size(): std::vector, std::span, xt::xtensor, xt::xarray. One that also has shape() is
+/// checked: x must be n x Sample and y must be n (classes) or n x Label, extents of 1 aside; strides() must be those of row-major order.
+template <tensor::Shape Sample, tensor::Label Label, class X, class Y>
+[[nodiscard]] auto in_memory(X&& x, Y&& y) {
+    static_assert(outlives_the_call<X> && outlives_the_call<Y>,
+                  "lockstep: a data set in memory views its containers: give the temporary a name that lives as long");
+    std::span<const std::size_t> label_extents;
+    if constexpr (tensor::Shape<Label>) label_extents = Label::extents;
+    const auto xs = tensor::view_samples(x, "x", Sample::extents);
+    const auto ys = tensor::view_samples(y, "y", label_extents);
+    using T = typename decltype(xs)::value_type;
+    using L = typename decltype(ys)::value_type;
+    return memory<Sample, Label, T, L>{xs, ys};
+}
+
+}  // namespace lockstep::data

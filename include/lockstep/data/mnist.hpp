@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// MNIST (LeCun, Cortes, Burges): 60,000 + 10,000 handwritten digits of 28x28 pixels; a model of Dataset.
+
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/data/gzip.hpp"
+#include "lockstep/data/idx.hpp"
+
+namespace lockstep::data {
+
+/// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when neither can be opened.
+[[nodiscard]] inline std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy) {
+    std::string tried;
+    for (const std::string& path : {core::text(prefix, suffix), core::text(prefix, suffix, ".gz")}) {
+        const std::string reason = why_unreadable(path);
+        if (reason.empty()) return path;
+        tried += core::text(tried.empty() ? "" : " and ", "\"", path, "\" (", reason, ")");
+    }
+    throw core::error{core::text("cannot open ", tried), remedy};
+}
+
+/// The four published files, plain or packed by gzip: `mnist{"data/train"}` opens data/train-images-idx3-ubyte and
+/// data/train-labels-idx1-ubyte, `mnist{"data/t10k"}` the test set. Pixels are (byte / 255 - 0.1307) / 0.3081: mean and deviation of the
+/// training set, members to change. Also reads the data sets in the same dress: Fashion-MNIST, KMNIST.
+struct mnist : idx<28, 28, 10> {
+    explicit mnist(const std::string& prefix)
+        : idx<28, 28, 10>{find_packed(prefix, "-images-idx3-ubyte", remedy()), find_packed(prefix, "-labels-idx1-ubyte", remedy())} {
+        mean = 0.1307F;
+        deviation = 0.3081F;
+    }
+
+private:
+    [[nodiscard]] static std::string remedy() {
+        return "pass the folder and the part, as in mnist{\"data/train\"} or mnist{\"data/t10k\"}, with the files train-images-idx3-ubyte, "
+               "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (plain or .gz, for example from "
+               "storage.googleapis.com/cvdf-datasets/mnist) in that folder, or train on the built-in data::digits";
+    }
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Element-wise kernels on spans: activations, sums, scaling, and the search for numbers that are not finite.
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/map.hpp"
+
+namespace lockstep::kernels {
+
+/// y = max(x, 0); relu(NaN) = NaN. x and y are the same array or disjoint.
+template <class T>
+void relu_forward(std::span<const T> x, std::span<T> y) noexcept {
+    using batch = simd::batch<T>;
+    simd::map(x.size(), [zero = batch(T{0})](const batch& in, batch& out) { out = select(in <= zero, zero, in); }, x.data(), y.data());
+}
+
+/// dx = dy where y > 0, else 0; y is what relu_forward wrote. dx may be dy. A NaN in y gives a NaN.
+template <class T>
+void relu_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
+    using batch = simd::batch<T>;
+    simd::map(
+        y.size(),
+        [zero = batch(T{0})](const batch& out, const batch& slope, batch& to) {
+            to = select(out <= zero, zero, select(out == out, slope, out));
+        },
+        y.data(), dy.data(), dx.data());
+}
+
+/// y = tanh(x). x and y are the same array or disjoint.
+template <class T>
+void tanh_forward(std::span<const T> x, std::span<T> y) noexcept {
+    using batch = simd::batch<T>;
+    simd::map(
+        x.size(), [](const batch& in, batch& out) { out = select(in == in, tanh(in), in); }, x.data(), y.data());
+}
+
+/// dx = dy (1 - y^2); y is what tanh_forward wrote. dx may be dy.
+template <class T>
+void tanh_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
+    using batch = simd::batch<T>;
+    simd::map(
+        y.size(), [one = batch(T{1})](const batch& out, const batch& slope, batch& to) { to = slope * (one - out * out); }, y.data(), dy.data(),
+        dx.data());
+}
+
+/// y = y + a x, rounded once.
+template <class T>
+void axpy(T a, std::span<const T> x, std::span<T> y) noexcept {
+    using batch = simd::batch<T>;
+    simd::map(x.size(), [factor = batch(a)](const batch& in, batch& sum) { sum = simd::fma(factor, in, sum); }, x.data(), y.data());
+}
+
+/// y = y + x.
+template <class T>
+void add(std::span<const T> x, std::span<T> y) noexcept {
+    using batch = simd::batch<T>;
+    simd::map(x.size(), [](const batch& in, batch& sum) { sum = sum + in; }, x.data(), y.data());
+}
+
+/// y = a y.
+template <class T>
+void scale(T a, std::span<T> y) noexcept {
+    using batch = simd::batch<T>;
+    simd::map(y.size(), [factor = batch(a)](batch& value) { value = factor * value; }, y.data());
+}
+
+/// Index of the first element that is infinite or NaN; x.size() if all are finite. Reads at memory speed.
+template <class T>
+[[nodiscard]] std::size_t first_non_finite(std::span<const T> x) noexcept {
+    using batch = simd::batch<T>;
+    constexpr std::size_t stride = 4 * simd::width<T>;
+    std::size_t at = 0;
+    for (; at + stride <= x.size(); at += stride) {
+        // x - x is 0 for finite x and NaN otherwise, and a NaN survives every sum.
+        batch sum(T{0});
+        for (std::size_t v = 0; v < 4; ++v) {
+            const batch value = simd::load(x.data() + at + v * simd::width<T>);
+            sum += value - value;
+        }
+        if (any(sum != sum)) break;
+    }
+    while (at < x.size() && std::isfinite(x[at])) ++at;
+    return at;
+}
+
+template <class T>
+[[nodiscard]] bool is_finite(std::span<const T> x) noexcept {
+    return first_non_finite(x) == x.size();
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Softmax of rows, alone and with the cross-entropy against class numbers.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+
+namespace lockstep::kernels {
+
+namespace detail {
+
+/// Maximum of a row (numbers only) and sum of exp(x - maximum): vector element v adds columns v, v + width, ..; then the elements in order.
+template <class T>
+struct softmax_row {
+    T largest = -std::numeric_limits<T>::infinity();
+    T sum = T{0};
+
+    /// out receives exp(x - largest) or is null; it may be x.
+    softmax_row(std::size_t n, const T* x, T* out) noexcept {
+        using batch = simd::batch<T>;
+        constexpr std::size_t width = simd::width<T>;
+        batch most(largest);
+        std::size_t at = 0;
+        for (; at + width <= n; at += width) most = max(most, simd::load(x + at));
+        std::array<T, width> tail;
+        tail.fill(largest);
+        std::copy_n(x + at, n - at, tail.begin());
+        most = max(most, simd::load(tail.data()));
+        std::array<T, width> elements;
+        simd::store(elements.data(), most);
+        largest = *std::max_element(elements.begin(), elements.end());
+
+        batch total(T{0});
+        const auto power = [shift = batch(largest)](const batch& value) {
+            const batch difference = value - shift;
+            return select(difference == difference, exp(difference), difference);
+        };
+        for (at = 0; at + width <= n; at += width) {
+            const batch value = power(simd::load(x + at));
+            total = total + value;
+            if (out) simd::store(out + at, value);
+        }
+        if (at < n) {
+            const batch value = power(simd::load(tail.data()));
+            simd::store(elements.data(), value);
+            if (out) std::copy_n(elements.begin(), n - at, out + at);
+            // What lies behind the row adds nothing, even if all of the row is minus infinity.
+            std::fill(elements.begin() + static_cast<std::ptrdiff_t>(n - at), elements.end(), T{0});
+            total = total + simd::load(elements.data());
+        }
+        simd::store(elements.data(), total);
+        for (const T element : elements) sum += element;
+    }
+};
+
+}  // namespace detail
+
+/// y = exp(x) / sum exp(x) for each of `rows` rows of n. y may be x. A NaN or an infinity of plus sign makes its row NaN.
+template <class T>
+void softmax(std::size_t rows, std::size_t n, const T* x, T* y, parallel::team team) noexcept {
+    parallel::for_blocks(team, rows, 1, [&](parallel::block mine) {
+        for (std::size_t row = mine.first; row < mine.last; ++row) {
+            T* out = y + row * n;
+            const detail::softmax_row<T> done{n, x + row * n, out};
+            const T share = T{1} / done.sum;
+            for (std::size_t i = 0; i < n; ++i) out[i] *= share;
+        }
+    });
+}
+
+/// Sum over the rows, in ascending order, of -log softmax(x)[label]; dy = scale (softmax(x) - onehot(label)), or dy is null. dy may be x.
+/// x is rows x n, labels are in 0 .. n-1: any other makes its row NaN, as a NaN in the row does.
+template <class T>
+[[nodiscard]] double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels, T scale, T* dy,
+                                                parallel::team team) noexcept {
+    constexpr std::size_t run = 512;
+    std::array<double, run> losses;
+    double sum = 0;
+    for (std::size_t first = 0; first < rows; first += run) {
+        const std::size_t count = std::min(run, rows - first);
+        parallel::for_blocks(team, count, 1, [&](parallel::block mine) {
+            for (std::size_t i = mine.first; i < mine.last; ++i) {
+                const T* in = x + (first + i) * n;
+                T* out = dy ? dy + (first + i) * n : nullptr;
+                const auto label = static_cast<std::size_t>(labels[first + i]);
+                const T target = label < n ? in[label] : std::numeric_limits<T>::quiet_NaN();
+                const detail::softmax_row<T> done{n, in, out};
+                losses[i] = std::log(static_cast<double>(done.sum)) + (static_cast<double>(done.largest) - static_cast<double>(target));
+                if (!out) continue;
+                const T share = label < n ? scale / done.sum : std::numeric_limits<T>::quiet_NaN();
+                for (std::size_t c = 0; c < n; ++c) out[c] *= share;
+                if (label < n) out[label] -= scale;
+            }
+        });
+        for (std::size_t i = 0; i < count; ++i) sum += losses[i];
+    }
+    return sum;
+}
+
+}  // namespace lockstep::kernels

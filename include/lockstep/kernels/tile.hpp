@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The register tile: a few rows times two vectors of columns, each element one chain of fused multiply-adds held in a register.
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/simd/batch.hpp"
+
+namespace lockstep::kernels::detail {
+
+/// Accumulators fill the register file, less two vectors of B and one broadcast element of A: 6 x 2 vectors of 16 registers, 14 x 2 of 32.
+inline constexpr std::size_t tile_vectors = 2;
+inline constexpr std::size_t tile_rows = (simd::registers - tile_vectors - 1) / tile_vectors;
+template <class T>
+inline constexpr std::size_t tile_columns = tile_vectors * simd::width<T>;
+
+// Straight-line code before the optimiser sees arrays: then the accumulators become registers at every level of optimisation.
+#define LOCKSTEP_FLATTEN __attribute__((always_inline))
+
+template <std::size_t Count, class F>
+LOCKSTEP_FLATTEN inline void unroll(F&& f) noexcept {
+    [&]<std::size_t... I>(std::index_sequence<I...>) LOCKSTEP_FLATTEN { (f(std::integral_constant<std::size_t, I>{}), ...); }
+    (std::make_index_sequence<Count>{});
+}
+
+/// Rows x Vectors accumulators of one tile of C.
+template <class T, std::size_t Rows, std::size_t Vectors>
+struct accumulators {
+    using batch = simd::batch<T>;
+    static constexpr std::size_t width = simd::width<T>;
+    batch sum[Rows][Vectors];
+
+    LOCKSTEP_FLATTEN void clear() noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = batch(T{0}); }); });
+    }
+    /// Row i from c[i], or all rows from `start` unless it is null.
+    LOCKSTEP_FLATTEN void load(T* const* c, const T* start) noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load((start ? start : c[i]) + v * width); });
+        });
+    }
+    LOCKSTEP_FLATTEN void store(T* const* c) const noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); });
+        });
+    }
+    /// sum = c + sum.
+    LOCKSTEP_FLATTEN void add_to(T* const* c) noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load<T>(c[i] + v * width) + sum[i][v]; });
+        });
+    }
+    /// One link of every chain: `element(i)` is A's element in row i, `b` the row of B.
+    template <class Element>
+    LOCKSTEP_FLATTEN void step(const T* b, Element&& element) noexcept {
+        batch right[Vectors];
+        unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { right[v] = simd::load(b + v * width); });
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            const batch left(element(i));
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::fma(left, right[v], sum[i][v]); });
+        });
+    }
+};
+
+/// Where the elements of A lie that one tile row meets: `segments` runs of `count` elements, `step` apart, runs `segment_stride` apart.
+/// A matrix product is one run; a convolution has one for each kernel row.
+struct row_chain {
+    std::size_t segments = 1;
+    std::size_t segment_stride = 0;
+    std::size_t count = 0;
+    std::size_t step = 1;
+
+    [[nodiscard]] std::size_t length() const noexcept { return segments * count; }
+
+    /// Continues the chains in c, or starts them at `start`; a[i] is the first element of row i, b a packed panel.
+    template <std::size_t Rows, std::size_t Vectors, class T>
+    void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start) const noexcept {
+        accumulators<T, Rows, Vectors> tile;
+        tile.load(c, start);
+        const T* row[Rows];
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { row[i] = a[i]; });
+        for (std::size_t segment = 0, first = 0; segment < segments; ++segment, first += segment_stride)
+            for (std::size_t p = 0, at = first; p < count; ++p, at += step, b += tile_columns<T>)
+                tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return row[i][at]; });
+        tile.store(c);
+    }
+};
+
+/// A comes packed: panels of tile_rows rows, their elements for one link side by side.
+template <class T>
+struct packed_chain {
+    const T* panels = nullptr;
+    std::size_t count = 0;
+
+    [[nodiscard]] std::size_t length() const noexcept { return count; }
+
+    template <std::size_t Rows, std::size_t Vectors>
+    void run(std::size_t panel, const T* const*, const T* b, T* const* c, const T* start) const noexcept {
+        accumulators<T, Rows, Vectors> tile;
+        tile.load(c, start);
+        const T* a = panels + panel * count * tile_rows;
+        for (std::size_t p = 0; p < count; ++p, a += tile_rows, b += tile_columns<T>)
+            tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i]; });
+        tile.store(c);
+    }
+};
+
+/// Calls f(rows constant) with the lowest of the available heights that covers `count` rows: tile_rows, half of it, and so on down to 1.
+template <std::size_t Rows, class F>
+inline void with_height(std::size_t count, F&& f) noexcept {
+    constexpr std::size_t half = (Rows + 1) / 2;
+    if constexpr (Rows > 1) {
+        if (count <= half) return with_height<half>(count, f);
+    }
+    f(std::integral_constant<std::size_t, Rows>{});
+}
+
+/// A matrix as rows of A and of C, handed out one after the other.
+template <class T>
+struct matrix_rows {
+    const T* a = nullptr;
+    std::size_t lda = 0;
+    T* c = nullptr;
+    std::size_t ldc = 0;
+
+    void next(const T*& row_a, T*& row_c) noexcept {
+        row_a = a;
+        row_c = c;
+        a += lda;
+        c += ldc;
+    }
+};
+
+/// m x n elements of C from packed panels of B, `panel_stride` elements apart. Chains start at `bias` (n entries or null: zero) if `starts`,
+/// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every panel.
+template <class T, class Chain, class Rows>
+void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels, std::size_t panel_stride, bool starts,
+              const T* bias) noexcept {
+    constexpr std::size_t width = simd::width<T>;
+    constexpr std::size_t columns = tile_columns<T>;
+    alignas(simd::alignment) T begin[columns];
+    alignas(simd::alignment) T buffer[tile_rows * columns];
+    for (std::size_t j = 0; j < n; j += columns, panels += panel_stride) {
+        const std::size_t wide = std::min(columns, n - j);
+        for (std::size_t q = 0; q < columns; ++q) begin[q] = bias && q < wide ? bias[j + q] : T{0};
+        const T* start = starts ? begin : nullptr;
+        const bool narrow = wide <= width;
+        const bool whole = wide == columns || wide == width;
+        Rows from = rows;
+        for (std::size_t i = 0; i < m; i += tile_rows) {
+            const std::size_t high = std::min(tile_rows, m - i);
+            const T* a[tile_rows];
+            T* c[tile_rows];
+            T* into[tile_rows];
+            const T* row_a = nullptr;
+            T* row_c = nullptr;
+            for (std::size_t r = 0; r < tile_rows; ++r) {
+                // Rows that are missing repeat the last one and end in the buffer.
+                if (r < high) from.next(row_a, row_c);
+                a[r] = row_a;
+                c[r] = row_c + j;
+                into[r] = whole && r < high ? c[r] : buffer + r * columns;
+            }
+            if (!whole && !starts)
+                for (std::size_t r = 0; r < high; ++r) std::copy_n(c[r], wide, into[r]);
+            with_height<tile_rows>(high, [&](auto height) {
+                if (narrow)
+                    chain.template run<height, 1>(i / tile_rows, a, panels, into, start);
+                else
+                    chain.template run<height, tile_vectors>(i / tile_rows, a, panels, into, start);
+            });
+            if (!whole)
+                for (std::size_t r = 0; r < high; ++r) std::copy_n(into[r], wide, c[r]);
+        }
+    }
+}
+
+}  // namespace lockstep::kernels::detail

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Activations that work element by element: relu and tanh. Both model LayerSpec.
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/layers/pass.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// y = Function::forward(x), dx = Function::backward(y, dy): functions whose derivative is known from y.
+template <class Function, tensor::Shape S>
+struct activation_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::string_view name = Function::name;
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr double flops = static_cast<double>(S::size);
+    static constexpr bool is_elementwise = true;
+    static constexpr std::size_t grain = 4096;
+
+    void forward(const auto& pass) const noexcept {
+        parallel::for_blocks(pass.use.team, pass.x.size(), grain, [&](parallel::block part) {
+            Function::forward(pass.x.all().subspan(part.first, part.size()), pass.y.all().subspan(part.first, part.size()));
+        });
+    }
+    void backward(const auto& pass) const noexcept {
+        if (!pass.wants_dx()) return;
+        parallel::for_blocks(pass.use.team, pass.x.size(), grain, [&](parallel::block part) {
+            Function::backward(pass.y.all().subspan(part.first, part.size()), pass.dy.all().subspan(part.first, part.size()),
+                               pass.dx.all().subspan(part.first, part.size()));
+        });
+    }
+};
+
+/// y = max(x, 0), and NaN stays NaN.
+struct relu {
+    static constexpr std::string_view name = "relu";
+    template <class T>
+    static void forward(std::span<const T> x, std::span<T> y) noexcept {
+        kernels::relu_forward(x, y);
+    }
+    template <class T>
+    static void backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
+        kernels::relu_backward(y, dy, dx);
+    }
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return activation_layer<relu, Input>{};
+    }
+};
+
+/// y = tanh(x).
+struct tanh {
+    static constexpr std::string_view name = "tanh";
+    template <class T>
+    static void forward(std::span<const T> x, std::span<T> y) noexcept {
+        kernels::tanh_forward(x, y);
+    }
+    template <class T>
+    static void backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
+        kernels::tanh_backward(y, dy, dx);
+    }
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return activation_layer<tanh, Input>{};
+    }
+};
+
+}  // namespace lockstep::layers

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The concepts LayerSpec (what users write) and Layer (the same bound to an input shape), and the optional members of a layer.
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/layers/pass.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// What every layer says of itself. `parameters` is a constexpr std::array<tensor::parameter, N>; `flops` counts one forward sample, a
+/// multiply-add as two.
+template <class L>
+concept Described = tensor::Shape<typename L::input> && tensor::Shape<typename L::output> && requires {
+    { L::parameters.size() } -> std::convertible_to<std::size_t>;
+    { L::name } -> std::convertible_to<std::string_view>;
+    { L::flops } -> std::convertible_to<double>;
+};
+
+/// A layer that only gives its input another shape: `static constexpr bool is_view = true`. It is never run.
+template <class L>
+inline constexpr bool is_view = false;
+template <class L>
+    requires requires { L::is_view; }
+inline constexpr bool is_view<L> = L::is_view;
+
+/// A layer bound to its input. `forward(pass)` fills pass.y; `backward(pass)` first writes the weight gradients (pass.each_lane), then
+/// pass.dx if pass.wants_dx(). Both are const: a layer has no state.
+template <class L, class T = float>
+concept Layer = Described<L> && (is_view<L> || requires(const L& layer, const forward_pass<T, L>& forward, const backward_pass<T, L>& backward) {
+    layer.forward(forward);
+    layer.backward(backward);
+});
+
+/// What stands in a network: `on(shape)` is the layer for that input.
+template <class S, class Input>
+concept LayerSpec = std::copy_constructible<S> && requires(const S& spec) {
+    { spec.on(Input{}) } -> Described;
+};
+
+// Optional members, with what holds where a layer does not have them.
+
+/// `template <class T> static constexpr std::size_t stash_bytes`: bytes kept for each row from forward to backward. Default: none.
+template <class L, class T>
+inline constexpr std::size_t stash_bytes = 0;
+template <class L, class T>
+    requires requires { L::template stash_bytes<T>; }
+inline constexpr std::size_t stash_bytes<L, T> = L::template stash_bytes<T>;
+
+/// `static std::size_t scratch<T>(rows, lanes, team)`: elements of scratch that both passes need. Default: none.
+template <class L, class T>
+[[nodiscard]] constexpr std::size_t scratch_size(std::size_t rows, std::size_t lanes, parallel::team team) {
+    if constexpr (requires { L::template scratch<T>(rows, lanes, team); })
+        return L::template scratch<T>(rows, lanes, team);
+    else
+        return 0;
+}
+
+/// `static constexpr bool adds_lanes = true`: the layer adds lanes itself and needs no partial sums of its gradient.
+template <class L>
+inline constexpr bool adds_lanes = false;
+template <class L>
+    requires requires { L::adds_lanes; }
+inline constexpr bool adds_lanes<L> = L::adds_lanes;
+
+/// `static constexpr bool is_elementwise = true`: feature i of the output depends on feature i of the input only, so the layer works as well
+/// on the features of one rank.
+template <class L>
+inline constexpr bool is_elementwise = false;
+template <class L>
+    requires requires { L::is_elementwise; }
+inline constexpr bool is_elementwise<L> = L::is_elementwise;
+
+/// `template <std::size_t Shards> using shard`: the same layer with 1/Shards of its output features (columns of its parameters).
+template <class L>
+inline constexpr bool is_shardable = requires { typename L::template shard<1>; };
+
+}  // namespace lockstep::layers

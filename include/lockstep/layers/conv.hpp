@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The two-dimensional convolution layer. Models LayerSpec.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/kernels/convolution.hpp"
+#include "lockstep/layers/pass.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels x filters.
+/// Cost per sample and pass: 2 out_rows out_columns weights flops.
+template <kernels::convolution G>
+struct conv_layer {
+    using input = tensor::shape<G.rows, G.columns, G.channels>;
+    using output = tensor::shape<G.out_rows(), G.out_columns(), G.filters>;
+
+    static constexpr std::size_t fan_in = G.kernel_rows * G.kernel_columns * G.channels;
+    static constexpr std::size_t fan_out = G.kernel_rows * G.kernel_columns * G.filters;
+    static constexpr std::string_view name = "conv";
+    static constexpr std::array parameters{
+        tensor::parameter{.name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out},
+        tensor::parameter{
+            .name = "bias", .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out, .initial = tensor::start::zeros, .decays = false},
+    };
+    static constexpr double flops = G.flops();
+
+    template <class T>
+    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) {
+        return std::max({kernels::convolution_forward_scratch<T>(G, rows, team), kernels::convolution_backward_data_scratch<T>(G, rows, team),
+                         kernels::convolution_backward_weights_scratch<T>(G, rows, team)});
+    }
+
+    void forward(const auto& pass) const noexcept {
+        kernels::convolution_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), pass.w[1].data(), pass.y.data, pass.use);
+    }
+
+    void backward(const auto& pass) const {
+        pass.each_lane([&](parallel::block rows, const auto& dw) {
+            kernels::convolution_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
+                                                  pass.dy.part(rows.first, rows.size()).data, dw[0].data(), dw[1].data(), pass.use);
+        });
+        if (pass.wants_dx()) kernels::convolution_backward_data(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
+    }
+};
+
+/// A sample has rows, columns and channels.
+template <class Spec, class Input>
+inline constexpr bool is_image = tensor::ImageShape<Input>;
+/// The kernel is not larger than the padded image.
+template <class Spec, class Input>
+inline constexpr bool window_fits = true;
+template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
+inline constexpr bool window_fits<Spec, tensor::shape<Rows, Columns, Channels>> = Rows + 2 * Spec::padding >= Spec::window &&
+                                                                                 Columns + 2 * Spec::padding >= Spec::window;
+
+/// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, 3, 2, 1>{}: stride 2, one row and column of zeros on each side.
+template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0>
+struct conv {
+    static_assert(Filters > 0 && Kernel > 0 && Stride > 0, "lockstep: filters, kernel and stride of a convolution are at least 1");
+    static constexpr std::size_t window = Kernel;
+    static constexpr std::size_t padding = Padding;
+
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        static_assert(is_image<conv, Input>, "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
+        static_assert(window_fits<conv, Input>, "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
+        if constexpr (is_image<conv, Input> && window_fits<conv, Input>)
+            return conv_layer<kernels::convolution{.rows = Input::extents[0],
+                                                   .columns = Input::extents[1],
+                                                   .channels = Input::extents[2],
+                                                   .filters = Filters,
+                                                   .kernel_rows = Kernel,
+                                                   .kernel_columns = Kernel,
+                                                   .stride_rows = Stride,
+                                                   .stride_columns = Stride,
+                                                   .pad_top = Padding,
+                                                   .pad_bottom = Padding,
+                                                   .pad_left = Padding,
+                                                   .pad_right = Padding}>{};
+        else
+            return conv_layer<kernels::convolution{.channels = Input::size, .filters = Filters}>{};  // so that this stays the only message
+    }
+};
+
+}  // namespace lockstep::layers

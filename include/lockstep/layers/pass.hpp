@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a layer is handed for one forward or backward run: named fields, so that a later field breaks no user's layer.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "lockstep/core/random.hpp"
+#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/resources.hpp"
+#include "lockstep/tensor/batch.hpp"
+#include "lockstep/tensor/lanes.hpp"
+#include "lockstep/tensor/parameter.hpp"
+
+namespace lockstep::layers {
+
+enum class mode : std::uint8_t { training, inference };
+
+/// The parameters of a layer (or their gradients), numbered as the layer declares them: w[0], w[1], ..
+template <class T, class L>
+struct parameters {
+    T* data = nullptr;
+
+    [[nodiscard]] constexpr std::span<T> operator[](std::size_t index) const noexcept {
+        return {data + tensor::offset_of(L::parameters, index), L::parameters[index].size()};
+    }
+};
+
+/// Which of a sample's features this rank computes: all of them, or its part of a layer that a model partition has cut.
+struct features {
+    std::size_t first = 0;
+    std::size_t total = 0;  ///< of the whole, uncut layer output
+};
+
+/// One forward run over all rows that this rank has. Every row's result depends on that row alone.
+template <class T, class L>
+struct forward_pass {
+    using value_type = T;
+
+    tensor::batch<const T, typename L::input> x;
+    tensor::batch<T, typename L::output> y;
+    parameters<const T, L> w;
+    std::span<std::byte> stash;  ///< L::stash_bytes<T> for each row: what backward needs besides x and y
+    kernels::resources<T> use;   ///< threads, and L::scratch<T>(rows, threads) elements
+    layers::mode mode = layers::mode::training;
+    core::random_stream random{0, core::purpose::dropout};  ///< of this layer in this step
+    std::size_t first_row = 0;                              ///< number of the first row in the global minibatch
+    layers::features features{0, L::output::size};
+};
+
+/// One backward run: writes the gradient with respect to the parameters, then dx = the gradient with respect to x.
+template <class T, class L>
+struct backward_pass {
+    using value_type = T;
+
+    tensor::batch<const T, typename L::input> x;
+    tensor::batch<const T, typename L::output> y;
+    tensor::batch<const T, typename L::output> dy;
+    tensor::batch<T, typename L::input> dx;  ///< dx.data is null where nobody asks for it: in front of the first layer
+    parameters<const T, L> w;
+    std::span<const std::byte> stash;
+    kernels::resources<T> use;
+    core::random_stream random{0, core::purpose::dropout};
+    std::size_t first_row = 0;
+    layers::features features{0, L::output::size};
+
+    const tensor::lane_set* lanes = nullptr;  ///< how the rows are cut into lanes
+    T* gradient = nullptr;                    ///< node s of the lane tree gets its sum at gradient + s stride
+    std::size_t stride = 0;
+    T* partials = nullptr;                    ///< tree_depth(lanes) gradients of this layer, for each_lane
+
+    [[nodiscard]] constexpr bool wants_dx() const noexcept { return dx.data != nullptr; }
+
+    /// Where node `index` of lanes->trees() wants its gradients.
+    [[nodiscard]] constexpr parameters<T, L> gradient_of(std::size_t index) const noexcept { return {gradient + index * stride}; }
+
+    /// Calls f(rows, g) for each lane: f writes into g[0], g[1], .. (every element of them) the gradient that these rows give. The lanes are
+    /// added over the fixed tree. Memory: one gradient of the layer for each level of the tree.
+    template <class F>
+    void each_lane(F&& f) const {
+        constexpr std::size_t n = tensor::total_size(L::parameters);
+        for (std::size_t index = 0; index < lanes->trees().size(); ++index) {
+            const auto rows = lanes->blocks(lanes->trees()[index]);
+            const auto partial = [&](std::size_t level) { return level == 0 ? gradient + index * stride : partials + (level - 1) * n; };
+            tensor::walk(
+                rows.size(), [&](std::size_t lane, std::size_t level) { f(rows[lane], parameters<T, L>{partial(level)}); },
+                [&](std::size_t level) {
+                    parallel::for_blocks(use.team, n, 4096, [&](parallel::block part) {
+                        kernels::add(std::span<const T>{partial(level + 1) + part.first, part.size()},
+                                     std::span<T>{partial(level) + part.first, part.size()});
+                    });
+                });
+        }
+    }
+};
+
+}  // namespace lockstep::layers

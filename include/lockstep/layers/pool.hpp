@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Maximum and mean pooling over windows of an image. Both model LayerSpec.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/kernels/pooling.hpp"
+#include "lockstep/layers/pass.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// What both poolings share. Cost per sample: one comparison or addition for each element of each window.
+template <kernels::pooling G>
+struct pool_layer {
+    using input = tensor::shape<G.rows, G.columns, G.channels>;
+    using output = tensor::shape<G.out_rows(), G.out_columns(), G.channels>;
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr double flops = static_cast<double>(output::size * G.kernel_rows * G.kernel_columns);
+};
+
+/// y = the largest element of the window; its gradient goes to the first largest one. Keeps one byte for each output.
+template <kernels::pooling G>
+struct max_pool_layer : pool_layer<G> {
+    static_assert(G.kernel_rows * G.kernel_columns <= 256, "lockstep: max_pool numbers the elements of a window in one byte; use at most 16 x 16");
+    static constexpr std::string_view name = "max_pool";
+    template <class T>
+    static constexpr std::size_t stash_bytes = max_pool_layer::output::size;
+
+    void forward(const auto& pass) const noexcept {
+        const bool trains = pass.mode == mode::training;
+        kernels::max_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data,
+                                  trains ? reinterpret_cast<std::uint8_t*>(pass.stash.data()) : nullptr, pass.use.team);
+    }
+    void backward(const auto& pass) const noexcept {
+        if (pass.wants_dx())
+            kernels::max_pool_backward(G, pass.x.rows, pass.dy.data, reinterpret_cast<const std::uint8_t*>(pass.stash.data()), pass.dx.data,
+                                       pass.use.team);
+    }
+};
+
+/// y = the mean of the window.
+template <kernels::pooling G>
+struct mean_pool_layer : pool_layer<G> {
+    static constexpr std::string_view name = "mean_pool";
+
+    void forward(const auto& pass) const noexcept {
+        kernels::mean_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data, pass.use.team);
+    }
+    void backward(const auto& pass) const noexcept {
+        if (pass.wants_dx()) kernels::mean_pool_backward(G, pass.x.rows, pass.dy.data, pass.dx.data, pass.use.team);
+    }
+};
+
+/// A sample has rows and columns of at least the window's.
+template <class Spec, class Input>
+inline constexpr bool has_windows = false;
+template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
+inline constexpr bool has_windows<Spec, tensor::shape<Rows, Columns, Channels>> = Rows >= Spec::window && Columns >= Spec::window;
+
+template <std::size_t Window, std::size_t Stride, tensor::ImageShape Input>
+inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
+                                             .columns = Input::extents[1],
+                                             .channels = Input::extents[2],
+                                             .kernel_rows = Window,
+                                             .kernel_columns = Window,
+                                             .stride_rows = Stride,
+                                             .stride_columns = Stride};
+
+/// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. Windows that would leave the image are left out.
+template <std::size_t Window, std::size_t Stride = Window>
+struct max_pool {
+    static constexpr std::size_t window = Window;
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        static_assert(has_windows<max_pool, Input>, "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
+        if constexpr (has_windows<max_pool, Input>)
+            return max_pool_layer<pooling_of<Window, Stride, Input>>{};
+        else
+            return max_pool_layer<kernels::pooling{.channels = Input::size}>{};
+    }
+};
+
+/// mean_pool<2>{}: the mean of windows of 2 x 2.
+template <std::size_t Window, std::size_t Stride = Window>
+struct mean_pool {
+    static constexpr std::size_t window = Window;
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        static_assert(has_windows<mean_pool, Input>, "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
+        if constexpr (has_windows<mean_pool, Input>)
+            return mean_pool_layer<pooling_of<Window, Stride, Input>>{};
+        else
+            return mean_pool_layer<kernels::pooling{.channels = Input::size}>{};
+    }
+};
+
+}  // namespace lockstep::layers

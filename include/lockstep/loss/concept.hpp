@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a loss must offer: the label that fits an output, and the sum of the losses of some rows with its derivative.
+
+#include <concepts>
+#include <string>
+#include <string_view>
+
+#include "lockstep/tensor/batch.hpp"
+#include "lockstep/tensor/label.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::loss {
+
+/// `label<Output>` is the label that a network with this output is trained on.
+/// `loss(y, target, dy, scale)` returns the sum of the losses of the rows of y, added in ascending order in double, and writes
+/// dy = scale d(loss of the row)/dy; without dy (dy.data is null) it returns the sum only. Rows do not see each other: the derivative of a
+/// row has the same bits in any batch. Optional: `check()` throws core::error on settings that make no sense.
+template <class L, class T = float, class Output = tensor::shape<2>>
+concept Loss = std::copy_constructible<L> && tensor::Label<typename L::template label<Output>> &&
+    requires(const L& loss, tensor::batch<const T, Output> y, tensor::targets<typename L::template label<Output>, T> target,
+             tensor::batch<T, Output> dy, T scale) {
+    { L::name } -> std::convertible_to<std::string_view>;
+    { loss.settings() } -> std::convertible_to<std::string>;
+    { loss(y, target, dy, scale) } -> std::same_as<double>;
+    requires noexcept(loss(y, target, dy, scale));
+};
+
+}  // namespace lockstep::loss

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Binds a network to its shapes and to a number of shards: the type of every layer on one rank, and what ranks exchange between layers.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/pack.hpp"
+#include "lockstep/layers/concept.hpp"
+#include "lockstep/model/sequential.hpp"
+#include "lockstep/tensor/parameter.hpp"
+
+namespace lockstep::model {
+
+/// What a rank of a model group holds between two layers: all features of its own samples, or its own features of all samples of the group.
+enum class placement : std::uint8_t { samples, features };
+
+/// What a model group does in front of a layer, so that each rank gets what its part of the layer needs. Backward does the opposite.
+enum class exchange : std::uint8_t {
+    none,
+    gather_samples,   ///< own samples -> all samples; back: the gradients are added and each rank gets its samples' (reduce-scatter)
+    gather_features,  ///< own features -> all features; back: the gradients are added and each rank gets its features'
+    to_samples,       ///< own features of all samples -> all features of own samples; back: the opposite all-to-all
+};
+
+/// The parameters that all ranks hold, and those of which a rank of a model group holds its share.
+enum class segment : std::uint8_t { replicated, sharded };
+
+/// What stands in the network is a layer spec: it has on(shape), which returns a layer.
+template <class Spec, class Input>
+inline constexpr bool is_layer = requires(const Spec& spec) {
+    spec.on(Input{});
+};
+/// The layer offers all members of the concept Layer.
+template <class L, class T>
+inline constexpr bool is_complete_layer = layers::Layer<L, T>;
+/// The outputs of a layer can be cut into equal shards.
+template <class Layer, std::size_t Outputs, std::size_t Shards>
+inline constexpr bool shards_divide = Outputs % Shards == 0;
+
+/// Stands in for a layer that could not be bound, so that its own message stays the only one.
+template <class Input>
+struct unbound_layer {
+    using input = Input;
+    using output = Input;
+    static constexpr std::string_view name = "unbound";
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr double flops = 0;
+    static constexpr bool is_view = true;
+};
+
+/// Layer `Index` of a network on `Shards` ranks. `whole` is the uncut layer, `type` this rank's part of it.
+template <class Net, std::size_t Shards, std::size_t Index>
+struct bound {
+    using before = bound<Net, Shards, Index - 1>;
+    using spec = typename Net::template spec<Index>;
+    using whole_input = typename before::whole::output;
+
+    static constexpr auto bind_whole() {
+        static_assert(is_layer<spec, whole_input>, "lockstep: what stands in a network is a layer: it has on(shape), which returns a layer");
+        if constexpr (is_layer<spec, whole_input>)
+            return std::type_identity<decltype(std::declval<const spec&>().on(whole_input{}))>{};
+        else
+            return std::type_identity<unbound_layer<whole_input>>{};
+    }
+    using whole = typename decltype(bind_whole())::type;
+
+    static constexpr bool is_sharded = Shards > 1 && layers::is_shardable<whole>;
+    static constexpr bool stays = before::after == placement::features && layers::is_elementwise<whole>;
+    static constexpr placement after = is_sharded || stays ? placement::features : placement::samples;
+    static constexpr exchange in_front = before::after == placement::samples ? (is_sharded ? exchange::gather_samples : exchange::none)
+                                         : stays                             ? exchange::none
+                                         : is_sharded                        ? exchange::gather_features
+                                                                             : exchange::to_samples;
+
+    static constexpr auto bind() {
+        if constexpr (is_sharded) {
+            static_assert(shards_divide<spec, whole::output::size, Shards>,
+                          "lockstep: the outputs of a layer are not divisible by the shards of the model partition; use a divisor, or more outputs");
+            return std::type_identity<typename whole::template shard<Shards>>{};
+        } else if constexpr (stays) {
+            return std::type_identity<decltype(std::declval<const spec&>().on(typename before::type::output{}))>{};
+        } else {
+            return std::type_identity<whole>{};
+        }
+    }
+    using type = typename decltype(bind())::type;
+
+    /// The layer as a value, with the numbers of its spec.
+    static constexpr type make(const Net& net) {
+        if constexpr (requires { core::get<Index>(net.specs).on(typename type::input{}); } && !is_sharded)
+            return core::get<Index>(net.specs).on(typename type::input{});
+        else
+            return type{};
+    }
+};
+
+/// In front of the first layer: the samples themselves.
+template <class Net, std::size_t Shards>
+struct bound<Net, Shards, static_cast<std::size_t>(-1)> {
+    struct whole {
+        using output = typename Net::input;
+    };
+    static constexpr placement after = placement::samples;
+};
+
+}  // namespace lockstep::model

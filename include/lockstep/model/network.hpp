@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The facts of a bound network, all known to the compiler: shapes, parameters and where they lie, operations.
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "lockstep/model/binding.hpp"
+
+namespace lockstep::model {
+
+/// One layer as numbers, for plans, summaries and loops at run time.
+struct layer_facts {
+    std::string_view name;
+    std::size_t inputs = 0;            ///< features of a sample in front of it, uncut
+    std::size_t outputs = 0;           ///< and behind it
+    std::size_t parameters = 0;        ///< of the whole layer
+    std::size_t parameters_here = 0;   ///< on one rank
+    std::size_t offset = 0;            ///< of its parameters among those of its segment
+    double flops = 0;                  ///< forward, one sample, the whole layer
+    model::segment segment = segment::replicated;
+    exchange in_front = exchange::none;
+    bool is_view = false;
+};
+
+/// A network on one of `Shards` ranks of a model group.
+template <class Net, std::size_t Shards>
+struct network {
+    static constexpr std::size_t size = Net::size;
+    static constexpr std::size_t shards = Shards;
+    using input = typename Net::input;
+    template <std::size_t Index>
+    using at = bound<Net, Shards, Index>;
+    template <std::size_t Index>
+    using layer = typename at<Index>::type;
+    using output = typename at<size - 1>::whole::output;
+    /// Behind the last layer the group goes back to own samples, for the loss.
+    static constexpr exchange behind = at<size - 1>::after == placement::features ? exchange::to_samples : exchange::none;
+
+    static constexpr std::array<layer_facts, size> facts = [] {
+        std::array<layer_facts, size> out{};
+        std::array<std::size_t, 2> used{};
+        core::for_each_index<size>([&](auto index) {
+            using here = at<index>;
+            auto& fact = out[index];
+            fact.name = here::type::name;
+            fact.inputs = here::whole::input::size;
+            fact.outputs = here::whole::output::size;
+            fact.parameters = tensor::total_size(here::whole::parameters);
+            fact.parameters_here = tensor::total_size(here::type::parameters);
+            fact.flops = static_cast<double>(here::whole::flops);
+            fact.segment = here::is_sharded ? segment::sharded : segment::replicated;
+            fact.in_front = here::in_front;
+            fact.is_view = layers::is_view<typename here::type>;
+            auto& end = used[static_cast<std::size_t>(fact.segment)];
+            fact.offset = end;
+            end += fact.parameters_here;
+        });
+        return out;
+    }();
+
+    /// Parameters of a segment on one rank.
+    [[nodiscard]] static constexpr std::size_t segment_size(segment which) noexcept {
+        std::size_t sum = 0;
+        for (const auto& fact : facts) sum += fact.segment == which ? fact.parameters_here : 0;
+        return sum;
+    }
+    /// Parameters on one rank: the replicated segment, then the sharded one.
+    static constexpr std::size_t parameters_here = segment_size(segment::replicated) + segment_size(segment::sharded);
+    /// Where a layer's parameters begin among them.
+    [[nodiscard]] static constexpr std::size_t offset(std::size_t layer) noexcept {
+        return facts[layer].offset + (facts[layer].segment == segment::sharded ? segment_size(segment::replicated) : 0);
+    }
+    /// Parameters of the whole network.
+    static constexpr std::size_t parameters = [] {
+        std::size_t sum = 0;
+        for (const auto& fact : facts) sum += fact.parameters;
+        return sum;
+    }();
+    /// Operations of one sample, forward; training takes three times as many, less the data gradient of the first layer with parameters.
+    static constexpr double forward_flops = [] {
+        double sum = 0;
+        for (const auto& fact : facts) sum += fact.flops;
+        return sum;
+    }();
+    static constexpr double training_flops = [] {
+        double sum = 0;
+        bool first = true;
+        for (const auto& fact : facts) {
+            sum += fact.flops * (fact.parameters == 0 ? 2 : first ? 2 : 3);
+            first = first && fact.parameters == 0;
+        }
+        return sum;
+    }();
+    /// Layers in front of this one need no gradient with respect to their input: nothing before them learns.
+    static constexpr std::size_t first_learning_layer = [] {
+        std::size_t index = 0;
+        while (index < size && facts[index].parameters == 0) ++index;
+        return index;
+    }();
+};
+
+/// The largest number of shards that divides every layer that can be cut, and how each of them divides: for messages before binding.
+template <class Net>
+struct shardable {
+    /// The first layer that `shards` does not divide, or Net::size.
+    [[nodiscard]] static constexpr std::size_t first_undivided(std::size_t shards) noexcept {
+        std::size_t out = Net::size;
+        core::for_each_index_reversed<Net::size>([&](auto index) {
+            using whole = typename bound<Net, 1, index>::whole;
+            if (layers::is_shardable<whole> && whole::output::size % shards != 0) out = index;
+        });
+        return out;
+    }
+    [[nodiscard]] static constexpr std::size_t count() noexcept {
+        std::size_t out = 0;
+        core::for_each_index<Net::size>([&](auto index) { out += layers::is_shardable<typename bound<Net, 1, index>::whole>; });
+        return out;
+    }
+};
+
+}  // namespace lockstep::model

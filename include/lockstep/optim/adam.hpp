@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Adam: steps scaled by running moments of the gradient; models Optimizer.
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/optim/concept.hpp"
+#include "lockstep/simd/batch.hpp"
+
+namespace lockstep::optim {
+
+/// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, and after t updates
+/// w -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon): Kingma and Ba (ICLR 2015), algorithm 1.
+/// Two slots: m, v. 7 numbers moved for each weight.
+struct adam {
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+
+    static constexpr std::string_view name = "adam";
+    static constexpr std::size_t slot_count = 2;
+
+    [[nodiscard]] std::string settings() const { return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon); }
+
+    /// Throws core::error unless both betas lie in [0, 1) and epsilon is positive as a float too: else a weight without gradient becomes 0/0.
+    void check() const {
+        core::require(
+            beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1,
+            [&] { return core::text("adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"); },
+            [] { return "take values such as 0.9 and 0.999"; });
+        core::require(
+            epsilon >= 1e-37 && std::isfinite(epsilon),
+            [&] { return core::text("adam has epsilon = ", epsilon, ", below 1e-37 or not finite"); },
+            [] { return "take a small positive number such as 1e-8"; });
+    }
+
+    template <class T>
+    [[nodiscard]] auto rule(const update_pass<T>& pass) const noexcept {
+        using vector = simd::batch<T>;
+        const double updates = static_cast<double>(pass.step) + 1;
+        // The corrections are exact enough only in double: in float 1 - 0.999 has lost four digits.
+        const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
+        return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))), unbias = as_vector(1 / (1 - std::pow(beta2, updates))),
+                keep1 = as_vector(beta1), take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
+                floor = as_vector(epsilon)](vector& w, const vector& g, vector& m, vector& v) {
+            m = simd::fma(take1, g, keep1 * m);
+            v = simd::fma(take2 * g, g, keep2 * v);
+            w = simd::fma(down, m / (sqrt(v * unbias) + floor), w);
+        };
+    }
+
+    template <class T>
+    void update(const update_pass<T>& pass) const noexcept {
+        apply<slot_count>(pass, rule(pass));
+    }
+};
+
+static_assert(HasRule<adam>);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Learning rates as functions of the step: each models LrSchedule.
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/optim/concept.hpp"
+
+namespace lockstep::optim {
+
+namespace detail {
+
+inline void check_rate(std::string_view schedule, std::string_view member, double value) {
+    core::require(
+        value > 0 && std::isfinite(value), [&] { return core::text(schedule, " has ", member, " = ", value, ", not a positive number"); },
+        [] { return "take a learning rate such as 0.1"; });
+}
+
+}  // namespace detail
+
+/// The same rate at every step.
+struct constant {
+    double rate = 0.1;
+
+    static constexpr std::string_view name = "constant";
+
+    [[nodiscard]] std::string settings() const { return core::text("rate=", rate); }
+    void check() const { detail::check_rate(name, "rate", rate); }
+    [[nodiscard]] double operator()(std::uint64_t) const noexcept { return rate; }
+};
+
+/// rate factor^floor(step / every): steps 0 .. every-1 run at `rate`, the next `every` at rate factor.
+struct step_decay {
+    double rate = 0.1;
+    double factor = 0.1;
+    std::uint64_t every = 1;
+
+    static constexpr std::string_view name = "step_decay";
+
+    [[nodiscard]] std::string settings() const { return core::text("rate=", rate, " factor=", factor, " every=", every); }
+
+    /// Throws core::error unless rate > 0, 0 < factor <= 1 and every >= 1.
+    void check() const {
+        detail::check_rate(name, "rate", rate);
+        core::require(
+            factor > 0 && factor <= 1, [&] { return core::text("step_decay has factor = ", factor, ", outside (0, 1]"); },
+            [] { return "take the ratio of two successive rates, such as 0.1"; });
+        core::require(
+            every >= 1, [&] { return core::text("step_decay has every = ", every); },
+            [] { return "give the number of steps between two drops, at least 1"; });
+    }
+
+    [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
+        return rate * std::pow(factor, static_cast<double>(step / every));
+    }
+};
+
+/// Linear warm-up, then half a cosine: steps 0 .. warmup-1 run at peak (step + 1) / warmup, so the last of them reaches the peak;
+/// then floor + (peak - floor) (1 + cos(pi (step - warmup) / (total - warmup))) / 2; from step `total` on, `floor`.
+/// Warm-up: Goyal et al. 2017; cosine: Loshchilov and Hutter (ICLR 2017).
+struct warmup_cosine {
+    double peak = 0.1;
+    std::uint64_t warmup = 0;
+    std::uint64_t total = 1;
+    double floor = 0;
+
+    static constexpr std::string_view name = "warmup_cosine";
+
+    [[nodiscard]] std::string settings() const { return core::text("peak=", peak, " warmup=", warmup, " total=", total, " floor=", floor); }
+
+    /// Throws core::error unless peak > 0, 0 <= floor <= peak, total >= 1 and warmup <= total.
+    void check() const {
+        detail::check_rate(name, "peak", peak);
+        core::require(
+            floor >= 0 && floor <= peak,
+            [&] { return core::text("warmup_cosine has floor = ", floor, ", outside [0, peak] with peak = ", peak); },
+            [] { return "take the rate to end at, or 0"; });
+        core::require(
+            total >= 1 && warmup <= total,
+            [&] { return core::text("warmup_cosine has warmup = ", warmup, " and total = ", total, " steps"); },
+            [] { return "count both from step 0: total is at least 1 and at least warmup"; });
+    }
+
+    [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
+        if (step < warmup) return peak * (static_cast<double>(step + 1) / static_cast<double>(warmup));
+        if (step >= total) return floor;
+        const double progress = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+        return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+    }
+};
+
+static_assert(LrSchedule<constant> && LrSchedule<step_decay> && LrSchedule<warmup_cosine>);
+
+}  // namespace lockstep::optim

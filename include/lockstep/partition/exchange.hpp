@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What the ranks of a model group exchange between two layers, forward and backward (facts: Das et al. 2016, model and hybrid parallelism).
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/all_to_all.hpp"
+#include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/tree.hpp"
+#include "lockstep/model/binding.hpp"
+#include "lockstep/tensor/arena.hpp"
+
+namespace lockstep::partition {
+
+/// The samples of each rank of a model group: rows of the group's part of the minibatch.
+using row_blocks = std::vector<parallel::block>;
+
+/// Copies between rows of `blocks * width` features and `blocks` matrices of rows x width, one behind the other.
+template <class T>
+void join_features(std::size_t rows, std::size_t blocks, std::size_t width, const T* cut, T* whole) noexcept {
+    for (std::size_t block = 0; block < blocks; ++block)
+        for (std::size_t row = 0; row < rows; ++row)
+            std::copy_n(cut + (block * rows + row) * width, width, whole + (row * blocks + block) * width);
+}
+template <class T>
+void cut_features(std::size_t rows, std::size_t blocks, std::size_t width, const T* whole, T* cut) noexcept {
+    for (std::size_t block = 0; block < blocks; ++block)
+        for (std::size_t row = 0; row < rows; ++row)
+            std::copy_n(whole + (row * blocks + block) * width, width, cut + (block * rows + row) * width);
+}
+
+/// Memory that all exchanges of a trainer share: they run one after the other.
+template <class T>
+struct exchange_memory {
+    std::span<T> staging;  ///< 2 x rows of the group x features
+    std::span<T> work;     ///< rows of the group x features
+
+    [[nodiscard]] static constexpr std::size_t staging_size(std::size_t rows, std::size_t features) noexcept { return 2 * rows * features; }
+    [[nodiscard]] static constexpr std::size_t work_size(std::size_t rows, std::size_t features) noexcept { return rows * features; }
+};
+
+/// One exchange in front of a layer whose whole input has `features` features; M ranks, b samples in the group, s bytes a number.
+/// Elements sent per rank: gather_samples, gather_features: b features (M-1)/M each way. to_samples: b features (M-1)/M^2 each way.
+/// Sums in backward run over the fixed tree of shards. Blocking: what is behind it needs the result.
+template <class T>
+class exchange {
+public:
+    exchange(model::exchange kind, comm::group group, std::size_t features)
+        : kind_{kind}, group_{std::move(group)}, features_{features}, width_{features / group_.size()} {}
+
+    /// Writes the schedules for these samples. Allocates where they differ from the last ones. The same calls on all ranks of the group.
+    void prepare(const row_blocks& rows) {
+        if (rows == rows_) return;
+        rows_ = rows;
+        const std::size_t me = group_.rank(), ranks = group_.size();
+        const std::vector<parallel::block> lanes = comm::deal_lanes(ranks, ranks);
+        if (kind_ == model::exchange::to_samples) {
+            std::vector<std::size_t> there(ranks * ranks), back(ranks * ranks);
+            for (std::size_t from = 0; from < ranks; ++from)
+                for (std::size_t to = 0; to < ranks; ++to) {
+                    there[from * ranks + to] = rows[to].size() * width_;
+                    back[from * ranks + to] = rows[from].size() * width_;
+                }
+            forward_.emplace(group_, comm::all_to_all(me, ranks, there));
+            backward_.emplace(group_, comm::all_to_all(me, ranks, back));
+            return;
+        }
+        std::vector<parallel::block> strips(ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            const std::size_t each = all_rows() * width_;
+            strips[rank] = kind_ == model::exchange::gather_samples
+                               ? parallel::block{rows[rank].first * features_, rows[rank].last * features_}
+                               : parallel::block{rank * each, (rank + 1) * each};
+        }
+        forward_.emplace(group_, comm::all_gather(me, strips));
+        backward_.emplace(group_, comm::tree_reduce_scatter(me, lanes, all_rows() * features_, strips));
+    }
+
+    /// `from`: what the layer before gave on this rank. `to`: what the next layer takes.
+    void forward(const T* from, T* to, exchange_memory<T> memory) {
+        const std::size_t own = own_rows().size(), all = all_rows();
+        T* staging = memory.staging.data();
+        switch (kind_) {
+            case model::exchange::none: return;
+            case model::exchange::gather_samples:
+                std::copy_n(from, own * features_, to + own_rows().first * features_);
+                forward_->run({to, all * features_}, memory.work);
+                return;
+            case model::exchange::gather_features:
+                std::copy_n(from, all * width_, staging + group_.rank() * all * width_);
+                forward_->run({staging, all * features_}, memory.work);
+                join_features(all, group_.size(), width_, staging, to);
+                return;
+            case model::exchange::to_samples:
+                std::copy_n(from, all * width_, staging);
+                forward_->run(memory.staging, memory.work);
+                join_features(own, group_.size(), width_, staging + all * width_, to);
+                return;
+        }
+    }
+
+    /// `from`: this rank's share of the gradient behind the exchange, used up. `to`: the gradient in front of it.
+    void backward(T* from, T* to, exchange_memory<T> memory) {
+        const std::size_t own = own_rows().size(), all = all_rows();
+        T* staging = memory.staging.data();
+        switch (kind_) {
+            case model::exchange::none: return;
+            case model::exchange::gather_samples:
+                backward_->run({from, all * features_}, memory.work);
+                std::copy_n(from + own_rows().first * features_, own * features_, to);
+                return;
+            case model::exchange::gather_features:
+                cut_features(all, group_.size(), width_, from, staging);
+                backward_->run({staging, all * features_}, memory.work);
+                std::copy_n(staging + group_.rank() * all * width_, all * width_, to);
+                return;
+            case model::exchange::to_samples:
+                cut_features(own, group_.size(), width_, from, staging);
+                backward_->run(memory.staging, memory.work);
+                std::copy_n(staging + own * features_, all * width_, to);
+                return;
+        }
+    }
+
+    /// Sent by this rank for the samples of the last prepare(), in both directions.
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        if (!forward_) return 0;
+        return (forward_->program().sent().elements + backward_->program().sent().elements) * sizeof(T);
+    }
+    [[nodiscard]] std::size_t forward_bytes() const noexcept { return forward_ ? forward_->program().sent().elements * sizeof(T) : 0; }
+
+private:
+    [[nodiscard]] parallel::block own_rows() const noexcept { return rows_[group_.rank()]; }
+    [[nodiscard]] std::size_t all_rows() const noexcept { return rows_.back().last; }
+
+    model::exchange kind_;
+    comm::group group_;
+    std::size_t features_;
+    std::size_t width_;
+    row_blocks rows_;
+    std::optional<comm::operation<T>> forward_;
+    std::optional<comm::operation<T>> backward_;
+};
+
+}  // namespace lockstep::partition

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The concept Reducer: the gradients of one bucket, from the sums of each rank's lanes to new weights on every rank.
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/tensor/arena.hpp"
+
+namespace lockstep::reduce {
+
+/// Who adds up what: n numbers for each node of this rank's lanes, of `lanes` lanes in all. `runs[r]` are the lanes of rank r of the group.
+struct bucket {
+    comm::group ranks;
+    std::vector<parallel::block> runs;
+    std::size_t lanes = 1;
+    std::size_t n = 0;
+    parallel::team team;
+};
+
+/// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient)` begins the sum over all lanes of
+/// gradient (one array of n for each node); when it is over, gradient[owned()] is that sum, and this rank updates weights[owned()].
+/// `share(weights)` then begins to bring all of them up to date on every rank. `poll` makes progress without waiting and says whether what
+/// was begun is over; `finish` waits for it. `bytes_per_step` is what this rank sends for both.
+template <class R, class T = float>
+concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, core::random_stream random) {
+    reducer.bind(arena);
+    { fixed.owned() } -> std::same_as<parallel::block>;
+    reducer.start(numbers, random);
+    reducer.share(numbers);
+    { reducer.poll() } -> std::same_as<bool>;
+    reducer.finish();
+    { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;
+};
+
+}  // namespace lockstep::reduce

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a run tells its observers, and the report at its end.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::train {
+
+/// Wall time of one rank. Communication is hidden while kernels run beside it, exposed while the rank does nothing but wait for it.
+struct seconds_spent {
+    double data = 0;
+    double forward = 0;
+    double backward = 0;
+    double update = 0;
+    double communication_hidden = 0;
+    double communication_exposed = 0;
+
+    [[nodiscard]] double total() const noexcept { return data + forward + backward + update + communication_exposed; }
+};
+
+/// How many steps or epochs a fit() is to run. epochs{10}: ten more epochs. steps{200}: 200 more steps.
+struct epochs {
+    std::size_t count = 1;
+};
+struct steps {
+    std::size_t count = 1;
+};
+
+/// After each step.
+struct step_event {
+    std::uint64_t step = 0;    ///< 1 for the first step of the trainer
+    std::uint64_t epoch = 0;   ///< 0 for the first
+    std::size_t samples = 0;   ///< of this minibatch
+    double loss = 0;           ///< mean over the minibatch
+    double rate = 0;           ///< learning rate
+    double seconds = 0;        ///< since fit() began
+    std::uint64_t steps_left = 0;
+    double samples_per_second = 0;  ///< since fit() began
+};
+
+/// The mean loss and the share of correctly classified samples (classification only) over a data set.
+struct evaluation {
+    double loss = 0;
+    std::optional<double> accuracy;
+    std::size_t samples = 0;
+};
+
+/// After each epoch, or the part of one that fit() ran.
+struct epoch_event {
+    std::uint64_t epoch = 0;
+    double loss = 0;     ///< mean over the samples of the epoch
+    double seconds = 0;  ///< of the epoch, without validation
+    std::optional<evaluation> test;
+};
+
+/// What has been done since the trainer was made.
+struct report {
+    std::uint64_t steps = 0;
+    std::uint64_t samples = 0;
+    std::size_t ranks = 1;
+    std::size_t threads = 1;
+    seconds_spent seconds;  ///< of rank 0
+    std::size_t bytes_sent = 0;  ///< by rank 0
+    std::vector<epoch_event> epochs;
+
+    [[nodiscard]] double samples_per_second() const noexcept { return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0; }
+    [[nodiscard]] double core_hours() const noexcept {
+        return seconds.total() * static_cast<double>(ranks * threads) / 3600;
+    }
+};
+
+/// Ten lines for people.
+[[nodiscard]] inline std::string to_text(const report& of) {
+    const double total = of.seconds.total();
+    const auto line = [&](const char* name, double seconds) {
+        std::string out = core::text("  ", name);
+        out.resize(26, ' ');
+        std::string number = core::fixed(seconds, 3);
+        out += std::string(number.size() < 10 ? 10 - number.size() : 0, ' ') + number + " s";
+        return out + core::text("  ", core::fixed(total > 0 ? 100 * seconds / total : 0, 1), " %\n");
+    };
+    std::string out = core::text(of.steps, " steps, ", core::grouped(of.samples), " samples, ", of.ranks, of.ranks == 1 ? " rank x " : " ranks x ",
+                                 of.threads, of.threads == 1 ? " thread: " : " threads: ", core::fixed(of.samples_per_second(), 0),
+                                 " samples/s, ", core::fixed(of.core_hours(), 4), " core-hours\n");
+    out += line("data", of.seconds.data) + line("forward", of.seconds.forward) + line("backward", of.seconds.backward) +
+           line("update", of.seconds.update) + line("communication exposed", of.seconds.communication_exposed);
+    out += core::text("  communication hidden behind backward ", core::fixed(of.seconds.communication_hidden, 3), " s; ",
+                      core::grouped(of.bytes_sent), " bytes sent by rank 0\n");
+    return out;
+}
+
+}  // namespace lockstep::train
+
+namespace lockstep {
+using train::epochs;
+using train::steps;
+}  // namespace lockstep

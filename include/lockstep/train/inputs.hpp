@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The samples and labels of a step: read from a data set into the arena, or taken where the user's program has them. Checked before use.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/concept.hpp"
+#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/tensor/arena.hpp"
+#include "lockstep/tensor/container.hpp"
+
+namespace lockstep::train {
+
+/// Room for `rows` samples. Every sample is checked to be finite and every class number to be in range: one look at each number.
+template <class T, tensor::Shape Input, tensor::Label Label>
+class inputs {
+    using label_element = tensor::label_element<Label, T>;
+    static constexpr std::size_t per_label = tensor::label_size<Label>;
+
+public:
+    struct rows {
+        const T* x = nullptr;
+        const label_element* y = nullptr;
+        std::size_t count = 0;
+    };
+
+    inputs(std::size_t capacity, tensor::arena& arena)
+        : capacity_{capacity}, x_{arena.reserve<T>(capacity * Input::size)}, y_{arena.reserve<label_element>(capacity * per_label)} {}
+    void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
+
+    /// These samples of a data set.
+    template <class Dataset>
+    [[nodiscard]] rows read(const Dataset& set, std::span<const std::uint64_t> samples) {
+        const std::span<T> x = (*arena_)[x_].first(samples.size() * Input::size);
+        const std::span<label_element> y = (*arena_)[y_].first(samples.size() * per_label);
+        set.read(samples, tensor::batch<T, Input>{x.data(), samples.size()}, y);
+        const auto who = [&](std::size_t row) { return core::text("sample ", samples[row], " of ", data::name_of(set)); };
+        check_x(x, who);
+        check_y(y, who);
+        return {x.data(), y.data(), samples.size()};
+    }
+
+    /// Rows in containers of the user's program: in place where the elements have the right type, else converted.
+    template <class X, class Y>
+    [[nodiscard]] rows take(const X& x, const Y& y) {
+        rows out = take_x(x);
+        core::require(
+            out.count <= capacity_, [&] { return core::text("a rank brought ", out.count, " rows to a step that has room for ", capacity_); },
+            [] { return std::string{"bring fewer, or raise the batch of the plan (it is the global one)"}; });
+        std::span<const std::size_t> label_extents;
+        if constexpr (tensor::Shape<Label>) label_extents = Label::extents;
+        const auto labels = tensor::view_samples(y, "y", label_extents);
+        core::require(
+            labels.size() == out.count * per_label,
+            [&] { return core::text("x has ", out.count, " rows and y has ", labels.size(), " elements"); },
+            [] { return core::text("pass ", per_label, " label elements for each row"); });
+        const auto who = [](std::size_t row) { return core::text("row ", row, " of this rank"); };
+        if constexpr (tensor::is_classes<Label>)
+            for (std::size_t row = 0; row < labels.size(); ++row)
+                require_class(std::in_range<std::int64_t>(labels[row]) ? static_cast<std::int64_t>(labels[row]) : -1, row, who);
+        out.y = in_place(labels, y_);
+        check_y({out.y, labels.size()}, who);
+        return out;
+    }
+    template <class X>
+    [[nodiscard]] rows take_x(const X& x) {
+        const auto numbers = tensor::view_samples(x, "x", Input::extents);
+        core::require(
+            numbers.size() % Input::size == 0,
+            [&] { return core::text("x has ", numbers.size(), " numbers, no multiple of the ", Input::size, " of one ", tensor::to_text<Input>(), " sample"); },
+            [] { return std::string{"pass whole samples, one behind the other"}; });
+        static_assert(std::is_same_v<std::remove_const_t<typename decltype(numbers)::element_type>, T>,
+                      "lockstep: x has another element type than the network computes in; set .precision = ls::real<double>{} or convert x");
+        check_x(numbers, [](std::size_t row) { return core::text("row ", row, " of this rank"); });
+        return {numbers.data(), nullptr, numbers.size() / Input::size};
+    }
+
+private:
+    template <class From, class To>
+    const To* in_place(std::span<const From> from, tensor::slice<To> copy) {
+        if constexpr (std::is_same_v<From, To>) {
+            return from.data();
+        } else {
+            const std::span<To> to = (*arena_)[copy].first(from.size());
+            for (std::size_t i = 0; i < from.size(); ++i) to[i] = static_cast<To>(from[i]);
+            return to.data();
+        }
+    }
+
+    template <class Who>
+    static void check_x(std::span<const T> x, const Who& who) {
+        const std::size_t bad = kernels::first_non_finite(x);
+        core::require(
+            bad == x.size(), [&] { return core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size); },
+            [] { return std::string{"remove or repair the sample: one such number makes all weights useless"}; });
+    }
+    template <class Who>
+    static void check_y(std::span<const label_element> y, const Who& who) {
+        if constexpr (tensor::is_classes<Label>) {
+            for (std::size_t row = 0; row < y.size(); ++row) require_class(y[row], row, who);
+        } else {
+            const std::size_t bad = kernels::first_non_finite(y);
+            core::require(
+                bad == y.size(), [&] { return core::text(who(bad / per_label), " is labelled with ", y[bad]); },
+                [] { return std::string{"remove or repair the label"}; });
+        }
+    }
+    template <class Who>
+    static void require_class(std::int64_t found, std::size_t row, const Who& who) {
+        core::require(
+            found >= 0 && static_cast<std::size_t>(found) < Label::count,
+            [&] { return core::text(who(row), " has the label ", found, ", allowed are 0 to ", Label::count - 1); },
+            [] { return std::string{"correct the label, or give the network more outputs"}; });
+    }
+
+    std::size_t capacity_;
+    tensor::slice<T> x_;
+    tensor::slice<label_element> y_;
+    const tensor::arena* arena_ = nullptr;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// How a trainer tells its observers. An observer has any of on_step(event), on_epoch(event), on_end(report), each also with the trainer in front.
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+#include "lockstep/train/events.hpp"
+
+namespace lockstep::train {
+
+/// `static constexpr bool on_every_rank = true`: the observer makes collective calls. Others are told on rank 0 only.
+template <class Observer>
+inline constexpr bool on_every_rank = false;
+template <class Observer>
+    requires requires { Observer::on_every_rank; }
+inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
+
+/// An observer that hears of nothing is a mistake.
+template <class Observer, class Trainer>
+inline constexpr bool is_observer = requires(Observer& o, Trainer& t, step_event& e) { o.on_step(t, e); } ||
+                                    requires(Observer& o, step_event& e) { o.on_step(e); } ||
+                                    requires(Observer& o, Trainer& t, epoch_event& e) { o.on_epoch(t, e); } ||
+                                    requires(Observer& o, epoch_event& e) { o.on_epoch(e); } ||
+                                    requires(Observer& o, Trainer& t, const report& r) { o.on_end(t, r); } ||
+                                    requires(Observer& o, const report& r) { o.on_end(r); };
+
+template <class Observer, class Trainer>
+void tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {
+    static_assert(is_observer<Observer, Trainer>, "lockstep: an observer has on_step(event), on_epoch(event) or on_end(report)");
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_step(trainer, event); })
+        observer.on_step(trainer, event);
+    else if constexpr (requires { observer.on_step(event); })
+        observer.on_step(event);
+}
+template <class Observer, class Trainer>
+void tell_epoch(Observer& observer, std::size_t rank, Trainer& trainer, epoch_event& event) {
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_epoch(trainer, event); })
+        observer.on_epoch(trainer, event);
+    else if constexpr (requires { observer.on_epoch(event); })
+        observer.on_epoch(event);
+}
+template <class Observer, class Trainer>
+void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const report& event) {
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_end(trainer, event); })
+        observer.on_end(trainer, event);
+    else if constexpr (requires { observer.on_end(event); })
+        observer.on_end(event);
+}
+
+/// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named after it.
+template <class Dataset>
+struct validate {
+    static constexpr bool on_every_rank = true;
+    const Dataset& set;
+
+    explicit validate(const Dataset& samples) : set{samples} {}
+
+    template <class Trainer>
+    void on_epoch(Trainer& trainer, epoch_event& event) {
+        event.test = trainer.evaluate(set);
+    }
+};
+
+}  // namespace lockstep::train
+
+namespace lockstep {
+using train::validate;
+}  // namespace lockstep

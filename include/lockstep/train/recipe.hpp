@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The recipe as text: what every rank must have been given alike, compared over all ranks before the first step.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/model/network.hpp"
+
+namespace lockstep::train {
+
+/// Name and value of each number that decides the result.
+using recipe_text = std::vector<std::pair<std::string, std::string>>;
+
+/// name(settings) of a component; a lambda or a user's own type may have neither.
+template <class Part>
+[[nodiscard]] std::string describe(const Part& part) {
+    std::string out = "custom";
+    if constexpr (requires { std::string_view{Part::name}; }) out = std::string{std::string_view{Part::name}};
+    if constexpr (requires { std::string{part.settings()}; }) {
+        const std::string settings = part.settings();
+        if (!settings.empty()) out += "(" + settings + ")";
+    }
+    return out;
+}
+
+template <class Plan>
+[[nodiscard]] recipe_text describe_plan(const Plan& of) {
+    using net = decltype(of.model);
+    using network = model::network<net, 1>;
+    std::string layers = tensor::to_text<typename net::input>();
+    core::for_each_index<net::size>([&](auto index) {
+        const auto& spec = core::get<index>(of.model.specs);
+        const auto& fact = network::facts[index];
+        layers += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
+        if constexpr (requires { std::string{spec.settings()}; }) layers += "(" + std::string{spec.settings()} + ")";
+    });
+    recipe_text out{{"seed", core::text(of.seed)},
+                    {"batch", core::text(of.batch)},
+                    {"lanes", core::text(of.lanes)},
+                    {"bucket", core::text(of.bucket)},
+                    {"network", std::move(layers)},
+                    {"loss", describe(of.loss)},
+                    {"optimizer", describe(of.optimizer)},
+                    {"schedule", describe(of.schedule)},
+                    {"first learning rate", core::text(static_cast<double>(of.schedule(0)))},
+                    {"compressor", describe(of.compressor)},
+                    {"initialisation", describe(of.initialise)}};
+    return out;
+}
+
+/// Throws on all ranks alike where two of them differ, naming the first thing that does. Collective.
+inline void agree(const comm::group& ranks, const recipe_text& mine) {
+    std::string joined;
+    for (const auto& [name, value] : mine) joined += name + '\1' + value + '\2';
+    const auto all = ranks.gather_all(std::string_view{joined});
+    const auto fields = [](const std::string& of) {
+        recipe_text out;
+        for (std::size_t at = 0; at < of.size();) {
+            const std::size_t middle = of.find('\1', at), end = of.find('\2', at);
+            out.emplace_back(of.substr(at, middle - at), of.substr(middle + 1, end - middle - 1));
+            at = end + 1;
+        }
+        return out;
+    };
+    const auto first = fields(all[0]);
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+        if (all[rank] == all[0]) continue;
+        const auto other = fields(all[rank]);
+        for (std::size_t i = 0; i < first.size(); ++i)
+            core::require(
+                i < other.size() && first[i] == other[i],
+                [&] {
+                    return core::text("ranks were given different plans: ", first[i].first, " is ", first[i].second, " on rank 0 and ",
+                                      i < other.size() ? other[i].second : "missing", " on rank ", rank);
+                },
+                [] { return std::string{"give every rank the same plan"}; });
+    }
+}
+
+}  // namespace lockstep::train

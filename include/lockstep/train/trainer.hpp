@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The trainer: a plan at work on the ranks of a communicator.
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/hash.hpp"
+#include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/tensor/container.hpp"
+#include "lockstep/tensor/xtensor.hpp"
+#include "lockstep/train/averaging.hpp"
+#include "lockstep/train/checks.hpp"
+#include "lockstep/train/events.hpp"
+#include "lockstep/train/inputs.hpp"
+#include "lockstep/train/lane_sums.hpp"
+#include "lockstep/train/observers.hpp"
+#include "lockstep/train/recipe.hpp"
+
+namespace lockstep::train {
+
+/// Trains one network on all ranks of a communicator. All members but the plain queries are collective: every rank calls them in the same
+/// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a step.
+/// Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Weights stay those of the
+/// last complete step.
+template <class Plan>
+class trainer {
+    using T = typename decltype(std::declval<Plan&>().precision)::type;
+    using net = decltype(std::declval<Plan&>().model);
+    using partition_type = decltype(std::declval<Plan&>().partition);
+    using loss_type = decltype(std::declval<Plan&>().loss);
+    static constexpr std::size_t shards = partition_type::shards;
+    using run_type = network_run<T, net, shards>;
+
+public:
+    using value_type = T;
+    using network = model::network<net, shards>;
+    using input = typename network::input;
+    using output = typename network::output;
+    using label = typename loss_type::template label<output>;
+    using label_element = tensor::label_element<label, T>;
+
+    /// `ranks`: a boost::mpi::communicator, which is duplicated, or a comm::group. Collective.
+    template <class Ranks, class P>
+        requires std::constructible_from<comm::group, const Ranks&>
+    trainer(const Ranks& ranks, const P& plan) : trainer{comm::group{ranks}, sound(plan), 0} {}
+
+    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n}, counted
+    /// from where the last fit() stopped. `observers`: progress, logs, validate.
+    template <class Dataset, class Until, class... Observers>
+    void fit(const Dataset& set, Until until, Observers&&... observers) {
+        static_assert(std::is_same_v<Until, epochs> || std::is_same_v<Until, steps>, "lockstep: fit runs until epochs{n} or steps{n}");
+        if constexpr (check_dataset<Dataset>()) on_all_ranks([&] { fit_checked(set, until, observers...); });
+    }
+
+    /// One step on rows that each rank already has in memory, any number of them, also none; together they are the minibatch.
+    /// `x`: rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements are T.
+    template <class X, class Y>
+    step_event step(const X& x, const Y& y) {
+        return on_all_ranks([&] {
+            const auto rows = brought_.take(x, y);
+            std::vector<std::size_t> counts;
+            for (const std::uint64_t count : ranks_.gather_all(std::uint64_t{rows.count})) counts.push_back(static_cast<std::size_t>(count));
+            deal_.brought(counts);
+            core::require(
+                deal_.rows() > 0, [] { return std::string{"no rank brought a sample to this step"}; },
+                [] { return std::string{"call step() with at least one row on some rank"}; });
+            return run_step(rows.x, rows.y);
+        });
+    }
+
+    /// Mean loss and accuracy over a data set that every rank can read. Equal bits for any number of ranks.
+    template <class Dataset>
+    evaluation evaluate(const Dataset& set) {
+        if constexpr (check_dataset<Dataset>())
+            return on_all_ranks([&] { return evaluate_checked(set); });
+        else
+            return {};
+    }
+
+    /// The network's outputs for these rows, as an xtensor of rows x the output shape, valid until the next call. Other ranks may bring other
+    /// numbers of rows. Collective in a model partition, else local.
+    template <class X>
+    auto predict(const X& x) {
+        return on_all_ranks([&] {
+            const auto rows = brought_.take_x(x);
+            std::size_t most = rows.count;
+            if constexpr (shards > 1)
+                for (const std::uint64_t other : ranks_.gather_all(std::uint64_t{rows.count})) most = std::max(most, static_cast<std::size_t>(other));
+            predictions_.resize(rows.count * output::size);
+            for (std::size_t at = 0; at < most; at += capacity_) {
+                const std::size_t here = std::min(capacity_, rows.count - std::min(at, rows.count));
+                std::vector<std::size_t> counts(grid_.ranks, here);
+                if constexpr (shards > 1)
+                    for (std::size_t rank = 0; const std::uint64_t other : ranks_.gather_all(std::uint64_t{here})) counts[rank++] = static_cast<std::size_t>(other);
+                deal_.brought(counts);
+                const auto y = run_.forward(arena_[weights_].data(), rows.x + at * input::size, deal_, key(layers::mode::inference));
+                std::copy_n(y.data, here * output::size, predictions_.data() + at * output::size);
+            }
+            return tensor::as_xtensor_batch<output>(std::span<const T>{predictions_});
+        });
+    }
+
+    /// A parameter of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory; in a model partition, the columns of
+    /// this rank. Throws core::error if there is none of that name.
+    [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
+        std::span<T> found;
+        std::array<std::size_t, 2> extents{};
+        std::string known;
+        core::for_each_index<network::size>([&](auto index) {
+            std::size_t at = network::offset(index);
+            for (const auto& one : network::template layer<index>::parameters) {
+                if (index == layer) known += core::text(known.empty() ? "" : ", ", one.name);
+                if (index == layer && one.name == name) {
+                    found = arena_[weights_].subspan(at, one.size());
+                    extents = {one.rows, one.columns};
+                }
+                at += one.size();
+            }
+        });
+        core::require(
+            !found.empty(), [&] { return core::text("layer ", layer, " has no parameter '", name, "'"); },
+            [&] { return known.empty() ? core::text("choose a layer with parameters below ", network::size) : "choose one of: " + known; });
+        return tensor::as_xtensor(found, extents);
+    }
+
+    /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
+    [[nodiscard]] std::vector<T> all_weights() const {
+        std::vector<T> out;
+        out.reserve(network::parameters);
+        core::for_each_index<network::size>([&](auto index) {
+            using here = typename network::template at<index>;
+            std::size_t at = network::offset(index);
+            for (const auto& one : here::type::parameters) {
+                const auto part = arena_[weights_].subspan(at, one.size());
+                at += one.size();
+                if constexpr (here::is_sharded) {
+                    std::vector<T> cut(one.size() * shards);
+                    std::copy(part.begin(), part.end(), cut.begin() + static_cast<std::ptrdiff_t>(grid_.shard() * one.size()));
+                    std::vector<parallel::block> strips;
+                    for (std::size_t shard = 0; shard < shards; ++shard) strips.push_back({shard * one.size(), (shard + 1) * one.size()});
+                    comm::run<T>(group_, comm::all_gather(grid_.shard(), strips), cut);
+                    const std::size_t begin = out.size();
+                    out.resize(begin + cut.size());
+                    partition::join_features(one.rows, shards, one.columns, cut.data(), out.data() + begin);
+                } else {
+                    out.insert(out.end(), part.begin(), part.end());
+                }
+            }
+        });
+        return out;
+    }
+
+    /// A hash of all_weights(): equal recipes give equal hashes on any number of ranks. Collective in a model partition.
+    [[nodiscard]] std::uint64_t weights_hash() const {
+        const auto all = all_weights();
+        return core::hash(std::as_bytes(std::span{all}));
+    }
+    /// A hash of the weights on this rank, for comparing replicas.
+    [[nodiscard]] std::uint64_t local_hash() const noexcept { return core::hash(std::as_bytes(arena_[weights_])); }
+
+    [[nodiscard]] const Plan& recipe() const noexcept { return plan_; }
+    [[nodiscard]] const partition::grid& grid() const noexcept { return grid_; }
+    [[nodiscard]] const comm::group& ranks() const noexcept { return ranks_; }
+    [[nodiscard]] std::size_t memory_bytes() const noexcept { return arena_.bytes(); }
+    [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return averaging_.slot_numbers(); }
+    [[nodiscard]] std::size_t buckets() const noexcept { return averaging_.bucket_count(); }
+    /// What this rank sends in a step of a full minibatch to average gradients and share weights.
+    [[nodiscard]] std::size_t averaging_bytes() const noexcept { return averaging_.bytes_per_step(); }
+    /// What this rank sends between layers for a full minibatch: 0 without a model partition.
+    [[nodiscard]] std::size_t exchange_bytes() {
+        if constexpr (shards > 1) {
+            deal full{grid_};
+            full.whole(plan_.batch);
+            return run_.bytes_for(full);
+        }
+        return 0;
+    }
+    [[nodiscard]] train::report report() const {
+        auto out = report_;
+        out.seconds.update = averaging_.update_seconds();
+        out.seconds.communication_hidden = averaging_.hidden_seconds();
+        out.seconds.communication_exposed += averaging_.exposed_seconds();
+        return out;
+    }
+
+private:
+    using clock = std::chrono::steady_clock;
+
+    trainer(comm::group ranks, const Plan& plan, int)
+        : plan_{plan},
+          ranks_{std::move(ranks)},
+          grid_{on_all_ranks([&] {
+              check(plan);
+              const auto made = partition::make_grid<partition_type>(ranks_.rank(), ranks_.size(), plan.lanes);
+              agree(ranks_, describe_plan(plan));
+              return made;
+          })},
+          group_{shards > 1 ? ranks_.split(grid_.replica(), grid_.shard()) : comm::group{}},
+          replicas_{shards > 1 ? ranks_.split(grid_.shard(), grid_.replica()) : ranks_},
+          team_{static_cast<int>(plan.threads)},
+          capacity_{deal::capacity(plan.batch, grid_, false)},
+          deal_{grid_},
+          run_{plan.model, grid_, group_, capacity_, deal::capacity(plan.batch, grid_, true), team_, arena_},
+          averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
+          sums_{grid_, ranks_},
+          brought_{capacity_, arena_},
+          weights_{arena_.template reserve<T>(network::parameters_here)} {
+        arena_.allocate();
+        run_.bind(arena_);
+        averaging_.bind(arena_);
+        brought_.bind(arena_);
+        report_.ranks = grid_.ranks;
+        report_.threads = plan.threads;
+        core::for_each_index<network::size>([&](auto index) {
+            using here = typename network::template at<index>;
+            std::size_t at = network::offset(index), number = 0;
+            for (const auto& one : here::type::parameters) {
+                model::initialise(one, arena_[weights_].subspan(at, one.size()), here::is_sharded ? grid_.shard() * one.columns : 0,
+                                  here::is_sharded ? shards * one.columns : one.columns, plan.seed, index, number++, plan.initialise);
+                at += one.size();
+            }
+        });
+    }
+
+    /// Where this rank fails, all others are told why and fail too.
+    template <class F>
+    decltype(auto) on_all_ranks(F&& f) {
+        try {
+            return f();
+        } catch (const comm::remote_failure&) {
+            throw;
+        } catch (const std::exception& failure) {
+            ranks_.announce(failure.what());
+            throw;
+        } catch (...) {
+            ranks_.announce("an exception that is no std::exception");
+            throw;
+        }
+    }
+
+    template <class Dataset>
+    static constexpr bool check_dataset() {
+        static_assert(is_dataset<Dataset, T>, "lockstep: a data set has the types sample and label, size(), and read(rows, x, y)");
+        if constexpr (is_dataset<Dataset, T>) {
+            constexpr bool sample_fits = fits_network<typename Dataset::sample, input>;
+            constexpr bool label_fits = fits_loss<typename Dataset::label, label>;
+            static_assert(sample_fits, "lockstep: the samples of the data set do not have the shape of the network's input");
+            static_assert(label_fits, "lockstep: the labels of the data set are not what the loss takes for the network's output");
+            return sample_fits && label_fits;
+        }
+        return false;
+    }
+
+    template <class Dataset, class Until, class... Observers>
+    void fit_checked(const Dataset& set, Until until, Observers&... observers) {
+        require_samples(set, "fit");
+        const std::size_t n = set.size(), per_epoch = (n + plan_.batch - 1) / plan_.batch;
+        if (order_.size() != n) {
+            order_.assign(n, 0);
+            position_ = 0;
+        }
+        const std::size_t begun = position_ / plan_.batch;
+        std::uint64_t left = std::is_same_v<Until, epochs> ? per_epoch * until.count - (until.count > 0 ? begun : 0) : until.count;
+        if (position_ > 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
+        const auto start = clock::now();
+        std::size_t seen = 0;
+        epoch_event epoch{.epoch = epoch_};
+        std::size_t epoch_samples = 0;
+        auto epoch_start = start;
+        double aside = 0;  // seconds of observers that work on all ranks
+        while (left > 0) {
+            auto data_start = clock::now();
+            if (position_ == 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
+            deal_.whole(std::min(plan_.batch, n - position_));
+            const std::span<const std::uint64_t> rows = std::span{order_}.subspan(position_ + deal_.own().first_row(), deal_.own().rows());
+            const auto [x, y, count] = brought_.template read<Dataset>(set, rows);
+            report_.seconds.data += lap(data_start);
+            auto event = run_step(x, y);
+            position_ = position_ + event.samples == n ? 0 : position_ + event.samples;
+            seen += event.samples;
+            event.seconds = seconds_since(start) - aside;
+            event.samples_per_second = static_cast<double>(seen) / event.seconds;
+            event.steps_left = --left;
+            (tell_step(observers, grid_.rank, *this, event), ...);
+            epoch.loss += event.loss * static_cast<double>(event.samples);
+            epoch_samples += event.samples;
+            if (position_ != 0 && left > 0) continue;
+            epoch.loss /= static_cast<double>(epoch_samples);
+            epoch.seconds = seconds_since(epoch_start);
+            const auto pause = clock::now();
+            (tell_epoch(observers, grid_.rank, *this, epoch), ...);
+            aside += seconds_since(pause);
+            report_.epochs.push_back(epoch);
+            if (position_ == 0) ++epoch_;
+            epoch = {.epoch = epoch_};
+            epoch_samples = 0;
+            epoch_start = clock::now();
+        }
+        (tell_end(observers, grid_.rank, *this, report()), ...);
+    }
+
+    template <class Dataset>
+    evaluation evaluate_checked(const Dataset& set) {
+        require_samples(set, "evaluate");
+        std::vector<std::uint64_t> rows(capacity_);
+        sums_.clear();
+        for (std::size_t at = 0; at < set.size(); at += plan_.batch) {
+            deal_.whole(std::min(plan_.batch, set.size() - at));
+            const auto& lanes = deal_.own();
+            for (std::size_t i = 0; i < lanes.rows(); ++i) rows[i] = at + lanes.first_row() + i;
+            const auto [x, y, count] = brought_.template read<Dataset>(set, std::span<const std::uint64_t>{rows}.first(lanes.rows()));
+            const auto out = run_.forward(arena_[weights_].data(), x, deal_, key(layers::mode::inference));
+            for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
+                const auto [part, target] = of_lane(out, y, lane);
+                sums_(lane, 0) += plan_.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
+                if constexpr (tensor::is_classes<label>) sums_(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
+            }
+        }
+        sums_.start();
+        const auto sum = sums_.finish();
+        evaluation result{.loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
+        if constexpr (tensor::is_classes<label>) result.accuracy = sum[1] / static_cast<double>(set.size());
+        return result;
+    }
+
+    template <class Dataset>
+    static void require_samples(const Dataset& set, std::string_view what) {
+        core::require(
+            set.size() > 0, [&] { return core::text(data::name_of(set), " has no samples to ", what); },
+            [] { return std::string{"check where it was read from"}; });
+    }
+
+    /// The rows of one own lane.
+    auto of_lane(tensor::batch<const T, output> out, const label_element* y, std::size_t lane) const noexcept {
+        const auto rows = deal_.own().blocks()[lane];
+        return std::pair{out.part(rows.first, rows.size()),
+                         tensor::targets<label, T>{y + rows.first * tensor::label_size<label>, rows.size() * tensor::label_size<label>}};
+    }
+
+    [[nodiscard]] step_key key(layers::mode mode) const noexcept { return {plan_.seed, report_.steps, mode}; }
+
+    /// Forward, loss, backward, average, update, for the rows of the deal.
+    step_event run_step(const T* x, const label_element* y) {
+        const std::uint64_t step = report_.steps;
+        const double exchanged = run_.exchange_seconds();
+        auto watch = clock::now();
+        const std::span<T> weights = arena_[weights_];
+        const auto out = run_.forward(weights.data(), x, deal_, key(layers::mode::training));
+        const auto dy = run_.output_gradient(deal_);
+        sums_.clear();
+        for (std::size_t lane = 0; lane < deal_.own().count(); ++lane) {
+            const auto [part, target] = of_lane(out, y, lane);
+            const auto rows = deal_.own().blocks()[lane];
+            sums_(lane, 0) = plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
+        }
+        sums_.start();
+        const double in_forward = run_.exchange_seconds() - exchanged;
+        report_.seconds.forward += lap(watch) - in_forward;
+        run_.backward(
+            weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
+            [&](std::size_t layer) {
+                averaging_.done(layer, step);
+                (void)sums_.poll();
+            });
+        const double in_both = run_.exchange_seconds() - exchanged;
+        report_.seconds.backward += lap(watch) - (in_both - in_forward);
+        const double loss = sums_.finish()[0] / static_cast<double>(deal_.rows());
+        report_.seconds.communication_exposed += lap(watch) + in_both;
+        core::require(
+            std::isfinite(loss), [&] { return core::text("the loss is ", loss, " in step ", step + 1); },
+            [] { return std::string{"use a lower learning rate or a warm-up, and check the data; the weights are those before this step"}; });
+        const double rate = static_cast<double>(plan_.schedule(step));
+        averaging_.finish(weights, rate, step);
+        ++report_.steps;
+        report_.samples += deal_.rows();
+        report_.bytes_sent += averaging_.bytes_per_step() + run_.exchanged_bytes() + sums_.bytes_sent();
+        return {.step = report_.steps, .epoch = epoch_, .samples = deal_.rows(), .loss = loss, .rate = rate};
+    }
+
+    static double seconds_since(clock::time_point begin) noexcept { return std::chrono::duration<double>(clock::now() - begin).count(); }
+    /// Seconds since the last call.
+    static double lap(clock::time_point& since) noexcept {
+        const auto now = clock::now();
+        return std::chrono::duration<double>(now - std::exchange(since, now)).count();
+    }
+
+    Plan plan_;
+    comm::group ranks_;     // all
+    partition::grid grid_;
+    comm::group group_;     // the model group
+    comm::group replicas_;  // the ranks with the same shard
+    parallel::team team_;
+    std::size_t capacity_;
+    tensor::arena arena_;
+    deal deal_;
+    run_type run_;
+    averaging<T, network, decltype(std::declval<Plan&>().optimizer), decltype(std::declval<Plan&>().compressor)> averaging_;
+    lane_sums<2> sums_;
+    inputs<T, input, label> brought_;
+    tensor::slice<T> weights_;
+    std::vector<std::uint64_t> order_;
+    std::vector<T> predictions_;
+    std::uint64_t epoch_ = 0;
+    std::size_t position_ = 0;
+    train::report report_;
+};
+
+template <class Ranks, class P>
+trainer(const Ranks&, const P&) -> trainer<sound_plan<P>>;
+
+}  // namespace lockstep::train
+
+namespace lockstep {
+using train::trainer;
+}  // namespace lockstep

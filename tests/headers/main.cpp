@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// That it links is the test.
+int main() {}

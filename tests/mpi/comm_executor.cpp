@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/comm/executor.hpp"
+
+#include <boost/mpi/communicator.hpp>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/comm/all_to_all.hpp"
+#include "lockstep/comm/ring.hpp"
+#include "lockstep/comm/verify.hpp"
+#include "lockstep/core/random.hpp"
+
+namespace comm = lockstep::comm;
+namespace core = lockstep::core;
+using lockstep::parallel::block;
+
+namespace {
+
+/// True on all ranks or on none.
+bool agreed(const comm::group& ranks, bool mine) {
+    for (const bool one : ranks.gather_all(mine))
+        if (!one) return false;
+    return true;
+}
+
+std::vector<float> values(std::size_t rank, std::size_t count, std::uint32_t step) {
+    const core::random_stream numbers{11, core::purpose::user, static_cast<std::uint32_t>(rank), step};
+    std::vector<float> out(count);
+    for (std::size_t i = 0; i < count; ++i) out[i] = (numbers.uniform(i) - 0.5F) * (i % 5 == 0 ? 1e4F : 1.0F);
+    return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// What all ranks hold after a collective, computed in this process.
+template <class C>
+std::vector<std::vector<float>> expected(const C& collective, std::size_t ranks, std::size_t n, std::uint32_t step) {
+    std::vector<comm::schedule> programs;
+    std::vector<std::vector<float>> data;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        programs.push_back(collective(rank, ranks, n));
+        data.push_back(values(rank, collective.data_size(rank, ranks, n), step));
+    }
+    comm::simulate<float>(programs, data);
+    return data;
+}
+
+template <class C>
+bool runs_as_simulated(const comm::group& ranks, const C& collective, std::size_t n, std::size_t piece) {
+    comm::operation<float> sum{ranks, collective(ranks.rank(), ranks.size(), n), {.threads = 2}, piece};
+    std::vector<float> work(sum.program().work_size());
+    bool right = true;
+    for (std::uint32_t step = 0; step < 3; ++step) {
+        auto data = values(ranks.rank(), collective.data_size(ranks.rank(), ranks.size(), n), step);
+        sum.start(data, work);
+        sum.finish();
+        right = right && same_bits(data, expected(collective, ranks.size(), n, step)[ranks.rank()]);
+    }
+    const auto counted = sum.program().sent();
+    right = right && sum.sent_bytes() == 3 * counted.elements * sizeof(float);
+    if (piece == comm::requests::largest_piece) right = right && sum.sent_messages() == 3 * counted.messages;
+    return right;
+}
+
+}  // namespace
+
+TEST_CASE("comm/executor: MPI leaves the bits of the simulation and sends what was counted", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    for (const std::size_t n : {0U, 1U, 7U, 64U, 1000U, 200'000U}) {
+        for (const std::size_t lanes : {ranks.size(), std::size_t{8}, std::size_t{13}}) {
+            for (const auto route : {comm::tree_route::automatic, comm::tree_route::direct, comm::tree_route::least}) {
+                INFO("rank " << ranks.rank() << ", " << n << " elements, " << lanes << " lanes, route " << int(route));
+                REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{lanes, route}, n, comm::requests::largest_piece)));
+            }
+        }
+        REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, n, comm::requests::largest_piece)));
+    }
+}
+
+TEST_CASE("comm/executor: messages beyond the largest piece travel in parts", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{8}, 1000, 100)));
+    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 999, 4)));
+    const comm::requests parts{100};
+    CHECK(parts.pieces(0) == 0);
+    CHECK(parts.pieces(100) == 1);
+    CHECK(parts.pieces(101) == 2);
+}
+
+TEST_CASE("comm/executor: the sum over lanes does not depend on the number of ranks", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    const std::size_t n = 1000;
+    const auto node = [&](const lockstep::tensor::subtree& tree) {
+        std::vector<std::vector<float>> partial(lockstep::tensor::tree_depth(tree.count));
+        lockstep::tensor::walk(
+            tree.count, [&](std::size_t lane, std::size_t level) { partial[level] = values(tree.first + lane, n, 9); },
+            [&](std::size_t level) {
+                for (std::size_t i = 0; i < n; ++i) partial[level][i] += partial[level + 1][i];
+            });
+        return partial[0];
+    };
+    for (const std::size_t lanes : {std::size_t{8}, std::size_t{100}}) {
+        const auto alone = node({0, lanes});
+        std::vector<float> data;
+        for (const auto& tree : lockstep::tensor::cover(lockstep::parallel::split(lanes, ranks.size(), ranks.rank()), lanes)) {
+            const auto part = node(tree);
+            data.insert(data.end(), part.begin(), part.end());
+        }
+        comm::run<float>(ranks, comm::tree_all_reduce{lanes}(ranks.rank(), ranks.size(), n), data);
+        data.resize(n);
+        CHECK(agreed(ranks, same_bits(data, alone)));
+    }
+}
+
+TEST_CASE("comm/executor: operations in flight do not mix their messages", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    const std::size_t n = 20'000;
+    const comm::ring_all_reduce ring;
+    const comm::tree_all_reduce tree{8};
+    comm::operation<float> first{ranks, ring(ranks.rank(), ranks.size(), n)};
+    comm::operation<float> second{ranks, ring(ranks.rank(), ranks.size(), n)};
+    comm::operation<float> third{ranks, tree(ranks.rank(), ranks.size(), n)};
+    std::vector<float> work[3];
+    for (std::uint32_t step = 0; step < 5; ++step) {
+        std::vector<float> data[3] = {values(ranks.rank(), n, 10 * step), values(ranks.rank(), n, 10 * step + 1),
+                                      values(ranks.rank(), tree.data_size(ranks.rank(), ranks.size(), n), 10 * step + 2)};
+        comm::operation<float>* all[3] = {&first, &second, &third};
+        for (std::size_t i = 0; i < 3; ++i) work[i].resize(all[i]->program().work_size());
+        // Each rank starts and polls in an order of its own.
+        for (std::size_t i = 0; i < 3; ++i) {
+            const std::size_t which = (i + ranks.rank()) % 3;
+            all[which]->start(data[which], work[which]);
+        }
+        for (bool done = false; !done;) {
+            done = true;
+            for (std::size_t i = 0; i < 3; ++i) done = all[(2 * i + ranks.rank()) % 3]->poll() && done;
+        }
+        const bool right = same_bits(data[0], expected(ring, ranks.size(), n, 10 * step)[ranks.rank()]) &&
+                           same_bits(data[1], expected(ring, ranks.size(), n, 10 * step + 1)[ranks.rank()]) &&
+                           same_bits(data[2], expected(tree, ranks.size(), n, 10 * step + 2)[ranks.rank()]);
+        REQUIRE(agreed(ranks, right));
+    }
+    CHECK_FALSE(first.running());
+}
+
+TEST_CASE("comm/executor: strips and blocks of bytes", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    std::vector<block> strips;
+    for (std::size_t rank = 0, at = 0; rank < ranks.size(); ++rank) {
+        const std::size_t length = rank == 1 ? 0 : 1000 * rank + 3;
+        strips.push_back({at, at + length});
+        at += length;
+    }
+    std::vector<std::byte> all(strips.back().last);
+    for (std::size_t i = strips[ranks.rank()].first; i < strips[ranks.rank()].last; ++i) all[i] = static_cast<std::byte>(i % 251);
+    comm::run<std::byte>(ranks, comm::all_gather(ranks.rank(), strips), all);
+    bool right = true;
+    for (std::size_t i = 0; i < all.size(); ++i) right = right && all[i] == static_cast<std::byte>(i % 251);
+    CHECK(agreed(ranks, right));
+
+    std::vector<std::size_t> counts(ranks.size() * ranks.size());
+    for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = (i * 7) % 5;
+    const comm::exchange_layout layout{ranks.rank(), ranks.size(), counts};
+    std::vector<int> data(layout.data_size(), -1);
+    for (std::size_t to = 0; to < ranks.size(); ++to)
+        for (std::size_t i = layout.outgoing(to).first; i < layout.outgoing(to).last; ++i)
+            data[i] = static_cast<int>(100 * ranks.rank() + to);
+    comm::run<int>(ranks, comm::all_to_all(ranks.rank(), ranks.size(), counts), data);
+    right = true;
+    for (std::size_t from = 0; from < ranks.size(); ++from)
+        for (std::size_t i = layout.incoming(from).first; i < layout.incoming(from).last; ++i)
+            right = right && data[i] == static_cast<int>(100 * from + ranks.rank());
+    CHECK(agreed(ranks, right));
+}
+
+TEST_CASE("comm/executor: misuse is an error", "[comm]") {
+    const comm::group alone;
+    comm::schedule program{"pair", true};
+    program.add(comm::in_data(0, 4), comm::in_work(0, 4));
+    program.end_round();
+    std::vector<float> data(4);
+    std::vector<float> work(4);
+    comm::operation<float> sum{alone, program};
+    CHECK_THROWS_AS(sum.start(std::span<float>{data}.first(3), work), core::error);
+    CHECK_THROWS_AS(sum.start(data, std::span<float>{work}.first(3)), core::error);
+    CHECK_THROWS_AS((comm::operation<std::byte>{alone, program}), core::error);
+    work = {1, 2, 3, 4};
+    sum.start(data, work);
+    CHECK(sum.poll());
+    CHECK(data == work);
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/comm/group.hpp"
+
+#include <boost/mpi/communicator.hpp>
+#include <boost/mpi/group.hpp>
+#include <boost/mpi/nonblocking.hpp>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/comm/executor.hpp"
+
+namespace comm = lockstep::comm;
+namespace core = lockstep::core;
+
+TEST_CASE("comm/group: every rank sees the values and texts of all", "[comm]") {
+    const boost::mpi::communicator world;
+    const comm::group ranks{world};
+    REQUIRE(ranks.rank() == static_cast<std::size_t>(world.rank()));
+    REQUIRE(ranks.size() == static_cast<std::size_t>(world.size()));
+    struct pair {
+        std::size_t square;
+        char letter;
+    };
+    const auto all = ranks.gather_all(pair{ranks.rank() * ranks.rank(), static_cast<char>('a' + ranks.rank())});
+    const auto texts = ranks.gather_all(std::string_view{std::string(100 * ranks.rank(), 'x') + std::to_string(ranks.rank())});
+    REQUIRE(all.size() == ranks.size());
+    REQUIRE(texts.size() == ranks.size());
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        CHECK(all[rank].square == rank * rank);
+        CHECK(all[rank].letter == static_cast<char>('a' + rank));
+        CHECK(texts[rank] == std::string(100 * rank, 'x') + std::to_string(rank));
+    }
+    for (const auto& text : ranks.gather_all(std::string_view{})) CHECK(text.empty());
+    const auto hosts = ranks.hosts();
+    REQUIRE(hosts.size() == ranks.size());
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) CHECK(hosts[hosts[rank]] == hosts[rank]);
+    CHECK(hosts[0] == 0);
+}
+
+TEST_CASE("comm/group: split orders by key and outlives its parent", "[comm]") {
+    const boost::mpi::communicator world;
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const auto size = static_cast<std::size_t>(world.size());
+    const comm::group reversed = comm::group{world}.split(0, size - rank);
+    CHECK(reversed.rank() == size - 1 - rank);
+    const comm::group parity = comm::group{world}.split(rank % 2, rank);
+    CHECK(parity.size() == (size + 1 - rank % 2) / 2);
+    CHECK(parity.rank() == rank / 2);
+    const auto members = parity.gather_all(rank);
+    for (std::size_t i = 0; i < members.size(); ++i) CHECK(members[i] == 2 * i + rank % 2);
+    CHECK_NOTHROW(parity.check());
+
+    std::vector<float> data{static_cast<float>(rank)};
+    comm::run<float>(parity, comm::tree_all_reduce{parity.size()}(parity.rank(), parity.size(), 1), data);
+    float sum = 0;
+    for (std::size_t other = rank % 2; other < size; other += 2) sum += static_cast<float>(other);
+    CHECK(data[0] == sum);
+}
+
+TEST_CASE("comm/group: its messages never meet those of the application", "[comm]") {
+    const boost::mpi::communicator world;
+    const comm::group ranks{world};
+    const int next = (world.rank() + 1) % world.size();
+    int got = -1;
+    auto waiting = world.irecv(boost::mpi::any_source, boost::mpi::any_tag, got);
+    const auto all = ranks.gather_all(world.rank());
+    std::vector<float> data(100, 1.0F);
+    comm::run<float>(ranks, comm::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), 100), data);
+    auto sending = world.isend(next, 0, world.rank());
+    waiting.wait();
+    sending.wait();
+    CHECK(got == (world.rank() + world.size() - 1) % world.size());
+    CHECK(all.back() == world.size() - 1);
+    CHECK(data[99] == static_cast<float>(world.size()));
+}
+
+TEST_CASE("comm/group: one rank without a communicator", "[comm]") {
+    const comm::group alone;
+    CHECK(alone.rank() == 0);
+    CHECK(alone.size() == 1);
+    CHECK(alone.gather_all(5) == std::vector<int>{5});
+    CHECK(alone.gather_all(std::string_view{"text"}) == std::vector<std::string>{"text"});
+    CHECK(alone.hosts() == std::vector<std::size_t>{0});
+    CHECK(alone.split(3, 1).size() == 1);
+    CHECK_NOTHROW(alone.check());
+    std::vector<float> data{1, 2, 3};
+    comm::run<float>(alone, comm::tree_all_reduce{8}(0, 1, 3), data);
+    CHECK(data == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("comm/group: a null communicator is refused", "[comm]") {
+    const boost::mpi::communicator world;
+    const int members[] = {0};
+    const boost::mpi::communicator first{world, world.group().include(members, members + 1)};
+    if (world.rank() == 0)
+        CHECK(comm::group{first}.size() == 1);
+    else
+        CHECK_THROWS_AS(comm::group{first}, core::error);
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/comm/all_gather.hpp"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "lockstep/comm/tree.hpp"
+#include "lockstep/comm/verify.hpp"
+
+namespace comm = lockstep::comm;
+using lockstep::parallel::block;
+using lockstep::parallel::split;
+
+namespace {
+
+using builder = comm::schedule (*)(std::size_t, std::span<const block>);
+
+/// Every rank begins with its strip alone and must end with all; returns what each sends.
+std::vector<comm::traffic> gathered(builder build, const std::vector<block>& strips, std::size_t n) {
+    std::vector<comm::schedule> programs;
+    std::vector<std::vector<std::uint16_t>> data;
+    for (std::size_t rank = 0; rank < strips.size(); ++rank) {
+        programs.push_back(build(rank, strips));
+        data.emplace_back(n);
+        for (std::size_t i = strips[rank].first; i < strips[rank].last; ++i) data.back()[i] = static_cast<std::uint16_t>(i + 1);
+    }
+    const auto sent = comm::simulate<std::uint16_t>(programs, data);
+    bool right = true;
+    for (std::size_t rank = 0; rank < strips.size(); ++rank) {
+        right = right && sent[rank] == programs[rank].sent() && programs[rank].work_size() == 0 && programs[rank].added() == 0;
+        for (std::size_t i = 0; i < n; ++i) right = right && data[rank][i] == i + 1;
+    }
+    REQUIRE(right);
+    return sent;
+}
+
+std::vector<block> natural(std::size_t ranks, std::size_t n) {
+    std::vector<block> out(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) out[rank] = split(n, ranks, rank);
+    return out;
+}
+
+/// Lengths 0, 1, 2, .. in an order that is neither natural nor mirrored.
+std::vector<block> uneven(std::size_t ranks, std::size_t& n) {
+    std::vector<block> out(ranks);
+    n = 0;
+    for (std::size_t i = 0; i < ranks; ++i) {
+        const std::size_t rank = (i + 1 + (i % 2 == 0 && i + 2 < ranks ? 1 : 0) - (i % 2 == 1 && i + 1 < ranks ? 1 : 0)) % ranks;
+        out[rank] = {n, n + rank % 5};
+        n = out[rank].last;
+    }
+    return out;
+}
+
+std::size_t others(const std::vector<block>& strips, std::size_t rank) {
+    std::size_t count = 0;
+    for (std::size_t other = 0; other < strips.size(); ++other) count += other != rank && !strips[other].empty();
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("comm/all_gather: every algorithm, every number of ranks", "[comm]") {
+    for (std::size_t ranks = 1; ranks <= 64; ++ranks) {
+        for (const std::size_t n : {0U, 1U, 2U, 7U, 64U, 1000U}) {
+            INFO(ranks << " ranks, " << n << " elements");
+            const auto strips = natural(ranks, n);
+            const auto direct = gathered(&comm::direct_all_gather, strips, n);
+            const auto ring = gathered(&comm::ring_all_gather, strips, n);
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                const std::size_t own = strips[rank].size();
+                REQUIRE(direct[rank] == comm::traffic{own == 0 ? 0 : ranks - 1, own * (ranks - 1)});
+                const std::size_t next = (rank + 1) % ranks;
+                REQUIRE(ring[rank] == comm::traffic{others(strips, next), n - strips[next].size()});
+            }
+            gathered(&comm::all_gather, strips, n);
+            gathered(&comm::all_gather, comm::tree_strips(ranks, 64, n), n);
+            gathered(&comm::all_gather, comm::tree_strips(ranks, ranks, n), n);
+        }
+        std::size_t n = 0;
+        const auto strips = uneven(ranks, n);
+        gathered(&comm::direct_all_gather, strips, n);
+        gathered(&comm::ring_all_gather, strips, n);
+        gathered(&comm::all_gather, strips, n);
+    }
+}
+
+TEST_CASE("comm/all_gather: recursive doubling sends log2(p) messages and n(p-1)/p elements", "[comm]") {
+    for (std::size_t ranks = 1, rounds = 0; ranks <= 64; ranks *= 2, ++rounds) {
+        const std::size_t n = 16 * 64;
+        for (const auto& strips : {natural(ranks, n), comm::tree_strips(ranks, ranks, n)}) {
+            REQUIRE(comm::can_double(strips));
+            for (const auto& sent : gathered(&comm::doubling_all_gather, strips, n))
+                CHECK(sent == comm::traffic{rounds, n * (ranks - 1) / ranks});
+        }
+        for (const std::size_t odd : {0U, 1U, 2U, 7U, 64U, 1000U}) {
+            gathered(&comm::doubling_all_gather, natural(ranks, odd), odd);
+            gathered(&comm::doubling_all_gather, comm::tree_strips(ranks, ranks, odd), odd);
+        }
+    }
+}
+
+TEST_CASE("comm/all_gather: strips in no useful order, or no power of two, cannot be doubled", "[comm]") {
+    const std::vector<block> mixed{{0, 4}, {8, 12}, {12, 16}, {4, 8}};
+    CHECK_FALSE(comm::can_double(mixed));
+    CHECK_FALSE(comm::can_double(natural(6, 60)));
+    CHECK_THROWS_AS(comm::doubling_all_gather(0, mixed), lockstep::core::error);
+    gathered(&comm::all_gather, mixed, 16);
+    CHECK(*comm::can_double(natural(8, 80)) == comm::doubling_order::outwards);
+    CHECK(*comm::can_double(comm::tree_strips(8, 8, 1024)) == comm::doubling_order::inwards);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/comm/ring.hpp"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "lockstep/comm/verify.hpp"
+
+namespace comm = lockstep::comm;
+using lockstep::parallel::block;
+
+namespace {
+
+std::vector<std::vector<long>> vectors(std::size_t ranks, std::size_t n) {
+    std::vector<std::vector<long>> out(ranks, std::vector<long>(n));
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+        for (std::size_t i = 0; i < n; ++i) out[rank][i] = static_cast<long>((rank + 1) * (i + 3));
+    return out;
+}
+
+long sum_of(std::size_t ranks, std::size_t i) { return static_cast<long>(ranks * (ranks + 1) / 2 * (i + 3)); }
+
+}  // namespace
+
+TEST_CASE("comm/ring: the sum is right for every number of ranks and size", "[comm]") {
+    for (std::size_t ranks = 1; ranks <= 64; ++ranks) {
+        for (const std::size_t n : {0U, 1U, 2U, 7U, 64U, 1000U}) {
+            INFO(ranks << " ranks, " << n << " elements");
+            std::vector<comm::schedule> scatter;
+            std::vector<comm::schedule> reduce;
+            std::vector<block> strips(ranks);
+            for (std::size_t rank = 0; rank < ranks; ++rank) strips[rank] = lockstep::parallel::split(n, ranks, ranks - 1 - rank, 3);
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                scatter.push_back(comm::ring_reduce_scatter(rank, strips));
+                reduce.push_back(comm::ring_all_reduce{}(rank, ranks, n));
+            }
+            auto data = vectors(ranks, n);
+            const auto sent = comm::simulate<long>(scatter, data);
+            bool right = true;
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                right = right && sent[rank].elements == n - strips[rank].size() && !scatter[rank].invariant();
+                for (std::size_t i = strips[rank].first; i < strips[rank].last; ++i) right = right && data[rank][i] == sum_of(ranks, i);
+            }
+            REQUIRE(right);
+
+            data = vectors(ranks, n);
+            const auto both = comm::simulate<long>(reduce, data);
+            for (std::size_t rank = 0; rank < ranks; ++rank)
+                for (std::size_t i = 0; i < n; ++i) right = right && data[rank][i] == sum_of(ranks, i);
+            REQUIRE(right);
+            if (n % ranks == 0 && n > 0)
+                for (const auto& one : both) REQUIRE(one == comm::traffic{2 * (ranks - 1), 2 * n * (ranks - 1) / ranks});
+        }
+    }
+}
+
+TEST_CASE("comm/ring: all ranks get the same bits, and say that they depend on the number of ranks", "[comm]") {
+    CHECK_FALSE(comm::ring_all_reduce::invariant);
+    std::vector<comm::schedule> programs;
+    std::vector<std::vector<float>> data;
+    for (std::size_t rank = 0; rank < 5; ++rank) {
+        programs.push_back(comm::ring_all_reduce{}(rank, 5, 33));
+        data.emplace_back();
+        for (std::size_t i = 0; i < 33; ++i) data.back().push_back(1.0F / static_cast<float>(3 * i + rank + 1));
+    }
+    comm::simulate<float>(programs, data);
+    for (std::size_t rank = 1; rank < 5; ++rank) CHECK(data[rank] == data[0]);
+    CHECK_FALSE(programs[0].invariant());
+}

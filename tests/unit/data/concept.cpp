@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/data/concept.hpp"
+
+#include <array>
+#include <catch2/catch.hpp>
+
+#include "files.hpp"
+
+namespace lockstep::data {
+namespace {
+
+struct nameless {
+    using sample = tensor::shape<2>;
+    using label = tensor::shape<1>;
+    std::size_t size() const { return 5; }
+    template <class T>
+    void read(std::span<const std::uint64_t>, tensor::batch<T, sample>, std::span<T>) const {}
+};
+struct squares {
+    using sample = tensor::shape<2>;
+    using label = tensor::shape<1>;
+    std::size_t size() const { return 5; }
+    std::string name() const { return "squares"; }
+    template <class T>
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<T> y) const {
+        require_readable(*this, rows, x, y);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            x.sample(i)[0] = x.sample(i)[1] = static_cast<T>(rows[i]);
+            y[i] = static_cast<T>(rows[i] * rows[i]);
+        }
+    }
+};
+struct float_only {
+    using sample = tensor::shape<2>;
+    using label = tensor::classes<3>;
+    std::size_t size() const { return 1; }
+    void read(std::span<const std::uint64_t>, tensor::batch<float, sample>, std::span<std::int32_t>) const {}
+};
+struct nameless_label {
+    using sample = tensor::shape<2>;
+    std::size_t size() const { return 1; }
+};
+struct backwards {
+    void order(std::uint64_t n, std::uint64_t, std::uint64_t, std::span<std::uint64_t> out) const {
+        for (std::uint64_t i = 0; i < n; ++i) out[i] = n - 1 - i;
+    }
+};
+
+static_assert(Dataset<squares> && Dataset<squares, double> && Dataset<nameless>);
+static_assert(Dataset<float_only> && !Dataset<float_only, double>);
+static_assert(!Dataset<nameless_label> && !Dataset<int>);
+static_assert(Sampler<backwards> && !Sampler<squares>);
+
+TEST_CASE("data/concept: the name of a data set", "[data]") {
+    CHECK(name_of(nameless{}) == "data set");
+    CHECK(name_of(squares{}) == "squares");
+}
+
+TEST_CASE("data/concept: a read outside the data set or into buffers of another length is an error", "[data]") {
+    std::array<double, 6> x{};
+    std::array<double, 3> y{};
+    const std::array<std::uint64_t, 3> good{4, 0, 4}, beyond{0, 5, 1};
+    squares{}.read<double>(good, {x.data(), 3}, y);
+    CHECK(y == std::array{16.0, 0.0, 16.0});
+
+    CHECK(test::error_of([&] {
+              squares{}.read<double>(beyond, {x.data(), 3}, y);
+          }) == "lockstep: squares: sample 5 of 5 was asked for; number samples from 0 to size() - 1");
+    CHECK(test::error_of([&] {
+              squares{}.read<double>(good, {x.data(), 2}, y);
+          }) ==
+          "lockstep: squares: 3 samples were asked for, with room for 2 samples and 3 label elements; "
+          "pass x with 3 rows and y with 3 elements");
+    CHECK(test::error_of([&] {
+              squares{}.read<double>(good, {x.data(), 3}, std::span{y}.first(1));
+          }) ==
+          "lockstep: squares: 3 samples were asked for, with room for 3 samples and 1 label elements; "
+          "pass x with 3 rows and y with 3 elements");
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/data/idx.hpp"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <type_traits>
+#include <vector>
+
+#include "files.hpp"
+
+namespace lockstep::data {
+namespace {
+
+using small = idx<2, 3, 4>;
+static_assert(Dataset<small> && Dataset<small, double>);
+
+constexpr std::uint32_t images = 0x803;
+constexpr std::uint32_t labels = 0x801;
+
+/// Three images of 2x3 pixels: 0..5, 100..105, 250..255.
+std::string three_images() {
+    std::string pixels;
+    for (const int first : {0, 100, 250})
+        for (int i = 0; i < 6; ++i) pixels += static_cast<char>(first + i);
+    return test::idx_bytes(images, {3, 2, 3}, pixels);
+}
+std::string three_labels() { return test::idx_bytes(labels, {3}, std::string{"\3\0\1", 3}); }
+
+void check_content(const small& set) {
+    REQUIRE(set.size() == 3);
+    const std::array<std::uint64_t, 4> rows{2, 0, 2, 1};
+    std::array<double, 24> x{};
+    std::array<std::int32_t, 4> y{};
+    set.read<double>(rows, {x.data(), 4}, y);
+    CHECK(y == std::array<std::int32_t, 4>{1, 3, 1, 0});
+    for (std::size_t i = 0; i < 4; ++i)
+        for (std::size_t p = 0; p < 6; ++p) {
+            const double byte = std::array{0.0, 100.0, 250.0}[rows[i]] + static_cast<double>(p);
+            CHECK(x[i * 6 + p] == Approx((byte / 255 - static_cast<double>(set.mean)) / static_cast<double>(set.deviation)).epsilon(1e-12));
+        }
+}
+
+TEST_CASE("data/idx: plain and packed files", "[data]") {
+    const test::directory here;
+    small plain{here.write("images", three_images()), here.write("labels", three_labels())};
+    check_content(plain);
+    plain.mean = 0.25F;
+    plain.deviation = 0.5F;
+    check_content(plain);
+    check_content(small{here.write_packed("images.gz", three_images()), here.write_packed("labels.gz", three_labels())});
+    CHECK(name_of(plain) == "\"" + here / "images" + "\"");
+}
+
+TEST_CASE("data/idx: a copy outlives the original and reads the same", "[data]") {
+    const auto make = [] {
+        const test::directory here;
+        const small original{here.write("images", three_images()), here.write("labels", three_labels())};
+        return small{original};
+    };
+    check_content(make());
+}
+
+TEST_CASE("data/idx: no samples are a data set, too", "[data]") {
+    const test::directory here;
+    const small none{here.write("images", test::idx_bytes(images, {0, 2, 3}, "")), here.write("labels", test::idx_bytes(labels, {0}, ""))};
+    CHECK(none.size() == 0);
+}
+
+TEST_CASE("data/idx: each thing that can be wrong with the files has its message", "[data]") {
+    const test::directory here;
+    const auto expect = [&](const std::string& image_bytes, const std::string& label_bytes, const std::string& text) {
+        const std::string i = here.write("images", image_bytes);
+        const std::string l = here.write("labels", label_bytes);
+        std::string wanted = "lockstep: " + text;
+        for (const auto& [mark, path] : {std::pair{"<i>", i}, std::pair{"<l>", l}})
+            if (const auto at = wanted.find(mark); at != std::string::npos) wanted.replace(at, 3, "\"" + path + "\"");
+        CHECK(test::error_of([&] { small{i, l}; }) == wanted);
+    };
+
+    expect(three_labels(), three_images(),
+           "<i> starts with the magic number 0x00000801, expected 0x00000803 (images); this is a file of labels: swap the paths of images "
+           "and labels");
+    expect(three_images(), three_images(),
+           "<l> starts with the magic number 0x00000803, expected 0x00000801 (labels); this is a file of images: swap the paths of images "
+           "and labels");
+    expect(test::idx_bytes(0xd803, {3, 2, 3}, ""), three_labels(),
+           "<i> starts with the magic number 0x0000d803, expected 0x00000803 (images); pass an IDX file of unsigned bytes, plain or packed "
+           "by gzip");
+    expect(
+        test::idx_bytes(images, {3, 28, 28}, std::string(3 * 784, 'x')), three_labels(),
+        "<i> holds images of 28x28, the data set is declared as 2x3; declare the data set and the network's input as 28x28, or pass other "
+        "files");
+
+    expect("", three_labels(), "<i> has 0 bytes, too few: its magic number alone takes 4 bytes; fetch or copy the file again");
+    expect(three_images().substr(0, 15), three_labels(),
+           "<i> has 15 bytes, too few: its header alone takes 16 bytes; fetch or copy the file again");
+    expect(three_images().substr(0, 33), three_labels(),
+           "<i> has 33 bytes, too few: its header promises 34 bytes; fetch or copy the file again");
+    expect(three_images() + "xy", three_labels(), "<i> has 36 bytes, too many: its header promises 34 bytes; fetch or copy the file again");
+    expect(three_images(), three_labels() + "x", "<l> has 12 bytes, too many: its header promises 11 bytes; fetch or copy the file again");
+    expect(three_images(), test::idx_bytes(labels, {0xffffffff}, "abc"),
+           "<l> has 11 bytes, too few: its header promises 4294967303 bytes; fetch or copy the file again");
+
+    expect(three_images(), test::idx_bytes(labels, {2}, std::string{"\0\1", 2}),
+           "<i> has 3 images, but <l> has 2 labels; pass two files of the same part: both of the training set, or both of the test set");
+    expect(three_images(), test::idx_bytes(labels, {3}, std::string{"\0\4\1", 3}),
+           "label 1 of <l> is 4, allowed are 0 to 3; declare the data set with more classes, or correct the file");
+    expect(three_images(), test::idx_bytes(labels, {3}, std::string{"\0\1\xff", 3}),
+           "label 2 of <l> is 255, allowed are 0 to 3; declare the data set with more classes, or correct the file");
+}
+
+TEST_CASE("data/idx: a file that was packed twice", "[data]") {
+    const test::directory here;
+    std::ifstream once{here.write_packed("once.gz", three_images()), std::ios::binary};
+    const std::string twice = here.write_packed("twice.gz", {std::istreambuf_iterator<char>{once}, {}});
+    CHECK_THAT(test::error_of([&] {
+                   small{twice, here.write("labels", three_labels())};
+               }),
+               Catch::Matchers::EndsWith("; the file was packed twice: unpack it once with gzip -d"));
+}
+
+}  // namespace
+}  // namespace lockstep::data
