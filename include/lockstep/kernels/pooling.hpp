@@ -14,11 +14,11 @@ namespace lockstep::kernels {
 namespace detail {
 
 /// Kernel positions first..last-1 of window `at` that lie inside 0..size-1.
-struct window {
+struct pool_window {
     std::size_t first;
     std::size_t last;
     std::size_t origin;  ///< position of kernel index 0, may wrap below 0: origin + index is right for indices in range
-    constexpr window(std::size_t at, std::size_t stride, std::size_t padding, std::size_t kernel, std::size_t size) noexcept
+    constexpr pool_window(std::size_t at, std::size_t stride, std::size_t padding, std::size_t kernel, std::size_t size) noexcept
         : first{at * stride < padding ? std::min(kernel, padding - at * stride) : 0},
           last{std::min(kernel, size + padding > at * stride ? size + padding - at * stride : 0)},
           origin{at * stride - padding} {
@@ -46,10 +46,10 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
     const std::size_t out_columns = g.out_columns();
     parallel::for_blocks(team, batch * out_rows, 1, [&](parallel::block mine) {
         for (std::size_t at = mine.first; at < mine.last; ++at) {
-            const detail::window vertical{at % out_rows, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
+            const detail::pool_window vertical{at % out_rows, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
             const T* image = x + at / out_rows * g.in_size();
             for (std::size_t column = 0; column < out_columns; ++column) {
-                const detail::window horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
+                const detail::pool_window horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
                 T* best = y + (at * out_columns + column) * g.channels;
                 std::uint8_t* index = which ? which + (at * out_columns + column) * g.channels : nullptr;
                 bool started = false;
@@ -115,10 +115,10 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
     const std::size_t out_columns = g.out_columns();
     parallel::for_blocks(team, batch * out_rows, 1, [&](parallel::block mine) {
         for (std::size_t at = mine.first; at < mine.last; ++at) {
-            const detail::window vertical{at % out_rows, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
+            const detail::pool_window vertical{at % out_rows, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
             const T* image = x + at / out_rows * g.in_size();
             for (std::size_t column = 0; column < out_columns; ++column) {
-                const detail::window horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
+                const detail::pool_window horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
                 T* sum = y + (at * out_columns + column) * g.channels;
                 std::fill_n(sum, g.channels, T{0});
                 for (std::size_t kr = vertical.first; kr < vertical.last; ++kr)
@@ -149,8 +149,8 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
                 std::fill_n(to, g.channels, T{0});
                 for (std::size_t r = vertical.first; r < vertical.last; ++r)
                     for (std::size_t q = horizontal.first; q < horizontal.last; ++q) {
-                        const detail::window tall{r, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
-                        const detail::window wide{q, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
+                        const detail::pool_window tall{r, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
+                        const detail::pool_window wide{q, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
                         const T share = T{1} / static_cast<T>((tall.last - tall.first) * (wide.last - wide.first));
                         const T* from = dy + ((image + r) * out_columns + q) * g.channels;
                         for (std::size_t c = 0; c < g.channels; ++c) to[c] += share * from[c];

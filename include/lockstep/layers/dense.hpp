@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/gemm_lanes.hpp"
 #include "lockstep/layers/pass.hpp"

@@ -276,7 +276,8 @@ private:
         if (position_ > 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
         const auto start = clock::now();
         std::size_t seen = 0;
-        epoch_event epoch{.epoch = epoch_};
+        epoch_event epoch;
+        epoch.epoch = epoch_;
         std::size_t epoch_samples = 0;
         auto epoch_start = start;
         double aside = 0;  // seconds of observers that work on all ranks
@@ -304,7 +305,8 @@ private:
             aside += seconds_since(pause);
             report_.epochs.push_back(epoch);
             if (position_ == 0) ++epoch_;
-            epoch = {.epoch = epoch_};
+            epoch = {};
+            epoch.epoch = epoch_;
             epoch_samples = 0;
             epoch_start = clock::now();
         }
