@@ -18,11 +18,10 @@ namespace lockstep::comm {
 
 inline constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
-/// How partial sums travel. direct: every one to the owner of the strip, in one round. least: to where the fewest have to move, in as
-/// many rounds as that takes (recursive halving where each rank holds one node of an aligned power of two). automatic: least where it is
-/// recursive halving or where direct would open more than `many_peers` connections at once, else direct.
+/// How partial sums travel. direct: every one to the owner of the strip, in one round. least: to where the fewest have to move in total, in
+/// as many rounds as that takes; recursive halving where each rank holds one node of an aligned power of two. automatic: the one whose
+/// busiest rank sends and receives fewer elements, least among equals.
 enum class tree_route : std::uint8_t { automatic, direct, least };
-inline constexpr std::size_t many_peers = 16;
 
 /// Where one node's sum for one strip is added up.
 struct placed {
@@ -106,6 +105,24 @@ public:
             out[v].leaf = has_left ? left.leaf : has_right ? right.leaf : nowhere;
             out[v].round = std::max(left.round + (left.rank != out[v].rank), right.round + (right.rank != out[v].rank));
         }
+    }
+
+    /// The elements that the busiest rank sends or receives, whichever is more, when each rank owns its strip.
+    [[nodiscard]] std::size_t busiest(std::span<const parallel::block> strips, bool direct) const {
+        std::vector<placed> places(nodes_.size());
+        std::vector<std::size_t> sent(strips.size());
+        std::vector<std::size_t> received(strips.size());
+        for (std::size_t owner = 0; owner < strips.size(); ++owner) {
+            if (strips[owner].empty()) continue;
+            place(owner, direct, places);
+            for (std::size_t v = 0; v < nodes_.size(); ++v) {
+                const std::size_t target = nodes_[v].parent == nowhere ? owner : places[nodes_[v].parent].rank;
+                if (target == places[v].rank) continue;
+                sent[places[v].rank] += strips[owner].size();
+                received[target] += strips[owner].size();
+            }
+        }
+        return std::max(*std::max_element(sent.begin(), sent.end()), *std::max_element(received.begin(), received.end()));
     }
 
 private:

@@ -102,8 +102,10 @@ public:
     }
 
     void write(schedule& out) {
-        const auto order = [](const transfer& a, const transfer& b) {
-            return std::tuple{a.round, a.peer, a.node, a.strip.first} < std::tuple{b.round, b.peer, b.node, b.strip.first};
+        // Each rank begins with another peer: not all of them with rank 0.
+        const auto order = [this](const transfer& a, const transfer& b) {
+            return std::tuple{a.round, a.peer < rank_, a.peer, a.node, a.strip.first} <
+                   std::tuple{b.round, b.peer < rank_, b.peer, b.node, b.strip.first};
         };
         std::sort(sends_.begin(), sends_.end(), order);
         std::sort(receives_.begin(), receives_.end(), order);
@@ -235,13 +237,13 @@ private:
         at == n, [&] { return core::text("the strips do not cover ", n, " elements once"); },
         [] { return std::string{"cut 0 .. n-1 into one strip for each rank"}; });
 
-    if (route == tree_route::automatic) route = is_halving(lanes) || lanes.size() > many_peers ? tree_route::least : tree_route::direct;
-    const bool direct = route == tree_route::direct;
+    const lane_tree tree{lanes};
+    const bool direct = route == tree_route::direct ||
+                        (route == tree_route::automatic && !is_halving(lanes) && tree.busiest(strips, true) < tree.busiest(strips, false));
     schedule out{direct              ? "tree reduce-scatter (direct)"
                  : is_halving(lanes) ? "tree reduce-scatter (halving)"
                                      : "tree reduce-scatter",
                  true};
-    const lane_tree tree{lanes};
     detail::tree_writer writer{rank, tree, n};
     for (const std::size_t owner : order) writer.strip(owner, strips[owner], direct);
     writer.write(out);

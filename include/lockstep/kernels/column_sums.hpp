@@ -13,21 +13,47 @@
 
 namespace lockstep::kernels {
 
+namespace detail {
+
+/// sums[j] = sums[j] + x[0][j] + .. + x[rows-1][j], from left to right.
+template <class T>
+void continue_column_sums(std::size_t rows, std::size_t n, const T* x, std::size_t ld, T* sums) noexcept {
+    using batch = simd::batch<T>;
+    constexpr std::size_t width = simd::width<T>;
+    std::size_t j = 0;
+    for (; j + 4 * width <= n; j += 4 * width) {
+        batch a = simd::load(sums + j);
+        batch b = simd::load(sums + j + width);
+        batch c = simd::load(sums + j + 2 * width);
+        batch d = simd::load(sums + j + 3 * width);
+        for (std::size_t r = 0; r < rows; ++r) {
+            const T* from = x + r * ld + j;
+            a = a + simd::load(from);
+            b = b + simd::load(from + width);
+            c = c + simd::load(from + 2 * width);
+            d = d + simd::load(from + 3 * width);
+        }
+        simd::store(sums + j, a);
+        simd::store(sums + j + width, b);
+        simd::store(sums + j + 2 * width, c);
+        simd::store(sums + j + 3 * width, d);
+    }
+    for (; j + width <= n; j += width) {
+        batch sum = simd::load(sums + j);
+        for (std::size_t r = 0; r < rows; ++r) sum = sum + simd::load(x + r * ld + j);
+        simd::store(sums + j, sum);
+    }
+    for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t q = j; q < n; ++q) sums[q] += x[r * ld + q];
+}
+
+}  // namespace detail
+
 /// sums[j] = x[0][j] + .. + x[rows-1][j], from left to right and starting from zero; rows are ld apart. One pass over x.
 template <class T>
 void column_sums(std::size_t rows, std::size_t n, const T* x, std::size_t ld, T* sums) noexcept {
-    constexpr std::size_t wide = 4 * simd::width<T>;
-    std::size_t j = 0;
-    for (; j + wide <= n; j += wide) {
-        simd::batch<T> sum[4] = {simd::batch<T>(T{0}), simd::batch<T>(T{0}), simd::batch<T>(T{0}), simd::batch<T>(T{0})};
-        for (std::size_t r = 0; r < rows; ++r)
-            for (std::size_t v = 0; v < 4; ++v) sum[v] = sum[v] + simd::load(x + r * ld + j + v * simd::width<T>);
-        for (std::size_t v = 0; v < 4; ++v) simd::store(sums + j + v * simd::width<T>, sum[v]);
-    }
-    if (j == n) return;
-    std::fill(sums + j, sums + n, T{0});
-    for (std::size_t r = 0; r < rows; ++r)
-        for (std::size_t q = j; q < n; ++q) sums[q] += x[r * ld + q];
+    std::fill_n(sums, n, T{0});
+    detail::continue_column_sums(rows, n, x, ld, sums);
 }
 
 /// Elements of scratch of column_sums_lanes, for at most so many lanes.

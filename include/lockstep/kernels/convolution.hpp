@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/correlate.hpp"
 #include "lockstep/kernels/geometry.hpp"
 #include "lockstep/kernels/pack.hpp"
@@ -57,10 +56,10 @@ constexpr void for_phases(const convolution& g, F&& f) {
 /// Elements of scratch of convolution_forward for at most `batch` samples.
 template <class T>
 [[nodiscard]] constexpr std::size_t convolution_forward_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
-    if (detail::nothing_to_see(g)) return 0;
+    if (detail::nothing_to_see(g) || batch == 0) return 0;
     const detail::sliding s = detail::forward_sliding(g);
     return s.links() * detail::round_up(g.filters, detail::tile_columns<T>) +
-           static_cast<std::size_t>(team.threads) * detail::window_share<T>(s, batch, team);
+           static_cast<std::size_t>(team.threads) * detail::copy_share<T>(s, batch, team);
 }
 
 /// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds: it starts from the bias and goes
@@ -75,20 +74,20 @@ void convolution_forward(const convolution& g, std::size_t batch, const T* x, co
     parallel::for_blocks(use.team, g.filters, columns, [&](parallel::block mine) {
         detail::pack<columns>(s.links(), mine.size(), w + mine.first, g.filters, panels + mine.first * s.links(), s.links() * columns);
     });
-    detail::correlate(s, batch, g.filters, x, panels, bias, y, {g.filters, g.out_columns() * g.filters, g.out_size()}, use.team,
-                      panels + s.links() * detail::round_up(g.filters, columns));
+    detail::correlate<T>({s, g.filters, x, panels, bias, y, {g.filters, g.out_columns() * g.filters, g.out_size()}}, batch, use.team,
+                         panels + s.links() * detail::round_up(g.filters, columns));
 }
 
 /// Elements of scratch of convolution_backward_data for at most `batch` samples.
 template <class T>
 [[nodiscard]] constexpr std::size_t convolution_backward_data_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
-    if (detail::nothing_to_see(g)) return 0;
+    if (detail::nothing_to_see(g) || batch == 0) return 0;
     std::size_t most = 0;
     detail::for_phases(g, [&](std::size_t, std::size_t, const detail::phase& down, const detail::phase& across) {
         const detail::sliding s = detail::backward_sliding(g, down, across);
         if (s.links() == 0) return;
         most = std::max(most, s.links() * detail::round_up(g.channels, detail::tile_columns<T>) +
-                                  static_cast<std::size_t>(team.threads) * detail::window_share<T>(s, batch, team));
+                                  static_cast<std::size_t>(team.threads) * detail::copy_share<T>(s, batch, team));
     });
     return most;
 }
@@ -118,8 +117,8 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
                                                      s.links() * columns);
                 }
         });
-        detail::correlate(s, batch, g.channels, dy, panels, static_cast<const T*>(nullptr), dx + (r * g.columns + c) * g.channels, pitch,
-                          use.team, panels + s.links() * detail::round_up(g.channels, columns));
+        detail::correlate<T>({s, g.channels, dy, panels, nullptr, dx + (r * g.columns + c) * g.channels, pitch}, batch, use.team,
+                             panels + s.links() * detail::round_up(g.channels, columns));
     });
 }
 
@@ -127,7 +126,7 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
 template <class T>
 [[nodiscard]] constexpr std::size_t convolution_backward_weights_scratch(const convolution& g, std::size_t batch,
                                                                          parallel::team team) noexcept {
-    if (detail::nothing_to_see(g)) return 0;
+    if (detail::nothing_to_see(g) || batch == 0) return 0;
     return static_cast<std::size_t>(team.threads) * detail::outer_blocks<T>::share(detail::forward_sliding(g), batch, g.filters);
 }
 
@@ -137,15 +136,12 @@ template <class T>
 template <class T>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                   resources<T> use) noexcept {
-    const std::size_t pixels = batch * g.out_rows() * g.out_columns();
-    if (pixels == 0)
-        std::fill_n(dw, g.weight_count(), T{0});
-    else
-        detail::outer_products(detail::forward_sliding(g), batch, g.filters, x, dy, dw, use);
-    if (!dbias) return;
-    parallel::for_blocks(use.team, g.filters, simd::alignment / sizeof(T), [&](parallel::block mine) {
-        column_sums(pixels, mine.size(), dy + mine.first, g.filters, dbias + mine.first);
-    });
+    if (batch > 0 && !detail::nothing_to_see(g)) {
+        detail::outer_products(detail::forward_sliding(g), batch, g.filters, x, dy, dw, dbias, use);
+        return;
+    }
+    std::fill_n(dw, g.weight_count(), T{0});
+    if (dbias) std::fill_n(dbias, g.filters, T{0});
 }
 
 }  // namespace lockstep::kernels

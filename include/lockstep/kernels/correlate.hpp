@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/resources.hpp"
@@ -16,45 +17,129 @@ namespace lockstep::kernels::detail {
 
 inline constexpr std::size_t block_pixels = 384;
 
-/// Scratch for the padded windows of all threads, and of one.
+/// Elements of the padded copy of one block, for one thread.
 template <class T>
 [[nodiscard]] constexpr std::size_t window_share(const sliding& s, std::size_t batch, parallel::team team) noexcept {
     const output_blocks blocks{batch, s, block_pixels, static_cast<std::size_t>(team.threads)};
     return window<T>::copy_size(s, blocks.samples, blocks.highest());
 }
 
-/// y(r, c, .) = start + sum over taps and depth, in that order, of x(window) w, into n columns for each output pixel.
-/// `panels` are the packed weights: panels of links() x tile_columns.
+/// Whether kernel positions are taken one by one, each with the outputs that see something there, so that padding costs neither a copy nor
+/// multiplications. Depends on the sizes alone. Loading and storing a tile costs about as much as five links.
 template <class T>
-void correlate(const sliding& s, std::size_t batch, std::size_t n, const T* x, const T* panels, const T* bias, T* y, const output_pitch& pitch,
-               parallel::team team, T* copies) noexcept {
-    const output_blocks blocks{batch, s, block_pixels, static_cast<std::size_t>(team.threads)};
-    const std::size_t share = window<T>::copy_size(s, blocks.samples, blocks.highest());
-    const std::size_t panel_stride = s.links() * tile_columns<T>;
+[[nodiscard]] constexpr bool skips_padding(const sliding& s) noexcept {
+    if (!s.padded() || s.links() == 0) return false;
+    constexpr std::size_t reload = 5;
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    for (std::size_t tap = 0; tap < s.taps_rows; ++tap) rows += inside(s.out_rows, s.stride_rows, s.origin_rows, tap, s.rows).size();
+    for (std::size_t tap = 0; tap < s.taps_columns; ++tap)
+        columns += inside(s.out_columns, s.stride_columns, s.origin_columns, tap, s.columns).size();
+    const auto cost = [](std::size_t links) { return links + reload * ((links + gemm_blocks<T>::depth - 1) / gemm_blocks<T>::depth); };
+    return rows * columns * cost(s.depth) < s.out_rows * s.out_columns * s.taps_rows * cost(s.row_links());
+}
+
+/// The same for what correlate copies.
+template <class T>
+[[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t batch, parallel::team team) noexcept {
+    return skips_padding<T>(s) ? 0 : window_share<T>(s, batch, team);
+}
+
+/// What all blocks of one convolution share: n output columns from packed weights, panels of links() x tile_columns.
+template <class T>
+struct correlation {
+    sliding s;
+    std::size_t n = 0;
+    const T* x = nullptr;
+    const T* panels = nullptr;
+    const T* bias = nullptr;
+    T* y = nullptr;
+    output_pitch pitch;
+
+    static constexpr std::size_t depth = gemm_blocks<T>::depth;
+
+    [[nodiscard]] T* output(const output_block& block) const noexcept {
+        return y + block.samples.first * pitch.sample + block.rows.first * pitch.row;
+    }
+    void multiply_links(std::size_t pixels, const row_chain& chain, const pixel_rows<T>& rows, std::size_t link, bool starts) const noexcept {
+        multiply(pixels, n, chain, rows, panels + link * tile_columns<T>, s.links() * tile_columns<T>, starts, bias);
+    }
+
+    /// One kernel row at a time in several cuts, or several whole ones: a panel of weights stays in the first-level cache.
+    void by_rows(const output_block& block, T* copy) const noexcept {
+        const window<T> source{s, block, x, copy};
+        const std::size_t pixels = block.pixels(s.out_columns);
+        pixel_rows<T> rows = pixels_of(s, block, source, output(block), pitch);
+        if (s.links() == 0) {
+            multiply_links(pixels, {.segments = 0}, rows, 0, true);
+            return;
+        }
+        const std::size_t cuts = (s.row_links() + depth - 1) / depth;
+        const std::size_t together = cuts > 1 ? 1 : std::min(s.taps_rows, depth / s.row_links());
+        for (std::size_t tap = 0, link = 0; tap < s.taps_rows; tap += together)
+            for (std::size_t cut = 0; cut < cuts; ++cut) {
+                const parallel::block part = parallel::split(s.row_links(), cuts, cut);
+                const row_chain chain{std::min(together, s.taps_rows - tap), source.row_pitch, part.size(), 1, tile_columns<T>};
+                rows.a = source.data + tap * source.row_pitch + part.first;
+                multiply_links(pixels, chain, rows, link, link == 0);
+                link += chain.length();
+            }
+    }
+
+    /// One kernel position at a time, straight from the images.
+    void by_taps(const output_block& block) const noexcept {
+        const window<T> source{s.rows, s.columns, s.depth};
+        pixel_rows<T> all = pixels_of(s, block, source, output(block), pitch);
+        for (std::size_t i = block.pixels(s.out_columns); i > 0; --i) {
+            const T* unused = nullptr;
+            T* to = nullptr;
+            all.next(unused, to);
+            if (bias)
+                std::copy_n(bias, n, to);
+            else
+                std::fill_n(to, n, T{0});
+        }
+        const std::size_t cuts = (s.depth + depth - 1) / depth;
+        for (std::size_t i = 0; i < s.taps_rows; ++i) {
+            const parallel::block down = inside(s.out_rows, s.stride_rows, s.origin_rows, i, s.rows);
+            output_block part{block.samples, {std::max(down.first, block.rows.first), std::min(down.last, block.rows.last)}};
+            if (part.rows.first >= part.rows.last) continue;
+            for (std::size_t j = 0; j < s.taps_columns; ++j) {
+                const parallel::block across = inside(s.out_columns, s.stride_columns, s.origin_columns, j, s.columns);
+                if (across.empty()) continue;
+                sliding seen = s;
+                seen.out_columns = across.size();
+                pixel_rows<T> rows = pixels_of(seen, part, source, output(part) + across.first * pitch.column, pitch);
+                const auto position = [](std::size_t out, std::size_t stride, std::ptrdiff_t origin, std::size_t tap) {
+                    return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(out * stride + tap) + origin);
+                };
+                const T* first = x + part.samples.first * source.sample_pitch +
+                                 position(part.rows.first, s.stride_rows, s.origin_rows, i) * source.row_pitch +
+                                 position(across.first, s.stride_columns, s.origin_columns, j) * s.depth;
+                for (std::size_t cut = 0; cut < cuts; ++cut) {
+                    const parallel::block links = parallel::split(s.depth, cuts, cut);
+                    rows.a = first + links.first;
+                    multiply_links(part.pixels(across.size()), {1, 0, links.size(), 1, tile_columns<T>}, rows,
+                                   (i * s.taps_columns + j) * s.depth + links.first, false);
+                }
+            }
+        }
+    }
+};
+
+/// y(r, c, .) = start + sum over taps and depth, in that order, of x(window) w, for each output pixel. Threads split the pixels.
+template <class T>
+void correlate(const correlation<T>& all, std::size_t batch, parallel::team team, T* copies) noexcept {
+    const output_blocks blocks{batch, all.s, block_pixels, static_cast<std::size_t>(team.threads)};
+    const bool skips = skips_padding<T>(all.s);
+    const std::size_t share = copy_share<T>(all.s, batch, team);
     parallel::on_each_thread(team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(blocks.count(), static_cast<std::size_t>(team.threads), thread);
         for (std::size_t index = mine.first; index < mine.last; ++index) {
-            const output_block block = blocks[index];
-            const window<T> source{s, block, x, copies + thread * share};
-            const std::size_t pixels = block.pixels(s.out_columns);
-            T* const out = y + block.samples.first * pitch.sample + block.rows.first * pitch.row;
-            pixel_rows<T> rows = pixels_of(s, block, source, out, pitch);
-            if (s.links() == 0) {
-                multiply(pixels, n, row_chain{.segments = 0}, rows, panels, 0, true, bias);
-                continue;
-            }
-            // One kernel row at a time in several cuts, or several whole ones: a panel of weights stays in the first-level cache.
-            constexpr std::size_t depth = gemm_blocks<T>::depth;
-            const std::size_t cuts = (s.row_links() + depth - 1) / depth;
-            const std::size_t together = cuts > 1 ? 1 : std::min(s.taps_rows, depth / s.row_links());
-            for (std::size_t tap = 0, link = 0; tap < s.taps_rows; tap += together)
-                for (std::size_t cut = 0; cut < cuts; ++cut) {
-                    const parallel::block part = parallel::split(s.row_links(), cuts, cut);
-                    const row_chain chain{std::min(together, s.taps_rows - tap), source.row_pitch, part.size(), 1};
-                    rows.a = source.data + tap * source.row_pitch + part.first;
-                    multiply(pixels, n, chain, rows, panels + link * tile_columns<T>, panel_stride, link == 0, bias);
-                    link += chain.length();
-                }
+            if (skips)
+                all.by_taps(blocks[index]);
+            else
+                all.by_rows(blocks[index], copies + thread * share);
         }
     });
 }
@@ -128,14 +213,16 @@ struct outer_blocks {
     }
 };
 
-/// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T. Threads split dw.
+/// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the sum of dy.
+/// Threads split dw.
 template <class T>
-void outer_products(const sliding& s, std::size_t batch, std::size_t n, const T* x, const T* dy, T* dw, resources<T> use) noexcept {
+void outer_products(const sliding& s, std::size_t batch, std::size_t n, const T* x, const T* dy, T* dw, T* dbias,
+                    resources<T> use) noexcept {
     using sizes = outer_blocks<T>;
     const output_blocks blocks{batch, s, block_pixels, 1};
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
-    // Few channels: the window stays in the first-level cache, and broadcasting from it beats packing it.
-    const bool direct = s.seen_rows(blocks.highest()) * s.seen_columns() * s.depth * sizeof(T) * blocks.samples <= 16384;
+    // Pixels close together: broadcasting from the window beats packing it.
+    const bool direct = s.stride_columns * s.depth * sizeof(T) <= 512;
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block down = parallel::split(s.links(), parts.down, thread / parts.across, tile_rows);
         const parallel::block across = parallel::split(n, parts.across, thread % parts.across, tile_columns<T>);
@@ -147,14 +234,23 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, const T*
             const output_block block = blocks[index];
             const window<T> source{s, block, x, copy};
             const std::size_t pixels = block.pixels(s.out_columns);
-            const std::size_t first_pixel = (block.samples.first * s.out_rows + block.rows.first) * s.out_columns;
-            const std::size_t panel_stride = pixels * tile_columns<T>;
-            pack<tile_columns<T>>(pixels, across.size(), dy + first_pixel * n + across.first, n, panels_y, panel_stride);
+            const T* from = dy + (block.samples.first * s.out_rows + block.rows.first) * s.out_columns * n + across.first;
             T* const to = dw + down.first * n + across.first;
-            if (direct && block.samples.size() == 1) {
-                const row_chain chain{block.rows.size(), s.stride_rows * source.row_pitch, s.out_columns, s.stride_columns * s.depth};
+            if (dbias && down.first == 0) {
+                if (index == 0) std::fill_n(dbias + across.first, across.size(), T{0});
+                continue_column_sums(pixels, across.size(), from, n, dbias + across.first);
+            }
+            const bool direct_x = direct && block.samples.size() == 1;
+            // Few rows of dw: dy is read so few times that a packed copy does not pay. Whole vectors only: none may reach behind the end.
+            const bool direct_y = direct_x && down.size() <= 8 * tile_rows && across.size() % simd::width<T> == 0;
+            const std::size_t panel_stride = direct_y ? tile_columns<T> : pixels * tile_columns<T>;
+            if (!direct_y) pack<tile_columns<T>>(pixels, across.size(), from, n, panels_y, panel_stride);
+            if (direct_x) {
+                const row_chain chain{block.rows.size(), s.stride_rows * source.row_pitch, s.out_columns, s.stride_columns * s.depth,
+                                      direct_y ? n : tile_columns<T>};
                 const link_rows<T> rows{source.data, to, s.row_links(), source.row_pitch, n, down.first};
-                multiply(down.size(), across.size(), chain, rows, panels_y, panel_stride, index == 0, static_cast<const T*>(nullptr));
+                multiply(down.size(), across.size(), chain, rows, direct_y ? from : panels_y, panel_stride, index == 0,
+                         static_cast<const T*>(nullptr));
                 continue;
             }
             const pixel_rows<T> walk = pixels_of<T>(s, block, source, nullptr, {});

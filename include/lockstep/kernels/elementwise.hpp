@@ -81,7 +81,7 @@ template <class T>
             const batch value = simd::load(x.data() + at + v * simd::width<T>);
             sum += value - value;
         }
-        if (any(sum != sum)) break;
+        if (!all(sum == sum)) break;
     }
     while (at < x.size() && std::isfinite(x[at])) ++at;
     return at;

@@ -90,7 +90,7 @@ void gemm_block(transpose ta, transpose tb, std::size_t m, std::size_t n, std::s
                     rows.lda = deep + blocks::pad;
                     for (std::size_t r = 0; r < high; ++r) std::copy_n(a + (i + r) * lda + links.first, deep, scratch_a + r * rows.lda);
                 }
-                multiply(high, wide, row_chain{.count = deep}, rows, scratch_b, panel_stride, first, start);
+                multiply(high, wide, row_chain{.count = deep, .b_step = tile_columns<T>}, rows, scratch_b, panel_stride, first, start);
             }
         }
     }

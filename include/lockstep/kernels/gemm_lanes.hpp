@@ -76,15 +76,11 @@ struct lane_chain {
         accumulators<T, Rows, Vectors> tile;
         lane_position at = begin;
         std::size_t left = rows;
-        const auto level = [&](std::size_t number, T** to) {
-            for (std::size_t r = 0; r < Rows; ++r) to[r] = held + number * tile_size + r * tile_columns<T>;
-        };
-        T* to[Rows];
+        T* top = held + at.held * tile_size;  // where the next sum that waits is put
         tile.clear();
-        if (at.row > 0) {
-            level(at.held, to);
-            tile.load(to, nullptr);
-        }
+        if (at.row > 0) tile.load_tile(top);
+        // dW is not read, and comes from far away: ask for its lines in time.
+        for (std::size_t r = 0; r < Rows; ++r) __builtin_prefetch(c[r], 1);
         while (at.lane < lanes.size()) {
             const std::size_t piece = std::min(left, lanes[at.lane].size() - at.row);
             for (std::size_t p = 0; p < piece; ++p, a += tile_rows, b += tile_columns<T>)
@@ -93,23 +89,17 @@ struct lane_chain {
             at.row += piece;
             if (at.row < lanes[at.lane].size()) break;
             at.row = 0;
-            std::size_t carry = ++at.lane;
-            const auto add = [&] {
-                level(--at.held, to);
-                tile.add_to(to);
-            };
-            for (; (carry & 1) == 0; carry >>= 1) add();
+            for (std::size_t carry = ++at.lane; (carry & 1) == 0; carry >>= 1) tile.add_to_tile(top -= tile_size);
             if (at.lane == lanes.size()) {
-                while (at.held > 0) add();
+                while (top > held) tile.add_to_tile(top -= tile_size);
                 tile.store(c);
                 return;
             }
-            level(at.held++, to);
-            tile.store(to);
+            tile.store_tile(top);
+            top += tile_size;
             tile.clear();
         }
-        level(at.held, to);
-        tile.store(to);
+        tile.store_tile(top);
     }
 };
 

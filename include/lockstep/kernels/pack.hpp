@@ -38,26 +38,55 @@ void pack(std::size_t k, std::size_t n, const T* from, std::size_t ld, T* to, st
     }
 }
 
-/// A square of width x width elements, transposed in registers: log2(width) rounds of interleaving the first half with the second.
+/// Vectors of 16 bytes: shuffles inside of these parts of a register are cheap on every machine.
+template <class T>
+inline constexpr std::size_t part_size = 16 / sizeof(T);
+
+template <class T, std::size_t Count>
+struct vector_of {
+    using type [[gnu::vector_size(Count * sizeof(T))]] = T;
+};
+
+/// `Parts` parts side by side: the first from row 0, the next from row part_size, and so on.
+template <std::size_t Parts, class T>
+[[nodiscard]] inline auto load_parts(const T* from, std::size_t ld) noexcept {
+    if constexpr (Parts == 1) {
+        typename vector_of<T, part_size<T>>::type out;
+        std::memcpy(&out, from, sizeof(out));
+        return out;
+    } else {
+        const auto left = load_parts<Parts / 2>(from, ld);
+        const auto right = load_parts<Parts / 2>(from + Parts / 2 * part_size<T> * ld, ld);
+        return [&]<int... I>(std::integer_sequence<int, I...>) { return __builtin_shufflevector(left, right, I...); }
+        (std::make_integer_sequence<int, static_cast<int>(Parts * part_size<T>)>{});
+    }
+}
+
+/// A square of width x width elements, transposed. Parts of the rows are loaded to where they belong; then log2(part_size) rounds interleave
+/// the first half of the vectors with the second inside of the parts.
 template <class T>
 inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
     constexpr std::size_t width = simd::width<T>;
-    using vector [[gnu::vector_size(width * sizeof(T))]] = T;
-    vector now[width];
-    vector then[width];
-    for (std::size_t i = 0; i < width; ++i) std::memcpy(&now[i], from + i * ld, sizeof(vector));
-    const auto interleave = [&]<std::size_t... I>(std::index_sequence<I...>) {
-        for (std::size_t i = 0; i < width / 2; ++i) {
-            then[2 * i] = __builtin_shufflevector(now[i], now[i + width / 2], static_cast<int>(I / 2 + I % 2 * width)...);
-            then[2 * i + 1] =
-                __builtin_shufflevector(now[i], now[i + width / 2], static_cast<int>(width / 2 + I / 2 + I % 2 * width)...);
-        }
+    constexpr std::size_t part = part_size<T>;
+    using vector = typename vector_of<T, width>::type;
+    const auto interleave = []<int... I>(const vector& left, const vector& right, std::size_t high, std::integer_sequence<int, I...>) {
+        constexpr int size = static_cast<int>(part);
+        constexpr int all = static_cast<int>(width);
+        const vector low_half = __builtin_shufflevector(left, right, (I / size * size + I % size / 2 + I % 2 * all)...);
+        const vector high_half = __builtin_shufflevector(left, right, (I / size * size + size / 2 + I % size / 2 + I % 2 * all)...);
+        return high ? high_half : low_half;
     };
-    for (std::size_t round = 1; round < width; round *= 2) {
-        interleave(std::make_index_sequence<width>{});
-        for (std::size_t i = 0; i < width; ++i) now[i] = then[i];
+    constexpr auto elements = std::make_integer_sequence<int, static_cast<int>(width)>{};
+    for (std::size_t column = 0; column < width; column += part) {
+        vector now[part];
+        vector then[part];
+        for (std::size_t i = 0; i < part; ++i) now[i] = load_parts<width / part>(from + i * ld + column, ld);
+        for (std::size_t round = 1; round < part; round *= 2) {
+            for (std::size_t i = 0; i < part; ++i) then[i] = interleave(now[i / 2], now[i / 2 + part / 2], i % 2, elements);
+            for (std::size_t i = 0; i < part; ++i) now[i] = then[i];
+        }
+        for (std::size_t i = 0; i < part; ++i) std::memcpy(to + (column + i) * to_ld, &now[i], sizeof(vector));
     }
-    for (std::size_t i = 0; i < width; ++i) std::memcpy(to + i * to_ld, &now[i], sizeof(vector));
 }
 
 /// The same panels from the transposed matrix: n x k, rows ld apart.

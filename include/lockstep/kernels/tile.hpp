@@ -47,10 +47,21 @@ struct accumulators {
             unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); });
         });
     }
-    /// sum = c + sum.
-    LOCKSTEP_FLATTEN void add_to(T* const* c) noexcept {
+    /// The same with a whole tile in one piece, rows tile_columns apart.
+    LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
         unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load<T>(c[i] + v * width) + sum[i][v]; });
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * tile_columns<T> + v * width); });
+        });
+    }
+    LOCKSTEP_FLATTEN void store_tile(T* to) const noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(to + i * tile_columns<T> + v * width, sum[i][v]); });
+        });
+    }
+    /// sum = tile + sum.
+    LOCKSTEP_FLATTEN void add_to_tile(const T* tile) noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(tile + i * tile_columns<T> + v * width) + sum[i][v]; });
         });
     }
     /// One link of every chain: `element(i)` is A's element in row i, `b` the row of B.
@@ -72,6 +83,7 @@ struct row_chain {
     std::size_t segment_stride = 0;
     std::size_t count = 0;
     std::size_t step = 1;
+    std::size_t b_step = 0;  ///< between rows of B: tile_columns where it is packed
 
     [[nodiscard]] std::size_t length() const noexcept { return segments * count; }
 
@@ -83,7 +95,7 @@ struct row_chain {
         const T* row[Rows];
         unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { row[i] = a[i]; });
         for (std::size_t segment = 0, first = 0; segment < segments; ++segment, first += segment_stride)
-            for (std::size_t p = 0, at = first; p < count; ++p, at += step, b += tile_columns<T>)
+            for (std::size_t p = 0, at = first; p < count; ++p, at += step, b += b_step)
                 tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return row[i][at]; });
         tile.store(c);
     }

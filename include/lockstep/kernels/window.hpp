@@ -31,11 +31,23 @@ struct sliding {
     /// Links of the chain of one output, and those of one kernel row, which lie side by side.
     [[nodiscard]] constexpr std::size_t links() const noexcept { return taps_rows * taps_columns * depth; }
     [[nodiscard]] constexpr std::size_t row_links() const noexcept { return taps_columns * depth; }
+    /// Some window reaches out of its image.
     [[nodiscard]] constexpr bool padded() const noexcept {
         return origin_rows < 0 || origin_columns < 0 || origin_rows + static_cast<std::ptrdiff_t>(seen_rows(out_rows)) > static_cast<std::ptrdiff_t>(rows) ||
                origin_columns + static_cast<std::ptrdiff_t>(seen_columns()) > static_cast<std::ptrdiff_t>(columns);
     }
 };
+
+/// Outputs along one dimension, of `count`, that see a position inside of the image with kernel position `tap`.
+[[nodiscard]] constexpr parallel::block inside(std::size_t count, std::size_t stride, std::ptrdiff_t origin, std::size_t tap,
+                                               std::size_t size) noexcept {
+    const std::ptrdiff_t first = origin + static_cast<std::ptrdiff_t>(tap);
+    const auto step = static_cast<std::ptrdiff_t>(stride);
+    const std::ptrdiff_t before = first < 0 ? (step - 1 - first) / step : 0;
+    const std::ptrdiff_t room = static_cast<std::ptrdiff_t>(size) - first;
+    const std::ptrdiff_t behind = std::clamp(room > 0 ? (room + step - 1) / step : 0, std::ptrdiff_t{0}, static_cast<std::ptrdiff_t>(count));
+    return {static_cast<std::size_t>(std::min(before, behind)), static_cast<std::size_t>(behind)};
+}
 
 /// A block of outputs: the same rows of one or more samples.
 struct output_block {
@@ -81,6 +93,10 @@ struct window {
     static constexpr std::size_t copy_size(const sliding& s, std::size_t samples, std::size_t high) noexcept {
         return s.links() > 0 && s.padded() ? whole_lines<T>(samples * s.seen_rows(high) * s.seen_columns() * s.depth) : 0;
     }
+
+    /// The pitches of plain images.
+    window(std::size_t rows, std::size_t columns, std::size_t depth) noexcept
+        : sample_pitch{rows * columns * depth}, row_pitch{columns * depth} {}
 
     window(const sliding& s, const output_block& block, const T* from, T* copy) noexcept {
         if (s.links() == 0) {

@@ -2,11 +2,13 @@
 #pragma once
 // The concepts LayerSpec (what users write) and Layer (the same bound to an input shape), and the optional members of a layer.
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <string_view>
 
 #include "lockstep/layers/pass.hpp"
+#include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
 namespace lockstep::layers {
@@ -30,16 +32,33 @@ inline constexpr bool is_view<L> = L::is_view;
 /// A layer bound to its input. `forward(pass)` fills pass.y; `backward(pass)` first writes the weight gradients (pass.each_lane), then
 /// pass.dx if pass.wants_dx(). Both are const: a layer has no state.
 template <class L, class T = float>
-concept Layer = Described<L> && (is_view<L> || requires(const L& layer, const forward_pass<T, L>& forward, const backward_pass<T, L>& backward) {
-    layer.forward(forward);
-    layer.backward(backward);
-});
+concept Layer = Described<L> &&
+    (is_view<L> || requires(const L& layer, const forward_pass<T, L>& forward, const backward_pass<T, L>& backward) {
+        layer.forward(forward);
+        layer.backward(backward);
+    });
 
 /// What stands in a network: `on(shape)` is the layer for that input.
 template <class S, class Input>
 concept LayerSpec = std::copy_constructible<S> && requires(const S& spec) {
     { spec.on(Input{}) } -> Described;
 };
+
+/// What `on(shape)` returns for a shape that the layer cannot take, behind a static_assert that says so. The layers behind it are not bound,
+/// so that its message stays the only one.
+template <class Input>
+struct unbound {
+    using input = Input;
+    using output = Input;
+    static constexpr std::string_view name = "unbound";
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr double flops = 0;
+    static constexpr bool is_view = true;
+};
+template <class L>
+inline constexpr bool is_unbound = false;
+template <class Input>
+inline constexpr bool is_unbound<unbound<Input>> = true;
 
 // Optional members, with what holds where a layer does not have them.
 
@@ -76,6 +95,8 @@ inline constexpr bool is_elementwise<L> = L::is_elementwise;
 
 /// `template <std::size_t Shards> using shard`: the same layer with 1/Shards of its output features (columns of its parameters).
 template <class L>
-inline constexpr bool is_shardable = requires { typename L::template shard<1>; };
+inline constexpr bool is_shardable = requires {
+    typename L::template shard<1>;
+};
 
 }  // namespace lockstep::layers

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lockstep/kernels/convolution.hpp"
-#include "lockstep/layers/pass.hpp"
+#include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -33,7 +33,8 @@ struct conv_layer {
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) {
-        return std::max({kernels::convolution_forward_scratch<T>(G, rows, team), kernels::convolution_backward_data_scratch<T>(G, rows, team),
+        return std::max({kernels::convolution_forward_scratch<T>(G, rows, team),
+                         kernels::convolution_backward_data_scratch<T>(G, rows, team),
                          kernels::convolution_backward_weights_scratch<T>(G, rows, team)});
     }
 
@@ -57,8 +58,8 @@ inline constexpr bool is_image = tensor::ImageShape<Input>;
 template <class Spec, class Input>
 inline constexpr bool window_fits = true;
 template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
-inline constexpr bool window_fits<Spec, tensor::shape<Rows, Columns, Channels>> = Rows + 2 * Spec::padding >= Spec::window &&
-                                                                                 Columns + 2 * Spec::padding >= Spec::window;
+inline constexpr bool window_fits<Spec, tensor::shape<Rows, Columns, Channels>> = (Rows + 2 * Spec::padding >= Spec::window) &&
+                                                                                  (Columns + 2 * Spec::padding >= Spec::window);
 
 /// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, 3, 2, 1>{}: stride 2, one row and column of zeros on each side.
 template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0>
@@ -85,7 +86,7 @@ struct conv {
                                                    .pad_left = Padding,
                                                    .pad_right = Padding}>{};
         else
-            return conv_layer<kernels::convolution{.channels = Input::size, .filters = Filters}>{};  // so that this stays the only message
+            return unbound<Input>{};
     }
 };
 

@@ -10,7 +10,7 @@
 #include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/gemm_lanes.hpp"
-#include "lockstep/layers/pass.hpp"
+#include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -73,7 +73,10 @@ struct dense {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(is_row_of_features<dense, Input>, "lockstep: dense takes a row of features; put flatten{} in front of it");
-        return dense_layer<Input::size, Outputs>{};
+        if constexpr (is_row_of_features<dense, Input>)
+            return dense_layer<Input::size, Outputs>{};
+        else
+            return unbound<Input>{};
     }
 };
 

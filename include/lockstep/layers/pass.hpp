@@ -70,7 +70,7 @@ struct backward_pass {
     const tensor::lane_set* lanes = nullptr;  ///< how the rows are cut into lanes
     T* gradient = nullptr;                    ///< node s of the lane tree gets its sum at gradient + s stride
     std::size_t stride = 0;
-    T* partials = nullptr;                    ///< tree_depth(lanes) gradients of this layer, for each_lane
+    T* partials = nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane
 
     [[nodiscard]] constexpr bool wants_dx() const noexcept { return dx.data != nullptr; }
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lockstep/kernels/pooling.hpp"
-#include "lockstep/layers/pass.hpp"
+#include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -26,7 +26,8 @@ struct pool_layer {
 /// y = the largest element of the window; its gradient goes to the first largest one. Keeps one byte for each output.
 template <kernels::pooling G>
 struct max_pool_layer : pool_layer<G> {
-    static_assert(G.kernel_rows * G.kernel_columns <= 256, "lockstep: max_pool numbers the elements of a window in one byte; use at most 16 x 16");
+    static_assert(G.kernel_rows * G.kernel_columns <= 256,
+                  "lockstep: max_pool numbers the elements of a window in one byte; use at most 16 x 16");
     static constexpr std::string_view name = "max_pool";
     template <class T>
     static constexpr std::size_t stash_bytes = max_pool_layer::output::size;
@@ -48,9 +49,7 @@ template <kernels::pooling G>
 struct mean_pool_layer : pool_layer<G> {
     static constexpr std::string_view name = "mean_pool";
 
-    void forward(const auto& pass) const noexcept {
-        kernels::mean_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data, pass.use.team);
-    }
+    void forward(const auto& pass) const noexcept { kernels::mean_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data, pass.use.team); }
     void backward(const auto& pass) const noexcept {
         if (pass.wants_dx()) kernels::mean_pool_backward(G, pass.x.rows, pass.dy.data, pass.dx.data, pass.use.team);
     }
@@ -60,7 +59,7 @@ struct mean_pool_layer : pool_layer<G> {
 template <class Spec, class Input>
 inline constexpr bool has_windows = false;
 template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
-inline constexpr bool has_windows<Spec, tensor::shape<Rows, Columns, Channels>> = Rows >= Spec::window && Columns >= Spec::window;
+inline constexpr bool has_windows<Spec, tensor::shape<Rows, Columns, Channels>> = (Rows >= Spec::window) && (Columns >= Spec::window);
 
 template <std::size_t Window, std::size_t Stride, tensor::ImageShape Input>
 inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
@@ -77,11 +76,12 @@ struct max_pool {
     static constexpr std::size_t window = Window;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(has_windows<max_pool, Input>, "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
+        static_assert(has_windows<max_pool, Input>,
+                      "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
         if constexpr (has_windows<max_pool, Input>)
             return max_pool_layer<pooling_of<Window, Stride, Input>>{};
         else
-            return max_pool_layer<kernels::pooling{.channels = Input::size}>{};
+            return unbound<Input>{};
     }
 };
 
@@ -91,11 +91,12 @@ struct mean_pool {
     static constexpr std::size_t window = Window;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(has_windows<mean_pool, Input>, "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
+        static_assert(has_windows<mean_pool, Input>,
+                      "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
         if constexpr (has_windows<mean_pool, Input>)
             return mean_pool_layer<pooling_of<Window, Stride, Input>>{};
         else
-            return mean_pool_layer<kernels::pooling{.channels = Input::size}>{};
+            return unbound<Input>{};
     }
 };
 

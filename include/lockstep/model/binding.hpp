@@ -2,16 +2,14 @@
 #pragma once
 // Binds a network to its shapes and to a number of shards: the type of every layer on one rank, and what ranks exchange between layers.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/core/pack.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/model/sequential.hpp"
-#include "lockstep/tensor/parameter.hpp"
 
 namespace lockstep::model {
 
@@ -34,23 +32,12 @@ template <class Spec, class Input>
 inline constexpr bool is_layer = requires(const Spec& spec) {
     spec.on(Input{});
 };
-/// The layer offers all members of the concept Layer.
-template <class L, class T>
-inline constexpr bool is_complete_layer = layers::Layer<L, T>;
+/// The layer says all of itself that binding needs.
+template <class Layer>
+inline constexpr bool is_described = layers::Described<Layer>;
 /// The outputs of a layer can be cut into equal shards.
 template <class Layer, std::size_t Outputs, std::size_t Shards>
 inline constexpr bool shards_divide = Outputs % Shards == 0;
-
-/// Stands in for a layer that could not be bound, so that its own message stays the only one.
-template <class Input>
-struct unbound_layer {
-    using input = Input;
-    using output = Input;
-    static constexpr std::string_view name = "unbound";
-    static constexpr std::array<tensor::parameter, 0> parameters{};
-    static constexpr double flops = 0;
-    static constexpr bool is_view = true;
-};
 
 /// Layer `Index` of a network on `Shards` ranks. `whole` is the uncut layer, `type` this rank's part of it.
 template <class Net, std::size_t Shards, std::size_t Index>
@@ -60,11 +47,25 @@ struct bound {
     using whole_input = typename before::whole::output;
 
     static constexpr auto bind_whole() {
-        static_assert(is_layer<spec, whole_input>, "lockstep: what stands in a network is a layer: it has on(shape), which returns a layer");
-        if constexpr (is_layer<spec, whole_input>)
-            return std::type_identity<decltype(std::declval<const spec&>().on(whole_input{}))>{};
+        if constexpr (layers::is_unbound<typename before::whole>) {
+            return std::type_identity<typename before::whole>{};
+        } else {
+            static_assert(is_layer<spec, whole_input>,
+                          "lockstep: what stands in a network is a layer: it has on(shape), which returns a layer");
+            if constexpr (is_layer<spec, whole_input>)
+                return bind_described<decltype(std::declval<const spec&>().on(whole_input{}))>();
+            else
+                return std::type_identity<layers::unbound<whole_input>>{};
+        }
+    }
+    template <class Layer>
+    static constexpr auto bind_described() {
+        static_assert(is_described<Layer>,
+                      "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name or flops");
+        if constexpr (is_described<Layer>)
+            return std::type_identity<Layer>{};
         else
-            return std::type_identity<unbound_layer<whole_input>>{};
+            return std::type_identity<layers::unbound<whole_input>>{};
     }
     using whole = typename decltype(bind_whole())::type;
 
@@ -78,9 +79,13 @@ struct bound {
 
     static constexpr auto bind() {
         if constexpr (is_sharded) {
-            static_assert(shards_divide<spec, whole::output::size, Shards>,
-                          "lockstep: the outputs of a layer are not divisible by the shards of the model partition; use a divisor, or more outputs");
-            return std::type_identity<typename whole::template shard<Shards>>{};
+            static_assert(
+                shards_divide<spec, whole::output::size, Shards>,
+                "lockstep: the outputs of a layer are not divisible by the shards of the model partition; use a divisor, or more outputs");
+            if constexpr (shards_divide<spec, whole::output::size, Shards>)
+                return std::type_identity<typename whole::template shard<Shards>>{};
+            else
+                return std::type_identity<whole>{};
         } else if constexpr (stays) {
             return std::type_identity<decltype(std::declval<const spec&>().on(typename before::type::output{}))>{};
         } else {
@@ -88,6 +93,7 @@ struct bound {
         }
     }
     using type = typename decltype(bind())::type;
+    static constexpr bool fits = !layers::is_unbound<whole> && (!is_sharded || shards_divide<spec, whole::output::size, Shards>);
 
     /// The layer as a value, with the numbers of its spec.
     static constexpr type make(const Net& net) {

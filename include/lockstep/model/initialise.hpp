@@ -35,7 +35,8 @@ struct glorot {
 template <class T, class Rule>
 void initialise(const tensor::parameter& of, std::span<T> weights, std::size_t first_column, std::size_t whole_columns, std::uint64_t seed,
                 std::size_t layer, std::size_t number, const Rule& rule) noexcept {
-    const core::random_stream random{seed, core::purpose::initialise, static_cast<std::uint32_t>(layer), static_cast<std::uint32_t>(number)};
+    const core::random_stream random{seed, core::purpose::initialise, static_cast<std::uint32_t>(layer),
+                                     static_cast<std::uint32_t>(number)};
     for (std::size_t row = 0; row < of.rows; ++row)
         for (std::size_t column = 0; column < of.columns; ++column) {
             T& weight = weights[row * of.columns + column];

@@ -14,12 +14,12 @@ namespace lockstep::model {
 /// One layer as numbers, for plans, summaries and loops at run time.
 struct layer_facts {
     std::string_view name;
-    std::size_t inputs = 0;            ///< features of a sample in front of it, uncut
-    std::size_t outputs = 0;           ///< and behind it
-    std::size_t parameters = 0;        ///< of the whole layer
-    std::size_t parameters_here = 0;   ///< on one rank
-    std::size_t offset = 0;            ///< of its parameters among those of its segment
-    double flops = 0;                  ///< forward, one sample, the whole layer
+    std::size_t inputs = 0;           ///< features of a sample in front of it, uncut
+    std::size_t outputs = 0;          ///< and behind it
+    std::size_t parameters = 0;       ///< of the whole layer
+    std::size_t parameters_here = 0;  ///< on one rank
+    std::size_t offset = 0;           ///< of its parameters among those of its segment
+    double flops = 0;                 ///< forward, one sample, the whole layer
     model::segment segment = segment::replicated;
     exchange in_front = exchange::none;
     bool is_view = false;

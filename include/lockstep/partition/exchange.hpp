@@ -51,7 +51,7 @@ struct exchange_memory {
 template <class T>
 class exchange {
 public:
-    exchange(model::exchange kind, comm::group group, std::size_t features)
+    exchange(lockstep::model::exchange kind, comm::group group, std::size_t features)
         : kind_{kind}, group_{std::move(group)}, features_{features}, width_{features / group_.size()} {}
 
     /// Writes the schedules for these samples. Allocates where they differ from the last ones. The same calls on all ranks of the group.
@@ -60,7 +60,7 @@ public:
         rows_ = rows;
         const std::size_t me = group_.rank(), ranks = group_.size();
         const std::vector<parallel::block> lanes = comm::deal_lanes(ranks, ranks);
-        if (kind_ == model::exchange::to_samples) {
+        if (kind_ == lockstep::model::exchange::to_samples) {
             std::vector<std::size_t> there(ranks * ranks), back(ranks * ranks);
             for (std::size_t from = 0; from < ranks; ++from)
                 for (std::size_t to = 0; to < ranks; ++to) {
@@ -74,7 +74,7 @@ public:
         std::vector<parallel::block> strips(ranks);
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             const std::size_t each = all_rows() * width_;
-            strips[rank] = kind_ == model::exchange::gather_samples
+            strips[rank] = kind_ == lockstep::model::exchange::gather_samples
                                ? parallel::block{rows[rank].first * features_, rows[rank].last * features_}
                                : parallel::block{rank * each, (rank + 1) * each};
         }
@@ -87,17 +87,18 @@ public:
         const std::size_t own = own_rows().size(), all = all_rows();
         T* staging = memory.staging.data();
         switch (kind_) {
-            case model::exchange::none: return;
-            case model::exchange::gather_samples:
+            case lockstep::model::exchange::none:
+                return;
+            case lockstep::model::exchange::gather_samples:
                 std::copy_n(from, own * features_, to + own_rows().first * features_);
                 forward_->run({to, all * features_}, memory.work);
                 return;
-            case model::exchange::gather_features:
+            case lockstep::model::exchange::gather_features:
                 std::copy_n(from, all * width_, staging + group_.rank() * all * width_);
                 forward_->run({staging, all * features_}, memory.work);
                 join_features(all, group_.size(), width_, staging, to);
                 return;
-            case model::exchange::to_samples:
+            case lockstep::model::exchange::to_samples:
                 std::copy_n(from, all * width_, staging);
                 forward_->run(memory.staging, memory.work);
                 join_features(own, group_.size(), width_, staging + all * width_, to);
@@ -110,17 +111,18 @@ public:
         const std::size_t own = own_rows().size(), all = all_rows();
         T* staging = memory.staging.data();
         switch (kind_) {
-            case model::exchange::none: return;
-            case model::exchange::gather_samples:
+            case lockstep::model::exchange::none:
+                return;
+            case lockstep::model::exchange::gather_samples:
                 backward_->run({from, all * features_}, memory.work);
                 std::copy_n(from + own_rows().first * features_, own * features_, to);
                 return;
-            case model::exchange::gather_features:
+            case lockstep::model::exchange::gather_features:
                 cut_features(all, group_.size(), width_, from, staging);
                 backward_->run({staging, all * features_}, memory.work);
                 std::copy_n(staging + group_.rank() * all * width_, all * width_, to);
                 return;
-            case model::exchange::to_samples:
+            case lockstep::model::exchange::to_samples:
                 cut_features(own, group_.size(), width_, from, staging);
                 backward_->run(memory.staging, memory.work);
                 std::copy_n(staging + own * features_, all * width_, to);
@@ -139,7 +141,7 @@ private:
     [[nodiscard]] parallel::block own_rows() const noexcept { return rows_[group_.rank()]; }
     [[nodiscard]] std::size_t all_rows() const noexcept { return rows_.back().last; }
 
-    model::exchange kind_;
+    lockstep::model::exchange kind_;
     comm::group group_;
     std::size_t features_;
     std::size_t width_;

@@ -41,8 +41,7 @@ public:
 
     void start(std::span<T> gradient, const core::random_stream& random) {
         const std::span<T> sum = gradient.first(n_);
-        for (std::size_t node = 1; node < nodes_; ++node)
-            kernels::add(std::span<const T>{gradient.subspan(node * n_, n_)}, sum);
+        for (std::size_t node = 1; node < nodes_; ++node) kernels::add(std::span<const T>{gradient.subspan(node * n_, n_)}, sum);
         const std::span<std::byte> all = (*arena_)[messages_];
         const std::span<std::byte> own = all.subspan(rank_ * bytes_, bytes_);
         const std::uint64_t length = compressor_.encode(compress::encoding<T>{

@@ -38,7 +38,8 @@ public:
             const auto mine = of.runs[of.ranks.rank()];
             const std::size_t nodes = std::max<std::size_t>(1, tensor::cover(mine, on.lanes).size());
             const auto series = static_cast<std::uint32_t>(buckets_.size() * on.lanes + mine.first);
-            buckets_.push_back({range, reduce::make_reducer<T>(of, compressor, arena), arena.template reserve<T>(nodes * range.count), {}, {}, series});
+            buckets_.push_back(
+                {range, reduce::make_reducer<T>(of, compressor, arena), arena.template reserve<T>(nodes * range.count), {}, {}, series});
             auto& made = buckets_.back();
             const auto owned = made.reducer.owned();
             made.slots = arena.template reserve<T>(Optimizer::slot_count * owned.size());
@@ -148,7 +149,8 @@ private:
                                              .rate = rate,
                                              .step = step,
                                              .decays = run.decays};
-            parallel::for_blocks(team_, run.count, 4096, [&](parallel::block part) { optimizer_.update(pass.part(part.first, part.size())); });
+            parallel::for_blocks(team_, run.count, 4096,
+                                 [&](parallel::block part) { optimizer_.update(pass.part(part.first, part.size())); });
         }
     }
 

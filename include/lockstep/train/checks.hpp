@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
+#include "lockstep/comm/group.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/flatten.hpp"
@@ -15,6 +18,7 @@
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/partition/concept.hpp"
 #include "lockstep/partition/data.hpp"
+#include "lockstep/train/events.hpp"
 #include "lockstep/train/plan.hpp"
 
 namespace lockstep::train {
@@ -23,6 +27,11 @@ template <class T>
 inline constexpr bool is_sequential = false;
 template <class Input, class... Specs>
 inline constexpr bool is_sequential<model::sequential<Input, Specs...>> = true;
+
+template <class T>
+inline constexpr bool is_plan = false;
+template <class... Parts>
+inline constexpr bool is_plan<plan<Parts...>> = true;
 
 template <class Optimizer, class T>
 inline constexpr bool is_optimizer = optim::Optimizer<Optimizer, T>;
@@ -40,10 +49,14 @@ template <class Dataset, class T>
 inline constexpr bool is_dataset = data::Dataset<Dataset, T>;
 template <class Sample, class Input>
 inline constexpr bool fits_network = std::is_same_v<Sample, Input>;
+template <class Ranks>
+inline constexpr bool is_communicator = std::is_constructible_v<comm::group, const Ranks&>;
+template <class Until>
+inline constexpr bool is_epochs_or_steps = std::is_same_v<Until, epochs> || std::is_same_v<Until, steps>;
 template <class Found, class Wanted>
 inline constexpr bool fits_loss = std::is_same_v<Found, Wanted>;
 
-/// Stands in for a loss that does not fit.
+/// Stands in for a loss that does not fit; a trainer with it stays silent about labels and samples.
 struct no_loss {
     static constexpr std::string_view name = "none";
     [[nodiscard]] std::string settings() const { return {}; }
@@ -63,45 +76,68 @@ template <bool Sound, class Part, class Substitute>
         return substitute;
 }
 
-/// Whether every layer of the network is complete, with a message for the first that is not.
-template <class Net, class T>
-[[nodiscard]] consteval bool check_layers() {
-    bool sound = true;
-    core::for_each_index<Net::size>([&](auto index) {
-        using layer = typename model::bound<Net, 1, index>::whole;
-        static_assert(is_complete<layer, T>,
-                      "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name, flops, forward(pass), backward(pass)");
-        sound = sound && is_complete<layer, T>;
-    });
-    return sound;
+/// The loss of a plan, or what stands in for it where it does not fit the output of the network.
+template <class Output, class T, class Loss>
+[[nodiscard]] constexpr auto sound_loss(const Loss& loss) {
+    static_assert(
+        is_loss_for<Loss, Output, T>,
+        "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that returns the sum; it must "
+        "fit the output of the network");
+    return or_else<is_loss_for<Loss, Output, T>>(loss, no_loss{});
 }
+
+/// A bound layer, with a message where it is not complete.
+template <class Layer, class T>
+struct checked_layer {
+    static_assert(
+        is_complete<Layer, T>,
+        "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name, flops, forward(pass), backward(pass)");
+    static constexpr bool sound = is_complete<Layer, T> && !layers::is_unbound<Layer>;
+};
+
+/// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a short way to the user.
+template <class Net, class T, class Indices = std::make_index_sequence<Net::size>>
+inline constexpr bool sound_layers = false;
+template <class Net, class T, std::size_t... Index>
+inline constexpr bool sound_layers<Net, T, std::index_sequence<Index...>> =
+    (Net::is_sound && ... && checked_layer<typename model::bound<Net, 1, Index>::whole, T>::sound);
+
+/// Whether all layers of a sound network can be cut into so many shards.
+template <class Net, std::size_t Shards, class Indices = std::make_index_sequence<Net::size>>
+inline constexpr bool sound_shards = false;
+template <class Net, std::size_t Shards, std::size_t... Index>
+inline constexpr bool sound_shards<Net, Shards, std::index_sequence<Index...>> = (model::bound<Net, Shards, Index>::fits && ...);
 
 /// The plan itself, or what is left of it where a part is wrong.
 template <class Plan>
 [[nodiscard]] constexpr auto sound(const Plan& of) {
-    using T = typename decltype(of.precision)::type;
-    constexpr bool optimizer = is_optimizer<decltype(of.optimizer), T>;
-    constexpr bool schedule = is_schedule<decltype(of.schedule)>;
-    constexpr bool partition = is_partition<decltype(of.partition)>;
-    constexpr bool compressor = is_compressor<decltype(of.compressor), T>;
-    static_assert(is_sequential<decltype(of.model)>, "lockstep: the model of a plan is a sequential{input<..>, layers..}");
-    static_assert(optimizer, "lockstep: an optimizer has slot_count, name, settings() and a noexcept update(update_pass)");
-    static_assert(schedule, "lockstep: a learning-rate schedule is called with a step and returns a number");
-    static_assert(partition, "lockstep: a partition is data{}, model<Shards>{} or hybrid{data{}, model<Shards>{}}");
-    static_assert(compressor, "lockstep: a compressor has kind, slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and decode_add(message, scale, sum)");
-    if constexpr (is_sequential<decltype(of.model)>) {
-        constexpr bool layers = check_layers<decltype(of.model), T>();
+    static_assert(is_plan<Plan>, "lockstep: a trainer takes a communicator and a plan: trainer{world, ls::plan{.model = .., .loss = ..}}");
+    if constexpr (is_plan<Plan>) {
+        using T = typename decltype(of.precision)::type;
+        static_assert(is_sequential<decltype(of.model)>, "lockstep: the model of a plan is a sequential{input<..>, layers..}");
+        static_assert(is_optimizer<decltype(of.optimizer), T>,
+                      "lockstep: an optimizer has slot_count, name, settings() and a noexcept update(update_pass)");
+        static_assert(is_schedule<decltype(of.schedule)>, "lockstep: a learning-rate schedule is called with a step and returns a number");
+        static_assert(is_partition<decltype(of.partition)>,
+                      "lockstep: a partition is data{}, model<Shards>{} or hybrid{data{}, model<Shards>{}}");
+        static_assert(is_compressor<decltype(of.compressor), T>,
+                      "lockstep: a compressor has kind, slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
+                      "decode_add(message, scale, sum)");
+    }
+    if constexpr (is_plan<Plan> && is_sequential<decltype(Plan::model)>) {
+        using T = typename decltype(of.precision)::type;
+        constexpr bool layers = sound_layers<decltype(of.model), T>;
         auto net = or_else<layers>(of.model, model::sequential{typename decltype(of.model)::input{}, layers::flatten{}});
-        using output = typename model::network<decltype(net), 1>::output;
-        constexpr bool loss = !layers || is_loss_for<decltype(of.loss), output, T>;
-        static_assert(loss, "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that returns the sum; it must fit the output of the network");
+        const auto loss = sound_loss<typename model::network<decltype(net), 1>::output, T>(or_else<layers>(of.loss, no_loss{}));
+        const auto part = or_else<is_partition<decltype(of.partition)>>(of.partition, partition::data{});
+        constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
         auto out = plan{
             .model = net,
-            .loss = or_else<layers && loss>(of.loss, no_loss{}),
-            .optimizer = or_else<optimizer>(of.optimizer, optim::sgd{}),
-            .schedule = or_else<schedule>(of.schedule, optim::constant{}),
-            .partition = or_else<partition>(of.partition, partition::data{}),
-            .compressor = or_else<compressor>(of.compressor, compress::none{}),
+            .loss = loss,
+            .optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{}),
+            .schedule = or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
+            .partition = or_else<shards>(part, partition::data{}),
+            .compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{}),
             .initialise = of.initialise,
             .sampler = of.sampler,
             .precision = of.precision,
@@ -113,7 +149,7 @@ template <class Plan>
         };
         return out;
     } else {
-        return sound(plan{.model = model::sequential{tensor::shape<1>{}, layers::flatten{}}, .loss = no_loss{}, .precision = of.precision});
+        return sound(plan{.model = model::sequential{tensor::shape<1>{}, layers::flatten{}}, .loss = no_loss{}});
     }
 }
 

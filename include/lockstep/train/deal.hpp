@@ -28,6 +28,11 @@ public:
 
     /// Each rank has brought so many rows; it cuts them into its own lanes. With the counts that whole() would give, the deal is the same.
     void brought(std::span<const std::size_t> rows_of_rank) {
+        const std::size_t rows = std::accumulate(rows_of_rank.begin(), rows_of_rank.end(), std::size_t{0});
+        bool as_whole = true;
+        for (std::size_t rank = 0; rank < grid_.ranks; ++rank)
+            as_whole = as_whole && rows_of_rank[rank] == rows_of(rows, grid_.lanes, grid_.lanes_of(rank));
+        if (as_whole) return whole(rows);
         for (std::size_t rank = 0; rank < grid_.ranks; ++rank) {
             const auto lanes = grid_.lanes_of(rank);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane)
@@ -47,12 +52,16 @@ public:
         std::size_t most = 0;
         for (std::size_t rank = 0; rank < on.ranks; ++rank) {
             const auto lanes = group ? on.lanes_of_replica(rank / on.shards) : on.lanes_of(rank);
-            most = std::max(most, lanes.empty() ? 0 : parallel::split(rows, on.lanes, lanes.last - 1).last - parallel::split(rows, on.lanes, lanes.first).first);
+            most = std::max(most, rows_of(rows, on.lanes, lanes));
         }
         return most;
     }
 
 private:
+    /// Rows of a run of lanes of a minibatch of `rows`.
+    [[nodiscard]] static std::size_t rows_of(std::size_t rows, std::size_t lanes, parallel::block run) noexcept {
+        return run.empty() ? 0 : parallel::split(rows, lanes, run.last - 1).last - parallel::split(rows, lanes, run.first).first;
+    }
     void assign() {
         rows_ = std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0});
         own_.assign(lengths_);

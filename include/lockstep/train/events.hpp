@@ -34,12 +34,13 @@ struct steps {
 
 /// After each step.
 struct step_event {
-    std::uint64_t step = 0;    ///< 1 for the first step of the trainer
-    std::uint64_t epoch = 0;   ///< 0 for the first
-    std::size_t samples = 0;   ///< of this minibatch
-    double loss = 0;           ///< mean over the minibatch
-    double rate = 0;           ///< learning rate
-    double seconds = 0;        ///< since fit() began
+    std::uint64_t step = 0;        ///< 1 for the first step of the trainer
+    std::uint64_t epoch = 0;       ///< 0 for the first
+    std::size_t samples = 0;       ///< of this minibatch
+    double loss = 0;               ///< mean over the minibatch
+    double rate = 0;               ///< learning rate
+    double seconds = 0;            ///< since fit() began
+    std::uint64_t steps_done = 0;  ///< of this fit()
     std::uint64_t steps_left = 0;
     double samples_per_second = 0;  ///< since fit() began
 };
@@ -65,14 +66,14 @@ struct report {
     std::uint64_t samples = 0;
     std::size_t ranks = 1;
     std::size_t threads = 1;
-    seconds_spent seconds;  ///< of rank 0
+    seconds_spent seconds;       ///< of rank 0
     std::size_t bytes_sent = 0;  ///< by rank 0
     std::vector<epoch_event> epochs;
 
-    [[nodiscard]] double samples_per_second() const noexcept { return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0; }
-    [[nodiscard]] double core_hours() const noexcept {
-        return seconds.total() * static_cast<double>(ranks * threads) / 3600;
+    [[nodiscard]] double samples_per_second() const noexcept {
+        return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0;
     }
+    [[nodiscard]] double core_hours() const noexcept { return seconds.total() * static_cast<double>(ranks * threads) / 3600; }
 };
 
 /// Ten lines for people.
@@ -85,9 +86,10 @@ struct report {
         out += std::string(number.size() < 10 ? 10 - number.size() : 0, ' ') + number + " s";
         return out + core::text("  ", core::fixed(total > 0 ? 100 * seconds / total : 0, 1), " %\n");
     };
-    std::string out = core::text(of.steps, " steps, ", core::grouped(of.samples), " samples, ", of.ranks, of.ranks == 1 ? " rank x " : " ranks x ",
-                                 of.threads, of.threads == 1 ? " thread: " : " threads: ", core::fixed(of.samples_per_second(), 0),
-                                 " samples/s, ", core::fixed(of.core_hours(), 4), " core-hours\n");
+    std::string out =
+        core::text(of.steps, " steps, ", core::grouped(of.samples), " samples, ", of.ranks, of.ranks == 1 ? " rank x " : " ranks x ",
+                   of.threads, of.threads == 1 ? " thread: " : " threads: ", core::fixed(of.samples_per_second(), 0), " samples/s, ",
+                   core::fixed(of.core_hours(), 4), " core-hours\n");
     out += line("data", of.seconds.data) + line("forward", of.seconds.forward) + line("backward", of.seconds.backward) +
            line("update", of.seconds.update) + line("communication exposed", of.seconds.communication_exposed);
     out += core::text("  communication hidden behind backward ", core::fixed(of.seconds.communication_hidden, 3), " s; ",

@@ -18,6 +18,10 @@
 
 namespace lockstep::train {
 
+/// The numbers that a program brings are those that the network computes in: they are used in place.
+template <class Found, class T>
+inline constexpr bool is_computed_in = std::is_same_v<Found, T>;
+
 /// Room for `rows` samples. Every sample is checked to be finite and every class number to be in range: one look at each number.
 template <class T, tensor::Shape Input, tensor::Label Label>
 class inputs {
@@ -52,7 +56,8 @@ public:
     [[nodiscard]] rows take(const X& x, const Y& y) {
         rows out = take_x(x);
         core::require(
-            out.count <= capacity_, [&] { return core::text("a rank brought ", out.count, " rows to a step that has room for ", capacity_); },
+            out.count <= capacity_,
+            [&] { return core::text("a rank brought ", out.count, " rows to a step that has room for ", capacity_); },
             [] { return std::string{"bring fewer, or raise the batch of the plan (it is the global one)"}; });
         std::span<const std::size_t> label_extents;
         if constexpr (tensor::Shape<Label>) label_extents = Label::extents;
@@ -74,12 +79,21 @@ public:
         const auto numbers = tensor::view_samples(x, "x", Input::extents);
         core::require(
             numbers.size() % Input::size == 0,
-            [&] { return core::text("x has ", numbers.size(), " numbers, no multiple of the ", Input::size, " of one ", tensor::to_text<Input>(), " sample"); },
+            [&] {
+                return core::text("x has ", numbers.size(), " numbers, no multiple of the ", Input::size, " of one ",
+                                  tensor::to_text<Input>(), " sample");
+            },
             [] { return std::string{"pass whole samples, one behind the other"}; });
-        static_assert(std::is_same_v<std::remove_const_t<typename decltype(numbers)::element_type>, T>,
-                      "lockstep: x has another element type than the network computes in; set .precision = ls::real<double>{} or convert x");
-        check_x(numbers, [](std::size_t row) { return core::text("row ", row, " of this rank"); });
-        return {numbers.data(), nullptr, numbers.size() / Input::size};
+        using found = typename decltype(numbers)::value_type;
+        static_assert(
+            is_computed_in<found, T>,
+            "lockstep: x has another element type than the network computes in; set .precision = ls::real<double>{} or convert x");
+        if constexpr (is_computed_in<found, T>) {
+            check_x(numbers, [](std::size_t row) { return core::text("row ", row, " of this rank"); });
+            return {numbers.data(), nullptr, numbers.size() / Input::size};
+        } else {
+            return {};
+        }
     }
 
 private:
@@ -98,7 +112,8 @@ private:
     static void check_x(std::span<const T> x, const Who& who) {
         const std::size_t bad = kernels::first_non_finite(x);
         core::require(
-            bad == x.size(), [&] { return core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size); },
+            bad == x.size(),
+            [&] { return core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size); },
             [] { return std::string{"remove or repair the sample: one such number makes all weights useless"}; });
     }
     template <class Who>

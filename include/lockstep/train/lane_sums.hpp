@@ -26,7 +26,9 @@ public:
 
     void clear() noexcept { std::fill(values_.begin(), values_.end(), 0.0); }
     /// Number `which` of own lane `lane`.
-    [[nodiscard]] double& operator()(std::size_t lane, std::size_t which) noexcept { return values_[(own_.first + lane) * Numbers + which]; }
+    [[nodiscard]] double& operator()(std::size_t lane, std::size_t which) noexcept {
+        return values_[(own_.first + lane) * Numbers + which];
+    }
 
     void start() { gather_.start(values_, {}); }
     bool poll() { return gather_.poll(); }
@@ -46,7 +48,8 @@ public:
 private:
     static comm::schedule gathering(const partition::grid& on) {
         std::vector<parallel::block> strips;
-        for (std::size_t rank = 0; rank < on.ranks; ++rank) strips.push_back({on.lanes_of(rank).first * Numbers, on.lanes_of(rank).last * Numbers});
+        for (std::size_t rank = 0; rank < on.ranks; ++rank)
+            strips.push_back({on.lanes_of(rank).first * Numbers, on.lanes_of(rank).last * Numbers});
         return comm::all_gather(on.rank, strips);
     }
 

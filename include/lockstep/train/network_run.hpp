@@ -188,7 +188,8 @@ private:
     }
 
     template <std::size_t Index, class Place>
-    void backward_layer(const T* weights, const deal& rows, const step_key& key, Place& place, std::size_t& here_is, std::size_t& exchange) {
+    void backward_layer(const T* weights, const deal& rows, const step_key& key, Place& place, std::size_t& here_is,
+                        std::size_t& exchange) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
         constexpr bool learns_before = Index > network::first_learning_layer;

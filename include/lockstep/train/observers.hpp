@@ -19,12 +19,14 @@ inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
 
 /// An observer that hears of nothing is a mistake.
 template <class Observer, class Trainer>
-inline constexpr bool is_observer = requires(Observer& o, Trainer& t, step_event& e) { o.on_step(t, e); } ||
-                                    requires(Observer& o, step_event& e) { o.on_step(e); } ||
-                                    requires(Observer& o, Trainer& t, epoch_event& e) { o.on_epoch(t, e); } ||
-                                    requires(Observer& o, epoch_event& e) { o.on_epoch(e); } ||
-                                    requires(Observer& o, Trainer& t, const report& r) { o.on_end(t, r); } ||
-                                    requires(Observer& o, const report& r) { o.on_end(r); };
+inline constexpr bool is_observer = requires(Observer& o, Trainer& t, step_event& e) {
+    o.on_step(t, e);
+}
+|| requires(Observer& o, step_event& e) { o.on_step(e); }
+|| requires(Observer& o, Trainer& t, epoch_event& e) { o.on_epoch(t, e); }
+|| requires(Observer& o, epoch_event& e) { o.on_epoch(e); }
+|| requires(Observer& o, Trainer& t, const report& r) { o.on_end(t, r); }
+|| requires(Observer& o, const report& r) { o.on_end(r); };
 
 template <class Observer, class Trainer>
 void tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {

@@ -30,7 +30,7 @@ struct plan {
     Model model;
     Loss loss;
     Optimizer optimizer{};
-    Schedule schedule{};     ///< learning rate at each step
+    Schedule schedule{};  ///< learning rate at each step
     Partition partition{};
     Compressor compressor{};
     Initialise initialise{};
@@ -39,7 +39,7 @@ struct plan {
     std::size_t batch = 64;  ///< samples of the GLOBAL minibatch, whatever the number of ranks
     std::size_t lanes = 8;   ///< the fixed cut of the minibatch: at least as many as ranks
     std::uint64_t seed = 1;
-    std::size_t threads = 1;           ///< on each rank
+    std::size_t threads = 1;         ///< on each rank
     std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 0 = each layer alone
 };
 
@@ -57,9 +57,11 @@ void check(const Plan& of) {
         of.batch > 0, [] { return std::string{"the batch has 0 samples"}; },
         [&] { return core::text("set batch to at least the number of lanes, ", of.lanes); });
     core::require(
-        of.lanes > 0, [] { return std::string{"the plan has 0 lanes"}; }, [] { return std::string{"set lanes to at least the number of ranks"}; });
+        of.lanes > 0, [] { return std::string{"the plan has 0 lanes"}; },
+        [] { return std::string{"set lanes to at least the number of ranks"}; });
     core::require(
-        of.lanes <= of.batch, [&] { return core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"); },
+        of.lanes <= of.batch,
+        [&] { return core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"); },
         [&] { return core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes); });
     core::require(
         of.threads > 0, [] { return std::string{"the plan has 0 threads"}; }, [] { return std::string{"set threads to at least 1"}; });

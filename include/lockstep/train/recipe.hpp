@@ -24,7 +24,7 @@ template <class Part>
     if constexpr (requires { std::string_view{Part::name}; }) out = std::string{std::string_view{Part::name}};
     if constexpr (requires { std::string{part.settings()}; }) {
         const std::string settings = part.settings();
-        if (!settings.empty()) out += "(" + settings + ")";
+        if (!settings.empty()) out += core::text("(", settings, ")");
     }
     return out;
 }
@@ -38,7 +38,7 @@ template <class Plan>
         const auto& spec = core::get<index>(of.model.specs);
         const auto& fact = network::facts[index];
         layers += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
-        if constexpr (requires { std::string{spec.settings()}; }) layers += "(" + std::string{spec.settings()} + ")";
+        if constexpr (requires { std::string{spec.settings()}; }) layers += core::text("(", std::string{spec.settings()}, ")");
     });
     recipe_text out{{"seed", core::text(of.seed)},
                     {"batch", core::text(of.batch)},

@@ -18,6 +18,7 @@
 
 #include "lockstep/core/hash.hpp"
 #include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/averaging.hpp"
@@ -53,15 +54,14 @@ public:
 
     /// `ranks`: a boost::mpi::communicator, which is duplicated, or a comm::group. Collective.
     template <class Ranks, class P>
-        requires std::constructible_from<comm::group, const Ranks&>
-    trainer(const Ranks& ranks, const P& plan) : trainer{comm::group{ranks}, sound(plan), 0} {}
+    trainer(const Ranks& ranks, const P& plan) : trainer{group_of(ranks), sound(plan), 0} {}
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n}, counted
     /// from where the last fit() stopped. `observers`: progress, logs, validate.
     template <class Dataset, class Until, class... Observers>
     void fit(const Dataset& set, Until until, Observers&&... observers) {
-        static_assert(std::is_same_v<Until, epochs> || std::is_same_v<Until, steps>, "lockstep: fit runs until epochs{n} or steps{n}");
-        if constexpr (check_dataset<Dataset>()) on_all_ranks([&] { fit_checked(set, until, observers...); });
+        static_assert(is_epochs_or_steps<Until>, "lockstep: fit runs until epochs{n} or steps{n}");
+        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset>()) on_all_ranks([&] { fit_checked(set, until, observers...); });
     }
 
     /// One step on rows that each rank already has in memory, any number of them, also none; together they are the minibatch.
@@ -71,7 +71,8 @@ public:
         return on_all_ranks([&] {
             const auto rows = brought_.take(x, y);
             std::vector<std::size_t> counts;
-            for (const std::uint64_t count : ranks_.gather_all(std::uint64_t{rows.count})) counts.push_back(static_cast<std::size_t>(count));
+            for (const std::uint64_t count : ranks_.gather_all(std::uint64_t{rows.count}))
+                counts.push_back(static_cast<std::size_t>(count));
             deal_.brought(counts);
             core::require(
                 deal_.rows() > 0, [] { return std::string{"no rank brought a sample to this step"}; },
@@ -97,13 +98,15 @@ public:
             const auto rows = brought_.take_x(x);
             std::size_t most = rows.count;
             if constexpr (shards > 1)
-                for (const std::uint64_t other : ranks_.gather_all(std::uint64_t{rows.count})) most = std::max(most, static_cast<std::size_t>(other));
+                for (const std::uint64_t other : ranks_.gather_all(std::uint64_t{rows.count}))
+                    most = std::max(most, static_cast<std::size_t>(other));
             predictions_.resize(rows.count * output::size);
             for (std::size_t at = 0; at < most; at += capacity_) {
                 const std::size_t here = std::min(capacity_, rows.count - std::min(at, rows.count));
                 std::vector<std::size_t> counts(grid_.ranks, here);
                 if constexpr (shards > 1)
-                    for (std::size_t rank = 0; const std::uint64_t other : ranks_.gather_all(std::uint64_t{here})) counts[rank++] = static_cast<std::size_t>(other);
+                    for (std::size_t rank = 0; const std::uint64_t other : ranks_.gather_all(std::uint64_t{here}))
+                        counts[rank++] = static_cast<std::size_t>(other);
                 deal_.brought(counts);
                 const auto y = run_.forward(arena_[weights_].data(), rows.x + at * input::size, deal_, key(layers::mode::inference));
                 std::copy_n(y.data, here * output::size, predictions_.data() + at * output::size);
@@ -212,7 +215,7 @@ private:
           team_{static_cast<int>(plan.threads)},
           capacity_{deal::capacity(plan.batch, grid_, false)},
           deal_{grid_},
-          run_{plan.model, grid_, group_, capacity_, deal::capacity(plan.batch, grid_, true), team_, arena_},
+          run_{plan.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
           averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
           sums_{grid_, ranks_},
           brought_{capacity_, arena_},
@@ -253,14 +256,25 @@ private:
     template <class Dataset>
     static constexpr bool check_dataset() {
         static_assert(is_dataset<Dataset, T>, "lockstep: a data set has the types sample and label, size(), and read(rows, x, y)");
-        if constexpr (is_dataset<Dataset, T>) {
-            constexpr bool sample_fits = fits_network<typename Dataset::sample, input>;
-            constexpr bool label_fits = fits_loss<typename Dataset::label, label>;
-            static_assert(sample_fits, "lockstep: the samples of the data set do not have the shape of the network's input");
-            static_assert(label_fits, "lockstep: the labels of the data set are not what the loss takes for the network's output");
-            return sample_fits && label_fits;
+        if constexpr (is_dataset<Dataset, T> && !std::is_same_v<loss_type, no_loss>) {
+            using sample = typename Dataset::sample;
+            using found = typename Dataset::label;
+            static_assert(fits_network<sample, input>,
+                          "lockstep: the samples of the data set do not have the shape of the network's input");
+            static_assert(fits_loss<found, label>,
+                          "lockstep: the labels of the data set are not what the loss takes for the network's output");
+            return fits_network<sample, input> && fits_loss<found, label>;
         }
         return false;
+    }
+
+    template <class Ranks>
+    static comm::group group_of(const Ranks& ranks) {
+        static_assert(is_communicator<Ranks>, "lockstep: a trainer runs on a boost::mpi::communicator or a comm::group");
+        if constexpr (is_communicator<Ranks>)
+            return comm::group{ranks};
+        else
+            return comm::group{};
     }
 
     template <class Dataset, class Until, class... Observers>
@@ -276,6 +290,7 @@ private:
         if (position_ > 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
         const auto start = clock::now();
         std::size_t seen = 0;
+        std::uint64_t done = 0;
         epoch_event epoch;
         epoch.epoch = epoch_;
         std::size_t epoch_samples = 0;
@@ -293,6 +308,7 @@ private:
             seen += event.samples;
             event.seconds = seconds_since(start) - aside;
             event.samples_per_second = static_cast<double>(seen) / event.seconds;
+            event.steps_done = ++done;
             event.steps_left = --left;
             (tell_step(observers, grid_.rank, *this, event), ...);
             epoch.loss += event.loss * static_cast<double>(event.samples);
@@ -365,7 +381,8 @@ private:
         for (std::size_t lane = 0; lane < deal_.own().count(); ++lane) {
             const auto [part, target] = of_lane(out, y, lane);
             const auto rows = deal_.own().blocks()[lane];
-            sums_(lane, 0) = plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
+            sums_(lane, 0) =
+                plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
         }
         sums_.start();
         const double in_forward = run_.exchange_seconds() - exchanged;
@@ -382,7 +399,9 @@ private:
         report_.seconds.communication_exposed += lap(watch) + in_both;
         core::require(
             std::isfinite(loss), [&] { return core::text("the loss is ", loss, " in step ", step + 1); },
-            [] { return std::string{"use a lower learning rate or a warm-up, and check the data; the weights are those before this step"}; });
+            [] {
+                return std::string{"use a lower learning rate or a warm-up, and check the data; the weights are those before this step"};
+            });
         const double rate = static_cast<double>(plan_.schedule(step));
         averaging_.finish(weights, rate, step);
         ++report_.steps;
@@ -399,7 +418,7 @@ private:
     }
 
     Plan plan_;
-    comm::group ranks_;     // all
+    comm::group ranks_;  // all
     partition::grid grid_;
     comm::group group_;     // the model group
     comm::group replicas_;  // the ranks with the same shard

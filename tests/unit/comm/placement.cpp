@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/comm/placement.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -71,4 +72,26 @@ TEST_CASE("comm/placement: the tree is the one over lane numbers", "[comm]") {
     CHECK(tree.nodes()[four.left].slot == 0);
     CHECK_FALSE(tree.nodes()[four.right].leaf());
     CHECK(tree.total() == 5);
+}
+
+TEST_CASE("comm/placement: the automatic route has the less loaded busiest rank", "[comm]") {
+    for (std::size_t ranks = 2; ranks <= 20; ++ranks) {
+        for (const std::size_t lanes : {std::size_t{8}, std::size_t{64}, std::size_t{100}}) {
+            const auto deal = comm::deal_lanes(ranks, lanes);
+            const auto strips = comm::tree_strips(deal, 16 * ranks);
+            const comm::lane_tree tree{deal};
+            const auto most = [&](comm::tree_route route) {
+                std::size_t out = 0;
+                for (std::size_t rank = 0; rank < ranks; ++rank) {
+                    const auto program = comm::tree_reduce_scatter(rank, deal, 16 * ranks, strips, route);
+                    out = std::max({out, program.sent().elements, program.received().elements});
+                }
+                return out;
+            };
+            INFO(ranks << " ranks, " << lanes << " lanes");
+            CHECK(most(comm::tree_route::direct) == tree.busiest(strips, true));
+            CHECK(most(comm::tree_route::least) == tree.busiest(strips, false));
+            CHECK(most(comm::tree_route::automatic) == std::min(tree.busiest(strips, true), tree.busiest(strips, false)));
+        }
+    }
 }

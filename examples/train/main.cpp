@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Trains a network on handwritten digits: drawn by the program itself, or MNIST files. `mpirun -n 2 train --help` lists the options.
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/comm/program.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/model/network.hpp"
+#include "networks.hpp"
+
+namespace {
+
+using lockstep::core::error;
+using lockstep::core::text;
+
+template <class Number>
+Number read(const std::string& option, const std::string& word, const std::string& usage) {
+    Number number{};
+    const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (problem != std::errc{} || end != word.data() + word.size())
+        throw error{text(option, ": '", word, "' is no number"), "write " + usage};
+    return number;
+}
+
+void interpret(example::options& of) {
+    const auto cut = [](const std::string& whole) {
+        const auto colon = whole.find(':');
+        return std::pair{whole.substr(0, colon), colon == std::string::npos ? std::string{} : whole.substr(colon + 1)};
+    };
+    const auto [partition, shards] = cut(of.partition);
+    const std::string partitions = "data, model:M or hybrid:M, M = shards of each dense layer, for example hybrid:2";
+    if (partition == "model" || partition == "hybrid")
+        of.shards = read<std::size_t>("--partition", shards, partitions);
+    else if (of.partition != "data")
+        throw error{text("--partition '", of.partition, "' is not known"), "write " + partitions};
+    of.replicates = partition != "model";
+
+    const auto [compressor, strength] = cut(of.compress);
+    const std::string compressors = "none, topk:RATIO or quantize:BITS, for example topk:0.01 or quantize:4";
+    of.compressor = compressor;
+    if (compressor == "topk")
+        of.ratio = read<double>("--compress", strength, compressors);
+    else if (compressor == "quantize")
+        of.bits = read<std::size_t>("--compress", strength, compressors);
+    else if (of.compress != "none")
+        throw error{text("--compress '", of.compress, "' is not known"), "write " + compressors};
+}
+
+/// Shards are compiled in: which numbers divide every dense layer is known before.
+template <class Net>
+void require_shards(const Net& net, std::size_t shards) {
+    using shardable = lockstep::model::shardable<Net>;
+    if (shards == 0) throw error{"a model partition with 0 shards", "use at least 1"};
+    const std::size_t at = shardable::first_undivided(shards);
+    (void)net;
+    lockstep::core::require(
+        at == Net::size,
+        [&] {
+            const auto& layer = lockstep::model::network<Net, 1>::facts[at];
+            return text("layer ", at, " (", layer.name, ", ", layer.outputs, " outputs) cannot be cut into ", shards, " equal shards");
+        },
+        [] { return std::string{"use 1 or 2 shards, which divide every dense layer of this network"}; });
+}
+
+void describe(CLI::App& app, example::options& of) {
+    app.description(
+        "Trains a network on handwritten digits, on all ranks of mpirun together.\n"
+        "The batch is the global one: more ranks give the same weights, bit for bit, sooner.\n\n"
+        "  mpirun -n 2 train                                    LeNet on generated digits\n"
+        "  mpirun -n 4 train --data mnist --epochs 5            on MNIST files in the folder mnist\n"
+        "  mpirun -n 4 train --net mlp --partition hybrid:2     dense layers cut over pairs of ranks\n"
+        "  mpirun -n 2 train --compress topk:0.01               send 1 % of each gradient, with error feedback");
+    const auto positive = CLI::PositiveNumber;
+    app.add_option("--net", of.net, "network: lenet (2 convolutions, 582,026 weights) or mlp (784-1024-1024-10)")
+        ->check(CLI::IsMember({"lenet", "mlp"}))
+        ->capture_default_str();
+    app.add_option("--data", of.data, "'digits' (generated, nothing to download) or a folder with the four MNIST files, .gz or not")
+        ->capture_default_str();
+    app.add_option("--epochs", of.epochs, "passes over the training samples")->check(positive)->capture_default_str();
+    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")->check(positive);
+    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->capture_default_str();
+    app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")->capture_default_str();
+    app.add_option("--partition", of.partition, "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
+    app.add_option("--compress", of.compress, "gradients: none, topk:RATIO or quantize:BITS, with error feedback")->capture_default_str();
+    app.add_option("--lr", of.rate, "peak learning rate")->check(positive)->capture_default_str();
+    app.add_option("--schedule", of.schedule, "cosine (with warm-up) or constant")
+        ->check(CLI::IsMember({"cosine", "constant"}))
+        ->capture_default_str();
+    app.add_option("--momentum", of.momentum, "of Nesterov's method")->capture_default_str();
+    app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases")->capture_default_str();
+    app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")->capture_default_str();
+    app.add_option("--seed", of.seed, "of everything random")->capture_default_str();
+    app.add_option("--threads", of.threads, "OpenMP threads on each rank")->capture_default_str();
+    app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")->check(positive)->capture_default_str();
+    app.add_option("--test-samples", of.test_samples, "generated digits to test on")->check(positive)->capture_default_str();
+    app.add_option("--csv", of.csv, "file for a line of numbers after each step");
+    app.add_option("--log", of.log, "file for JSON lines: steps, epochs, end");
+    app.add_option("--report", of.report, "file for the final report as JSON");
+    app.add_flag("--plan", of.plan_only, "print the plan and stop");
+    app.add_flag("--quiet", of.quiet, "print nothing unless something fails");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return lockstep::program(argc, argv, [&](const boost::mpi::communicator& world) {
+        example::options of;
+        CLI::App app;
+        describe(app, of);
+        try {
+            app.parse(argc, argv);
+        } catch (const CLI::Success& asked_for_help) {
+            return world.rank() == 0 ? app.exit(asked_for_help) : 0;
+        } catch (const CLI::ParseError& mistake) {
+            throw error{mistake.what(), "see train --help"};
+        }
+        interpret(of);
+        if (of.net == "lenet") {
+            require_shards(example::lenet(of.dropout), of.shards);
+            return of.shards == 1 ? example::run_lenet(world, of) : example::run_lenet_in_two_shards(world, of);
+        }
+        require_shards(example::mlp(of.dropout), of.shards);
+        return of.shards == 1 ? example::run_mlp(world, of) : example::run_mlp_in_two_shards(world, of);
+    });
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The command line of the example trainer as a value.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace example {
+
+struct options {
+    std::string net = "lenet";
+    std::string data = "digits";
+    std::size_t epochs = 4;
+    std::size_t steps = 0;  // 0: epochs decide
+    std::size_t batch = 128;
+    std::size_t lanes = 8;
+    std::string partition = "data";
+    std::string compress = "none";
+    double rate = 0.05;
+    std::string schedule = "cosine";
+    double momentum = 0.9;
+    double weight_decay = 1e-4;
+    double dropout = 0.4;
+    std::uint64_t seed = 1;
+    std::size_t threads = 1;
+    std::size_t train_samples = 20'000;
+    std::size_t test_samples = 4'000;
+    std::string csv;
+    std::string log;
+    std::string report;
+    bool plan_only = false;
+    bool quiet = false;
+
+    // From `partition` and `compress`.
+    std::size_t shards = 1;
+    bool replicates = true;
+    std::string compressor = "none";
+    double ratio = 0;
+    std::size_t bits = 0;
+};
+
+}  // namespace example

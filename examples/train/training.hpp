@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// One training run for a network and a number of shards that the compiler knows; everything else comes from the options.
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/none.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/data/digits.hpp"
+#include "lockstep/data/mnist.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/weight_decay.hpp"
+#include "lockstep/partition/data.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+#include "lockstep/train/logs.hpp"
+#include "lockstep/train/progress.hpp"
+#include "lockstep/train/summary.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "options.hpp"
+
+namespace example {
+
+namespace ls = lockstep;
+
+/// The learning rate that the options name: a user's own schedule is any callable on the step.
+struct chosen_schedule {
+    bool cosine = true;
+    ls::optim::warmup_cosine falling;
+
+    static constexpr std::string_view name = "chosen";
+    [[nodiscard]] std::string settings() const {
+        return cosine ? "cosine " + falling.settings() : ls::core::text("constant ", falling.peak);
+    }
+    void check() const { falling.check(); }
+    double operator()(std::uint64_t step) const { return cosine ? falling(step) : falling.peak; }
+};
+
+/// Logs that may be absent.
+struct chosen_logs {
+    std::optional<ls::progress> lines;
+    std::optional<ls::csv_log> csv;
+    std::optional<ls::json_log> json;
+
+    explicit chosen_logs(const options& of) {
+        if (!of.quiet) lines.emplace(std::cout);
+        if (!of.csv.empty()) csv.emplace(of.csv);
+        if (!of.log.empty()) json.emplace(of.log);
+    }
+    void on_step(const ls::train::step_event& event) {
+        if (csv) csv->on_step(event);
+        if (json) json->on_step(event);
+        if (lines) lines->on_step(event);
+    }
+    void on_epoch(const ls::train::epoch_event& event) {
+        if (json) json->on_epoch(event);
+        if (lines) lines->on_epoch(event);
+    }
+    void on_end(const ls::train::report& of) {
+        if (json) json->on_end(of);
+        if (lines) lines->on_end(of);
+    }
+};
+
+inline nlohmann::json configuration(const options& of) {
+    return {{"net", of.net},         {"data", of.data},         {"epochs", of.epochs},       {"steps", of.steps},
+            {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
+            {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
+            {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads}};
+}
+
+template <class Trainer>
+nlohmann::json plan_json(Trainer& trainer, std::size_t exchanged) {
+    using network = typename Trainer::network;
+    nlohmann::json layers = nlohmann::json::array();
+    for (const auto& row : ls::train::layer_rows<network>())
+        layers.push_back({{"name", row.name},
+                          {"output", row.output},
+                          {"parameters", row.parameters},
+                          {"forward_flops", row.flops},
+                          {"sharded", row.sharded}});
+    const auto& grid = trainer.grid();
+    return {
+        {"grid", {{"ranks", grid.ranks}, {"replicas", grid.replicas()}, {"shards", grid.shards}, {"threads", trainer.recipe().threads}}},
+        {"input", ls::tensor::to_text<typename network::input>()},
+        {"layers", layers},
+        {"parameters", network::parameters},
+        {"forward_flops_per_sample", network::forward_flops},
+        {"training_flops_per_sample", network::training_flops},
+        {"bytes_per_step", {{"averaging", trainer.averaging_bytes()}, {"between_layers", exchanged}}},
+        {"memory_bytes", trainer.memory_bytes()}};
+}
+
+template <class Trainer>
+void write_report(Trainer& trainer, const options& of) {
+    const auto report = trainer.report();
+    const auto hash = ls::core::hexadecimal(trainer.weights_hash());
+    const auto sent = trainer.ranks().gather_all(std::uint64_t{report.bytes_sent});
+    const std::size_t exchanged = trainer.exchange_bytes();
+    if (trainer.grid().rank != 0) return;
+    if (!of.quiet) std::cout << "weights " << hash << std::endl;
+    if (of.report.empty()) return;
+    nlohmann::json epochs = nlohmann::json::array();
+    for (const auto& epoch : report.epochs) {
+        nlohmann::json one{{"loss", epoch.loss}, {"seconds", epoch.seconds}};
+        if (epoch.test) {
+            one["test_loss"] = epoch.test->loss;
+            one["test_accuracy"] = *epoch.test->accuracy;
+        }
+        epochs.push_back(std::move(one));
+    }
+    const nlohmann::json all{{"configuration", configuration(of)},
+                             {"plan", plan_json(trainer, exchanged)},
+                             {"epochs", epochs},
+                             {"steps", report.steps},
+                             {"samples_per_second", report.samples_per_second()},
+                             {"core_hours", report.core_hours()},
+                             {"bytes_sent_per_rank", *std::max_element(sent.begin(), sent.end())},
+                             {"seconds",
+                              {{"forward", report.seconds.forward},
+                               {"backward", report.seconds.backward},
+                               {"communication_hidden", report.seconds.communication_hidden},
+                               {"communication_exposed", report.seconds.communication_exposed},
+                               {"update", report.seconds.update},
+                               {"data", report.seconds.data}}},
+                             {"weights_hash", hash}};
+    ls::train::log_file{of.report}.line(all.dump(2));
+}
+
+template <class Train, class Test, class Plan>
+int fit(const boost::mpi::communicator& world, const options& of, const Train& train, const Test& test, const Plan& plan) {
+    ls::trainer trainer{world, plan};
+    const std::string table = ls::summary(trainer);
+    if (world.rank() == 0 && !of.quiet)
+        std::cout << "lockstep      " << ls::data::name_of(train) << ": " << train.size() << " samples to train, " << test.size()
+                  << " to test\n"
+                  << table << std::flush;
+    if (of.plan_only) return 0;
+    chosen_logs logs{of};
+    if (of.steps > 0)
+        trainer.fit(train, ls::steps{of.steps}, ls::validate{test}, logs);
+    else
+        trainer.fit(train, ls::epochs{of.epochs}, ls::validate{test}, logs);
+    write_report(trainer, of);
+    return 0;
+}
+
+template <std::size_t Shards, class Net, class Compressor, class Train, class Test>
+int with_compressor(const boost::mpi::communicator& world, const options& of, const Net& net, const Compressor& compressor,
+                    const Train& train, const Test& test) {
+    const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
+    const std::size_t total = of.steps > 0 ? of.steps : of.epochs * per_epoch;
+    const auto plan_for = [&](auto partition) {
+        return ls::plan{
+            .model = net,
+            .loss = ls::loss::softmax_cross_entropy{},
+            .optimizer =
+                ls::optim::weight_decay{.rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}},
+            .schedule =
+                chosen_schedule{
+                    of.schedule == "cosine",
+                    {.peak = of.rate, .warmup = std::min<std::size_t>(100, total / 10), .total = std::max<std::size_t>(total, 1)}},
+            .partition = partition,
+            .compressor = compressor,
+            .batch = of.batch,
+            .lanes = of.lanes,
+            .seed = of.seed,
+            .threads = of.threads};
+    };
+    if constexpr (Shards == 1) {
+        return fit(world, of, train, test, plan_for(ls::partition::data{}));
+    } else {
+        // A model partition is a hybrid one with a single group; only the check of the grid differs.
+        if (!of.replicates)
+            (void)ls::partition::make_grid<ls::partition::model<Shards>>(static_cast<std::size_t>(world.rank()),
+                                                                         static_cast<std::size_t>(world.size()), of.lanes);
+        return fit(world, of, train, test, plan_for(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<Shards>{}}));
+    }
+}
+
+template <std::size_t Shards, class Net, class Train, class Test>
+int with_data(const boost::mpi::communicator& world, const options& of, const Net& net, const Train& train, const Test& test) {
+    if (of.compressor == "topk")
+        return with_compressor<Shards>(world, of, net, ls::compress::error_feedback{ls::compress::top_k{.ratio = of.ratio}}, train, test);
+    if (of.compressor == "quantize")
+        return with_compressor<Shards>(world, of, net, ls::compress::error_feedback{ls::compress::quantize{.bits = of.bits}}, train, test);
+    return with_compressor<Shards>(world, of, net, ls::compress::none{}, train, test);
+}
+
+/// The whole run. Explicit instantiations in a file each keep compilation parallel.
+template <std::size_t Shards, class Net>
+int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
+    if (of.data == "digits")
+        return with_data<Shards>(world, of, net, ls::data::digits{.count = of.train_samples},
+                                 ls::data::digits{.count = of.test_samples, .first = 1'000'000'000});
+    return with_data<Shards>(world, of, net, ls::data::mnist{of.data + "/train"}, ls::data::mnist{of.data + "/t10k"});
+}
+
+}  // namespace example

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Logs for programs: a CSV file with a line for each step, and JSON lines with an object for each step, epoch and end. Observers.
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/train/events.hpp"
+
+namespace lockstep::train {
+
+/// A file that rank 0 opens with the first line. Every line reaches the file at once. Throws core::error if it cannot be written.
+class log_file {
+public:
+    explicit log_file(std::string path, std::string head = {}) : path_{std::move(path)}, head_{std::move(head)} {}
+
+    void line(const std::string& text) {
+        if (!file_.is_open()) {
+            errno = 0;
+            file_.open(path_, std::ios::trunc);
+            if (file_ && !head_.empty()) file_ << head_ << '\n';
+        }
+        if (file_) file_ << text << std::endl;
+        core::require(
+            static_cast<bool>(file_), [&] { return core::text("cannot write ", path_, ": ", std::strerror(errno)); },
+            [] { return std::string{"check that the directory exists, may be written and has room"}; });
+    }
+
+private:
+    std::string path_;
+    std::string head_;
+    std::ofstream file_;
+};
+
+/// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second.
+class csv_log {
+public:
+    explicit csv_log(std::string path) : file_{std::move(path), "step,epoch,samples,loss,rate,seconds,samples_per_second"} {}
+
+    void on_step(const step_event& event) {
+        file_.line(core::text(event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
+                              core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1)));
+    }
+
+private:
+    log_file file_;
+};
+
+/// json_log{"run.jsonl"}: one object on each line, "event" is step, epoch or end. A number that JSON cannot hold is null.
+class json_log {
+public:
+    explicit json_log(std::string path) : file_{std::move(path)} {}
+
+    void on_step(const step_event& event) {
+        file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)", event.samples,
+                              R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate), R"(,"seconds":)", number(event.seconds),
+                              R"(,"samples_per_second":)", number(event.samples_per_second), "}"));
+    }
+    void on_epoch(const epoch_event& event) {
+        std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss), R"(,"seconds":)",
+                                      number(event.seconds));
+        if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
+        if (event.test && event.test->accuracy) text += core::text(R"(,"test_accuracy":)", number(*event.test->accuracy));
+        file_.line(text + "}");
+    }
+    void on_end(const report& of) {
+        file_.line(core::text(R"({"event":"end","steps":)", of.steps, R"(,"samples":)", of.samples, R"(,"samples_per_second":)",
+                              number(of.samples_per_second()), R"(,"bytes_sent":)", of.bytes_sent, R"(,"forward":)",
+                              number(of.seconds.forward), R"(,"backward":)", number(of.seconds.backward), R"(,"communication_hidden":)",
+                              number(of.seconds.communication_hidden), R"(,"communication_exposed":)",
+                              number(of.seconds.communication_exposed), R"(,"update":)", number(of.seconds.update), R"(,"data":)",
+                              number(of.seconds.data), R"(,"core_hours":)", number(of.core_hours()), "}"));
+    }
+
+private:
+    static std::string number(double value) { return std::isfinite(value) ? core::text(value) : "null"; }
+
+    log_file file_;
+};
+
+}  // namespace lockstep::train
+
+namespace lockstep {
+using train::csv_log;
+using train::json_log;
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The plan as a table, printed before the run: grid, layers, operations, bytes and memory.
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/core/text.hpp"
+#include "lockstep/model/network.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/train/recipe.hpp"
+
+namespace lockstep::train {
+
+/// One layer of the table.
+struct layer_row {
+    std::string_view name;
+    std::string output;
+    std::size_t parameters = 0;
+    double flops = 0;  ///< forward, one sample
+    bool sharded = false;
+};
+
+template <class Network>
+[[nodiscard]] std::vector<layer_row> layer_rows() {
+    std::vector<layer_row> out;
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template at<index>;
+        const auto& fact = Network::facts[index];
+        out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded});
+    });
+    return out;
+}
+
+/// Text in a column of `width` characters; numbers to the right.
+[[nodiscard]] inline std::string left(std::string text, std::size_t width) {
+    text.resize(std::max(width, text.size()), ' ');
+    return text;
+}
+[[nodiscard]] inline std::string right(const std::string& text, std::size_t width) {
+    return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+}
+
+/// What a trainer is about to do. Collective in a model partition.
+template <class Trainer>
+[[nodiscard]] std::string summary(Trainer& of) {
+    using network = typename Trainer::network;
+    const auto& plan = of.recipe();
+    const auto& grid = of.grid();
+    const auto count = [](std::size_t number, std::string_view what) { return core::text(number, " ", what, number == 1 ? "" : "s"); };
+    std::string out = core::text("instructions  ", simd::instruction_set(), ", ", sizeof(typename Trainer::value_type) * 8, "-bit numbers");
+    if (simd::width<float> < 8) out += "  (narrow: compile with -march=native or link lockstep::native)";
+    out += core::text("\ngrid          ", count(grid.ranks, "rank"), " = ", count(grid.replicas(), "replica"), " x ",
+                      count(grid.shards, "shard"), " (", std::string_view{plan.partition.name}, "), ", count(plan.threads, "thread"),
+                      " each\n");
+    out += core::text("minibatch     ", plan.batch, " samples in ", count(plan.lanes, "lane"), ", seed ", plan.seed, "\n");
+    out += core::text("optimizer     ", describe(plan.optimizer), ", rate ", describe(plan.schedule), "\n");
+    out += core::text("compressor    ", describe(plan.compressor), "\n");
+    out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
+    std::size_t number = 0;
+    for (const auto& row : layer_rows<network>())
+        out += core::text("  ", right(core::text(number++), 3), "  ", left(std::string{row.name}, 11), left(row.output, 12),
+                          right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
+                          row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",
+                          row.sharded ? core::text("  1/", grid.shards, " on each rank") : "", "\n");
+    out += core::text("  in all          ", right(core::grouped(network::parameters), 23), " parameters",
+                      right(core::fixed(network::forward_flops / 1e6, 3), 11), " MFLOP forward, ",
+                      core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");
+    out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes()), " bytes to average in ",
+                      count(of.buckets(), "bucket"), ", ", core::grouped(of.exchange_bytes()), " bytes between layers\n");
+    out += core::text("memory        ", core::fixed(static_cast<double>(of.memory_bytes()) / 1e6, 1), " MB on rank 0\n");
+    return out;
+}
+
+}  // namespace lockstep::train
+
+namespace lockstep {
+using train::summary;
+}  // namespace lockstep

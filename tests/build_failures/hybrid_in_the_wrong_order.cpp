@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fastest link first.
+// build error: lockstep: the first member of a hybrid partition is data\{\}; write hybrid\{data\{\}, model<2>\{\}\}
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/partition/data.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+namespace part = ls::partition;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{
+        world,
+        ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .partition = part::hybrid{part::model<2>{}, part::data{}}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A user's layer that can only go forward.
+// build error: lockstep: a layer lacks a member of the concept Layer
+#include <array>
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+template <class Input>
+struct square_layer {
+    using input = Input;
+    using output = Input;
+    static constexpr std::string_view name = "square";
+    static constexpr std::array<ls::tensor::parameter, 0> parameters{};
+    static constexpr double flops = static_cast<double>(Input::size);
+
+    void forward(const auto& pass) const noexcept {
+        for (std::size_t i = 0; i < pass.x.size(); ++i) pass.y.data[i] = pass.x.data[i] * pass.x.data[i];
+    }
+};
+struct square {
+    template <class Input>
+    constexpr auto on(Input) const {
+        return square_layer<Input>{};
+    }
+};
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<64>{}, square{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}

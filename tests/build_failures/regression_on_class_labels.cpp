@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The loss of a regression wants a row of numbers, the data set has class numbers.
+// build error: lockstep: the labels of the data set are not what the loss takes for the network.s output
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::mean_squared_error{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}

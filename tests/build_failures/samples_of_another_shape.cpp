@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Images of 28 x 28 for a network that takes 32 x 32.
+// build error: lockstep: the samples of the data set do not have the shape of the network.s input
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<32, 32, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 8
+// Owner updates: each rank keeps the optimizer's state of its strip and of nothing else, and sends what the formula says.
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "equivalence/support.hpp"
+#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/tree.hpp"
+#include "lockstep/optim/adam.hpp"
+
+namespace {
+
+using namespace support;
+
+constexpr std::size_t slots = 2;  // adam
+
+auto recipe(std::size_t lanes, std::size_t bucket) {
+    return ls::plan{
+        .model = net,
+        .loss = ls::loss::softmax_cross_entropy{},
+        .optimizer = ls::optim::adam{},
+        .schedule = ls::optim::constant{.rate = 0.002},
+        .batch = 64,
+        .lanes = lanes,
+        .bucket = bucket,
+    };
+}
+
+}  // namespace
+
+TEST_CASE("equivalence/owner_updates: the optimizer's state is there once, in equal parts", "[equivalence]") {
+    on_1_2_3_4_8([&](const mpi::communicator& group) {
+        for (const std::size_t bucket : {0U, 1U << 20U})
+            for (const std::size_t lanes : {8U, 11U}) {
+                const ls::trainer trainer{group, recipe(lanes, bucket)};
+                const std::size_t n = decltype(trainer)::network::parameters;
+                const double part = static_cast<double>(slots * n) / group.size();
+                // A strip of m numbers begins and ends at most one cache line of 16 numbers, and the rest of the last one, away from m/p.
+                const double rounding = static_cast<double>(slots * trainer.buckets()) * 2 * ls::comm::strip_grain;
+                INFO(group.size() << " ranks, " << lanes << " lanes, buckets of " << bucket);
+                CHECK(mpi::all_reduce(group, trainer.optimizer_numbers(), std::plus<std::size_t>{}) == slots * n);
+                CHECK(std::fabs(static_cast<double>(trainer.optimizer_numbers()) - part) < rounding);
+                CHECK(trainer.buckets() == (bucket == 0 ? 3U : 1U));
+            }
+    });
+}
+
+TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the schedules, and of the report", "[equivalence]") {
+    const samples<> training{128};
+    on_1_2_3_4_8([&](const mpi::communicator& group) {
+        for (const std::size_t bucket : {0U, 1U << 20U})
+            for (const std::size_t lanes : {8U, 11U, 16U}) {
+                ls::trainer trainer{group, recipe(lanes, bucket)};
+                using network = decltype(trainer)::network;
+                const auto ranks = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
+                const std::size_t n = network::parameters;
+                INFO(ranks << " ranks, " << lanes << " lanes, buckets of " << bucket);
+
+                std::size_t scheduled = 0;
+                for (const auto& range : ls::train::make_buckets<network>(bucket)) {
+                    const auto runs = ls::comm::deal_lanes(ranks, lanes);
+                    const auto strips = ls::comm::tree_strips(runs, range.count);
+                    scheduled += ls::comm::tree_reduce_scatter(rank, runs, range.count, strips).sent().elements +
+                                 ls::comm::all_gather(rank, strips).sent().elements;
+                }
+                CHECK(trainer.averaging_bytes() == scheduled * sizeof(float));
+
+                const std::size_t together = mpi::all_reduce(group, trainer.averaging_bytes(), std::plus<std::size_t>{});
+                if (std::has_single_bit(ranks) && lanes % ranks == 0) {
+                    // 2 n (p-1)/p elements: in the mean exactly, on one rank up to the rounding of the strips that it forwards.
+                    CHECK(together == 2 * n * (ranks - 1) * sizeof(float));
+                    const double formula = 2.0 * static_cast<double>(n * (ranks - 1)) / static_cast<double>(ranks) * sizeof(float);
+                    const double rounding = static_cast<double>(trainer.buckets() * ranks * 2 * ls::comm::strip_grain * sizeof(float));
+                    CHECK(std::fabs(static_cast<double>(trainer.averaging_bytes()) - formula) <= (ranks == 1 ? 0 : rounding));
+                } else {
+                    CHECK(together >= 2 * n * (ranks - 1) * sizeof(float));
+                }
+
+                trainer.fit(training.set(), ls::steps{3});
+                std::vector<ls::parallel::block> sums;  // the loss and the hits of each lane
+                for (const auto& run : ls::comm::deal_lanes(ranks, lanes)) sums.push_back({2 * run.first, 2 * run.last});
+                const std::size_t for_losses = ls::comm::all_gather(rank, sums).sent().elements * sizeof(double);
+                CHECK(trainer.report().bytes_sent == 3 * (trainer.averaging_bytes() + for_losses));
+                CHECK(trainer.exchange_bytes() == 0);
+            }
+    });
+}

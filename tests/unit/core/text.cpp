@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/core/text.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+
+namespace core = lockstep::core;
+
+TEST_CASE("core/text: parts are joined without separators", "[core]") {
+    CHECK(core::text().empty());
+    CHECK(core::text("rows ", 3, " of ", std::string{"seven"}, ',', ' ', std::string_view{"and"}, '\n') == "rows 3 of seven, and\n");
+    CHECK(core::text(true, ' ', false) == "true false");
+    CHECK(core::text(std::int8_t{-7}, ' ', std::uint8_t{200}) == "-7 200");
+    CHECK(core::text(std::numeric_limits<std::uint64_t>::max()) == "18446744073709551615");
+    CHECK(core::text(std::numeric_limits<std::int64_t>::min()) == "-9223372036854775808");
+}
+
+TEST_CASE("core/text: a real number is the shortest text that reads back as the same number", "[core]") {
+    CHECK(core::text(0.1) == "0.1");
+    CHECK(core::text(0.1F) == "0.1");
+    CHECK(core::text(-2.5) == "-2.5");
+    CHECK(core::text(1e-300) == "1e-300");
+    CHECK(core::text(std::numeric_limits<double>::infinity()) == "inf");
+    for (const double number : {1.0 / 3, 2.0 / 3, 0.1 + 0.2, 6.02214076e23, std::numeric_limits<double>::max(), std::numeric_limits<double>::denorm_min()})
+        CHECK(std::strtod(core::text(number).c_str(), nullptr) == number);
+}
+
+TEST_CASE("core/text: fixed digits", "[core]") {
+    CHECK(core::fixed(2.0 / 3, 3) == "0.667");
+    CHECK(core::fixed(-2.0 / 3, 0) == "-1");
+    CHECK(core::fixed(0, 2) == "0.00");
+    CHECK(core::fixed(99.996, 2) == "100.00");
+    CHECK(core::fixed(std::numeric_limits<double>::quiet_NaN(), 2) == "nan");
+    // The longest number there is: a sign, 309 digits, the point.
+    CHECK(core::fixed(std::numeric_limits<double>::lowest(), 40).size() == 1 + 309 + 1 + 40);
+}
+
+TEST_CASE("core/text: groups of three digits", "[core]") {
+    CHECK(core::grouped(0) == "0");
+    CHECK(core::grouped(999) == "999");
+    CHECK(core::grouped(1000) == "1,000");
+    CHECK(core::grouped(132863336) == "132,863,336");
+    CHECK(core::grouped(std::numeric_limits<unsigned long long>::max()) == "18,446,744,073,709,551,615");
+}

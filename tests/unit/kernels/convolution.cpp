@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/convolution.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/kernels/reference.hpp"
+
+using namespace kernel_test;
+using kernels::convolution;
+
+namespace {
+
+template <class T>
+struct operands {
+    array<T> x, w, bias, dy;
+    template <class Fill>
+    operands(const convolution& g, std::size_t batch, Fill&& fill)
+        : x(fill(batch * g.in_size(), 1U)), w(fill(g.weight_count(), 2U)), bias(fill(g.filters, 3U)), dy(fill(batch * g.out_size(), 4U)) {}
+};
+
+template <class T>
+operands<T> random_operands(const convolution& g, std::size_t batch) {
+    return {g, batch, [](std::size_t count, std::uint32_t series) { return uniform<T>(count, series); }};
+}
+template <class T>
+operands<T> integer_operands(const convolution& g, std::size_t batch) {
+    return {g, batch, [](std::size_t count, std::uint32_t series) { return integers<T>(count, series); }};
+}
+
+template <class T>
+struct results {
+    array<T> y, dx, dw, dbias;
+};
+
+template <class T>
+results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, int threads, bool with_bias = true) {
+    const parallel::team team{threads};
+    results<T> out{unwritten<T>(batch * g.out_size()), unwritten<T>(batch * g.in_size()), unwritten<T>(g.weight_count()),
+                   unwritten<T>(g.filters)};
+    scratch<T> forward(kernels::convolution_forward_scratch<T>(g, batch, team), team);
+    kernels::convolution_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data(), forward.use);
+    scratch<T> data(kernels::convolution_backward_data_scratch<T>(g, batch, team), team);
+    kernels::convolution_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data(), data.use);
+    scratch<T> weights(kernels::convolution_backward_weights_scratch<T>(g, batch, team), team);
+    kernels::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data(), weights.use);
+    return out;
+}
+
+struct exact {
+    std::vector<double> y, dx, dw, dbias;
+};
+
+template <class T>
+exact wanted(const convolution& g, std::size_t batch, const operands<T>& in, bool with_bias = true) {
+    exact out{std::vector<double>(batch * g.out_size()), std::vector<double>(batch * g.in_size()), std::vector<double>(g.weight_count()),
+              std::vector<double>(g.filters)};
+    namespace reference = kernels::reference;
+    reference::convolution_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data());
+    reference::convolution_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data());
+    reference::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data());
+    return out;
+}
+
+std::string describe(const convolution& g, std::size_t batch) {
+    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", kernel ", g.kernel_rows, "x",
+                      g.kernel_columns, ", stride ", g.stride_rows, "x", g.stride_columns, ", padding ", g.pad_top, " ", g.pad_bottom, " ",
+                      g.pad_left, " ", g.pad_right);
+}
+
+convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0, std::size_t stride = 1) {
+    return {.rows = size, .columns = size, .channels = channels, .filters = filters, .kernel_rows = kernel, .kernel_columns = kernel,
+            .stride_rows = stride, .stride_columns = stride, .pad_top = pad, .pad_bottom = pad, .pad_left = pad, .pad_right = pad};
+}
+
+template <class T>
+void require_exact(const convolution& g, std::size_t batch, bool with_bias) {
+    const auto in = integer_operands<T>(g, batch);
+    const auto want = wanted(g, batch, in, with_bias);
+    const auto got = run(g, batch, in, 1, with_bias);
+    INFO(describe(g, batch));
+    REQUIRE(equal(got.y, want.y));
+    REQUIRE(equal(got.dx, want.dx));
+    REQUIRE(equal(got.dw, want.dw));
+    REQUIRE(equal(got.dbias, want.dbias));
+}
+
+// Shapes of every kind: no padding and more than the kernel, strides above the kernel, windows larger than the image, and all this at once.
+std::vector<std::pair<convolution, std::size_t>> random_shapes(std::size_t count) {
+    const core::random_stream random{3, core::purpose::user, 9};
+    std::size_t drawn = 0;
+    const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
+    std::vector<std::pair<convolution, std::size_t>> out;
+    for (std::size_t i = 0; i < count; ++i) {
+        convolution g;
+        g.rows = draw(1, 14);
+        g.columns = draw(1, 14);
+        g.channels = i % 3 == 0 ? draw(30, 70) : draw(1, 5);
+        g.filters = i % 2 == 0 ? draw(30, 70) : draw(1, 9);
+        g.kernel_rows = draw(1, 5);
+        g.kernel_columns = draw(1, 5);
+        g.stride_rows = draw(1, 3);
+        g.stride_columns = draw(1, 3);
+        g.pad_top = draw(0, 3);
+        g.pad_bottom = draw(0, 3);
+        g.pad_left = draw(0, 3);
+        g.pad_right = draw(0, 3);
+        out.emplace_back(g, draw(0, 3));
+    }
+    return out;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly for shapes of every kind", "[kernels]", float, double) {
+    bool with_bias = false;
+    for (const auto& [g, batch] : random_shapes(150)) require_exact<TestType>(g, batch, with_bias = !with_bias);
+}
+
+TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on the sizes around a vector and a tile", "[kernels]", float, double) {
+    constexpr std::size_t w = simd::width<TestType>;
+    for (const std::size_t channels : {std::size_t{1}, std::size_t{3}, w - 1, w, w + 1, 2 * w, 2 * w + 1})
+        for (const std::size_t filters : {std::size_t{1}, w - 1, w, w + 1, 2 * w, 2 * w + 1}) {
+            require_exact<TestType>(square(7, channels, filters, 3, 1), 2, true);
+            require_exact<TestType>(square(7, channels, filters, 3, 1, 2), 2, true);
+        }
+}
+
+TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on shapes of real networks", "[kernels]", float, double) {
+    require_exact<TestType>(square(28, 1, 32, 5), 3, true);
+    require_exact<TestType>(square(12, 32, 64, 5), 2, true);
+    require_exact<TestType>(square(40, 3, 64, 3, 1), 1, true);
+    require_exact<TestType>(square(8, 300, 40, 3, 1), 1, true);    // a kernel row longer than a cache block
+    require_exact<TestType>(square(9, 40, 300, 3, 1), 1, true);
+    require_exact<TestType>(square(43, 3, 20, 11, 0, 4), 1, true);
+    require_exact<TestType>(square(8, 48, 96, 1, 0, 2), 2, true);  // a shortcut: most of x is not read
+    require_exact<TestType>({.rows = 3, .columns = 500, .channels = 2, .filters = 5, .kernel_rows = 2, .kernel_columns = 7}, 1, false);
+}
+
+TEMPLATE_TEST_CASE("kernels/convolution: the rounding error is that of one chain", "[kernels]", float, double) {
+    for (const convolution& g : {square(9, 70, 40, 3, 1), square(24, 1, 8, 5), square(11, 20, 30, 3, 1, 2)}) {
+        const auto in = random_operands<TestType>(g, 2);
+        const auto want = wanted(g, 2, in);
+        const auto got = run(g, 2, in, 1);
+        INFO(describe(g, 2));
+        CHECK(distance(got.y, want.y) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.channels, 0.25));
+        CHECK(distance(got.dx, want.dx) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.filters, 0.25));
+        CHECK(distance(got.dw, want.dw) <= sum_tolerance<TestType>(2 * g.out_rows() * g.out_columns(), 0.25));
+        CHECK(distance(got.dbias, want.dbias) <= sum_tolerance<TestType>(2 * g.out_rows() * g.out_columns(), 0.5));
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads", "[kernels]", float, double) {
+    auto shapes = random_shapes(40);
+    shapes.emplace_back(square(28, 1, 32, 5), 3);
+    shapes.emplace_back(square(20, 40, 24, 3, 1), 2);
+    shapes.emplace_back(square(4, 40, 24, 3, 1), 9);
+    for (const auto& [g, batch] : shapes) {
+        const auto in = random_operands<TestType>(g, batch);
+        const auto alone = run(g, batch, in, 1);
+        for (const int threads : {2, 3, 5}) {
+            const auto got = run(g, batch, in, threads);
+            INFO(describe(g, batch) << ", threads " << threads);
+            REQUIRE(same_bits(got.y, alone.y));
+            REQUIRE(same_bits(got.dx, alone.dx));
+            REQUIRE(same_bits(got.dw, alone.dw));
+            REQUIRE(same_bits(got.dbias, alone.dbias));
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/convolution: a sample alone has the bits it has among others", "[kernels]", float, double) {
+    for (const convolution& g : {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2)}) {
+        const std::size_t batch = 7;
+        const auto in = random_operands<TestType>(g, batch);
+        const auto all = run(g, batch, in, 1);
+        for (std::size_t sample = 0; sample < batch; ++sample) {
+            const auto part = [sample](const array<TestType>& from, std::size_t size) {
+                const auto first = from.begin() + static_cast<std::ptrdiff_t>(sample * size);
+                return array<TestType>(first, first + static_cast<std::ptrdiff_t>(size));
+            };
+            auto mine = in;
+            mine.x = part(in.x, g.in_size());
+            mine.dy = part(in.dy, g.out_size());
+            const auto got = run(g, 1, mine, 1);
+            INFO(describe(g, batch) << ", sample " << sample);
+            REQUIRE(same_bits(got.y, part(all.y, g.out_size())));
+            REQUIRE(same_bits(got.dx, part(all.dx, g.in_size())));
+        }
+    }
+}
+
+TEST_CASE("kernels/convolution: a NaN reaches every output whose window sees it, and no other", "[kernels]") {
+    const convolution g = square(9, 20, 18, 3, 1);
+    auto in = random_operands<float>(g, 1);
+    in.x[(4 * 9 + 4) * 20 + 19] = NAN;
+    in.dy[(2 * 9 + 6) * 18 + 17] = NAN;
+    const auto got = run(g, 1, in, 1);
+    for (std::size_t i = 0; i < got.y.size(); ++i) {
+        const std::size_t row = i / 18 / 9, column = i / 18 % 9;
+        INFO(row << ' ' << column);
+        REQUIRE(std::isnan(got.y[i]) == (row >= 3 && row <= 5 && column >= 3 && column <= 5));
+    }
+    for (std::size_t i = 0; i < got.dx.size(); ++i) {
+        const std::size_t row = i / 20 / 9, column = i / 20 % 9;
+        INFO(row << ' ' << column);
+        REQUIRE(std::isnan(got.dx[i]) == (row >= 1 && row <= 3 && column >= 5 && column <= 7));
+    }
+    for (std::size_t i = 0; i < got.dw.size(); ++i) REQUIRE(std::isnan(got.dw[i]) == (i % 18 == 17 || i / 18 % 20 == 19));
+    for (std::size_t i = 0; i < got.dbias.size(); ++i) REQUIRE(std::isnan(got.dbias[i]) == (i == 17));
+}
+
+TEST_CASE("kernels/convolution: scratch grows with the batch", "[kernels]") {
+    for (const convolution& g : {square(5, 20, 24, 3, 1), square(30, 3, 20, 3, 1), square(9, 33, 17, 3, 1, 2)})
+        for (const int threads : thread_counts()) {
+            std::size_t forward = 0, data = 0, weights = 0;
+            for (std::size_t batch = 0; batch < 60; ++batch) {
+                const std::size_t now_forward = kernels::convolution_forward_scratch<float>(g, batch, {threads});
+                const std::size_t now_data = kernels::convolution_backward_data_scratch<float>(g, batch, {threads});
+                const std::size_t now_weights = kernels::convolution_backward_weights_scratch<float>(g, batch, {threads});
+                INFO(describe(g, batch));
+                REQUIRE(now_forward >= forward);
+                REQUIRE(now_data >= data);
+                REQUIRE(now_weights >= weights);
+                forward = now_forward;
+                data = now_data;
+                weights = now_weights;
+            }
+        }
+}

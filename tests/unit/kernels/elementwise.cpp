@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/elementwise.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common.hpp"
+
+using namespace kernel_test;
+
+namespace {
+
+template <class T>
+std::span<const T> in(const array<T>& from) {
+    return from;
+}
+template <class T>
+std::span<T> out(array<T>& to) {
+    return to;
+}
+
+const std::size_t sizes[] = {0, 1, 3, 4, 5, 7, 8, 9, 16, 17, 31, 37, 100};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/elementwise: against their definitions", "[kernels]", float, double) {
+    for (const std::size_t n : sizes) {
+        auto x = uniform<TestType>(n, 1);
+        if (n > 2) x[2] = 0;
+        const auto dy = uniform<TestType>(n, 2);
+        auto relu = unwritten<TestType>(n), relu_slope = relu, tanh = relu, tanh_slope = relu, combined = dy, sum = dy, scaled = dy;
+        kernels::relu_forward<TestType>(in(x), out(relu));
+        kernels::relu_backward<TestType>(in(relu), in(dy), out(relu_slope));
+        kernels::tanh_forward<TestType>(in(x), out(tanh));
+        kernels::tanh_backward<TestType>(in(tanh), in(dy), out(tanh_slope));
+        kernels::axpy<TestType>(TestType{3}, in(x), out(combined));
+        kernels::add<TestType>(in(x), out(sum));
+        kernels::scale<TestType>(TestType{3}, out(scaled));
+        const double unit = static_cast<double>(std::numeric_limits<TestType>::epsilon());
+        for (std::size_t i = 0; i < n; ++i) {
+            REQUIRE(relu[i] == (x[i] > 0 ? x[i] : 0));
+            REQUIRE(relu_slope[i] == (x[i] > 0 ? dy[i] : 0));
+            const double exact = std::tanh(static_cast<double>(x[i]));
+            REQUIRE(std::abs(static_cast<double>(tanh[i]) - exact) <= 4 * unit);
+            REQUIRE(std::abs(static_cast<double>(tanh_slope[i]) - static_cast<double>(dy[i]) * (1 - exact * exact)) <= 6 * unit);
+            REQUIRE(std::abs(static_cast<double>(combined[i]) - (3.0 * static_cast<double>(x[i]) + static_cast<double>(dy[i]))) <= 2 * unit);
+            REQUIRE(sum[i] == dy[i] + x[i]);
+            REQUIRE(scaled[i] == 3 * dy[i]);
+        }
+        auto in_place = x;
+        kernels::relu_forward<TestType>(in(in_place), out(in_place));
+        REQUIRE(same_bits(in_place, relu));
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/elementwise: an element has the same bits wherever it lies", "[kernels]", float, double) {
+    const auto x = uniform<TestType>(45, 1);
+    auto all = unwritten<TestType>(45);
+    kernels::tanh_forward<TestType>(in(x), out(all));
+    for (std::size_t first = 0; first < 45; ++first)
+        for (std::size_t count : {std::size_t{1}, std::size_t{5}, 45 - first}) {
+            count = std::min(count, 45 - first);
+            auto part = unwritten<TestType>(count);
+            kernels::tanh_forward<TestType>(in(x).subspan(first, count), out(part));
+            REQUIRE(std::memcmp(part.data(), all.data() + first, count * sizeof(TestType)) == 0);
+        }
+}
+
+TEMPLATE_TEST_CASE("kernels/elementwise: a NaN is never swallowed", "[kernels]", float, double) {
+    for (const std::size_t n : {1, 4, 9, 17})
+        for (std::size_t at = 0; at < n; ++at) {
+            auto x = uniform<TestType>(n, 1);
+            const auto dy = uniform<TestType>(n, 2);
+            x[at] = std::numeric_limits<TestType>::quiet_NaN();
+            array<TestType> relu(n), relu_slope(n), tanh(n), tanh_slope(n);
+            auto combined = dy;
+            kernels::relu_forward<TestType>(in(x), out(relu));
+            kernels::relu_backward<TestType>(in(relu), in(dy), out(relu_slope));
+            kernels::tanh_forward<TestType>(in(x), out(tanh));
+            kernels::tanh_backward<TestType>(in(tanh), in(dy), out(tanh_slope));
+            kernels::axpy<TestType>(TestType{0}, in(x), out(combined));
+            for (const auto* values : {&relu, &relu_slope, &tanh, &tanh_slope, &combined})
+                for (std::size_t i = 0; i < n; ++i) REQUIRE(std::isnan((*values)[i]) == (i == at));
+        }
+}
+
+TEMPLATE_TEST_CASE("kernels/elementwise: tanh saturates and keeps signs", "[kernels]", float, double) {
+    const array<TestType> x{TestType{50}, TestType{-50}, std::numeric_limits<TestType>::infinity(), -std::numeric_limits<TestType>::infinity(),
+                            TestType{0}};
+    array<TestType> y(5);
+    kernels::tanh_forward<TestType>(in(x), out(y));
+    CHECK(y == array<TestType>{TestType{1}, TestType{-1}, TestType{1}, TestType{-1}, TestType{0}});
+}
+
+TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite", "[kernels]", float, double) {
+    for (const std::size_t n : {0, 1, 7, 8, 31, 32, 33, 64, 100, 131}) {
+        auto x = uniform<TestType>(n, 1);
+        if (n > 0) x[0] = std::numeric_limits<TestType>::max();
+        CHECK(kernels::first_non_finite<TestType>(in(x)) == n);
+        CHECK(kernels::is_finite<TestType>(in(x)));
+        for (std::size_t at = n; at-- > 0;) {
+            x[at] = at % 3 == 0   ? std::numeric_limits<TestType>::quiet_NaN()
+                    : at % 3 == 1 ? std::numeric_limits<TestType>::infinity()
+                                  : -std::numeric_limits<TestType>::infinity();
+            REQUIRE(kernels::first_non_finite<TestType>(in(x)) == at);
+            REQUIRE(!kernels::is_finite<TestType>(in(x)));
+        }
+    }
+}

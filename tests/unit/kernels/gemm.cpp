@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/gemm.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common.hpp"
+#include "lockstep/kernels/reference.hpp"
+
+using namespace kernel_test;
+using kernels::transpose;
+
+namespace {
+
+struct product {
+    transpose ta = transpose::no;
+    transpose tb = transpose::no;
+    std::size_t m = 0;
+    std::size_t n = 0;
+    std::size_t k = 0;
+    std::size_t gap = 0;  // unused columns at the end of each row
+
+    std::size_t lda() const { return (ta == transpose::no ? k : m) + gap; }
+    std::size_t ldb() const { return (tb == transpose::no ? n : k) + gap; }
+    std::size_t ldc() const { return n + gap; }
+    std::size_t a_size() const { return (ta == transpose::no ? m : k) * lda(); }
+    std::size_t b_size() const { return (tb == transpose::no ? k : n) * ldb(); }
+};
+
+template <class T>
+array<T> run(const product& p, const array<T>& a, const array<T>& b, const T* bias, int threads) {
+    const parallel::team team{threads};
+    scratch<T> s(kernels::gemm_scratch<T>(p.m, p.n, p.k, team), team);
+    array<T> c(p.m * p.ldc(), T{99});
+    kernels::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(), bias, s.use);
+    return c;
+}
+
+template <class T>
+std::vector<double> wanted(const product& p, const array<T>& a, const array<T>& b, const T* bias) {
+    std::vector<double> c(p.m * p.ldc(), 99.0);
+    kernels::reference::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(), bias);
+    return c;
+}
+
+template <class F>
+void for_transposes(F&& f) {
+    for (const transpose ta : {transpose::no, transpose::yes})
+        for (const transpose tb : {transpose::no, transpose::yes}) f(ta, tb);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/gemm: whole numbers come out exactly, on all edge sizes", "[kernels]", float, double) {
+    constexpr std::size_t w = simd::width<TestType>;
+    constexpr std::size_t tall = kernels::detail::tile_rows;
+    for_transposes([](transpose ta, transpose tb) {
+        for (const std::size_t m : {std::size_t{0}, std::size_t{1}, std::size_t{2}, tall - 1, tall, tall + 1, std::size_t{31}})
+            for (const std::size_t n : {std::size_t{0}, std::size_t{1}, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1, std::size_t{53}})
+                for (const std::size_t k : {std::size_t{0}, std::size_t{1}, w - 1, w, w + 1, std::size_t{29}}) {
+                    const product p{ta, tb, m, n, k, (m + n + k) % 3};
+                    const auto a = integers<TestType>(p.a_size(), 1);
+                    const auto b = integers<TestType>(p.b_size(), 2);
+                    const auto bias = integers<TestType>(n, 3);
+                    const TestType* with = k % 2 == 0 ? bias.data() : nullptr;
+                    INFO("m " << m << " n " << n << " k " << k);
+                    REQUIRE(equal(run(p, a, b, with, 1), wanted(p, a, b, with)));
+                }
+    });
+}
+
+TEMPLATE_TEST_CASE("kernels/gemm: sizes beyond the cache blocks", "[kernels]", float, double) {
+    using blocks = kernels::detail::gemm_blocks<TestType>;
+    for_transposes([](transpose ta, transpose tb) {
+        for (const auto& [m, n, k] : {std::array<std::size_t, 3>{blocks::rows + 7, 37, blocks::depth + 3},
+                                      std::array<std::size_t, 3>{11, blocks::columns + 17, 2 * blocks::depth + 5}}) {
+            const product p{ta, tb, m, n, k, 1};
+            const auto a = integers<TestType>(p.a_size(), 1);
+            const auto b = integers<TestType>(p.b_size(), 2);
+            INFO("m " << m << " n " << n << " k " << k);
+            REQUIRE(equal(run<TestType>(p, a, b, nullptr, 1), wanted<TestType>(p, a, b, nullptr)));
+        }
+    });
+}
+
+TEMPLATE_TEST_CASE("kernels/gemm: the rounding error is that of one chain", "[kernels]", float, double) {
+    for (const std::size_t k : {7, 300, 1500}) {
+        const product p{transpose::no, transpose::no, 19, 23, k, 0};
+        const auto a = uniform<TestType>(p.a_size(), 1);
+        const auto b = uniform<TestType>(p.b_size(), 2);
+        const auto bias = uniform<TestType>(p.n, 3);
+        CHECK(distance(run(p, a, b, bias.data(), 1), wanted(p, a, b, bias.data())) <= sum_tolerance<TestType>(k, 0.25));
+    }
+}
+
+#if defined(__FMA__)
+TEMPLATE_TEST_CASE("kernels/gemm: each element is a chain of fused multiply-adds over ascending k that starts from the bias", "[kernels]", float,
+                   double) {
+    for_transposes([](transpose ta, transpose tb) {
+        const product p{ta, tb, 15, 37, 777, 0};
+        const auto a = uniform<TestType>(p.a_size(), 1);
+        const auto b = uniform<TestType>(p.b_size(), 2);
+        const auto bias = uniform<TestType>(p.n, 3);
+        array<TestType> chain(p.m * p.n);
+        for (std::size_t i = 0; i < p.m; ++i)
+            for (std::size_t j = 0; j < p.n; ++j) {
+                TestType sum = bias[j];
+                for (std::size_t q = 0; q < p.k; ++q)
+                    sum = std::fma(ta == transpose::no ? a[i * p.k + q] : a[q * p.m + i], tb == transpose::no ? b[q * p.n + j] : b[j * p.k + q],
+                                   sum);
+                chain[i * p.n + j] = sum;
+            }
+        CHECK(same_bits(run(p, a, b, bias.data(), 1), chain));
+    });
+}
+#endif
+
+TEMPLATE_TEST_CASE("kernels/gemm: equal bits for every number of threads", "[kernels]", float, double) {
+    for_transposes([](transpose ta, transpose tb) {
+        for (const auto& [m, n, k] : {std::array<std::size_t, 3>{97, 131, 311}, std::array<std::size_t, 3>{2, 200, 50},
+                                      std::array<std::size_t, 3>{200, 3, 50}}) {
+            const product p{ta, tb, m, n, k, 0};
+            const auto a = uniform<TestType>(p.a_size(), 1);
+            const auto b = uniform<TestType>(p.b_size(), 2);
+            const auto alone = run<TestType>(p, a, b, nullptr, 1);
+            for (const int threads : {2, 3, 4, 7}) CHECK(same_bits(run<TestType>(p, a, b, nullptr, threads), alone));
+        }
+    });
+}
+
+TEMPLATE_TEST_CASE("kernels/gemm: a row alone has the bits it has among others, and so has a column", "[kernels]", float, double) {
+    for (const transpose tb : {transpose::no, transpose::yes}) {
+        const product p{transpose::no, tb, 29, 61, 523, 0};
+        const auto a = uniform<TestType>(p.a_size(), 1);
+        const auto b = uniform<TestType>(p.b_size(), 2);
+        const auto all = run<TestType>(p, a, b, nullptr, 1);
+        for (std::size_t row = 0; row < p.m; ++row) {
+            const array<TestType> mine(a.begin() + static_cast<std::ptrdiff_t>(row * p.k), a.begin() + static_cast<std::ptrdiff_t>((row + 1) * p.k));
+            const array<TestType> want(all.begin() + static_cast<std::ptrdiff_t>(row * p.n),
+                                       all.begin() + static_cast<std::ptrdiff_t>((row + 1) * p.n));
+            REQUIRE(same_bits(run<TestType>({transpose::no, tb, 1, p.n, p.k, 0}, mine, b, nullptr, 1), want));
+        }
+    }
+    const product p{transpose::no, transpose::yes, 9, 47, 300, 0};
+    const auto a = uniform<TestType>(p.a_size(), 1);
+    const auto b = uniform<TestType>(p.b_size(), 2);
+    const auto all = run<TestType>(p, a, b, nullptr, 1);
+    for (std::size_t column = 0; column < p.n; ++column) {
+        const array<TestType> mine(b.begin() + static_cast<std::ptrdiff_t>(column * p.k),
+                                   b.begin() + static_cast<std::ptrdiff_t>((column + 1) * p.k));
+        const auto got = run<TestType>({transpose::no, transpose::yes, p.m, 1, p.k, 0}, a, mine, nullptr, 1);
+        for (std::size_t row = 0; row < p.m; ++row) REQUIRE(got[row] == all[row * p.n + column]);
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/gemm: accumulating continues the chain", "[kernels]", float, double) {
+    const std::size_t m = 13, n = 41, k = 90, cut = 37;
+    const auto a = uniform<TestType>(m * k, 1);
+    const auto b = uniform<TestType>(k * n, 2);
+    const auto whole = run<TestType>({transpose::no, transpose::no, m, n, k, 0}, a, b, nullptr, 1);
+    scratch<TestType> s(kernels::gemm_scratch<TestType>(m, n, k, {2}), {2});
+    array<TestType> c(m * n);
+    kernels::gemm<TestType>(transpose::no, transpose::no, m, n, cut, a.data(), k, b.data(), n, c.data(), n, nullptr, s.use);
+    kernels::gemm_accumulate<TestType>(transpose::no, transpose::no, m, n, k - cut, a.data() + cut, k, b.data() + cut * n, n, c.data(), n, s.use);
+    CHECK(same_bits(c, whole));
+}
+
+TEST_CASE("kernels/gemm: a NaN reaches its row or column and nothing else", "[kernels]") {
+    const product p{transpose::no, transpose::no, 17, 35, 19, 0};
+    auto a = uniform<float>(p.a_size(), 1);
+    auto b = uniform<float>(p.b_size(), 2);
+    a[16 * p.k + 18] = NAN;
+    b[3 * p.n + 34] = INFINITY;
+    a[5 * p.k + 3] = 0;
+    const auto c = run<float>(p, a, b, nullptr, 1);
+    for (std::size_t i = 0; i < p.m; ++i)
+        for (std::size_t j = 0; j < p.n; ++j) {
+            INFO(i << ' ' << j);
+            REQUIRE(std::isnan(c[i * p.n + j]) == (i == 16 || (i == 5 && j == 34)));
+        }
+}
+
+TEST_CASE("kernels/gemm: scratch grows with every size", "[kernels]") {
+    std::size_t before = 0;
+    for (std::size_t size = 0; size < 3000; size += 37) {
+        const std::size_t now = kernels::gemm_scratch<float>(size, size, size, {3});
+        REQUIRE(now >= before);
+        before = now;
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/pooling.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common.hpp"
+#include "lockstep/kernels/reference.hpp"
+
+using namespace kernel_test;
+using kernels::pooling;
+
+namespace {
+
+using numbers = std::vector<std::uint8_t>;
+
+struct shape {
+    pooling g;
+    std::size_t batch;
+};
+
+std::vector<shape> shapes() {
+    const core::random_stream random{4, core::purpose::user, 9};
+    std::size_t drawn = 0;
+    const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
+    std::vector<shape> out{{{.rows = 24, .columns = 24, .channels = 32, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2}, 2},
+                           {{.rows = 13, .columns = 13, .channels = 5, .kernel_rows = 3, .kernel_columns = 3, .stride_rows = 2, .stride_columns = 2}, 2}};
+    for (int i = 0; i < 80; ++i) {
+        pooling g;
+        g.rows = draw(1, 12);
+        g.columns = draw(1, 12);
+        g.channels = draw(1, 20);
+        g.kernel_rows = draw(1, 4);
+        g.kernel_columns = draw(1, 4);
+        g.stride_rows = draw(1, 3);
+        g.stride_columns = draw(1, 3);
+        g.pad_top = draw(0, g.kernel_rows);
+        g.pad_bottom = draw(0, g.kernel_rows);
+        g.pad_left = draw(0, g.kernel_columns);
+        g.pad_right = draw(0, g.kernel_columns);
+        out.push_back({g, draw(0, 3)});
+    }
+    return out;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/pooling: the maximum, its index and its gradient", "[kernels]", float, double) {
+    for (const auto& [g, batch] : shapes()) {
+        // Few different numbers: windows have ties, and the first of equals wins.
+        const auto x = integers<TestType>(batch * g.in_size(), 1);
+        const auto dy = integers<TestType>(batch * g.out_size(), 2);
+        std::vector<double> y(batch * g.out_size()), dx(batch * g.in_size());
+        numbers which(y.size());
+        kernels::reference::max_pool_forward<TestType>(g, batch, x.data(), y.data(), which.data());
+        kernels::reference::max_pool_backward<TestType>(g, batch, dy.data(), which.data(), dx.data());
+        for (const int threads : thread_counts()) {
+            auto got = unwritten<TestType>(y.size());
+            auto without = got;
+            auto slope = unwritten<TestType>(dx.size());
+            numbers index(y.size(), 77);
+            kernels::max_pool_forward<TestType>(g, batch, x.data(), got.data(), index.data(), {threads});
+            kernels::max_pool_forward<TestType>(g, batch, x.data(), without.data(), nullptr, {threads});
+            kernels::max_pool_backward<TestType>(g, batch, dy.data(), index.data(), slope.data(), {threads});
+            REQUIRE(equal(got, y));
+            REQUIRE(same_bits(without, got));
+            REQUIRE(index == which);
+            REQUIRE(equal(slope, dx));
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/pooling: the mean and its gradient, equal bits for every number of threads", "[kernels]", float, double) {
+    for (const auto& [g, batch] : shapes()) {
+        const auto x = uniform<TestType>(batch * g.in_size(), 1);
+        const auto dy = uniform<TestType>(batch * g.out_size(), 2);
+        std::vector<double> y(batch * g.out_size()), dx(batch * g.in_size());
+        kernels::reference::mean_pool_forward<TestType>(g, batch, x.data(), y.data());
+        kernels::reference::mean_pool_backward<TestType>(g, batch, dy.data(), dx.data());
+        array<TestType> first_y, first_dx;
+        for (const int threads : thread_counts()) {
+            auto got = unwritten<TestType>(y.size());
+            auto slope = unwritten<TestType>(dx.size());
+            kernels::mean_pool_forward<TestType>(g, batch, x.data(), got.data(), {threads});
+            kernels::mean_pool_backward<TestType>(g, batch, dy.data(), slope.data(), {threads});
+            REQUIRE(distance(got, y) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns, 0.5));
+            REQUIRE(distance(slope, dx) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns, 0.5));
+            if (threads == 1) {
+                first_y = got;
+                first_dx = slope;
+            }
+            REQUIRE(same_bits(got, first_y));
+            REQUIRE(same_bits(slope, first_dx));
+        }
+    }
+}
+
+TEST_CASE("kernels/pooling: a NaN anywhere in a window comes out", "[kernels]") {
+    const pooling g{.rows = 2, .columns = 3, .channels = 9, .kernel_rows = 2, .kernel_columns = 3};
+    for (std::size_t tap = 0; tap < 6; ++tap)
+        for (std::size_t channel = 0; channel < 9; ++channel) {
+            auto x = uniform<float>(g.in_size(), 1);
+            x[tap * 9 + channel] = NAN;
+            auto y = unwritten<float>(9);
+            auto plain = y;
+            auto mean = y;
+            numbers which(9);
+            kernels::max_pool_forward<float>(g, 1, x.data(), y.data(), which.data(), {1});
+            kernels::max_pool_forward<float>(g, 1, x.data(), plain.data(), nullptr, {1});
+            kernels::mean_pool_forward<float>(g, 1, x.data(), mean.data(), {1});
+            CHECK(which[channel] == tap);
+            for (std::size_t c = 0; c < 9; ++c) {
+                REQUIRE(std::isnan(y[c]) == (c == channel));
+                REQUIRE(std::isnan(plain[c]) == (c == channel));
+                REQUIRE(std::isnan(mean[c]) == (c == channel));
+            }
+        }
+}
+
+TEST_CASE("kernels/pooling: a window of minus infinities has a winner", "[kernels]") {
+    const pooling g{.rows = 2, .columns = 2, .channels = 1, .kernel_rows = 2, .kernel_columns = 2};
+    const array<float> x(4, -INFINITY);
+    array<float> y(1);
+    numbers which(1, 9);
+    kernels::max_pool_forward<float>(g, 1, x.data(), y.data(), which.data(), {1});
+    CHECK(y[0] == -INFINITY);
+    CHECK(which[0] == 0);
+}

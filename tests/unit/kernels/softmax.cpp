@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/softmax.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common.hpp"
+#include "lockstep/kernels/reference.hpp"
+
+using namespace kernel_test;
+
+namespace {
+
+std::vector<std::int32_t> labels_for(std::size_t rows, std::size_t n) {
+    const core::random_stream random{5, core::purpose::user, 1};
+    std::vector<std::int32_t> labels(rows);
+    for (std::size_t r = 0; r < rows; ++r) labels[r] = static_cast<std::int32_t>(random.below(n, r));
+    return labels;
+}
+
+// The exponential errs by two units in the last place, its argument by half of one of |x| up to 5, the sum of n terms by n/width of them.
+template <class T>
+double tolerance(std::size_t n) {
+    return (8 + static_cast<double>(n) / static_cast<double>(simd::width<T>)) * static_cast<double>(std::numeric_limits<T>::epsilon());
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/softmax: loss and gradient against the reference", "[kernels]", float, double) {
+    constexpr std::size_t w = simd::width<TestType>;
+    for (const std::size_t n : {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, std::size_t{10}, 2 * w, std::size_t{101}, std::size_t{1000}})
+        for (const std::size_t rows : {0, 1, 3, 17}) {
+            auto x = uniform<TestType>(rows * n, 1);
+            for (auto& value : x) value *= 10;
+            const auto labels = labels_for(rows, n);
+            std::vector<double> want(rows * n), plain(rows * n);
+            const double loss = kernels::reference::softmax_cross_entropy_rows<TestType>(rows, n, x.data(), labels.data(), 0.25, want.data());
+            kernels::reference::softmax<TestType>(rows, n, x.data(), plain.data());
+            auto dy = unwritten<TestType>(rows * n);
+            auto y = dy;
+            INFO("rows " << rows << " n " << n);
+            const double got =
+                kernels::softmax_cross_entropy_rows<TestType>(rows, n, x.data(), labels.data(), static_cast<TestType>(0.25), dy.data(), {1});
+            CHECK(std::abs(got - loss) <= static_cast<double>(rows) * tolerance<TestType>(n));
+            CHECK(distance(dy, want) <= 0.25 * tolerance<TestType>(n));
+            kernels::softmax<TestType>(rows, n, x.data(), y.data(), {1});
+            CHECK(distance(y, plain) <= tolerance<TestType>(n));
+            // The loss alone, in place, and with threads: the same bits.
+            CHECK(kernels::softmax_cross_entropy_rows<TestType>(rows, n, x.data(), labels.data(), TestType{1}, nullptr, {1}) == got);
+            for (const int threads : {2, 3}) {
+                auto shared = x;
+                CHECK(kernels::softmax_cross_entropy_rows<TestType>(rows, n, shared.data(), labels.data(), static_cast<TestType>(0.25),
+                                                                    shared.data(), {threads}) == got);
+                CHECK(same_bits(shared, dy));
+            }
+        }
+}
+
+TEST_CASE("kernels/softmax: many rows are added in ascending order, and each row is by itself", "[kernels]") {
+    const std::size_t rows = 1300, n = 13;
+    const auto x = uniform<float>(rows * n, 1);
+    const auto labels = labels_for(rows, n);
+    double sum = 0;
+    array<float> each(rows * n), all(rows * n);
+    for (std::size_t r = 0; r < rows; ++r)
+        sum += kernels::softmax_cross_entropy_rows<float>(1, n, x.data() + r * n, labels.data() + r, 1.0F, each.data() + r * n, {1});
+    CHECK(kernels::softmax_cross_entropy_rows<float>(rows, n, x.data(), labels.data(), 1.0F, all.data(), {3}) == sum);
+    CHECK(same_bits(all, each));
+}
+
+TEMPLATE_TEST_CASE("kernels/softmax: large logits neither overflow nor lose the loss", "[kernels]", float, double) {
+    array<TestType> x{TestType{30000}, TestType{29990}, TestType{-30000}};
+    const std::int32_t label = 1;
+    array<TestType> dy(3);
+    const double loss = kernels::softmax_cross_entropy_rows<TestType>(1, 3, x.data(), &label, TestType{1}, dy.data(), {1});
+    CHECK(std::abs(loss - (10 + std::log1p(std::exp(-10.0)))) <= 20 * static_cast<double>(std::numeric_limits<TestType>::epsilon()));
+    CHECK(dy[2] == 0);
+    CHECK(std::abs(static_cast<double>(dy[0] + dy[1])) <= 4 * static_cast<double>(std::numeric_limits<TestType>::epsilon()));
+}
+
+TEST_CASE("kernels/softmax: a NaN makes its row and the loss NaN, wherever it is", "[kernels]") {
+    for (const std::size_t n : {1, 5, 8, 9, 33})
+        for (std::size_t at = 0; at < n; ++at)
+            for (const float bad : {NAN, -NAN, INFINITY}) {
+                auto x = uniform<float>(3 * n, 1);
+                x[n + at] = bad;
+                const auto labels = labels_for(3, n);
+                auto dy = unwritten<float>(3 * n);
+                INFO("n " << n << " at " << at << " value " << bad);
+                REQUIRE(std::isnan(kernels::softmax_cross_entropy_rows<float>(3, n, x.data(), labels.data(), 1.0F, dy.data(), {1})));
+                for (std::size_t i = 0; i < 3 * n; ++i) REQUIRE(std::isnan(dy[i]) == (i / n == 1));
+            }
+}
+
+TEST_CASE("kernels/softmax: a label outside of the classes makes its row and the loss NaN", "[kernels]") {
+    for (const std::int32_t label : {-1, 4, 1'000'000}) {
+        const auto x = uniform<float>(4, 1);
+        array<float> dy(4);
+        CHECK(std::isnan(kernels::softmax_cross_entropy_rows<float>(1, 4, x.data(), &label, 1.0F, dy.data(), {1})));
+        for (const float value : dy) CHECK(std::isnan(value));
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/simd/batch.hpp"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <vector>
+
+namespace simd = lockstep::simd;
+
+TEST_CASE("simd/batch: a register holds what the compiler flags say", "[simd]") {
+    CHECK(simd::width<float> == 2 * simd::width<double>);
+    CHECK(simd::alignment % (simd::width<double> * sizeof(double)) == 0);
+    CHECK(!simd::instruction_set().empty());
+#if defined(__AVX512F__)
+    CHECK(simd::width<float> == 16);
+    CHECK(simd::registers == 32);
+#elif defined(__AVX__)
+    CHECK(simd::width<float> == 8);
+    CHECK(simd::registers == 16);
+#endif
+}
+
+TEMPLATE_TEST_CASE("simd/batch: loads and stores at any offset touch one register's worth", "[simd]", float, double) {
+    constexpr std::size_t width = simd::width<TestType>;
+    std::vector<TestType> from(3 * width);
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<TestType>(i + 1);
+    for (std::size_t offset = 0; offset <= width; ++offset) {
+        std::vector<TestType> to(3 * width, TestType{-1});
+        simd::store(to.data() + offset, simd::load(from.data() + offset));
+        for (std::size_t i = 0; i < to.size(); ++i) REQUIRE(to[i] == (i >= offset && i < offset + width ? from[i] : TestType{-1}));
+    }
+}
+
+TEMPLATE_TEST_CASE("simd/batch: fma rounds once", "[simd]", float, double) {
+    constexpr TestType tiny = std::numeric_limits<TestType>::epsilon();
+    using batch = simd::batch<TestType>;
+    std::vector<TestType> out(simd::width<TestType>);
+    // (1 + e)(1 - e) - 1 = -e^2, which a product rounded on its own would lose.
+    simd::store(out.data(), simd::fma(batch(1 + tiny), batch(1 - tiny), batch(TestType{-1})));
+    for (const TestType one : out) CHECK(one == -tiny * tiny);
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/tensor/xtensor.hpp"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <vector>
+
+namespace tensor = lockstep::tensor;
+
+TEST_CASE("tensor/xtensor: an adaptor is a view of the same memory in row-major order", "[tensor]") {
+    std::vector<float> numbers(2 * 3 * 4);
+    std::iota(numbers.begin(), numbers.end(), 0.0F);
+    auto view = tensor::as_xtensor(std::span{numbers}, std::array<std::size_t, 3>{2, 3, 4});
+    CHECK(view.dimension() == 3);
+    CHECK(view.size() == 24);
+    CHECK(&view(0, 0, 0) == numbers.data());
+    for (std::size_t i = 0; i < 2; ++i)
+        for (std::size_t j = 0; j < 3; ++j)
+            for (std::size_t k = 0; k < 4; ++k) CHECK(&view(i, j, k) == &numbers[(i * 3 + j) * 4 + k]);
+    view(1, 2, 3) = -5;
+    CHECK(numbers[23] == -5);
+    numbers[0] = 9;
+    CHECK(view(0, 0, 0) == 9);
+}
+
+TEST_CASE("tensor/xtensor: a batch has the rows in front of the extents of its shape", "[tensor]") {
+    const std::vector<double> numbers(5 * 6);
+    const auto view = tensor::as_xtensor_batch<tensor::shape<3, 2>>(std::span{numbers});
+    REQUIRE(view.dimension() == 3);
+    CHECK(view.shape()[0] == 5);
+    CHECK(view.shape()[1] == 3);
+    CHECK(view.shape()[2] == 2);
+    CHECK(&view(4, 2, 1) == &numbers[29]);
+    const auto none = tensor::as_xtensor_batch<tensor::shape<3, 2>>(std::span{numbers}.first(0));
+    CHECK(none.shape()[0] == 0);
+    CHECK(none.size() == 0);
+}
