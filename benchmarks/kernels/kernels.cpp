@@ -125,11 +125,11 @@ void measure(const options& given, const std::string& name, double flops, F&& ru
         fractions.push_back(flops / took * 1e-9 / peak);
     }
     const double time = median(times);
-    std::printf("{\"case\": \"%s\", \"type\": \"%s\", \"threads\": %d, \"ms\": %.4f, \"gflops\": %.1f, \"peak_gflops\": %.1f, "
-                "\"fraction_of_peak\": %.3f, \"best_fraction\": %.3f, \"repeats\": %d, \"instruction_set\": \"%s\"}\n",
-                name.c_str(), sizeof(T) == 4 ? "float" : "double", given.threads, time * 1e3, flops / time * 1e-9, median(peaks),
-                median(fractions), *std::max_element(fractions.begin(), fractions.end()), given.repeats,
-                std::string{simd::instruction_set()}.c_str());
+    std::printf(
+        "{\"case\": \"%s\", \"type\": \"%s\", \"threads\": %d, \"ms\": %.4f, \"gflops\": %.1f, \"peak_gflops\": %.1f, "
+        "\"fraction_of_peak\": %.3f, \"best_fraction\": %.3f, \"repeats\": %d, \"instruction_set\": \"%s\"}\n",
+        name.c_str(), sizeof(T) == 4 ? "float" : "double", given.threads, time * 1e3, flops / time * 1e-9, median(peaks), median(fractions),
+        *std::max_element(fractions.begin(), fractions.end()), given.repeats, std::string{simd::instruction_set()}.c_str());
     std::fflush(stdout);
 }
 
@@ -157,8 +157,9 @@ void lanes_case(const options& given, const std::string& name, std::size_t lanes
     const buffer<T> x(rows * m, 1), dy(rows * n, 2), dw(m * n), scratch(kernels::gemm_lanes_scratch<T>(lanes, rows, m, n, team));
     std::vector<parallel::block> parts;
     for (std::size_t lane = 0; lane < lanes; ++lane) parts.push_back(parallel::split(rows, lanes, lane));
-    measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(rows),
-               [&] { kernels::gemm_lanes<T>(parts, m, n, x.get(), m, dy.get(), n, dw.get(), n, {team, scratch.all()}); });
+    measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(rows), [&] {
+        kernels::gemm_lanes<T>(parts, m, n, x.get(), m, dy.get(), n, dw.get(), n, {team, scratch.all()});
+    });
 }
 
 template <class T>
@@ -171,9 +172,9 @@ void convolution_case(const options& given, const std::string& name, std::size_t
     if (!forward && !backward_data && !backward_weights) return;
     const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3), dx(batch * g.in_size()),
         dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
-    const buffer<T> scratch(std::max({kernels::convolution_forward_scratch<T>(g, batch, team),
-                                      kernels::convolution_backward_data_scratch<T>(g, batch, team),
-                                      kernels::convolution_backward_weights_scratch<T>(g, batch, team)}));
+    const buffer<T> scratch(
+        std::max({kernels::convolution_forward_scratch<T>(g, batch, team), kernels::convolution_backward_data_scratch<T>(g, batch, team),
+                  kernels::convolution_backward_weights_scratch<T>(g, batch, team)}));
     const kernels::resources<T> use{team, scratch.all()};
     if (backward_data)
         measure<T>(given, name + ".backward_data", flops,
@@ -186,9 +187,20 @@ void convolution_case(const options& given, const std::string& name, std::size_t
                    [&] { kernels::convolution_forward<T>(g, batch, x.get(), w.get(), bias.get(), y.get(), use); });
 }
 
-convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad, std::size_t stride = 1) {
-    return {.rows = size, .columns = size, .channels = channels, .filters = filters, .kernel_rows = kernel, .kernel_columns = kernel,
-            .stride_rows = stride, .stride_columns = stride, .pad_top = pad, .pad_bottom = pad, .pad_left = pad, .pad_right = pad};
+convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad,
+                   std::size_t stride = 1) {
+    return {.rows = size,
+            .columns = size,
+            .channels = channels,
+            .filters = filters,
+            .kernel_rows = kernel,
+            .kernel_columns = kernel,
+            .stride_rows = stride,
+            .stride_columns = stride,
+            .pad_top = pad,
+            .pad_bottom = pad,
+            .pad_left = pad,
+            .pad_right = pad};
 }
 
 template <class T>

@@ -74,7 +74,12 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 4 train --data mnist --epochs 5            on MNIST files in the folder mnist\n"
         "  mpirun -n 4 train --net mlp --partition hybrid:2     dense layers cut over pairs of ranks\n"
         "  mpirun -n 2 train --compress topk:0.01               send 1 % of each gradient, with error feedback");
-    const auto positive = CLI::PositiveNumber;
+    const CLI::Validator positive{[](std::string& word) {
+                                      double number = 0;
+                                      const bool good = CLI::detail::lexical_cast(word, number) && number > 0;
+                                      return good ? std::string{} : "'" + word + "' is not a number above 0";
+                                  },
+                                  "NUMBER > 0"};
     app.add_option("--net", of.net, "network: lenet (2 convolutions, 582,026 weights) or mlp (784-1024-1024-10)")
         ->check(CLI::IsMember({"lenet", "mlp"}))
         ->capture_default_str();

@@ -53,11 +53,18 @@ struct chosen_logs {
     std::optional<ls::progress> lines;
     std::optional<ls::csv_log> csv;
     std::optional<ls::json_log> json;
+    std::optional<ls::train::log_file> report;
 
     explicit chosen_logs(const options& of) {
         if (!of.quiet) lines.emplace(std::cout);
         if (!of.csv.empty()) csv.emplace(of.csv);
         if (!of.log.empty()) json.emplace(of.log);
+        if (!of.report.empty()) report.emplace(of.report);
+    }
+    void on_begin() {
+        if (csv) csv->on_begin();
+        if (json) json->on_begin();
+        if (report) report->open();
     }
     void on_step(const ls::train::step_event& event) {
         if (csv) csv->on_step(event);
@@ -104,14 +111,14 @@ nlohmann::json plan_json(Trainer& trainer, std::size_t exchanged) {
 }
 
 template <class Trainer>
-void write_report(Trainer& trainer, const options& of) {
+void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const auto report = trainer.report();
     const auto hash = ls::core::hexadecimal(trainer.weights_hash());
     const auto sent = trainer.ranks().gather_all(std::uint64_t{report.bytes_sent});
     const std::size_t exchanged = trainer.exchange_bytes();
     if (trainer.grid().rank != 0) return;
     if (!of.quiet) std::cout << "weights " << hash << std::endl;
-    if (of.report.empty()) return;
+    if (!logs.report) return;
     nlohmann::json epochs = nlohmann::json::array();
     for (const auto& epoch : report.epochs) {
         nlohmann::json one{{"loss", epoch.loss}, {"seconds", epoch.seconds}};
@@ -136,7 +143,7 @@ void write_report(Trainer& trainer, const options& of) {
                                {"update", report.seconds.update},
                                {"data", report.seconds.data}}},
                              {"weights_hash", hash}};
-    ls::train::log_file{of.report}.line(all.dump(2));
+    logs.report->line(all.dump(2));
 }
 
 template <class Train, class Test, class Plan>
@@ -153,7 +160,7 @@ int fit(const boost::mpi::communicator& world, const options& of, const Train& t
         trainer.fit(train, ls::steps{of.steps}, ls::validate{test}, logs);
     else
         trainer.fit(train, ls::epochs{of.epochs}, ls::validate{test}, logs);
-    write_report(trainer, of);
+    write_report(trainer, of, logs);
     return 0;
 }
 
@@ -205,7 +212,8 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
     if (of.data == "digits")
         return with_data<Shards>(world, of, net, ls::data::digits{.count = of.train_samples},
                                  ls::data::digits{.count = of.test_samples, .first = 1'000'000'000});
-    return with_data<Shards>(world, of, net, ls::data::mnist{of.data + "/train"}, ls::data::mnist{of.data + "/t10k"});
+    const ls::data::mnist train{of.data + "/train"};
+    return with_data<Shards>(world, of, net, train, ls::data::mnist{of.data + "/t10k"});
 }
 
 }  // namespace example

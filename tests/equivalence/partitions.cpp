@@ -159,7 +159,7 @@ TEST_CASE("equivalence/partitions: step() with as many rows as there is room for
         using network = ls::model::network<std::remove_const_t<decltype(net)>, 1>;
         const auto& grid = trainer.grid();
         const auto rank = static_cast<std::size_t>(group.rank());
-        const std::size_t room = ls::train::deal::capacity(batch, grid, false);
+        const std::size_t room = ls::train::deal::capacity(batch, grid);
         const std::size_t kinds[] = {room, 0, 7, 1};
         for (std::size_t step = 0; step < 6; ++step) {
             const std::size_t mine = step == 0 ? room : kinds[(rank + step) % 4];

@@ -19,12 +19,16 @@
 
 namespace lockstep::data {
 
+/// A class number is a whole number; a regression is labelled with any number.
+template <class L, class Label>
+inline constexpr bool can_label = !tensor::is_classes<Label> || std::integral<L>;
+
 /// Views of contiguous samples (x: size() * Sample::size numbers) and their labels (y: size() * label_size numbers, of any number type).
 /// Owns and copies nothing: the memory must outlive the data set, and what the program writes there later is what is read.
 /// Throws core::error at construction for sizes that do not fit together and for class numbers out of range.
 template <tensor::Shape Sample, tensor::Label Label, class T = float, class L = tensor::label_element<Label, T>>
 class memory {
-    static_assert(!tensor::is_classes<Label> || std::integral<L>, "lockstep: class labels are whole numbers");
+    static_assert(can_label<L, Label>, "lockstep: class labels are whole numbers");
 
 public:
     using sample = Sample;

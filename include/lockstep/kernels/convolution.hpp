@@ -17,8 +17,17 @@ namespace lockstep::kernels {
 namespace detail {
 
 [[nodiscard]] constexpr sliding forward_sliding(const convolution& g) noexcept {
-    return {g.rows,        g.columns,        g.channels,    g.out_rows(),     g.out_columns(), g.kernel_rows, g.kernel_columns,
-            g.stride_rows, g.stride_columns, -static_cast<std::ptrdiff_t>(g.pad_top), -static_cast<std::ptrdiff_t>(g.pad_left)};
+    return {g.rows,
+            g.columns,
+            g.channels,
+            g.out_rows(),
+            g.out_columns(),
+            g.kernel_rows,
+            g.kernel_columns,
+            g.stride_rows,
+            g.stride_columns,
+            -static_cast<std::ptrdiff_t>(g.pad_top),
+            -static_cast<std::ptrdiff_t>(g.pad_left)};
 }
 
 /// The input positions first, first + stride, .. along one dimension: all of them see the same kernel positions, offset + stride t.
@@ -59,11 +68,12 @@ template <class T>
     if (detail::nothing_to_see(g) || batch == 0) return 0;
     const detail::sliding s = detail::forward_sliding(g);
     return s.links() * detail::round_up(g.filters, detail::tile_columns<T>) +
-           static_cast<std::size_t>(team.threads) * detail::copy_share<T>(s, batch, team);
+           static_cast<std::size_t>(team.threads) * detail::copy_share<T>(s, g.filters, batch, team);
 }
 
-/// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds: it starts from the bias and goes
-/// over kernel rows, kernel columns and channels in this order, and padding takes part as zeros.
+/// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds: it starts from the bias and
+/// goes
+/// over kernel rows, kernel columns and channels in this order; padding takes part as zeros or is left out, as the sizes say.
 /// Cost: batch x flops(), one packed copy of w, one padded copy of x.
 template <class T>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
@@ -80,14 +90,15 @@ void convolution_forward(const convolution& g, std::size_t batch, const T* x, co
 
 /// Elements of scratch of convolution_backward_data for at most `batch` samples.
 template <class T>
-[[nodiscard]] constexpr std::size_t convolution_backward_data_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
+[[nodiscard]] constexpr std::size_t convolution_backward_data_scratch(const convolution& g, std::size_t batch,
+                                                                      parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
     std::size_t most = 0;
     detail::for_phases(g, [&](std::size_t, std::size_t, const detail::phase& down, const detail::phase& across) {
         const detail::sliding s = detail::backward_sliding(g, down, across);
         if (s.links() == 0) return;
         most = std::max(most, s.links() * detail::round_up(g.channels, detail::tile_columns<T>) +
-                                  static_cast<std::size_t>(team.threads) * detail::copy_share<T>(s, batch, team));
+                                  static_cast<std::size_t>(team.threads) * detail::copy_share<T>(s, g.channels, batch, team));
     });
     return most;
 }
@@ -111,8 +122,7 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
             T* to = panels + mine.first * s.links();
             for (std::size_t i = s.taps_rows; i-- > 0;)
                 for (std::size_t j = s.taps_columns; j-- > 0; to += g.filters * columns) {
-                    const std::size_t tap =
-                        (down.offset + i * g.stride_rows) * g.kernel_columns + across.offset + j * g.stride_columns;
+                    const std::size_t tap = (down.offset + i * g.stride_rows) * g.kernel_columns + across.offset + j * g.stride_columns;
                     detail::pack_transposed<columns>(g.filters, mine.size(), w + (tap * g.channels + mine.first) * g.filters, g.filters, to,
                                                      s.links() * columns);
                 }

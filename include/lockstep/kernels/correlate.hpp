@@ -25,24 +25,26 @@ template <class T>
 }
 
 /// Whether kernel positions are taken one by one, each with the outputs that see something there, so that padding costs neither a copy nor
-/// multiplications. Depends on the sizes alone. Loading and storing a tile costs about as much as five links.
+/// multiplications. Depends on the sizes alone. Loading and storing a tile costs about as much as five links, part of a tile as forty.
 template <class T>
-[[nodiscard]] constexpr bool skips_padding(const sliding& s) noexcept {
+[[nodiscard]] constexpr bool skips_padding(const sliding& s, std::size_t n) noexcept {
     if (!s.padded() || s.links() == 0) return false;
-    constexpr std::size_t reload = 5;
+    const std::size_t reload = n % simd::width<T> == 0 ? 5 : 40;
     std::size_t rows = 0;
     std::size_t columns = 0;
     for (std::size_t tap = 0; tap < s.taps_rows; ++tap) rows += inside(s.out_rows, s.stride_rows, s.origin_rows, tap, s.rows).size();
     for (std::size_t tap = 0; tap < s.taps_columns; ++tap)
         columns += inside(s.out_columns, s.stride_columns, s.origin_columns, tap, s.columns).size();
-    const auto cost = [](std::size_t links) { return links + reload * ((links + gemm_blocks<T>::depth - 1) / gemm_blocks<T>::depth); };
+    const auto cost = [reload](std::size_t links) {
+        return links + reload * ((links + gemm_blocks<T>::depth - 1) / gemm_blocks<T>::depth);
+    };
     return rows * columns * cost(s.depth) < s.out_rows * s.out_columns * s.taps_rows * cost(s.row_links());
 }
 
 /// The same for what correlate copies.
 template <class T>
-[[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t batch, parallel::team team) noexcept {
-    return skips_padding<T>(s) ? 0 : window_share<T>(s, batch, team);
+[[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
+    return skips_padding<T>(s, n) ? 0 : window_share<T>(s, batch, team);
 }
 
 /// What all blocks of one convolution share: n output columns from packed weights, panels of links() x tile_columns.
@@ -61,7 +63,8 @@ struct correlation {
     [[nodiscard]] T* output(const output_block& block) const noexcept {
         return y + block.samples.first * pitch.sample + block.rows.first * pitch.row;
     }
-    void multiply_links(std::size_t pixels, const row_chain& chain, const pixel_rows<T>& rows, std::size_t link, bool starts) const noexcept {
+    void multiply_links(std::size_t pixels, const row_chain& chain, const pixel_rows<T>& rows, std::size_t link,
+                        bool starts) const noexcept {
         multiply(pixels, n, chain, rows, panels + link * tile_columns<T>, s.links() * tile_columns<T>, starts, bias);
     }
 
@@ -131,8 +134,8 @@ struct correlation {
 template <class T>
 void correlate(const correlation<T>& all, std::size_t batch, parallel::team team, T* copies) noexcept {
     const output_blocks blocks{batch, all.s, block_pixels, static_cast<std::size_t>(team.threads)};
-    const bool skips = skips_padding<T>(all.s);
-    const std::size_t share = copy_share<T>(all.s, batch, team);
+    const bool skips = skips_padding<T>(all.s, all.n);
+    const std::size_t share = copy_share<T>(all.s, all.n, batch, team);
     parallel::on_each_thread(team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(blocks.count(), static_cast<std::size_t>(team.threads), thread);
         for (std::size_t index = mine.first; index < mine.last; ++index) {

@@ -15,7 +15,8 @@ namespace lockstep::kernels {
 template <class T>
 void relu_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(x.size(), [zero = batch(T{0})](const batch& in, batch& out) { out = select(in <= zero, zero, in); }, x.data(), y.data());
+    simd::map(
+        x.size(), [zero = batch(T{0})](const batch& in, batch& out) { out = select(in <= zero, zero, in); }, x.data(), y.data());
 }
 
 /// dx = dy where y > 0, else 0; y is what relu_forward wrote. dx may be dy. A NaN in y gives a NaN.
@@ -43,29 +44,32 @@ template <class T>
 void tanh_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
     simd::map(
-        y.size(), [one = batch(T{1})](const batch& out, const batch& slope, batch& to) { to = slope * (one - out * out); }, y.data(), dy.data(),
-        dx.data());
+        y.size(), [one = batch(T{1})](const batch& out, const batch& slope, batch& to) { to = slope * (one - out * out); }, y.data(),
+        dy.data(), dx.data());
 }
 
 /// y = y + a x, rounded once.
 template <class T>
 void axpy(T a, std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(x.size(), [factor = batch(a)](const batch& in, batch& sum) { sum = simd::fma(factor, in, sum); }, x.data(), y.data());
+    simd::map(
+        x.size(), [factor = batch(a)](const batch& in, batch& sum) { sum = simd::fma(factor, in, sum); }, x.data(), y.data());
 }
 
 /// y = y + x.
 template <class T>
 void add(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(x.size(), [](const batch& in, batch& sum) { sum = sum + in; }, x.data(), y.data());
+    simd::map(
+        x.size(), [](const batch& in, batch& sum) { sum = sum + in; }, x.data(), y.data());
 }
 
 /// y = a y.
 template <class T>
 void scale(T a, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(y.size(), [factor = batch(a)](batch& value) { value = factor * value; }, y.data());
+    simd::map(
+        y.size(), [factor = batch(a)](batch& value) { value = factor * value; }, y.data());
 }
 
 /// Index of the first element that is infinite or NaN; x.size() if all are finite. Reads at memory speed.

@@ -26,7 +26,8 @@ struct lane_position {
 /// Rows of the lanes from `at` on, at most `limit`.
 [[nodiscard]] inline std::size_t rows_ahead(std::span<const parallel::block> lanes, const lane_position& at, std::size_t limit) noexcept {
     std::size_t rows = 0;
-    for (std::size_t lane = at.lane; lane < lanes.size() && rows < limit; ++lane) rows += lanes[lane].size() - (lane == at.lane ? at.row : 0);
+    for (std::size_t lane = at.lane; lane < lanes.size() && rows < limit; ++lane)
+        rows += lanes[lane].size() - (lane == at.lane ? at.row : 0);
     return std::min(rows, limit);
 }
 
@@ -79,8 +80,6 @@ struct lane_chain {
         T* top = held + at.held * tile_size;  // where the next sum that waits is put
         tile.clear();
         if (at.row > 0) tile.load_tile(top);
-        // dW is not read, and comes from far away: ask for its lines in time.
-        for (std::size_t r = 0; r < Rows; ++r) __builtin_prefetch(c[r], 1);
         while (at.lane < lanes.size()) {
             const std::size_t piece = std::min(left, lanes[at.lane].size() - at.row);
             for (std::size_t p = 0; p < piece; ++p, a += tile_rows, b += tile_columns<T>)
@@ -203,7 +202,8 @@ template <class T>
     return static_cast<std::size_t>(team.threads) * detail::lane_blocks<T>::share(lanes, rows);
 }
 
-/// dW (m x n, rows lddw apart) = sum of X^T dY over the consecutive lanes of one subtree, added over its tree; X is rows x m, dY is rows x n,
+/// dW (m x n, rows lddw apart) = sum of X^T dY over the consecutive lanes of one subtree, added over its tree; X is rows x m, dY is rows
+/// x n,
 /// a lane is a run of their rows. Bits: those of one gemm for each lane, added by tensor::walk. No lanes: zeros.
 /// Cost: 2 rows m n flops; dW is written once and not read.
 template <class T>

@@ -27,7 +27,9 @@ struct convolution {
     std::size_t pad_left = 0;
     std::size_t pad_right = 0;
 
-    [[nodiscard]] constexpr std::size_t out_rows() const noexcept { return window_count(rows, pad_top + pad_bottom, kernel_rows, stride_rows); }
+    [[nodiscard]] constexpr std::size_t out_rows() const noexcept {
+        return window_count(rows, pad_top + pad_bottom, kernel_rows, stride_rows);
+    }
     [[nodiscard]] constexpr std::size_t out_columns() const noexcept {
         return window_count(columns, pad_left + pad_right, kernel_columns, stride_columns);
     }
@@ -56,7 +58,9 @@ struct pooling {
     std::size_t pad_left = 0;
     std::size_t pad_right = 0;
 
-    [[nodiscard]] constexpr std::size_t out_rows() const noexcept { return window_count(rows, pad_top + pad_bottom, kernel_rows, stride_rows); }
+    [[nodiscard]] constexpr std::size_t out_rows() const noexcept {
+        return window_count(rows, pad_top + pad_bottom, kernel_rows, stride_rows);
+    }
     [[nodiscard]] constexpr std::size_t out_columns() const noexcept {
         return window_count(columns, pad_left + pad_right, kernel_columns, stride_columns);
     }

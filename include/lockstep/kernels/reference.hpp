@@ -48,7 +48,8 @@ void for_taps(const Geometry& g, std::size_t batch, F&& f) {
                     for (std::size_t kc = 0; kc < g.kernel_columns; ++kc) {
                         const std::size_t row = r * g.stride_rows + kr;
                         const std::size_t column = c * g.stride_columns + kc;
-                        if (row < g.pad_top || row >= g.rows + g.pad_top || column < g.pad_left || column >= g.columns + g.pad_left) continue;
+                        if (row < g.pad_top || row >= g.rows + g.pad_top || column < g.pad_left || column >= g.columns + g.pad_left)
+                            continue;
                         f((s * g.out_rows() + r) * g.out_columns() + c, kr * g.kernel_columns + kc,
                           (s * g.rows + row - g.pad_top) * g.columns + column - g.pad_left);
                     }

@@ -15,7 +15,7 @@ namespace lockstep::kernels::detail {
 inline constexpr std::size_t tile_vectors = 2;
 inline constexpr std::size_t tile_rows = (simd::registers - tile_vectors - 1) / tile_vectors;
 template <class T>
-inline constexpr std::size_t tile_columns = tile_vectors * simd::width<T>;
+inline constexpr std::size_t tile_columns = tile_vectors* simd::width<T>;
 
 // Straight-line code before the optimiser sees arrays: then the accumulators become registers at every level of optimisation.
 #define LOCKSTEP_FLATTEN __attribute__((always_inline))
@@ -43,9 +43,8 @@ struct accumulators {
         });
     }
     LOCKSTEP_FLATTEN void store(T* const* c) const noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); });
-        });
+        unroll<Rows>([&](auto i)
+                         LOCKSTEP_FLATTEN { unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); }); });
     }
     /// The same with a whole tile in one piece, rows tile_columns apart.
     LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
@@ -146,7 +145,8 @@ struct matrix_rows {
     }
 };
 
-/// m x n elements of C from packed panels of B, `panel_stride` elements apart. Chains start at `bias` (n entries or null: zero) if `starts`,
+/// m x n elements of C from packed panels of B, `panel_stride` elements apart. Chains start at `bias` (n entries or null: zero) if
+/// `starts`,
 /// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every panel.
 template <class T, class Chain, class Rows>
 void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels, std::size_t panel_stride, bool starts,

@@ -10,7 +10,8 @@
 
 namespace lockstep::kernels::detail {
 
-/// A sliding window over batch x rows x columns x depth. Output (r, c) sees rows r stride_rows + origin_rows + 0 .. taps_rows-1, and columns
+/// A sliding window over batch x rows x columns x depth. Output (r, c) sees rows r stride_rows + origin_rows + 0 .. taps_rows-1, and
+/// columns
 /// likewise. An origin below zero is padding.
 struct sliding {
     std::size_t rows = 1;
@@ -33,7 +34,8 @@ struct sliding {
     [[nodiscard]] constexpr std::size_t row_links() const noexcept { return taps_columns * depth; }
     /// Some window reaches out of its image.
     [[nodiscard]] constexpr bool padded() const noexcept {
-        return origin_rows < 0 || origin_columns < 0 || origin_rows + static_cast<std::ptrdiff_t>(seen_rows(out_rows)) > static_cast<std::ptrdiff_t>(rows) ||
+        return origin_rows < 0 || origin_columns < 0 ||
+               origin_rows + static_cast<std::ptrdiff_t>(seen_rows(out_rows)) > static_cast<std::ptrdiff_t>(rows) ||
                origin_columns + static_cast<std::ptrdiff_t>(seen_columns()) > static_cast<std::ptrdiff_t>(columns);
     }
 };
@@ -45,7 +47,8 @@ struct sliding {
     const auto step = static_cast<std::ptrdiff_t>(stride);
     const std::ptrdiff_t before = first < 0 ? (step - 1 - first) / step : 0;
     const std::ptrdiff_t room = static_cast<std::ptrdiff_t>(size) - first;
-    const std::ptrdiff_t behind = std::clamp(room > 0 ? (room + step - 1) / step : 0, std::ptrdiff_t{0}, static_cast<std::ptrdiff_t>(count));
+    const std::ptrdiff_t behind =
+        std::clamp(room > 0 ? (room + step - 1) / step : 0, std::ptrdiff_t{0}, static_cast<std::ptrdiff_t>(count));
     return {static_cast<std::size_t>(std::min(before, behind)), static_cast<std::size_t>(behind)};
 }
 
@@ -180,7 +183,9 @@ struct output_pitch {
 template <class T>
 [[nodiscard]] pixel_rows<T> pixels_of(const sliding& s, const output_block& block, const window<T>& source, T* c,
                                       const output_pitch& pitch) noexcept {
-    const auto distance = [](std::size_t to, std::size_t from) { return static_cast<std::ptrdiff_t>(to) - static_cast<std::ptrdiff_t>(from); };
+    const auto distance = [](std::size_t to, std::size_t from) {
+        return static_cast<std::ptrdiff_t>(to) - static_cast<std::ptrdiff_t>(from);
+    };
     const std::size_t step = source.row_pitch == 0 ? 0 : s.stride_columns * s.depth;
     pixel_rows<T> out;
     out.columns = s.out_columns;

@@ -72,7 +72,7 @@ struct conv {
     constexpr auto on(Input) const {
         static_assert(is_image<conv, Input>, "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
         static_assert(window_fits<conv, Input>, "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
-        if constexpr (is_image<conv, Input> && window_fits<conv, Input>)
+        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && is_image<conv, Input> && window_fits<conv, Input>)
             return conv_layer<kernels::convolution{.rows = Input::extents[0],
                                                    .columns = Input::extents[1],
                                                    .channels = Input::extents[2],

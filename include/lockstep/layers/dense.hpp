@@ -70,10 +70,12 @@ inline constexpr bool is_row_of_features = tensor::FlatShape<Input>;
 /// dense<256>{}: 256 outputs, as many inputs as the layer before it has.
 template <std::size_t Outputs>
 struct dense {
+    static_assert(Outputs > 0, "lockstep: a dense layer has at least one output");
+
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(is_row_of_features<dense, Input>, "lockstep: dense takes a row of features; put flatten{} in front of it");
-        if constexpr (is_row_of_features<dense, Input>)
+        if constexpr (Outputs > 0 && is_row_of_features<dense, Input>)
             return dense_layer<Input::size, Outputs>{};
         else
             return unbound<Input>{};

@@ -73,12 +73,13 @@ inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
 /// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. Windows that would leave the image are left out.
 template <std::size_t Window, std::size_t Stride = Window>
 struct max_pool {
+    static_assert(Window > 0 && Stride > 0, "lockstep: window and stride of a pooling are at least 1");
     static constexpr std::size_t window = Window;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(has_windows<max_pool, Input>,
                       "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
-        if constexpr (has_windows<max_pool, Input>)
+        if constexpr (Window > 0 && Stride > 0 && has_windows<max_pool, Input>)
             return max_pool_layer<pooling_of<Window, Stride, Input>>{};
         else
             return unbound<Input>{};
@@ -88,12 +89,13 @@ struct max_pool {
 /// mean_pool<2>{}: the mean of windows of 2 x 2.
 template <std::size_t Window, std::size_t Stride = Window>
 struct mean_pool {
+    static_assert(Window > 0 && Stride > 0, "lockstep: window and stride of a pooling are at least 1");
     static constexpr std::size_t window = Window;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(has_windows<mean_pool, Input>,
                       "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
-        if constexpr (has_windows<mean_pool, Input>)
+        if constexpr (Window > 0 && Stride > 0 && has_windows<mean_pool, Input>)
             return mean_pool_layer<pooling_of<Window, Stride, Input>>{};
         else
             return unbound<Input>{};

@@ -52,3 +52,7 @@ struct mean_squared_error {
 static_assert(Loss<mean_squared_error>);
 
 }  // namespace lockstep::loss
+
+namespace lockstep {
+using loss::mean_squared_error;
+}  // namespace lockstep

@@ -34,3 +34,7 @@ struct softmax_cross_entropy {
 static_assert(Loss<softmax_cross_entropy>);
 
 }  // namespace lockstep::loss
+
+namespace lockstep {
+using loss::softmax_cross_entropy;
+}  // namespace lockstep

@@ -6,7 +6,16 @@
 #include <cstddef>
 #include <string_view>
 
+// GCC's own AVX-512 intrinsics start from undefined registers and warn about it wherever they are inlined.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <xsimd/xsimd.hpp>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 namespace lockstep::simd {
 

@@ -32,11 +32,17 @@ template <class T>
 inline constexpr bool is_plan = false;
 template <class... Parts>
 inline constexpr bool is_plan<plan<Parts...>> = true;
+template <class T>
+inline constexpr bool has_sequential = false;
+template <class Model, class... Others>
+inline constexpr bool has_sequential<plan<Model, Others...>> = is_sequential<Model>;
 
 template <class Optimizer, class T>
 inline constexpr bool is_optimizer = optim::Optimizer<Optimizer, T>;
 template <class Schedule>
 inline constexpr bool is_schedule = optim::LrSchedule<Schedule>;
+template <class Sampler>
+inline constexpr bool is_sampler = data::Sampler<Sampler>;
 template <class Partition>
 inline constexpr bool is_partition = partition::Partition<Partition>;
 template <class Compressor, class T>
@@ -118,13 +124,15 @@ template <class Plan>
         static_assert(is_optimizer<decltype(of.optimizer), T>,
                       "lockstep: an optimizer has slot_count, name, settings() and a noexcept update(update_pass)");
         static_assert(is_schedule<decltype(of.schedule)>, "lockstep: a learning-rate schedule is called with a step and returns a number");
+        static_assert(is_sampler<decltype(of.sampler)>,
+                      "lockstep: a sampler has order(n, epoch, seed, out), which fills out with sample numbers");
         static_assert(is_partition<decltype(of.partition)>,
                       "lockstep: a partition is data{}, model<Shards>{} or hybrid{data{}, model<Shards>{}}");
         static_assert(is_compressor<decltype(of.compressor), T>,
                       "lockstep: a compressor has kind, slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
                       "decode_add(message, scale, sum)");
     }
-    if constexpr (is_plan<Plan> && is_sequential<decltype(Plan::model)>) {
+    if constexpr (has_sequential<Plan>) {
         using T = typename decltype(of.precision)::type;
         constexpr bool layers = sound_layers<decltype(of.model), T>;
         auto net = or_else<layers>(of.model, model::sequential{typename decltype(of.model)::input{}, layers::flatten{}});
@@ -139,7 +147,7 @@ template <class Plan>
             .partition = or_else<shards>(part, partition::data{}),
             .compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{}),
             .initialise = of.initialise,
-            .sampler = of.sampler,
+            .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = of.precision,
             .batch = of.batch,
             .lanes = of.lanes,

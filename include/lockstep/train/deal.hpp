@@ -47,13 +47,10 @@ public:
     /// Rows of each rank of the model group, counted from the group's first.
     [[nodiscard]] const partition::row_blocks& members() const noexcept { return members_; }
 
-    /// The most rows that a rank, or a model group, has of a batch of `rows`.
-    [[nodiscard]] static std::size_t capacity(std::size_t rows, const partition::grid& on, bool group) {
+    /// The most rows that a rank has of a batch of `rows`.
+    [[nodiscard]] static std::size_t capacity(std::size_t rows, const partition::grid& on) {
         std::size_t most = 0;
-        for (std::size_t rank = 0; rank < on.ranks; ++rank) {
-            const auto lanes = group ? on.lanes_of_replica(rank / on.shards) : on.lanes_of(rank);
-            most = std::max(most, rows_of(rows, on.lanes, lanes));
-        }
+        for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, rows_of(rows, on.lanes, on.lanes_of(rank)));
         return most;
     }
 

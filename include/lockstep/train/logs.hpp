@@ -20,19 +20,26 @@ class log_file {
 public:
     explicit log_file(std::string path, std::string head = {}) : path_{std::move(path)}, head_{std::move(head)} {}
 
+    /// Empties the file, before hours of work are spent on what goes into it.
+    void open() {
+        errno = 0;
+        file_.open(path_, std::ios::trunc);
+        if (file_ && !head_.empty()) file_ << head_ << std::endl;
+        require_written();
+    }
     void line(const std::string& text) {
-        if (!file_.is_open()) {
-            errno = 0;
-            file_.open(path_, std::ios::trunc);
-            if (file_ && !head_.empty()) file_ << head_ << '\n';
-        }
-        if (file_) file_ << text << std::endl;
+        if (!file_.is_open()) open();
+        file_ << text << std::endl;
+        require_written();
+    }
+
+private:
+    void require_written() const {
         core::require(
             static_cast<bool>(file_), [&] { return core::text("cannot write ", path_, ": ", std::strerror(errno)); },
             [] { return std::string{"check that the directory exists, may be written and has room"}; });
     }
 
-private:
     std::string path_;
     std::string head_;
     std::ofstream file_;
@@ -43,6 +50,7 @@ class csv_log {
 public:
     explicit csv_log(std::string path) : file_{std::move(path), "step,epoch,samples,loss,rate,seconds,samples_per_second"} {}
 
+    void on_begin() { file_.open(); }
     void on_step(const step_event& event) {
         file_.line(core::text(event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
                               core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1)));
@@ -57,6 +65,7 @@ class json_log {
 public:
     explicit json_log(std::string path) : file_{std::move(path)} {}
 
+    void on_begin() { file_.open(); }
     void on_step(const step_event& event) {
         file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)", event.samples,
                               R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate), R"(,"seconds":)", number(event.seconds),

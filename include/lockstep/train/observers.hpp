@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How a trainer tells its observers. An observer has any of on_step(event), on_epoch(event), on_end(report), each also with the trainer in front.
+// How a trainer tells its observers. An observer has any of on_begin(), on_step(event), on_epoch(event), on_end(report), the last three also with the trainer in front.
 
 #include <concepts>
 #include <cstddef>
@@ -28,6 +28,12 @@ inline constexpr bool is_observer = requires(Observer& o, Trainer& t, step_event
 || requires(Observer& o, Trainer& t, const report& r) { o.on_end(t, r); }
 || requires(Observer& o, const report& r) { o.on_end(r); };
 
+/// Before the first step of a fit(): what cannot work should fail now.
+template <class Observer>
+void tell_begin(Observer& observer, std::size_t rank) {
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_begin(); }) observer.on_begin();
+}
 template <class Observer, class Trainer>
 void tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {
     static_assert(is_observer<Observer, Trainer>, "lockstep: an observer has on_step(event), on_epoch(event) or on_end(report)");

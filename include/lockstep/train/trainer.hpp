@@ -34,7 +34,7 @@ namespace lockstep::train {
 /// Trains one network on all ranks of a communicator. All members but the plain queries are collective: every rank calls them in the same
 /// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a step.
 /// Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Weights stay those of the
-/// last complete step.
+/// last complete step. On several ranks a trainer that has failed does nothing more: each further call throws the same again.
 template <class Plan>
 class trainer {
     using T = typename decltype(std::declval<Plan&>().precision)::type;
@@ -102,14 +102,14 @@ public:
                     most = std::max(most, static_cast<std::size_t>(other));
             predictions_.resize(rows.count * output::size);
             for (std::size_t at = 0; at < most; at += capacity_) {
-                const std::size_t here = std::min(capacity_, rows.count - std::min(at, rows.count));
+                const std::size_t first = std::min(at, rows.count), here = std::min(capacity_, rows.count - first);
                 std::vector<std::size_t> counts(grid_.ranks, here);
                 if constexpr (shards > 1)
                     for (std::size_t rank = 0; const std::uint64_t other : ranks_.gather_all(std::uint64_t{here}))
                         counts[rank++] = static_cast<std::size_t>(other);
                 deal_.brought(counts);
-                const auto y = run_.forward(arena_[weights_].data(), rows.x + at * input::size, deal_, key(layers::mode::inference));
-                std::copy_n(y.data, here * output::size, predictions_.data() + at * output::size);
+                const auto y = run_.forward(arena_[weights_].data(), rows.x + first * input::size, deal_, key(layers::mode::inference));
+                std::copy_n(y.data, here * output::size, predictions_.data() + first * output::size);
             }
             return tensor::as_xtensor_batch<output>(std::span<const T>{predictions_});
         });
@@ -213,7 +213,7 @@ private:
           group_{shards > 1 ? ranks_.split(grid_.replica(), grid_.shard()) : comm::group{}},
           replicas_{shards > 1 ? ranks_.split(grid_.shard(), grid_.replica()) : ranks_},
           team_{static_cast<int>(plan.threads)},
-          capacity_{deal::capacity(plan.batch, grid_, false)},
+          capacity_{deal::capacity(plan.batch, grid_)},
           deal_{grid_},
           run_{plan.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
           averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
@@ -240,6 +240,8 @@ private:
     /// Where this rank fails, all others are told why and fail too.
     template <class F>
     decltype(auto) on_all_ranks(F&& f) {
+        // After a failure messages of the broken step are still under way, and would be taken for those of the next one.
+        if (ranks_.size() > 1) ranks_.check();
         try {
             return f();
         } catch (const comm::remote_failure&) {
@@ -280,6 +282,7 @@ private:
     template <class Dataset, class Until, class... Observers>
     void fit_checked(const Dataset& set, Until until, Observers&... observers) {
         require_samples(set, "fit");
+        (tell_begin(observers, grid_.rank), ...);
         const std::size_t n = set.size(), per_epoch = (n + plan_.batch - 1) / plan_.batch;
         if (order_.size() != n) {
             order_.assign(n, 0);
@@ -327,6 +330,8 @@ private:
             epoch_start = clock::now();
         }
         (tell_end(observers, grid_.rank, *this, report()), ...);
+        // Nobody leaves before the observers of all ranks have had the chance to fail.
+        if constexpr (sizeof...(observers) > 0) (void)ranks_.gather_all(grid_.rank);
     }
 
     template <class Dataset>

@@ -69,9 +69,20 @@ std::string describe(const convolution& g, std::size_t batch) {
                       g.pad_left, " ", g.pad_right);
 }
 
-convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0, std::size_t stride = 1) {
-    return {.rows = size, .columns = size, .channels = channels, .filters = filters, .kernel_rows = kernel, .kernel_columns = kernel,
-            .stride_rows = stride, .stride_columns = stride, .pad_top = pad, .pad_bottom = pad, .pad_left = pad, .pad_right = pad};
+convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0,
+                   std::size_t stride = 1) {
+    return {.rows = size,
+            .columns = size,
+            .channels = channels,
+            .filters = filters,
+            .kernel_rows = kernel,
+            .kernel_columns = kernel,
+            .stride_rows = stride,
+            .stride_columns = stride,
+            .pad_top = pad,
+            .pad_bottom = pad,
+            .pad_left = pad,
+            .pad_right = pad};
 }
 
 template <class T>
@@ -118,7 +129,8 @@ TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly for shap
     for (const auto& [g, batch] : random_shapes(150)) require_exact<TestType>(g, batch, with_bias = !with_bias);
 }
 
-TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on the sizes around a vector and a tile", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on the sizes around a vector and a tile", "[kernels]", float,
+                   double) {
     constexpr std::size_t w = simd::width<TestType>;
     for (const std::size_t channels : {std::size_t{1}, std::size_t{3}, w - 1, w, w + 1, 2 * w, 2 * w + 1})
         for (const std::size_t filters : {std::size_t{1}, w - 1, w, w + 1, 2 * w, 2 * w + 1}) {
@@ -131,7 +143,7 @@ TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on shape
     require_exact<TestType>(square(28, 1, 32, 5), 3, true);
     require_exact<TestType>(square(12, 32, 64, 5), 2, true);
     require_exact<TestType>(square(40, 3, 64, 3, 1), 1, true);
-    require_exact<TestType>(square(8, 300, 40, 3, 1), 1, true);    // a kernel row longer than a cache block
+    require_exact<TestType>(square(8, 300, 40, 3, 1), 1, true);  // a kernel row longer than a cache block
     require_exact<TestType>(square(9, 40, 300, 3, 1), 1, true);
     require_exact<TestType>(square(43, 3, 20, 11, 0, 4), 1, true);
     require_exact<TestType>(square(8, 48, 96, 1, 0, 2), 2, true);  // a shortcut: most of x is not read

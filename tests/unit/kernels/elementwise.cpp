@@ -42,7 +42,8 @@ TEMPLATE_TEST_CASE("kernels/elementwise: against their definitions", "[kernels]"
             const double exact = std::tanh(static_cast<double>(x[i]));
             REQUIRE(std::abs(static_cast<double>(tanh[i]) - exact) <= 4 * unit);
             REQUIRE(std::abs(static_cast<double>(tanh_slope[i]) - static_cast<double>(dy[i]) * (1 - exact * exact)) <= 6 * unit);
-            REQUIRE(std::abs(static_cast<double>(combined[i]) - (3.0 * static_cast<double>(x[i]) + static_cast<double>(dy[i]))) <= 2 * unit);
+            REQUIRE(std::abs(static_cast<double>(combined[i]) - (3.0 * static_cast<double>(x[i]) + static_cast<double>(dy[i]))) <=
+                    2 * unit);
             REQUIRE(sum[i] == dy[i] + x[i]);
             REQUIRE(scaled[i] == 3 * dy[i]);
         }
@@ -84,8 +85,8 @@ TEMPLATE_TEST_CASE("kernels/elementwise: a NaN is never swallowed", "[kernels]",
 }
 
 TEMPLATE_TEST_CASE("kernels/elementwise: tanh saturates and keeps signs", "[kernels]", float, double) {
-    const array<TestType> x{TestType{50}, TestType{-50}, std::numeric_limits<TestType>::infinity(), -std::numeric_limits<TestType>::infinity(),
-                            TestType{0}};
+    const array<TestType> x{TestType{50}, TestType{-50}, std::numeric_limits<TestType>::infinity(),
+                            -std::numeric_limits<TestType>::infinity(), TestType{0}};
     array<TestType> y(5);
     kernels::tanh_forward<TestType>(in(x), out(y));
     CHECK(y == array<TestType>{TestType{1}, TestType{-1}, TestType{1}, TestType{-1}, TestType{0}});

@@ -93,8 +93,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: the rounding error is that of one chain", "[ke
 }
 
 #if defined(__FMA__)
-TEMPLATE_TEST_CASE("kernels/gemm: each element is a chain of fused multiply-adds over ascending k that starts from the bias", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/gemm: each element is a chain of fused multiply-adds over ascending k that starts from the bias", "[kernels]",
+                   float, double) {
     for_transposes([](transpose ta, transpose tb) {
         const product p{ta, tb, 15, 37, 777, 0};
         const auto a = uniform<TestType>(p.a_size(), 1);
@@ -105,8 +105,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: each element is a chain of fused multiply-adds
             for (std::size_t j = 0; j < p.n; ++j) {
                 TestType sum = bias[j];
                 for (std::size_t q = 0; q < p.k; ++q)
-                    sum = std::fma(ta == transpose::no ? a[i * p.k + q] : a[q * p.m + i], tb == transpose::no ? b[q * p.n + j] : b[j * p.k + q],
-                                   sum);
+                    sum = std::fma(ta == transpose::no ? a[i * p.k + q] : a[q * p.m + i],
+                                   tb == transpose::no ? b[q * p.n + j] : b[j * p.k + q], sum);
                 chain[i * p.n + j] = sum;
             }
         CHECK(same_bits(run(p, a, b, bias.data(), 1), chain));
@@ -116,8 +116,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: each element is a chain of fused multiply-adds
 
 TEMPLATE_TEST_CASE("kernels/gemm: equal bits for every number of threads", "[kernels]", float, double) {
     for_transposes([](transpose ta, transpose tb) {
-        for (const auto& [m, n, k] : {std::array<std::size_t, 3>{97, 131, 311}, std::array<std::size_t, 3>{2, 200, 50},
-                                      std::array<std::size_t, 3>{200, 3, 50}}) {
+        for (const auto& [m, n, k] :
+             {std::array<std::size_t, 3>{97, 131, 311}, std::array<std::size_t, 3>{2, 200, 50}, std::array<std::size_t, 3>{200, 3, 50}}) {
             const product p{ta, tb, m, n, k, 0};
             const auto a = uniform<TestType>(p.a_size(), 1);
             const auto b = uniform<TestType>(p.b_size(), 2);
@@ -134,7 +134,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: a row alone has the bits it has among others, 
         const auto b = uniform<TestType>(p.b_size(), 2);
         const auto all = run<TestType>(p, a, b, nullptr, 1);
         for (std::size_t row = 0; row < p.m; ++row) {
-            const array<TestType> mine(a.begin() + static_cast<std::ptrdiff_t>(row * p.k), a.begin() + static_cast<std::ptrdiff_t>((row + 1) * p.k));
+            const array<TestType> mine(a.begin() + static_cast<std::ptrdiff_t>(row * p.k),
+                                       a.begin() + static_cast<std::ptrdiff_t>((row + 1) * p.k));
             const array<TestType> want(all.begin() + static_cast<std::ptrdiff_t>(row * p.n),
                                        all.begin() + static_cast<std::ptrdiff_t>((row + 1) * p.n));
             REQUIRE(same_bits(run<TestType>({transpose::no, tb, 1, p.n, p.k, 0}, mine, b, nullptr, 1), want));
@@ -160,7 +161,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: accumulating continues the chain", "[kernels]"
     scratch<TestType> s(kernels::gemm_scratch<TestType>(m, n, k, {2}), {2});
     array<TestType> c(m * n);
     kernels::gemm<TestType>(transpose::no, transpose::no, m, n, cut, a.data(), k, b.data(), n, c.data(), n, nullptr, s.use);
-    kernels::gemm_accumulate<TestType>(transpose::no, transpose::no, m, n, k - cut, a.data() + cut, k, b.data() + cut * n, n, c.data(), n, s.use);
+    kernels::gemm_accumulate<TestType>(transpose::no, transpose::no, m, n, k - cut, a.data() + cut, k, b.data() + cut * n, n, c.data(), n,
+                                       s.use);
     CHECK(same_bits(c, whole));
 }
 

@@ -105,7 +105,8 @@ TEST_CASE("kernels/gemm_lanes: rows and columns outside of the operands are left
     array<float> dw(m * (n + gap), 99.0F);
     kernels::gemm_lanes<float>(lanes, m, n, x.data(), m + gap, dy.data(), n + gap, dw.data(), n + gap, s.use);
     std::vector<double> want(m * (n + gap), 99.0);
-    kernels::reference::gemm<float>(transpose::yes, transpose::no, m, n, 7, x.data(), m + gap, dy.data(), n + gap, want.data(), n + gap, nullptr);
+    kernels::reference::gemm<float>(transpose::yes, transpose::no, m, n, 7, x.data(), m + gap, dy.data(), n + gap, want.data(), n + gap,
+                                    nullptr);
     CHECK(equal(dw, want));
 }
 

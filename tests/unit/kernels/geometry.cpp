@@ -14,12 +14,21 @@ TEST_CASE("kernels/geometry: outputs along a dimension", "[kernels]") {
 }
 
 TEST_CASE("kernels/geometry: sizes and work of a convolution", "[kernels]") {
-    constexpr convolution vgg{.rows = 56, .columns = 56, .channels = 256, .filters = 256, .kernel_rows = 3, .kernel_columns = 3,
-                              .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
+    constexpr convolution vgg{.rows = 56,
+                              .columns = 56,
+                              .channels = 256,
+                              .filters = 256,
+                              .kernel_rows = 3,
+                              .kernel_columns = 3,
+                              .pad_top = 1,
+                              .pad_bottom = 1,
+                              .pad_left = 1,
+                              .pad_right = 1};
     STATIC_REQUIRE(vgg.out_rows() == 56);
     STATIC_REQUIRE(vgg.out_columns() == 56);
     STATIC_REQUIRE(vgg.weight_count() == 589'824);
     STATIC_REQUIRE(vgg.flops() == 2.0 * 1'849'688'064.0);
-    constexpr pooling pool{.rows = 24, .columns = 23, .channels = 4, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2};
+    constexpr pooling pool{
+        .rows = 24, .columns = 23, .channels = 4, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2};
     STATIC_REQUIRE(pool.out_size() == 12 * 11 * 4);
 }

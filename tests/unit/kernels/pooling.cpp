@@ -22,8 +22,9 @@ std::vector<shape> shapes() {
     const core::random_stream random{4, core::purpose::user, 9};
     std::size_t drawn = 0;
     const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
-    std::vector<shape> out{{{.rows = 24, .columns = 24, .channels = 32, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2}, 2},
-                           {{.rows = 13, .columns = 13, .channels = 5, .kernel_rows = 3, .kernel_columns = 3, .stride_rows = 2, .stride_columns = 2}, 2}};
+    std::vector<shape> out{
+        {{.rows = 24, .columns = 24, .channels = 32, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2}, 2},
+        {{.rows = 13, .columns = 13, .channels = 5, .kernel_rows = 3, .kernel_columns = 3, .stride_rows = 2, .stride_columns = 2}, 2}};
     for (int i = 0; i < 80; ++i) {
         pooling g;
         g.rows = draw(1, 12);

@@ -27,19 +27,21 @@ double tolerance(std::size_t n) {
 
 TEMPLATE_TEST_CASE("kernels/softmax: loss and gradient against the reference", "[kernels]", float, double) {
     constexpr std::size_t w = simd::width<TestType>;
-    for (const std::size_t n : {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, std::size_t{10}, 2 * w, std::size_t{101}, std::size_t{1000}})
+    for (const std::size_t n :
+         {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, std::size_t{10}, 2 * w, std::size_t{101}, std::size_t{1000}})
         for (const std::size_t rows : {0, 1, 3, 17}) {
             auto x = uniform<TestType>(rows * n, 1);
             for (auto& value : x) value *= 10;
             const auto labels = labels_for(rows, n);
             std::vector<double> want(rows * n), plain(rows * n);
-            const double loss = kernels::reference::softmax_cross_entropy_rows<TestType>(rows, n, x.data(), labels.data(), 0.25, want.data());
+            const double loss =
+                kernels::reference::softmax_cross_entropy_rows<TestType>(rows, n, x.data(), labels.data(), 0.25, want.data());
             kernels::reference::softmax<TestType>(rows, n, x.data(), plain.data());
             auto dy = unwritten<TestType>(rows * n);
             auto y = dy;
             INFO("rows " << rows << " n " << n);
-            const double got =
-                kernels::softmax_cross_entropy_rows<TestType>(rows, n, x.data(), labels.data(), static_cast<TestType>(0.25), dy.data(), {1});
+            const double got = kernels::softmax_cross_entropy_rows<TestType>(rows, n, x.data(), labels.data(), static_cast<TestType>(0.25),
+                                                                             dy.data(), {1});
             CHECK(std::abs(got - loss) <= static_cast<double>(rows) * tolerance<TestType>(n));
             CHECK(distance(dy, want) <= 0.25 * tolerance<TestType>(n));
             kernels::softmax<TestType>(rows, n, x.data(), y.data(), {1});

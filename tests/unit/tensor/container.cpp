@@ -4,9 +4,13 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <vector>
-#include <xtensor/xarray.hpp>
-#include <xtensor/xtensor.hpp>
+#if __has_include(<xtensor/views/xview.hpp>)
+#include <xtensor/views/xview.hpp>
+#else
 #include <xtensor/xview.hpp>
+#endif
+
+#include "lockstep/tensor/xtensor.hpp"
 
 namespace tensor = lockstep::tensor;
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that fail on purpose, one for each name on the command line: how a whole job ends is seen from outside only.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/program.hpp"
+#include "lockstep/data/memory.hpp"
+#include "lockstep/data/mnist.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using image = ls::tensor::shape<28, 28, 1>;
+using ten = ls::tensor::classes<10>;
+
+/// Samples that are all 1, or what the case asks for on one rank.
+struct samples {
+    using sample = image;
+    using label = ten;
+    std::string failing_case;
+    int rank = 0;
+
+    [[nodiscard]] std::size_t size() const { return 64; }
+    [[nodiscard]] std::string name() const { return "the test set"; }
+    template <class T>
+    void read(std::span<const std::uint64_t> rows, ls::tensor::batch<T, sample> x, std::span<std::int32_t> y) const {
+        std::fill(x.data, x.data + x.size(), T{1});
+        for (std::size_t i = 0; i < rows.size(); ++i) y[i] = static_cast<std::int32_t>(rows[i] % 10);
+        if (rank != 1) return;
+        if (failing_case == "nan") x.sample(2)[5] = std::numeric_limits<T>::quiet_NaN();
+        if (failing_case == "throw_in_read") throw std::runtime_error{"the disk is on fire"};
+        if (failing_case == "label") y[3] = 17;
+    }
+};
+
+/// An observer that fails on the root.
+struct failing_observer {
+    std::string failing_case;
+    void on_step(const ls::train::step_event& event) const {
+        if (failing_case == "throw_in_observer" && event.step == 2) throw std::runtime_error{"the screen is on fire"};
+    }
+};
+
+int fail(const boost::mpi::communicator& world, const std::string& name, const std::string& files) {
+    const auto rank = world.rank();
+    if (name == "throw_outside" && rank == 1) throw std::runtime_error{"the simulation diverged"};
+    const auto plan = [&](auto partition) {
+        return ls::plan{
+            .model = ls::sequential{image{}, ls::layers::flatten{}, ls::layers::dense<10>{}},
+            .loss = ls::softmax_cross_entropy{},
+            .schedule = ls::optim::constant{.rate = name == "diverge" ? 3e38 : 0.1},
+            .partition = partition,
+            .batch = name == "zero_batch" ? 0U : 16U,
+            .lanes = name == "lanes" ? 17U : 8U,
+            .seed = name == "seed" && rank == 1 ? 43U : 42U,
+        };
+    };
+    if (name == "grid") {
+        ls::trainer trainer{world, plan(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}})};
+        return 0;
+    }
+    ls::trainer trainer{world, plan(ls::partition::data{})};
+    if (!files.empty())
+        trainer.fit(ls::data::mnist{files}, ls::epochs{1});
+    else
+        trainer.fit(samples{name, rank}, ls::epochs{3}, failing_observer{name});
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return ls::program(argc, argv, [&](const boost::mpi::communicator& world) { return fail(world, argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : ""); });
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Backward passes of all layers against central differences in double precision.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "unit/layers/support.hpp"
+
+using namespace layer_test;
+
+namespace {
+
+/// Uneven, empty and single lanes in the middle of a minibatch: 11 rows in all.
+tensor::lane_set lanes_of_eleven_rows() {
+    tensor::lane_set out{9, {1, 8}};
+    out.assign(std::vector<std::size_t>{4, 2, 0, 1, 3, 1, 1, 3, 6});
+    return out;
+}
+
+constexpr double step = 1e-5;
+
+/// All different and in random order, in (-1, 1): neighbours are 2 / n apart and the smallest is at least 1 / (2 n), so that no step of a central
+/// difference crosses the kink of relu or changes the winner of a maximum.
+array<double> spread(std::size_t n, std::uint32_t series) {
+    REQUIRE(0.5 / static_cast<double>(n) >= 10 * step);
+    std::vector<std::size_t> order(n);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const core::random_stream random{11, core::purpose::user, series};
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return random.word(a) < random.word(b); });
+    array<double> out(n);
+    for (std::size_t i = 0; i < n; ++i) out[i] = (2.0 * static_cast<double>(order[i]) + 1.5) / static_cast<double>(n) - 1.0;
+    return out;
+}
+
+/// d(sum_i g_i y_i) / d(number) from two forward runs, and how far rounding and the third derivative can have moved it.
+struct difference {
+    double slope = 0;
+    double tolerance = 0;
+};
+
+/// y_i is a sum of at most `fan_in` products and a bias, all below 1 in magnitude, or a function of one number with a third derivative below 2
+/// (tanh). With c outputs that see the number and |g_i| <= 1:
+///   truncation: step^2 / 6 x 2 x c,
+///   rounding of y: (fan_in + 2)^2 u for each of them, twice, over 2 step; tanh: 4 u,
+///   rounding of the sum of c terms, and of the analytic one: c^2 u.
+difference central(const array<double>& above, const array<double>& below, const array<double>& g, std::size_t fan_in) {
+    constexpr double u = std::numeric_limits<double>::epsilon() / 2;
+    difference out;
+    double seen = 0;
+    for (std::size_t i = 0; i < g.size(); ++i) {
+        out.slope += g[i] * ((above[i] - below[i]) / (2 * step));
+        seen += above[i] != below[i];
+    }
+    const double terms = static_cast<double>(fan_in) + 2;
+    out.tolerance = step * step / 3 * seen + seen * terms * terms * u / step + seen * seen * u;
+    return out;
+}
+
+template <class L>
+std::size_t fan_in() {
+    if constexpr (L::parameters.size() > 0)
+        return L::parameters[0].fan_in;
+    else
+        return L::flops > static_cast<double>(L::output::size) ? static_cast<std::size_t>(L::flops) / L::output::size : 0;  // a pool's window
+}
+
+/// Each of `numbers` moved by a step in both directions, against `analytic`.
+template <class L>
+void compare(problem<double, L>& of, array<double>& numbers, const array<double>& analytic, const array<double>& g) {
+    REQUIRE(numbers.size() == analytic.size());
+    double largest = 0;
+    for (const double one : analytic) largest = std::max(largest, std::abs(one));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const double before = numbers[i];
+        numbers[i] = before + step;
+        const auto above = forward(of).y;
+        numbers[i] = before - step;
+        const auto below = forward(of).y;
+        numbers[i] = before;
+        const auto [slope, tolerance] = central(above, below, g, fan_in<L>());
+        INFO(L::name << ": number " << i << ": " << analytic[i] << ", central difference " << slope << ", tolerance " << tolerance);
+        // The test can see an error of a ten-thousandth.
+        REQUIRE(tolerance <= 1e-4 * largest);
+        REQUIRE(std::abs(analytic[i] - slope) <= tolerance);
+    }
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("gradients/layers: backward is the derivative of forward", "[gradients]", all_layers) {
+    using layer = typename TestType::layer;
+    const auto lanes = lanes_of_eleven_rows();
+    const std::size_t rows = lanes.rows();
+    REQUIRE(rows == 11);
+
+    problem<double, layer> of{.rows = rows, .x = spread(rows * layer::input::size, 1), .w = uniform<double>(problem<double, layer>::weights, 2)};
+    of.first_row = lanes.first_row();
+    if constexpr (requires { of.layer.rate; }) of.layer.rate = 0.4;
+    auto g = uniform<double>(rows * layer::output::size, 3);
+    const auto ran = forward(of, lanes.count());
+    const auto got = backward(of, ran, g, lanes);
+
+    compare(of, of.x, got.dx, g);
+
+    // The nodes of the lane tree together hold the gradient with respect to the parameters.
+    array<double> dw(problem<double, layer>::weights);
+    for (const auto& node : got.nodes)
+        for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += node[i];
+    compare(of, of.w, dw, g);
+}
+
+TEMPLATE_LIST_TEST_CASE("gradients/layers: each node of the lane tree holds the gradient of its own rows", "[gradients]", weighted_layers) {
+    using layer = typename TestType::layer;
+    const auto lanes = lanes_of_eleven_rows();
+    problem<double, layer> of{
+        .rows = lanes.rows(), .x = spread(lanes.rows() * layer::input::size, 1), .w = uniform<double>(problem<double, layer>::weights, 2)};
+    const auto g = uniform<double>(lanes.rows() * layer::output::size, 3);
+    const auto got = backward(of, forward(of, lanes.count()), g, lanes);
+    REQUIRE(lanes.trees().size() > 2);
+    for (std::size_t node = 0; node < lanes.trees().size(); ++node) {
+        const auto blocks = lanes.blocks(lanes.trees()[node]);
+        auto masked = g;
+        for (std::size_t i = 0; i < masked.size(); ++i)
+            if (i / layer::output::size < blocks.front().first || i / layer::output::size >= blocks.back().last) masked[i] = 0;
+        compare(of, of.w, got.nodes[node], masked);
+    }
+}

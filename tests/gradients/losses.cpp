@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Losses behind a dense layer against central differences in double precision: with respect to weights, biases and samples.
+#include <cmath>
+
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "unit/layers/support.hpp"
+
+using namespace layer_test;
+
+namespace {
+
+constexpr double step = 1e-5;
+constexpr std::size_t rows = 7, classes = 6, features = 5;
+using dense = layer_of<layers::dense<classes>, shape<features>>;
+
+template <class Loss>
+auto targets_of(const Loss&) {
+    using label = typename Loss::template label<shape<classes>>;
+    if constexpr (tensor::is_classes<label>)
+        return std::vector<std::int32_t>{0, 5, 2, 2, 4, 1, 3};
+    else
+        return uniform<double>(rows * classes, 9);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("gradients/losses: dense layer and loss", "[gradients]", lockstep::loss::softmax_cross_entropy,
+                   lockstep::loss::mean_squared_error) {
+    const TestType loss;
+    const auto target = targets_of(loss);
+    problem<double, dense> of{.rows = rows, .x = uniform<double>(rows * features, 1), .w = uniform<double>(problem<double, dense>::weights, 2)};
+    constexpr double scale = 1.0 / rows;
+    const auto evaluate = [&](array<double>* dy) {
+        const auto y = forward(of).y;
+        return scale * loss(tensor::batch<const double, shape<classes>>{y.data(), rows}, target,
+                            tensor::batch<double, shape<classes>>{dy ? dy->data() : nullptr, rows}, scale);
+    };
+    auto dy = unwritten<double>(rows * classes);
+    const double value = evaluate(&dy);
+    const auto got = backward(of, forward(of), dy, one_lane(rows));
+
+    // Truncation: step^2 / 6 times the third derivative. That of a row's log-sum-exp along a direction v is the third cumulant of v under the
+    // softmax, at most range(v)^3 / 10 <= 1 / 10 for |v| <= 1/2 (a sample) or a unit vector (a weight, times a sample below 1/2); a square
+    // has none. Rounding: outputs carry (features + 2)^2 u, the exponentials, sums and means of at most classes + rows terms as many u of
+    // a value of at most `value` + 2; twice, over 2 step.
+    constexpr double u = std::numeric_limits<double>::epsilon() / 2;
+    constexpr double per_output = (features + 2) * (features + 2) + classes + rows + 4;
+    const double tolerance = step * step / 60 + per_output * u * (value + 2) / step;
+    REQUIRE(tolerance < 1e-7);
+
+    const auto compare = [&](array<double>& numbers, const array<double>& analytic) {
+        double largest = 0;
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+            const double before = numbers[i];
+            numbers[i] = before + step;
+            const double above = evaluate(nullptr);
+            numbers[i] = before - step;
+            const double below = evaluate(nullptr);
+            numbers[i] = before;
+            INFO(TestType::name << ": number " << i);
+            CHECK(std::abs(analytic[i] - (above - below) / (2 * step)) <= tolerance);
+            largest = std::max(largest, std::abs(analytic[i]));
+        }
+        CHECK(largest > 1e-2);
+    };
+    compare(of.w, got.nodes.at(0));
+    compare(of.x, got.dx);
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/layers/pool.hpp"
+
+#include "lockstep/kernels/reference.hpp"
+#include "unit/layers/support.hpp"
+
+using namespace layer_test;
+
+namespace {
+
+/// The geometry once more, as the tests understand max_pool<Window, Stride> and mean_pool<Window, Stride>.
+template <std::size_t Window, std::size_t Stride, class Input>
+struct geometry {
+    using max = layer_of<layers::max_pool<Window, Stride>, Input>;
+    using mean = layer_of<layers::mean_pool<Window, Stride>, Input>;
+    static constexpr kernels::pooling value{.rows = Input::extents[0],
+                                            .columns = Input::extents[1],
+                                            .channels = Input::extents[2],
+                                            .kernel_rows = Window,
+                                            .kernel_columns = Window,
+                                            .stride_rows = Stride,
+                                            .stride_columns = Stride};
+};
+
+using geometries = std::tuple<geometry<2, 2, shape<6, 6, 3>>, geometry<2, 2, shape<5, 7, 9>>, geometry<3, 2, shape<7, 9, 2>>,
+                              geometry<3, 1, shape<5, 4, 17>>, geometry<1, 2, shape<3, 3, 1>>, geometry<16, 16, shape<16, 17, 1>>>;
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("layers/pool: the maximum, and the gradient to the first largest", "[layers]", geometries) {
+    using layer = typename TestType::max;
+    static constexpr kernels::pooling g = TestType::value;
+    static_assert(layer::output::size == g.out_size() && layer::input::size == g.in_size());
+    const auto check = [&]<class T>(T) {
+        for (const std::size_t rows : {0, 1, 3, 5}) {
+            // Seven different numbers only: windows have ties.
+            problem<T, layer> of{.rows = rows, .x = integers<T>(rows * g.in_size(), 1)};
+            const auto dy = integers<T>(rows * g.out_size(), 2);
+            std::vector<double> y(rows * g.out_size()), dx(rows * g.in_size());
+            std::vector<std::uint8_t> which(y.size());
+            kernels::reference::max_pool_forward<T>(g, rows, of.x.data(), y.data(), which.data());
+            kernels::reference::max_pool_backward<T>(g, rows, dy.data(), which.data(), dx.data());
+            const auto ran = forward(of);
+            CHECK(equal(ran.y, y));
+            CHECK(ran.stash.size() == y.size());
+            CHECK(equal(backward(of, ran, dy, one_lane(rows)).dx, dx));
+
+            of.mode = layers::mode::inference;
+            const auto inferred = forward(of);
+            CHECK(same_bits(inferred.y, ran.y));
+            CHECK(std::all_of(inferred.stash.begin(), inferred.stash.end(), [](std::byte one) { return one == std::byte{99}; }));
+        }
+    };
+    check(0.0F);
+    check(0.0);
+}
+
+TEMPLATE_LIST_TEST_CASE("layers/pool: the mean, and its gradient", "[layers]", geometries) {
+    using layer = typename TestType::mean;
+    static constexpr kernels::pooling g = TestType::value;
+    const auto check = [&]<class T>(T) {
+        for (const std::size_t rows : {0, 1, 3, 5}) {
+            const problem<T, layer> of{.rows = rows, .x = uniform<T>(rows * g.in_size(), 1)};
+            const auto dy = uniform<T>(rows * g.out_size(), 2);
+            std::vector<double> y(rows * g.out_size()), dx(rows * g.in_size());
+            kernels::reference::mean_pool_forward<T>(g, rows, of.x.data(), y.data());
+            kernels::reference::mean_pool_backward<T>(g, rows, dy.data(), dx.data());
+            const auto ran = forward(of);
+            // One window, and the windows over one pixel, have at most this many terms.
+            constexpr std::size_t terms = g.kernel_rows * g.kernel_columns;
+            CHECK(distance(ran.y, y) <= sum_tolerance<T>(terms, 0.5 / static_cast<double>(terms)));
+            CHECK(distance(backward(of, ran, dy, one_lane(rows)).dx, dx) <= sum_tolerance<T>(terms, 0.5 / static_cast<double>(terms)));
+        }
+    };
+    check(0.0F);
+    check(0.0);
+}
+
+TEST_CASE("layers/pool: what they declare", "[layers]") {
+    using side_by_side = layer_of<layers::max_pool<2>, shape<24, 24, 32>>;
+    static_assert(std::is_same_v<side_by_side::output, shape<12, 12, 32>>);
+    static_assert(side_by_side::flops == 12.0 * 12 * 32 * 4);
+    static_assert(side_by_side::parameters.size() == 0);
+    using overlapping = layer_of<layers::mean_pool<3, 2>, shape<13, 12, 4>>;
+    static_assert(std::is_same_v<overlapping::output, shape<6, 5, 4>>);
+    static_assert(layers::stash_bytes<overlapping, float> == 0);
+    CHECK(side_by_side::name == "max_pool");
+    CHECK(overlapping::name == "mean_pool");
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What the tests of layers share: one layer run forward and backward on exactly the memory it asked for, and a list of all layers.
+
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/dropout.hpp"
+#include "lockstep/layers/pool.hpp"
+#include "unit/kernels/common.hpp"
+
+namespace layer_test {
+
+using namespace kernel_test;
+using tensor::shape;
+
+template <class Spec, class Input>
+using layer_of = decltype(std::declval<const Spec&>().on(Input{}));
+
+/// A layer as it stands in a network, with its input.
+template <class Spec, class Input>
+struct placed {
+    using spec = Spec;
+    using layer = layer_of<Spec, Input>;
+};
+
+/// Every layer with parameters, and every other layer that computes something.
+using weighted_layers = std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<20>, shape<3>>,
+                                   placed<layers::conv<4, 3>, shape<5, 6, 3>>, placed<layers::conv<3, 3, 2, 1>, shape<6, 5, 1>>,
+                                   placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>, placed<layers::conv<5, 1>, shape<3, 2, 2>>,
+                                   placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>>;
+using weightless_layers =
+    std::tuple<placed<layers::max_pool<2>, shape<5, 4, 3>>, placed<layers::max_pool<3, 2>, shape<7, 7, 2>>,
+               placed<layers::max_pool<3, 1>, shape<4, 5, 1>>, placed<layers::mean_pool<2>, shape<5, 4, 3>>,
+               placed<layers::mean_pool<3, 2>, shape<7, 7, 2>>, placed<layers::relu, shape<13>>, placed<layers::relu, shape<3, 4, 2>>,
+               placed<layers::tanh, shape<13>>, placed<layers::tanh, shape<3, 4, 2>>, placed<layers::dropout, shape<13>>,
+               placed<layers::dropout, shape<3, 4, 2>>>;
+using all_layers = decltype(std::tuple_cat(weighted_layers{}, weightless_layers{}));
+
+/// One layer with its input and weights.
+template <class T, class L>
+struct problem {
+    static constexpr std::size_t weights = tensor::total_size(L::parameters);
+
+    std::size_t rows = 0;
+    array<T> x{};
+    array<T> w{};
+    L layer{};
+    parallel::team team{1};
+    layers::mode mode = layers::mode::training;
+    core::random_stream random{3, core::purpose::dropout, 1, 2};
+    std::size_t first_row = 0;
+    layers::features features{0, L::output::size};
+
+    /// Rows first .. first + count - 1 on their own.
+    [[nodiscard]] problem part(std::size_t first, std::size_t count) const {
+        problem out = *this;
+        out.rows = count;
+        out.x.assign(x.begin() + static_cast<std::ptrdiff_t>(first * L::input::size),
+                     x.begin() + static_cast<std::ptrdiff_t>((first + count) * L::input::size));
+        out.first_row = first_row + first;
+        return out;
+    }
+};
+
+template <class T>
+struct forward_result {
+    array<T> y;
+    array<std::byte> stash;
+};
+
+template <class T>
+struct backward_result {
+    array<T> dx;                  ///< empty where it was not asked for
+    std::vector<array<T>> nodes;  ///< gradients of the nodes of the lane tree
+};
+
+template <class T, class L>
+forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
+    forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layers::stash_bytes<L, T>, std::byte{99})};
+    scratch<T> s(layers::scratch_size<L, T>(of.rows, lanes, of.team), of.team);
+    of.layer.forward(layers::forward_pass<T, L>{.x = {of.x.data(), of.rows},
+                                                .y = {out.y.data(), of.rows},
+                                                .w = {of.w.data()},
+                                                .stash = out.stash,
+                                                .use = s.use,
+                                                .mode = of.mode,
+                                                .random = of.random,
+                                                .first_row = of.first_row,
+                                                .features = of.features});
+    return out;
+}
+
+template <class T, class L>
+backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ran, const array<T>& dy, const tensor::lane_set& lanes,
+                            bool wants_dx = true) {
+    constexpr std::size_t n = problem<T, L>::weights, gap = 3;
+    backward_result<T> out{unwritten<T>(wants_dx ? of.rows * L::input::size : 0), {}};
+    auto gradient = unwritten<T>(lanes.trees().size() * (n + gap));
+    auto partials = unwritten<T>(layers::adds_lanes<L> ? 0 : n * tensor::tree_depth(lanes.count()));
+    scratch<T> s(layers::scratch_size<L, T>(of.rows, lanes.count(), of.team), of.team);
+    T nothing{};  // so that dx of no rows is not null
+    of.layer.backward(layers::backward_pass<T, L>{.x = {of.x.data(), of.rows},
+                                                  .y = {ran.y.data(), of.rows},
+                                                  .dy = {dy.data(), of.rows},
+                                                  .dx = {wants_dx ? (of.rows == 0 ? &nothing : out.dx.data()) : nullptr, of.rows},
+                                                  .w = {of.w.data()},
+                                                  .stash = ran.stash,
+                                                  .use = s.use,
+                                                  .random = of.random,
+                                                  .first_row = of.first_row,
+                                                  .features = of.features,
+                                                  .lanes = &lanes,
+                                                  .gradient = gradient.data(),
+                                                  .stride = n + gap,
+                                                  .partials = partials.data()});
+    for (std::size_t node = 0; node < lanes.trees().size(); ++node) {
+        const auto begin = gradient.begin() + static_cast<std::ptrdiff_t>(node * (n + gap));
+        out.nodes.emplace_back(begin, begin + n);
+        for (std::size_t i = n; i < n + gap; ++i) REQUIRE(std::isnan(gradient[node * (n + gap) + i]));
+    }
+    return out;
+}
+
+/// All rows in one lane.
+inline tensor::lane_set one_lane(std::size_t rows) {
+    tensor::lane_set out{1, {0, 1}};
+    out.assign(std::vector<std::size_t>{rows});
+    return out;
+}
+
+/// Runs of lanes with even, uneven, empty and single lanes, at the beginning, the end and in the middle of the minibatch.
+inline std::vector<tensor::lane_set> lane_cuts() {
+    struct cut {
+        parallel::block run;
+        std::vector<std::size_t> lengths;
+    };
+    std::vector<tensor::lane_set> out;
+    for (const auto& [run, lengths] : {cut{{0, 1}, {7}}, cut{{0, 8}, {3, 3, 3, 3, 2, 3, 3, 2}}, cut{{0, 5}, {1, 0, 4, 0, 2}},
+                                       cut{{1, 4}, {2, 1, 2, 3, 1}}, cut{{3, 11}, {1, 1, 1, 2, 1, 1, 0, 3, 1, 1, 2, 9, 9}},
+                                       cut{{5, 7}, {4, 4, 4, 4, 4, 1, 2}}, cut{{0, 3}, {0, 0, 0}}, cut{{2, 2}, {1, 1, 1}}}) {
+        out.emplace_back(lengths.size(), run);
+        out.back().assign(lengths);
+    }
+    return out;
+}
+
+/// The tree by its definition: a node of several lanes is the sum of its two halves. `of(rows)` is the gradient of one lane.
+template <class F>
+auto node_sum(std::span<const parallel::block> lanes, F&& of) {
+    if (lanes.size() == 1) return of(lanes[0]);
+    const std::size_t half = std::bit_ceil(lanes.size()) / 2;
+    auto left = node_sum(lanes.first(half), of);
+    const auto right = node_sum(lanes.subspan(half), of);
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] = left[i] + right[i];
+    return left;
+}
+
+/// Whether each node holds, bit by bit, the sum of its lanes.
+template <class T, class F>
+bool adds_over_tree(const backward_result<T>& got, const tensor::lane_set& lanes, F&& of) {
+    if (got.nodes.size() != lanes.trees().size()) return false;
+    for (std::size_t node = 0; node < got.nodes.size(); ++node)
+        if (!same_bits(got.nodes[node], node_sum(lanes.blocks(lanes.trees()[node]), of))) return false;
+    return true;
+}
+
+}  // namespace layer_test

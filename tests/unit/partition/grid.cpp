@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/partition/grid.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <vector>
+
+#include "lockstep/partition/data.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+
+namespace partition = lockstep::partition;
+using lockstep::parallel::block;
+using partition::grid;
+
+TEST_CASE("partition/grid: rank = replica x shards + shard", "[partition]") {
+    for (std::size_t shards = 1; shards <= 6; ++shards)
+        for (std::size_t replicas = 1; replicas <= 6; ++replicas) {
+            std::set<std::pair<std::size_t, std::size_t>> places;
+            for (std::size_t rank = 0; rank < shards * replicas; ++rank) {
+                const grid at{.rank = rank, .ranks = shards * replicas, .shards = shards, .lanes = 64};
+                REQUIRE(at.replicas() == replicas);
+                REQUIRE(at.replica() < replicas);
+                REQUIRE(at.shard() < shards);
+                REQUIRE(at.replica() * shards + at.shard() == rank);
+                places.emplace(at.replica(), at.shard());
+            }
+            REQUIRE(places.size() == shards * replicas);
+        }
+}
+
+TEST_CASE("partition/grid: lanes are dealt to ranks in order; those of a model group are those of its ranks", "[partition]") {
+    for (std::size_t shards = 1; shards <= 4; ++shards)
+        for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
+            const std::size_t ranks = shards * replicas;
+            for (std::size_t lanes = ranks; lanes <= ranks + 9; ++lanes) {
+                INFO(ranks << " ranks, " << shards << " shards, " << lanes << " lanes");
+                std::size_t at = 0;
+                for (std::size_t rank = 0; rank < ranks; ++rank) {
+                    const grid place{.rank = rank, .ranks = ranks, .shards = shards, .lanes = lanes};
+                    const block mine = place.own_lanes();
+                    REQUIRE(mine == place.lanes_of(rank));
+                    REQUIRE(mine.first == at);
+                    REQUIRE(!mine.empty());
+                    at = mine.last;
+                    const block group = place.group_lanes();
+                    REQUIRE(group == place.lanes_of_replica(place.replica()));
+                    std::size_t lanes_of_group = 0;
+                    for (std::size_t member = 0; member < shards; ++member)
+                        lanes_of_group += place.lanes_of(place.replica() * shards + member).size();
+                    REQUIRE(group.size() == lanes_of_group);
+                    REQUIRE(group.first <= mine.first);
+                    REQUIRE(mine.last <= group.last);
+                }
+                REQUIRE(at == lanes);
+            }
+        }
+}
+
+TEST_CASE("partition/grid: ranks that fit", "[partition]") {
+    using partition::make_grid;
+    const grid data = make_grid<partition::data>(2, 3, 8);
+    CHECK(data.rank == 2);
+    CHECK(data.replicas() == 3);
+    CHECK(data.lanes == 8);
+    CHECK(make_grid<partition::model<4>>(3, 4, 4).shard() == 3);
+    const grid hybrid = make_grid<partition::hybrid<partition::data, partition::model<2>>>(5, 6, 8);
+    CHECK(hybrid.replicas() == 3);
+    CHECK(hybrid.replica() == 2);
+    CHECK(hybrid.shard() == 1);
+}
+
+TEST_CASE("partition/grid: ranks that do not fill the grid are refused", "[partition]") {
+    using partition::make_grid;
+    using model_2 = partition::model<2>;
+    CHECK_THROWS_WITH((make_grid<model_2>(0, 3, 8)), "lockstep: 3 ranks do not fill a model partition with 2 shards; start 2 ranks, or use a hybrid "
+                                                     "partition to have several groups");
+    CHECK_THROWS_WITH((make_grid<model_2>(0, 4, 8)), Catch::Contains("4 ranks do not fill a model partition with 2 shards"));
+    CHECK_THROWS_WITH((make_grid<model_2>(0, 1, 8)), Catch::Contains("1 rank does not fill a model partition with 2 shards"));
+    CHECK_THROWS_WITH((make_grid<partition::model<1>>(0, 2, 8)), Catch::Contains("start 1 rank, or use a hybrid"));
+    using hybrid = partition::hybrid<partition::data, partition::model<4>>;
+    CHECK_THROWS_WITH((make_grid<hybrid>(5, 6, 8)), "lockstep: 6 ranks do not fill a hybrid partition with 4 shards; start a multiple of 4 ranks");
+    CHECK_THROWS_AS((make_grid<hybrid>(5, 6, 8)), lockstep::core::error);
+}
+
+TEST_CASE("partition/grid: fewer lanes than ranks are refused", "[partition]") {
+    using partition::make_grid;
+    CHECK_THROWS_WITH((make_grid<partition::data>(0, 9, 8)),
+                      "lockstep: 9 ranks share 8 lanes, so some would have nothing to do; set lanes to at least 9 (lanes are part of the recipe: "
+                      "another number gives other bits)");
+    CHECK_THROWS_WITH((make_grid<partition::data>(1, 2, 1)), Catch::Contains("2 ranks share 1 lane, so"));
+    CHECK_NOTHROW(make_grid<partition::data>(0, 8, 8));
+}
