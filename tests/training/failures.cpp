@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ranks: 1 2 3 4
+// ranks: 1 2 3 4 8
 // What goes wrong, on one rank or on all: every rank gets an exception with the same text, none waits for ever, and weights stay whole.
 #include <algorithm>
 #include <boost/serialization/string.hpp>
 #include <boost/serialization/vector.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -23,8 +25,9 @@ namespace {
 using namespace support;
 namespace part = ls::partition;
 
-/// What is called in the middle of a forward run, where a test wants a failure.
+/// What is called in the middle of a forward or backward run, where a test wants a failure.
 std::function<void()> in_forward;
+std::function<void()> in_backward;
 
 /// A user's layer: y = x.
 template <ls::tensor::Shape S>
@@ -40,6 +43,7 @@ struct passing_layer {
         std::copy_n(pass.x.data, pass.x.size(), pass.y.data);
     }
     void backward(const auto& pass) const {
+        if (in_backward) in_backward();
         if (pass.wants_dx()) std::copy_n(pass.dy.data, pass.dy.size(), pass.dx.data);
     }
 };
@@ -75,6 +79,7 @@ struct numbers {
     std::uint64_t seed = 1;
     double rate = 0.01;
     std::size_t threads = 1;
+    std::size_t bucket = 1U << 20U;
 };
 
 template <class Partition = part::data>
@@ -88,6 +93,7 @@ auto recipe(const numbers& of = {}, const Partition& partition = {}) {
         .lanes = of.lanes,
         .seed = of.seed,
         .threads = of.threads,
+        .bucket = of.bucket,
     };
 }
 
@@ -177,6 +183,41 @@ TEST_CASE("training/failures: an exception in a user's layer on one rank", "[tra
         if (world.rank() == bad) CHECK_FALSE(found->is_core);
         CHECK(trainer.local_hash() == before);
     }
+}
+
+TEST_CASE("training/failures: an exception in backward, when other ranks have long averaged the last layer", "[training]") {
+    const mpi::communicator world;
+    const int bad = last_rank(world);
+    ls::trainer trainer{world, recipe({.bucket = 0})};
+    trainer.fit(all.set(), ls::steps{3});
+    world.barrier();
+    const auto before = trainer.local_hash();
+    if (world.rank() == bad)
+        in_backward = [] {
+            std::this_thread::sleep_for(std::chrono::milliseconds{100});
+            throw std::runtime_error{"out of luck on the way back"};
+        };
+    const auto found = failure_of([&] { trainer.fit(all.set(), ls::steps{5}); });
+    in_backward = nullptr;
+    check_all_fail(world, found, "out of luck on the way back", bad);
+    CHECK(trainer.local_hash() == before);
+}
+
+TEST_CASE("training/failures: ranks that are behind end the step that the failed rank has ended", "[training]") {
+    const mpi::communicator world;
+    ls::trainer reference{ls::comm::group{}, recipe({.bucket = 0})};
+    reference.fit(all.set(), ls::steps{3});
+    std::size_t wrong = 0;
+    for (int trial = 0; trial < 200; ++trial) {
+        ls::trainer trainer{world, recipe({.bucket = 0})};
+        std::size_t reads = 0;
+        const checked_set set{all, [&](std::span<const std::uint64_t>) {
+                                  if (world.rank() == trial % world.size() && ++reads == 4) throw std::runtime_error{"the disk is gone"};
+                              }};
+        const auto found = failure_of([&] { trainer.fit(set, ls::epochs{1}); });
+        wrong += !found || found->text != "the disk is gone" || trainer.local_hash() != reference.local_hash();
+    }
+    CHECK(wrong == 0);
 }
 
 TEST_CASE("training/failures: an exception that is no std::exception", "[training]") {

@@ -2,10 +2,11 @@
 #pragma once
 // Failure notices: a rank that fails tells all others why, so that none of them waits for it for ever.
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,7 +34,8 @@ private:
     std::size_t origin_;
 };
 
-/// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws.
+/// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws; but a
+/// rank that is behind first ends the stretch of work that the failed rank has ended: then all have ended the same.
 class notice_board {
 public:
     /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
@@ -48,33 +50,43 @@ public:
     void announce(std::string_view text) {
         if (failure_) return;
         failure_.emplace(over_.rank(), std::string{text.substr(0, longest)});
-        const std::string& kept = failure_->text();
+        failed_after_ = passed_;
+        std::memcpy(buffer_.data(), &failed_after_, header);
+        const std::size_t length = header + failure_->text().copy(buffer_.data() + header, longest);
         requests_.reserve(over_.size());
-        // One more byte, so that an empty text is a message too.
-        const std::span<const char> letter{kept.c_str(), kept.size() + 1};
         for (std::size_t distance = 1; distance < over_.size(); ++distance)
-            requests_.send(over_, (over_.rank() + distance) % over_.size(), tag, std::as_bytes(letter));
+            requests_.send(over_, (over_.rank() + distance) % over_.size(), tag, std::as_bytes(std::span{buffer_}.first(length)));
         (void)requests_.test();
     }
 
     /// Looks once for a notice; throws remote_failure if there is one, or has been.
     void check() {
         if (!failure_) {
-            if (const auto letter = over_.take(tag, buffer_))
-                failure_.emplace(letter->from, std::string{buffer_.data(), std::max<std::size_t>(letter->bytes, 1) - 1});
+            if (const auto letter = over_.take(tag, buffer_)) {
+                failure_.emplace(letter->from, std::string{buffer_.data() + header, letter->bytes - header});
+                std::memcpy(&failed_after_, buffer_.data(), header);
+            }
         }
-        if (failure_) {
+        if (failure_ && failed_after_ <= passed_) {
             (void)requests_.test();
             throw remote_failure{*failure_};
         }
     }
 
+    /// A stretch of work has ended that all ranks end, such as a training step. No rank may end one before all others have done all that can
+    /// fail in it. Called equally often on all ranks, or never.
+    void passed() noexcept { ++passed_; }
+
     [[nodiscard]] bool failed() const noexcept { return failure_.has_value(); }
 
 private:
+    static constexpr std::size_t header = sizeof(std::uint64_t);  // how many stretches of work came before the failure
+
     transport over_;
+    std::uint64_t passed_ = 0;
+    std::uint64_t failed_after_ = 0;
     std::optional<remote_failure> failure_;
-    std::array<char, longest + 1> buffer_{};
+    std::array<char, header + longest> buffer_{};  // what is being sent, or has been received: never both
     requests requests_;
 };
 

@@ -62,8 +62,8 @@ template <class T>
     return tensor::tree_depth(lanes) * n;
 }
 
-/// db (n) = column sums of dY over the consecutive lanes of one subtree, added over its tree; dY is rows x n, rows lddy apart. No lanes:
-/// zeros.
+/// db (n) = column sums of dY over the consecutive lanes of one subtree, added over its tree; dY is rows x n, rows lddy apart.
+/// No lanes: zeros.
 template <class T>
 void column_sums_lanes(std::span<const parallel::block> lanes, std::size_t n, const T* dy, std::size_t lddy, T* db,
                        resources<T> use) noexcept {

@@ -72,8 +72,7 @@ template <class T>
 }
 
 /// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds: it starts from the bias and
-/// goes
-/// over kernel rows, kernel columns and channels in this order; padding takes part as zeros or is left out, as the sizes say.
+/// goes over kernel rows, kernel columns and channels in this order; padding takes part as zeros or is left out, as the sizes say.
 /// Cost: batch x flops(), one packed copy of w, one padded copy of x.
 template <class T>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A few numbers for each lane (its loss, how many were right), added over the lane tree on every rank: equal bits for any number of ranks.
+// And how many rows each rank brings.
 
 #include <algorithm>
 #include <array>
@@ -57,6 +58,29 @@ private:
     std::vector<double> values_;
     std::vector<numbers> partials_;
     comm::operation<double> gather_;
+};
+
+/// How many rows each rank brings to a step. Cost per rank: one all-gather of 8 bytes from each.
+class row_counts {
+public:
+    row_counts(const partition::grid& on, const comm::group& ranks) : rank_{on.rank}, counts_(on.ranks), gather_{ranks, gathering(on)} {}
+
+    [[nodiscard]] std::span<const std::size_t> gather(std::size_t mine) {
+        counts_[rank_] = mine;
+        gather_.run(counts_, {});
+        return counts_;
+    }
+
+private:
+    static comm::schedule gathering(const partition::grid& on) {
+        std::vector<parallel::block> strips;
+        for (std::size_t rank = 0; rank < on.ranks; ++rank) strips.push_back({rank, rank + 1});
+        return comm::all_gather(on.rank, strips);
+    }
+
+    std::size_t rank_;
+    std::vector<std::size_t> counts_;
+    comm::operation<std::size_t> gather_;
 };
 
 }  // namespace lockstep::train

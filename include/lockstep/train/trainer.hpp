@@ -6,13 +6,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -70,10 +70,7 @@ public:
     step_event step(const X& x, const Y& y) {
         return on_all_ranks([&] {
             const auto rows = brought_.take(x, y);
-            std::vector<std::size_t> counts;
-            for (const std::uint64_t count : ranks_.gather_all(std::uint64_t{rows.count}))
-                counts.push_back(static_cast<std::size_t>(count));
-            deal_.brought(counts);
+            deal_.brought(counts_.gather(rows.count));
             core::require(
                 deal_.rows() > 0, [] { return std::string{"no rank brought a sample to this step"}; },
                 [] { return std::string{"call step() with at least one row on some rank"}; });
@@ -97,17 +94,14 @@ public:
         return on_all_ranks([&] {
             const auto rows = brought_.take_x(x);
             std::size_t most = rows.count;
-            if constexpr (shards > 1)
-                for (const std::uint64_t other : ranks_.gather_all(std::uint64_t{rows.count}))
-                    most = std::max(most, static_cast<std::size_t>(other));
+            if constexpr (shards > 1) most = std::ranges::max(counts_.gather(rows.count));
             predictions_.resize(rows.count * output::size);
             for (std::size_t at = 0; at < most; at += capacity_) {
                 const std::size_t first = std::min(at, rows.count), here = std::min(capacity_, rows.count - first);
-                std::vector<std::size_t> counts(grid_.ranks, here);
                 if constexpr (shards > 1)
-                    for (std::size_t rank = 0; const std::uint64_t other : ranks_.gather_all(std::uint64_t{here}))
-                        counts[rank++] = static_cast<std::size_t>(other);
-                deal_.brought(counts);
+                    deal_.brought(counts_.gather(here));
+                else
+                    deal_.brought(std::vector<std::size_t>(grid_.ranks, here));
                 const auto y = run_.forward(arena_[weights_].data(), rows.x + first * input::size, deal_, key(layers::mode::inference));
                 std::copy_n(y.data, here * output::size, predictions_.data() + first * output::size);
             }
@@ -218,6 +212,7 @@ private:
           run_{plan.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
           averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
           sums_{grid_, ranks_},
+          counts_{grid_, ranks_},
           brought_{capacity_, arena_},
           weights_{arena_.template reserve<T>(network::parameters_here)} {
         arena_.allocate();
@@ -389,15 +384,14 @@ private:
             sums_(lane, 0) =
                 plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
         }
-        sums_.start();
         const double in_forward = run_.exchange_seconds() - exchanged;
         report_.seconds.forward += lap(watch) - in_forward;
         run_.backward(
             weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
-            [&](std::size_t layer) {
-                averaging_.done(layer, step);
-                (void)sums_.poll();
-            });
+            [&](std::size_t layer) { averaging_.done(layer, step); });
+        const double rate = static_cast<double>(plan_.schedule(step));
+        // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
+        sums_.start();
         const double in_both = run_.exchange_seconds() - exchanged;
         report_.seconds.backward += lap(watch) - (in_both - in_forward);
         const double loss = sums_.finish()[0] / static_cast<double>(deal_.rows());
@@ -407,9 +401,9 @@ private:
             [] {
                 return std::string{"use a lower learning rate or a warm-up, and check the data; the weights are those before this step"};
             });
-        const double rate = static_cast<double>(plan_.schedule(step));
         averaging_.finish(weights, rate, step);
         ++report_.steps;
+        ranks_.notices().passed();
         report_.samples += deal_.rows();
         report_.bytes_sent += averaging_.bytes_per_step() + run_.exchanged_bytes() + sums_.bytes_sent();
         return {.step = report_.steps, .epoch = epoch_, .samples = deal_.rows(), .loss = loss, .rate = rate};
@@ -434,6 +428,7 @@ private:
     run_type run_;
     averaging<T, network, decltype(std::declval<Plan&>().optimizer), decltype(std::declval<Plan&>().compressor)> averaging_;
     lane_sums<2> sums_;
+    row_counts counts_;
     inputs<T, input, label> brought_;
     tensor::slice<T> weights_;
     std::vector<std::uint64_t> order_;
