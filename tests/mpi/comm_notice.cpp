@@ -140,3 +140,28 @@ TEST_CASE("comm/notice: long texts are cut, empty ones arrive, several failures 
     REQUIRE(failure);
     CHECK(failure->origin() == all_bad.rank());
 }
+
+TEST_CASE("comm/notice: a rank that is behind goes on until it has passed what the failed rank has", "[comm]") {
+    const comm::group survivors{boost::mpi::communicator{}};
+    if (survivors.size() == 1) return;
+    const comm::group ranks{boost::mpi::communicator{}};
+    std::optional<comm::remote_failure> early, late;
+    if (ranks.rank() == 0) {
+        ranks.notices().passed();
+        ranks.announce(problem);
+        early = late = failure_of([&] { ranks.check(); });
+        (void)survivors.gather_all(0);
+    } else {
+        // The notice has left before anybody is here; it is looked for often enough to have come.
+        (void)survivors.gather_all(0);
+        for (int look = 0; look < 1000 || !ranks.notices().failed(); ++look)
+            if (!early) early = failure_of([&] { ranks.check(); });
+        CHECK_FALSE(early);
+        ranks.notices().passed();
+        late = failure_of([&] { ranks.check(); });
+    }
+    (void)survivors.gather_all(0);
+    REQUIRE(late);
+    CHECK(late->text() == problem);
+    CHECK(late->origin() == 0);
+}

@@ -35,7 +35,8 @@ std::vector<T> numbers(std::size_t first, std::size_t count) {
 
 /// A step of plain SGD at the rate 1 takes the gradient off the weights.
 template <class T, class Net, class Loss, class Rule, class Labels>
-void compare(const expected& reference, const Net& net, const Loss& loss, const Rule& rule, const Labels& labels, std::size_t lanes, int threads) {
+void compare(const expected& reference, const Net& net, const Loss& loss, const Rule& rule, const Labels& labels, std::size_t lanes,
+             int threads) {
     ls::trainer trainer{ls::comm::group{}, ls::plan{
                                                .model = net,
                                                .loss = loss,
@@ -50,10 +51,11 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
                                            }};
     // Each of n roundings on the way adds at most u times the same sum of magnitudes, which the script has computed: n u A for outputs.
     // The derivatives of the loss and of tanh take errors of the outputs over, at most 4 n u A of magnitudes that are below 1; so gradients
-    // err by (n u + 4 n u A) G, and by the two roundings of a step. The loss has a slope of at most 2 (A + 1).
+    // err by (n u + 4 n u A) G, with the sum of magnitudes G of each, and by the two roundings of a step. The loss has a slope of at most
+    // 2 (A + 1).
     const double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
     const double of_output = reference.roundings * u * reference.largest_output;
-    const double of_gradient = (reference.roundings * u + 4 * of_output) * reference.largest_gradient;
+    const double of_gradient = reference.roundings * u + 4 * of_output;
     REQUIRE(of_output < network_test::margin);
 
     const auto before = trainer.all_weights();
@@ -61,7 +63,8 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
     for (std::size_t i = 0; i < reference.weights.size(); ++i) {
         // Rounded once to T; the few operations in double before it, by another library perhaps.
         const double wanted = reference.weights[i];
-        CHECK(std::abs(static_cast<double>(before[i * reference.every]) - wanted) <= u * std::abs(wanted) + 16 * 0x1p-53 * std::abs(wanted));
+        CHECK(std::abs(static_cast<double>(before[i * reference.every]) - wanted) <=
+              u * std::abs(wanted) + 16 * 0x1p-53 * std::abs(wanted));
     }
 
     const auto x = numbers<T>(0, rows * Net::input::size);
@@ -75,15 +78,12 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
     const auto event = trainer.step(x, labels);
     CHECK(std::abs(event.loss - reference.loss) <= 2 * (reference.largest_output + 1) * of_output);
     const auto after = trainer.all_weights();
-    double largest = 0;
     for (std::size_t i = 0; i < reference.gradient.size(); ++i) {
         const auto old = static_cast<double>(before[i * reference.every]), now = static_cast<double>(after[i * reference.every]);
         INFO("parameter " << i * reference.every);
-        CHECK(std::abs(old - now - reference.gradient[i]) <= of_gradient + 2 * u * (std::abs(old) + std::abs(reference.gradient[i])));
-        largest = std::max(largest, std::abs(reference.gradient[i]));
+        CHECK(std::abs(old - now - reference.gradient[i]) <=
+              of_gradient * reference.magnitudes[i] + 2 * u * (std::abs(old) + std::abs(reference.gradient[i])));
     }
-    // In double the comparison is sharp.
-    if (std::is_same_v<T, double>) CHECK(of_gradient < 1e-9 * largest);
 }
 
 }  // namespace

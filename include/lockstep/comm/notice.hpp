@@ -35,7 +35,7 @@ private:
 };
 
 /// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws; but a
-/// rank that is behind first ends the stretch of work that the failed rank has ended: then all have ended the same.
+/// rank that is behind first ends the stretch of work that the failed rank has ended, if it can within a second: then all have ended the same.
 class notice_board {
 public:
     /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
@@ -65,9 +65,11 @@ public:
             if (const auto letter = over_.take(tag, buffer_)) {
                 failure_.emplace(letter->from, std::string{buffer_.data() + header, letter->bytes - header});
                 std::memcpy(&failed_after_, buffer_.data(), header);
+                seen_ = std::chrono::steady_clock::now();
             }
         }
-        if (failure_ && failed_after_ <= passed_) {
+        // The failed rank may have gone before all its messages were out: nobody waits for them for ever.
+        if (failure_ && (failed_after_ <= passed_ || std::chrono::steady_clock::now() - seen_ > std::chrono::seconds{1})) {
             (void)requests_.test();
             throw remote_failure{*failure_};
         }
@@ -85,6 +87,7 @@ private:
     transport over_;
     std::uint64_t passed_ = 0;
     std::uint64_t failed_after_ = 0;
+    std::chrono::steady_clock::time_point seen_{};
     std::optional<remote_failure> failure_;
     std::array<char, header + longest> buffer_{};  // what is being sent, or has been received: never both
     requests requests_;

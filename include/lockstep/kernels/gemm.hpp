@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Matrix products: every element is one chain of fused multiply-adds over ascending k, whatever the blocking, the threads or the other
-// rows.
+// Matrix products: every element is one chain of fused multiply-adds over
+// ascending k, whatever the blocking, the threads or the other rows.
 
 #include <algorithm>
 #include <cstddef>

@@ -202,8 +202,8 @@ template <class T>
     return static_cast<std::size_t>(team.threads) * detail::lane_blocks<T>::share(lanes, rows);
 }
 
-/// dW (m x n, rows lddw apart) = sum of X^T dY over the consecutive lanes of one subtree, added over its tree; X is rows x m, dY is rows
-/// x n,
+/// dW (m x n, rows lddw apart) = sum of X^T dY over the consecutive lanes
+/// of one subtree, added over its tree; X is rows x m, dY is rows x n,
 /// a lane is a run of their rows. Bits: those of one gemm for each lane, added by tensor::walk. No lanes: zeros.
 /// Cost: 2 rows m n flops; dW is written once and not read.
 template <class T>

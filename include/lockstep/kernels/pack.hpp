@@ -62,8 +62,8 @@ template <std::size_t Parts, class T>
     }
 }
 
-/// A square of width x width elements, transposed. Parts of the rows are loaded to where they belong; then log2(part_size) rounds
-/// interleave
+/// A square of width x width elements, transposed. Parts of the rows are
+/// loaded to where they belong; then log2(part_size) rounds interleave
 /// the first half of the vectors with the second inside of the parts.
 template <class T>
 inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {

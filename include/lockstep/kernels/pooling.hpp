@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Max and mean pooling with their backward passes. Threads split samples and rows; each input gradient gathers from its windows in
-// ascending order.
+// Max and mean pooling with their backward passes. Threads split samples and
+// rows; each input gradient gathers from its windows in ascending order.
 
 #include <algorithm>
 #include <cstddef>
@@ -40,8 +40,8 @@ struct windows_over {
 }  // namespace detail
 
 /// y = maximum of each window; the first of equals wins, and a NaN wins over all numbers. `which` receives the winner's index in its window
-/// (kernel row x kernel_columns + kernel column, at most 255; 255 with no candidate, where y = 0) or is null. Cost: one pass over the
-/// windows.
+/// (kernel row x kernel_columns + kernel column, at most 255; 255 with no
+/// candidate, where y = 0) or is null. Cost: one pass over the windows.
 template <class T>
 void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
     const std::size_t out_rows = g.out_rows();

@@ -10,8 +10,8 @@
 
 namespace lockstep::kernels::detail {
 
-/// A sliding window over batch x rows x columns x depth. Output (r, c) sees rows r stride_rows + origin_rows + 0 .. taps_rows-1, and
-/// columns
+/// A sliding window over batch x rows x columns x depth. Output (r, c) sees
+/// rows r stride_rows + origin_rows + 0 .. taps_rows-1, and columns
 /// likewise. An origin below zero is padding.
 struct sliding {
     std::size_t rows = 1;

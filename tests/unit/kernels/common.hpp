@@ -93,8 +93,8 @@ double distance(const array<T>& got, const std::vector<double>& want) {
     return most;
 }
 
-/// Rounding error of a sum of `terms` numbers of magnitude up to `size`: each addition errs by half an epsilon of a partial sum. The
-/// partial
+/// Rounding error of a sum of `terms` numbers of magnitude up to `size`:
+/// each addition errs by half an epsilon of a partial sum. The partial
 /// sums of signed random terms stay below 6 sqrt(terms) size (six standard deviations), and the errors add up like sqrt(terms) as well.
 template <class T>
 double sum_tolerance(std::size_t terms, double size) {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What the listings inside and before main() take for granted.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <xtensor/xtensor.hpp>
+
+#include "lockstep/lockstep.hpp"
+
+namespace mpi = boost::mpi;
+namespace ls = lockstep;
+namespace part = ls::partition;
+using namespace ls::layers;
