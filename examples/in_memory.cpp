@@ -65,12 +65,12 @@ int main(int argc, char** argv) {
     mpi::communicator world;
 
     ls::trainer trainer{world, ls::plan{
-                                   .model = ls::sequential{ls::input<rods::cells>, dense<64>{}, ls::layers::tanh{}, dense<rods::cells>{}},
-                                   .loss = ls::mean_squared_error{},
-                                   .optimizer = ls::optim::adam{},
-                                   .schedule = ls::optim::constant{.rate = 0.002},
-                                   .batch = 64,  // rods on all ranks together
-                               }};
+        .model = ls::sequential{ls::input<rods::cells>, dense<64>{}, ls::layers::tanh{}, dense<rods::cells>{}},
+        .loss = ls::mean_squared_error{},
+        .optimizer = ls::optim::adam{},
+        .schedule = ls::optim::constant{.rate = 0.002},
+        .batch = 64,  // rods on all ranks together
+    }};
     // With the rods of its own lanes on each rank, the weights have the same bits on 1 to 8 ranks. Any other deal is as good.
     const auto lanes = trainer.grid().own_lanes();
     rods simulation{8 * lanes.first, 8 * lanes.size()};

@@ -61,7 +61,8 @@ std::size_t fan_in() {
     if constexpr (L::parameters.size() > 0)
         return L::parameters[0].fan_in;
     else
-        return L::flops > static_cast<double>(L::output::size) ? static_cast<std::size_t>(L::flops) / L::output::size : 0;  // a pool's window
+        return L::flops > static_cast<double>(L::output::size) ? static_cast<std::size_t>(L::flops) / L::output::size
+                                                               : 0;  // a pool's window
 }
 
 /// Each of `numbers` moved by a step in both directions, against `analytic`.
@@ -93,7 +94,8 @@ TEMPLATE_LIST_TEST_CASE("gradients/layers: backward is the derivative of forward
     const std::size_t rows = lanes.rows();
     REQUIRE(rows == 11);
 
-    problem<double, layer> of{.rows = rows, .x = spread(rows * layer::input::size, 1), .w = uniform<double>(problem<double, layer>::weights, 2)};
+    problem<double, layer> of{
+        .rows = rows, .x = spread(rows * layer::input::size, 1), .w = uniform<double>(problem<double, layer>::weights, 2)};
     of.first_row = lanes.first_row();
     if constexpr (requires { of.layer.rate; }) of.layer.rate = 0.4;
     auto g = uniform<double>(rows * layer::output::size, 3);

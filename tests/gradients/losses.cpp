@@ -29,7 +29,8 @@ TEMPLATE_TEST_CASE("gradients/losses: dense layer and loss", "[gradients]", lock
                    lockstep::loss::mean_squared_error) {
     const TestType loss;
     const auto target = targets_of(loss);
-    problem<double, dense> of{.rows = rows, .x = uniform<double>(rows * features, 1), .w = uniform<double>(problem<double, dense>::weights, 2)};
+    problem<double, dense> of{
+        .rows = rows, .x = uniform<double>(rows * features, 1), .w = uniform<double>(problem<double, dense>::weights, 2)};
     constexpr double scale = 1.0 / rows;
     const auto evaluate = [&](array<double>* dy) {
         const auto y = forward(of).y;

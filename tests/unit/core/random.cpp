@@ -64,7 +64,8 @@ TEST_CASE("core/random: seed, purpose, series and step each give another stream"
         for (const auto what : {purpose::initialise, purpose::shuffle, purpose::dropout, purpose::rounding, purpose::augmentation,
                                 purpose::generator, purpose::user})
             for (std::uint32_t series = 0; series < 8; ++series)
-                for (std::uint32_t step = 0; step < 8; ++step, ++streams) first_words.insert(random_stream{seed, what, series, step}.word(0));
+                for (std::uint32_t step = 0; step < 8; ++step, ++streams)
+                    first_words.insert(random_stream{seed, what, series, step}.word(0));
     // 1,792 words of 32 bits: the expected number of pairs that are equal by chance is 4e-4.
     CHECK(first_words.size() == streams);
 }
@@ -120,7 +121,8 @@ TEST_CASE("core/random: below() is uniform over 0 .. bound - 1", "[core]") {
     }
     constexpr std::uint64_t large = (1ULL << 63U) + 1;
     CHECK(std::abs(mean_of([&](std::size_t i) {
-              REQUIRE(stream.below(large, i) < large);
-              return static_cast<double>(stream.below(large, i)) / static_cast<double>(large);
-          }) - 0.5) < deviation(1.0 / 12));
+                       REQUIRE(stream.below(large, i) < large);
+                       return static_cast<double>(stream.below(large, i)) / static_cast<double>(large);
+                   }) -
+                   0.5) < deviation(1.0 / 12));
 }

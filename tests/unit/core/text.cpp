@@ -23,7 +23,8 @@ TEST_CASE("core/text: a real number is the shortest text that reads back as the 
     CHECK(core::text(-2.5) == "-2.5");
     CHECK(core::text(1e-300) == "1e-300");
     CHECK(core::text(std::numeric_limits<double>::infinity()) == "inf");
-    for (const double number : {1.0 / 3, 2.0 / 3, 0.1 + 0.2, 6.02214076e23, std::numeric_limits<double>::max(), std::numeric_limits<double>::denorm_min()})
+    for (const double number :
+         {1.0 / 3, 2.0 / 3, 0.1 + 0.2, 6.02214076e23, std::numeric_limits<double>::max(), std::numeric_limits<double>::denorm_min()})
         CHECK(std::strtod(core::text(number).c_str(), nullptr) == number);
 }
 

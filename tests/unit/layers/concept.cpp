@@ -70,7 +70,8 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: every layer is one for float and double
     CHECK(!layer::name.empty());
 }
 
-TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any batch, and on any number of threads", "[layers]", all_layers) {
+TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any batch, and on any number of threads", "[layers]",
+                        all_layers) {
     using layer = typename TestType::layer;
     constexpr std::size_t rows = 11;
     const auto check = [&]<class T>(T) {
@@ -109,7 +110,8 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any b
     check(0.0);
 }
 
-TEMPLATE_LIST_TEST_CASE("layers/concept: weight gradients do not depend on whether dx is wanted; no rows are no work", "[layers]", all_layers) {
+TEMPLATE_LIST_TEST_CASE("layers/concept: weight gradients do not depend on whether dx is wanted; no rows are no work", "[layers]",
+                        all_layers) {
     using layer = typename TestType::layer;
     constexpr std::size_t rows = 5;
     const problem<float, layer> all{

@@ -26,8 +26,9 @@ struct geometry {
                                                 .pad_right = Padding};
 };
 
-using geometries = std::tuple<geometry<4, 3, 1, 0, shape<6, 7, 3>>, geometry<17, 5, 1, 0, shape<8, 8, 1>>, geometry<8, 3, 2, 1, shape<9, 8, 3>>,
-                              geometry<3, 5, 1, 2, shape<5, 5, 1>>, geometry<16, 1, 1, 0, shape<4, 3, 2>>, geometry<2, 2, 3, 1, shape<5, 6, 2>>>;
+using geometries =
+    std::tuple<geometry<4, 3, 1, 0, shape<6, 7, 3>>, geometry<17, 5, 1, 0, shape<8, 8, 1>>, geometry<8, 3, 2, 1, shape<9, 8, 3>>,
+               geometry<3, 5, 1, 2, shape<5, 5, 1>>, geometry<16, 1, 1, 0, shape<4, 3, 2>>, geometry<2, 2, 3, 1, shape<5, 6, 2>>>;
 
 template <class T, class L>
 problem<T, L> with(const array<T>& x, const array<T>& w, std::size_t rows) {
@@ -69,7 +70,8 @@ TEMPLATE_LIST_TEST_CASE("layers/conv: the gradient is that of each lane, added o
     const auto check = [&]<class T>(T) {
         for (const auto& lanes : lane_cuts())
             for (const int threads : thread_counts()) {
-                auto of = with<T, layer>(uniform<T>(lanes.rows() * g.in_size(), 1), uniform<T>(g.weight_count() + g.filters, 2), lanes.rows());
+                auto of =
+                    with<T, layer>(uniform<T>(lanes.rows() * g.in_size(), 1), uniform<T>(g.weight_count() + g.filters, 2), lanes.rows());
                 of.team = {threads};
                 const auto dy = uniform<T>(lanes.rows() * g.out_size(), 3);
                 const auto lane = [&](parallel::block rows) {

@@ -55,9 +55,11 @@ TEMPLATE_LIST_TEST_CASE("layers/dense: dW = x^T dy, db = sum dy, dx = dy W^T", "
             const auto whole = with_integers<T, layer>(rows);
             const auto dy = integers<T>(rows * out, 3);
             std::vector<double> dw(in * out + out), dx(rows * in);
-            kernels::reference::gemm<T>(transpose::yes, transpose::no, in, out, rows, whole.x.data(), in, dy.data(), out, dw.data(), out, nullptr);
+            kernels::reference::gemm<T>(transpose::yes, transpose::no, in, out, rows, whole.x.data(), in, dy.data(), out, dw.data(), out,
+                                        nullptr);
             kernels::reference::column_sums<T>(rows, out, dy.data(), out, dw.data() + in * out);
-            kernels::reference::gemm<T>(transpose::no, transpose::yes, rows, in, out, dy.data(), out, whole.w.data(), out, dx.data(), in, nullptr);
+            kernels::reference::gemm<T>(transpose::no, transpose::yes, rows, in, out, dy.data(), out, whole.w.data(), out, dx.data(), in,
+                                        nullptr);
             const auto got = backward(whole, forward(whole), dy, one_lane(rows));
             CHECK(equal(got.nodes.at(0), dw));
             CHECK(equal(got.dx, dx));

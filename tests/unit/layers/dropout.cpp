@@ -79,7 +79,8 @@ TEST_CASE("layers/dropout: a shard of the features has its part of the mask", "[
         mine.features = {shard * width, features};
         const auto part = forward(mine).y;
         for (std::size_t row = 0; row < rows; ++row)
-            CHECK(std::equal(part.begin() + static_cast<std::ptrdiff_t>(row * width), part.begin() + static_cast<std::ptrdiff_t>((row + 1) * width),
+            CHECK(std::equal(part.begin() + static_cast<std::ptrdiff_t>(row * width),
+                             part.begin() + static_cast<std::ptrdiff_t>((row + 1) * width),
                              y.begin() + static_cast<std::ptrdiff_t>(row * features + shard * width)));
     }
 }

@@ -12,7 +12,8 @@ struct two_parameters {
     using input = shape<1>;
     using output = shape<1>;
     static constexpr std::string_view name = "two_parameters";
-    static constexpr std::array parameters{tensor::parameter{.name = "a", .rows = 3, .columns = 11}, tensor::parameter{.name = "b", .columns = 5}};
+    static constexpr std::array parameters{tensor::parameter{.name = "a", .rows = 3, .columns = 11},
+                                           tensor::parameter{.name = "b", .columns = 5}};
     static constexpr double flops = 1;
 
     void backward(const auto& pass) const {

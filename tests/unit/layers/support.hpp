@@ -34,10 +34,10 @@ struct placed {
 };
 
 /// Every layer with parameters, and every other layer that computes something.
-using weighted_layers = std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<20>, shape<3>>,
-                                   placed<layers::conv<4, 3>, shape<5, 6, 3>>, placed<layers::conv<3, 3, 2, 1>, shape<6, 5, 1>>,
-                                   placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>, placed<layers::conv<5, 1>, shape<3, 2, 2>>,
-                                   placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>>;
+using weighted_layers = std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>,
+                                   placed<layers::dense<20>, shape<3>>, placed<layers::conv<4, 3>, shape<5, 6, 3>>,
+                                   placed<layers::conv<3, 3, 2, 1>, shape<6, 5, 1>>, placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>,
+                                   placed<layers::conv<5, 1>, shape<3, 2, 2>>, placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>>;
 using weightless_layers =
     std::tuple<placed<layers::max_pool<2>, shape<5, 4, 3>>, placed<layers::max_pool<3, 2>, shape<7, 7, 2>>,
                placed<layers::max_pool<3, 1>, shape<4, 5, 1>>, placed<layers::mean_pool<2>, shape<5, 4, 3>>,

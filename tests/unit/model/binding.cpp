@@ -54,17 +54,17 @@ TEST_CASE("model/binding: what two ranks exchange in LeNet", "[model]") {
 TEST_CASE("model/binding: a layer that needs whole samples gets them, and the next dense layer gathers again", "[model]") {
     using half = network<mixed_type, 2>;
     const std::vector<exchange> expected{
-        exchange::none,            // conv
-        exchange::none,            // tanh
-        exchange::none,            // flatten
-        exchange::gather_samples,  // dense
-        exchange::none,            // dropout on the features of this rank
-        exchange::to_samples,      // whole_sample
-        exchange::none,            // dropout on whole samples
-        exchange::gather_samples,  // dense
-        exchange::gather_features, // dense behind dense
-        exchange::none,            // relu
-        exchange::to_samples,      // loss
+        exchange::none,             // conv
+        exchange::none,             // tanh
+        exchange::none,             // flatten
+        exchange::gather_samples,   // dense
+        exchange::none,             // dropout on the features of this rank
+        exchange::to_samples,       // whole_sample
+        exchange::none,             // dropout on whole samples
+        exchange::gather_samples,   // dense
+        exchange::gather_features,  // dense behind dense
+        exchange::none,             // relu
+        exchange::to_samples,       // loss
     };
     CHECK(exchanges<half>() == expected);
     static_assert(half::at<4>::after == placement::features && half::at<5>::after == placement::samples);

@@ -28,10 +28,12 @@ TEST_CASE("model/network: parameters of LeNet", "[model]") {
     static_assert(conv_1 == 832 && conv_2 == 51264 && dense_1 == 524800 && dense_2 == 5130);
     static_assert(whole::parameters == 582026 && whole::parameters_here == 582026);
     static_assert(std::is_same_v<whole::output, ls::tensor::shape<10>> && std::is_same_v<whole::input, ls::tensor::shape<28, 28, 1>>);
-    CHECK(field<whole>(&ls::model::layer_facts::parameters) == std::vector<std::size_t>{conv_1, 0, 0, conv_2, 0, 0, 0, dense_1, 0, dense_2});
+    CHECK(field<whole>(&ls::model::layer_facts::parameters) ==
+          std::vector<std::size_t>{conv_1, 0, 0, conv_2, 0, 0, 0, dense_1, 0, dense_2});
     CHECK(field<whole>(&ls::model::layer_facts::inputs) ==
           std::vector<std::size_t>{784, 18432, 18432, 4608, 4096, 4096, 1024, 1024, 512, 512});
-    CHECK(field<whole>(&ls::model::layer_facts::outputs) == std::vector<std::size_t>{18432, 18432, 4608, 4096, 4096, 1024, 1024, 512, 512, 10});
+    CHECK(field<whole>(&ls::model::layer_facts::outputs) ==
+          std::vector<std::size_t>{18432, 18432, 4608, 4096, 4096, 1024, 1024, 512, 512, 10});
 }
 
 TEST_CASE("model/network: operations of LeNet", "[model]") {
@@ -60,7 +62,8 @@ TEST_CASE("model/network: parameters lie one behind the other, the sharded ones 
     static_assert(half::parameters_here == conv_1 + conv_2 + (dense_1 + dense_2) / 2);
     static_assert(half::segment_size(segment::replicated) == conv_1 + conv_2);
     static_assert(half::offset(3) == conv_1 && half::offset(7) == conv_1 + conv_2 && half::offset(9) == conv_1 + conv_2 + dense_1 / 2);
-    static_assert(half::facts[9].offset == dense_1 / 2 && half::facts[9].parameters_here == dense_2 / 2 && half::facts[9].parameters == dense_2);
+    static_assert(half::facts[9].offset == dense_1 / 2 && half::facts[9].parameters_here == dense_2 / 2 &&
+                  half::facts[9].parameters == dense_2);
     static_assert(half::facts[7].segment == segment::sharded && half::facts[3].segment == segment::replicated);
     static_assert(half::facts[7].inputs == 1024 && half::facts[7].outputs == 512);  // of the uncut layer
     SUCCEED();

@@ -21,7 +21,8 @@ using namespace ls::layers;
 
 /// The LeNet that many tutorials train on MNIST: 582,026 parameters.
 inline constexpr auto lenet = ls::sequential{
-    ls::input<28, 28, 1>, conv<32, 5>{}, relu{}, max_pool<2>{}, conv<64, 5>{}, relu{}, max_pool<2>{}, flatten{}, dense<512>{}, relu{}, dense<10>{},
+    ls::input<28, 28, 1>, conv<32, 5>{}, relu{},       max_pool<2>{}, conv<64, 5>{}, relu{},
+    max_pool<2>{},        flatten{},     dense<512>{}, relu{},        dense<10>{},
 };
 using lenet_type = std::remove_const_t<decltype(lenet)>;
 
@@ -45,8 +46,8 @@ struct whole_sample {
 
 /// Sharded and replicated layers by turns.
 inline constexpr auto mixed = ls::sequential{
-    ls::input<6, 6, 2>,    conv<4, 3>{}, ls::layers::tanh{}, flatten{}, dense<24>{}, dropout{.rate = 0.125}, whole_sample{}, dropout{.rate = 0.25},
-    dense<12>{}, dense<8>{}, relu{},
+    ls::input<6, 6, 2>, conv<4, 3>{},          ls::layers::tanh{}, flatten{},  dense<24>{}, dropout{.rate = 0.125},
+    whole_sample{},     dropout{.rate = 0.25}, dense<12>{},        dense<8>{}, relu{},
 };
 using mixed_type = std::remove_const_t<decltype(mixed)>;
 

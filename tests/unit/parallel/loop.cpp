@@ -44,7 +44,8 @@ TEST_CASE("parallel/loop: the parts of a split follow one another, cover everyth
 TEST_CASE("parallel/loop: blocks", "[parallel]") {
     static_assert(block{3, 7}.size() == 4 && !block{3, 7}.empty() && block{3, 3}.empty());
     static_assert(block{3, 7} == block{3, 7} && block{3, 7} != block{3, 8});
-    static_assert(parallel::split(10, 3, 0) == block{0, 3} && parallel::split(10, 3, 1) == block{3, 6} && parallel::split(10, 3, 2) == block{6, 10});
+    static_assert(parallel::split(10, 3, 0) == block{0, 3} && parallel::split(10, 3, 1) == block{3, 6} &&
+                  parallel::split(10, 3, 2) == block{6, 10});
     CHECK(parallel::split(10, 4, 1, 4) == block{0, 4});
 }
 

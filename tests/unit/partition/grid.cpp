@@ -73,21 +73,24 @@ TEST_CASE("partition/grid: ranks that fit", "[partition]") {
 TEST_CASE("partition/grid: ranks that do not fill the grid are refused", "[partition]") {
     using partition::make_grid;
     using model_2 = partition::model<2>;
-    CHECK_THROWS_WITH((make_grid<model_2>(0, 3, 8)), "lockstep: 3 ranks do not fill a model partition with 2 shards; start 2 ranks, or use a hybrid "
-                                                     "partition to have several groups");
+    CHECK_THROWS_WITH((make_grid<model_2>(0, 3, 8)),
+                      "lockstep: 3 ranks do not fill a model partition with 2 shards; start 2 ranks, or use a hybrid "
+                      "partition to have several groups");
     CHECK_THROWS_WITH((make_grid<model_2>(0, 4, 8)), Catch::Contains("4 ranks do not fill a model partition with 2 shards"));
     CHECK_THROWS_WITH((make_grid<model_2>(0, 1, 8)), Catch::Contains("1 rank does not fill a model partition with 2 shards"));
     CHECK_THROWS_WITH((make_grid<partition::model<1>>(0, 2, 8)), Catch::Contains("start 1 rank, or use a hybrid"));
     using hybrid = partition::hybrid<partition::data, partition::model<4>>;
-    CHECK_THROWS_WITH((make_grid<hybrid>(5, 6, 8)), "lockstep: 6 ranks do not fill a hybrid partition with 4 shards; start a multiple of 4 ranks");
+    CHECK_THROWS_WITH((make_grid<hybrid>(5, 6, 8)),
+                      "lockstep: 6 ranks do not fill a hybrid partition with 4 shards; start a multiple of 4 ranks");
     CHECK_THROWS_AS((make_grid<hybrid>(5, 6, 8)), lockstep::core::error);
 }
 
 TEST_CASE("partition/grid: fewer lanes than ranks are refused", "[partition]") {
     using partition::make_grid;
-    CHECK_THROWS_WITH((make_grid<partition::data>(0, 9, 8)),
-                      "lockstep: 9 ranks share 8 lanes, so some would have nothing to do; set lanes to at least 9 (lanes are part of the recipe: "
-                      "another number gives other bits)");
+    CHECK_THROWS_WITH(
+        (make_grid<partition::data>(0, 9, 8)),
+        "lockstep: 9 ranks share 8 lanes, so some would have nothing to do; set lanes to at least 9 (lanes are part of the recipe: "
+        "another number gives other bits)");
     CHECK_THROWS_WITH((make_grid<partition::data>(1, 2, 1)), Catch::Contains("2 ranks share 1 lane, so"));
     CHECK_NOTHROW(make_grid<partition::data>(0, 8, 8));
 }

@@ -34,7 +34,8 @@ TEST_CASE("tensor/arena: arrays start on cache lines, are zero, and do not overl
             // A sanitizer sees a write beyond the block; the loop below sees one into a neighbour.
             std::fill(span.begin(), span.end(), static_cast<value>(1));
             if (!span.empty())
-                used.emplace_back(reinterpret_cast<std::uintptr_t>(span.data()), reinterpret_cast<std::uintptr_t>(span.data() + span.size()));
+                used.emplace_back(reinterpret_cast<std::uintptr_t>(span.data()),
+                                  reinterpret_cast<std::uintptr_t>(span.data() + span.size()));
         }
     };
     look(floats);

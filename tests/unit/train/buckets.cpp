@@ -76,6 +76,9 @@ TEST_CASE("train/buckets: LeNet", "[train]") {
     const auto one = ls::train::make_buckets<whole>(1U << 20U);
     REQUIRE(one.size() == 1);
     CHECK(one[0].count == 582026);
+    // The last layer alone has 5,130.
+    CHECK(ls::train::make_buckets<whole>(5130).front().count == 5130);
+    CHECK(ls::train::make_buckets<whole>(5131).front().count == 529930);
     // 5,130 + 524,800 reach 60,000; the convolutions follow.
     const auto two = ls::train::make_buckets<whole>(60000);
     REQUIRE(two.size() == 2);
@@ -92,8 +95,8 @@ TEST_CASE("train/buckets: runs cover their parameters once, and decay what decay
                 for (std::size_t i = 0; i < parameter.size(); ++i) decays.at(at++) = parameter.decays;
         });
         const std::size_t all = Network::parameters_here;
-        for (const auto& [first, count] : std::vector<std::pair<std::size_t, std::size_t>>{
-                 {0, all}, {0, 0}, {1, all - 1}, {all / 3, all / 3}, {5, 1}, {all - 7, 7}}) {
+        for (const auto& [first, count] :
+             std::vector<std::pair<std::size_t, std::size_t>>{{0, all}, {0, 0}, {1, all - 1}, {all / 3, all / 3}, {5, 1}, {all - 7, 7}}) {
             std::vector<int> found(all, -1);
             for (const auto& run : ls::train::make_runs<Network>(first, count)) {
                 REQUIRE(run.count > 0);

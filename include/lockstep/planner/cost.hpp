@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The price of a schedule before it runs: messages over links with latency and bandwidth, additions at a rate, ranks that wait for each other.
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::planner {
+
+/// The alpha-beta-gamma model (Hockney 1994; Thakur, Rabenseifner, Gropp 2005).
+struct link {
+    double latency = 0;               ///< alpha: seconds for each message
+    double seconds_per_byte = 0;      ///< beta: 1 / bandwidth, in each direction at the same time
+    double seconds_per_addition = 0;  ///< gamma: for each element that is added
+};
+
+/// Seconds until the last rank has finished, all starting at once; all[r] is the schedule of rank r, over elements of `element_bytes`.
+/// Messages of a round leave one behind the other and arrive one behind the other; a round ends when all its messages have left and arrived,
+/// then its additions run. Throws core::error where the schedules of the ranks do not fit together.
+/// Cost: time proportional to the messages, once for each round that has to wait.
+[[nodiscard]] inline double predict(std::span<const comm::schedule> all, std::size_t element_bytes, const link& over) {
+    const std::size_t ranks = all.size();
+    struct place {
+        std::size_t round = 0;
+        bool posted = false;
+        double now = 0;                             // the round was begun, or the last one was over
+        double sent = 0;                            // all messages of the round have left
+        std::vector<std::vector<double>> arrivals;  // [sender][k]: the k-th message from there can be here
+        std::vector<std::size_t> taken;             // [sender]: how many of them earlier rounds have received
+    };
+    std::vector<place> at(ranks);
+    for (auto& one : at) {
+        one.arrivals.resize(ranks);
+        one.taken.resize(ranks);
+    }
+    const auto seconds = [&](std::size_t elements) { return static_cast<double>(elements * element_bytes) * over.seconds_per_byte; };
+    const auto post = [&](std::size_t rank) {
+        place& here = at[rank];
+        const auto& round = all[rank].rounds()[here.round];
+        here.sent = here.now;
+        for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
+            const auto& message = all[rank].sends()[i];
+            here.sent += seconds(message.what.count);
+            at[message.peer].arrivals[rank].push_back(here.sent + over.latency);
+        }
+        here.posted = true;
+    };
+    // True if the round could be ended: everything that it receives is on the way.
+    const auto end = [&](std::size_t rank) {
+        place& here = at[rank];
+        const auto& round = all[rank].rounds()[here.round];
+        auto taken = here.taken;
+        double done = here.now;
+        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
+            const auto& message = all[rank].receives()[i];
+            auto& from = here.arrivals[message.peer];
+            if (taken[message.peer] == from.size()) return false;
+            done = std::max(done + seconds(message.what.count), from[taken[message.peer]++]);
+        }
+        here.taken = taken;
+        done = std::max(done, here.sent);
+        for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
+            if (all[rank].locals()[i].what == comm::action::add)
+                done += static_cast<double>(all[rank].locals()[i].to.count) * over.seconds_per_addition;
+        here.now = done;
+        here.posted = false;
+        ++here.round;
+        return true;
+    };
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+            while (at[rank].round < all[rank].rounds().size()) {
+                if (!at[rank].posted) {
+                    post(rank);
+                    moved = true;
+                }
+                if (!end(rank)) break;
+                moved = true;
+            }
+    }
+    double last = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        core::require(
+            at[rank].round == all[rank].rounds().size(),
+            [&] { return core::text("rank ", rank, " of ", ranks, " waits for ever in round ", at[rank].round, " of its schedule"); },
+            [] { return std::string{"build all schedules with the same collective and sizes"}; });
+        last = std::max(last, at[rank].now);
+    }
+    return last;
+}
+
+}  // namespace lockstep::planner
