@@ -149,7 +149,7 @@ private:
         /// After a failure messages may still be on their way, and MPI would deliver them to the next communicator that gets this one's number:
         /// it is not given back.
         ~state() {
-            if (communicator && notices().failed()) (void)new boost::mpi::communicator{*communicator};
+            if (communicator && notices().failed()) keep(*communicator);
         }
 
         [[nodiscard]] notice_board& notices() noexcept { return root ? root->own : own; }

@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/core/error.hpp"
@@ -33,6 +35,14 @@ private:
     std::string text_;
     std::size_t origin_;
 };
+
+/// Keeps a thing until the end of the program: what MPI may still use after a failure. A send whose receiver has failed can be neither
+/// completed nor recalled, and MPI reads its memory whenever the receiver's side answers.
+template <class T>
+void keep(T thing) {
+    static std::vector<T> kept;
+    kept.push_back(std::move(thing));
+}
 
 /// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws; but a
 /// rank that is behind first ends the stretch of work that the failed rank has ended, if it can within a second: then all have ended the same.

@@ -56,6 +56,13 @@ public:
     template <class Ranks, class P>
     trainer(const Ranks& ranks, const P& plan) : trainer{group_of(ranks), sound(plan), 0} {}
 
+    trainer(const trainer&) = delete;
+    trainer& operator=(const trainer&) = delete;
+    /// After a failure the memory that MPI may still read stays until the end of the program.
+    ~trainer() {
+        if (ranks_.size() > 1 && ranks_.notices().failed()) comm::keep(std::move(arena_));
+    }
+
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n}, counted
     /// from where the last fit() stopped. `observers`: progress, logs, validate.
     template <class Dataset, class Until, class... Observers>
