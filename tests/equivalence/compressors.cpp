@@ -94,7 +94,8 @@ TEST_CASE("equivalence/compressors: a message that leaves nothing out gives the 
     });
 }
 
-TEST_CASE("equivalence/compressors: every rank owns the whole update, and sends one message of the stated size to each other rank", "[equivalence]") {
+TEST_CASE("equivalence/compressors: every rank owns the whole update, and sends one message of the stated size to each other rank",
+          "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         const ls::trainer trainer{group, recipe(error_feedback{top_k{.ratio = 0.05}}, 1, 1U << 20U)};
         const std::size_t n = decltype(trainer)::network::parameters;

@@ -143,7 +143,8 @@ TEST_CASE("equivalence/partitions: a shard has 1/shards of the dense layers, and
     on_groups({2, 4, 2}, [](const mpi::communicator& group) {
         const ls::trainer trainer{group, recipe<float>(halves{})};
         using network = decltype(trainer)::network;
-        const auto replicated = network::segment_size(ls::model::segment::replicated), sharded = network::segment_size(ls::model::segment::sharded);
+        const auto replicated = network::segment_size(ls::model::segment::replicated),
+                   sharded = network::segment_size(ls::model::segment::sharded);
         CHECK(replicated == 4 * 9 + 4);
         CHECK(2 * sharded == (100 + 1) * 24 + (24 + 1) * 10);
         CHECK(replicated + 2 * sharded == network::parameters);

@@ -63,7 +63,8 @@ outcome run(const Ranks& ranks, std::size_t lanes, const machine& on) {
 
 }  // namespace
 
-TEST_CASE("equivalence/same_bits: equal weights and losses on 1, 2, 3, 4 and 8 ranks, on 1 and 2 threads, for all buckets", "[equivalence]") {
+TEST_CASE("equivalence/same_bits: equal weights and losses on 1, 2, 3, 4 and 8 ranks, on 1 and 2 threads, for all buckets",
+          "[equivalence]") {
     for (const std::size_t lanes : {8U, 11U}) {
         const outcome serial = run(ls::comm::group{}, lanes, {1, whole_network});
         REQUIRE(serial.losses.size() == steps);

@@ -29,9 +29,9 @@ namespace ls = lockstep;
 namespace mpi = boost::mpi;
 
 /// Every kind of layer once, 2,714 parameters.
-inline constexpr auto net = ls::sequential{ls::input<12, 12, 1>,       ls::layers::conv<4, 3>{},  ls::layers::relu{},
-                                           ls::layers::max_pool<2>{},  ls::layers::flatten{},     ls::layers::dense<24>{},
-                                           ls::layers::relu{},         ls::layers::dropout{0.25}, ls::layers::dense<10>{}};
+inline constexpr auto net = ls::sequential{ls::input<12, 12, 1>,      ls::layers::conv<4, 3>{},  ls::layers::relu{},
+                                           ls::layers::max_pool<2>{}, ls::layers::flatten{},     ls::layers::dense<24>{},
+                                           ls::layers::relu{},        ls::layers::dropout{0.25}, ls::layers::dense<10>{}};
 using sample = ls::tensor::shape<12, 12, 1>;
 using label = ls::tensor::classes<10>;
 

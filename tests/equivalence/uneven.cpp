@@ -100,7 +100,8 @@ TEST_CASE("equivalence/uneven: a row on a rank with one row weighs as much as on
         one.step(single.x, single.y);
         const auto from_seven = seven.all_weights(), from_one = one.all_weights();
         std::vector<double> expected(start.size());
-        for (std::size_t i = 0; i < start.size(); ++i) expected[i] = start[i] + (7 * (from_seven[i] - start[i]) + (from_one[i] - start[i])) / 8;
+        for (std::size_t i = 0; i < start.size(); ++i)
+            expected[i] = start[i] + (7 * (from_seven[i] - start[i]) + (from_one[i] - start[i])) / 8;
         CHECK(relative_error(trainer.all_weights(), expected) < 1e-12);
     });
 }
@@ -110,8 +111,9 @@ TEST_CASE("equivalence/uneven: a step without a row on any rank is an error on a
         ls::trainer trainer{group, recipe(8)};
         const auto before = trainer.local_hash();
         const samples<double>::part none;
-        CHECK_THROWS_WITH(trainer.step(none.x, none.y),
-                          Catch::Matchers::EndsWith("lockstep: no rank brought a sample to this step; call step() with at least one row on some rank"));
+        CHECK_THROWS_WITH(
+            trainer.step(none.x, none.y),
+            Catch::Matchers::EndsWith("lockstep: no rank brought a sample to this step; call step() with at least one row on some rank"));
         CHECK(trainer.local_hash() == before);
     });
 }

@@ -54,8 +54,8 @@ struct passing {
     }
 };
 
-constexpr auto watched =
-    ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<24>{}, ls::layers::relu{}, passing{}, ls::layers::dense<10>{}};
+constexpr auto watched = ls::sequential{
+    ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<24>{}, ls::layers::relu{}, passing{}, ls::layers::dense<10>{}};
 
 /// Calls `before(rows)` on each read.
 struct checked_set {
@@ -98,10 +98,10 @@ auto recipe(const numbers& of = {}, const Partition& partition = {}) {
 }
 
 struct failure {
-    std::string text;          ///< as the rank wrote it on which it happened
-    bool is_remote = false;    ///< heard of from another rank
+    std::string text;        ///< as the rank wrote it on which it happened
+    bool is_remote = false;  ///< heard of from another rank
     std::size_t origin = 0;
-    bool is_core = false;      ///< core::error; a user's exception passes through unchanged
+    bool is_core = false;  ///< core::error; a user's exception passes through unchanged
 };
 
 template <class F>
@@ -119,7 +119,8 @@ std::optional<failure> failure_of(F&& f) {
 }
 
 /// All ranks fail with `text`, and those that did not fail themselves name the rank that did.
-void check_all_fail(const mpi::communicator& world, const std::optional<failure>& mine, const std::string& text, std::optional<int> bad = {}) {
+void check_all_fail(const mpi::communicator& world, const std::optional<failure>& mine, const std::string& text,
+                    std::optional<int> bad = {}) {
     const auto failed = of_all(world, mine ? 1 : 0);
     CHECK(std::count(failed.begin(), failed.end(), 1) == world.size());
     if (!mine) return;
@@ -160,9 +161,10 @@ TEST_CASE("training/failures: a data set with a sample that is not finite", "[tr
     ls::trainer trainer{world, recipe()};
     // Somewhere in the epoch, on the rank that is dealt the sample.
     const auto found = failure_of([&] { trainer.fit(spoilt.set(), ls::epochs{1}); });
-    check_all_fail(world, found,
-                   "lockstep: sample 77 of data in memory (128 samples of 12x12x1) has the value nan at position 3; remove or repair the sample: one "
-                   "such number makes all weights useless");
+    check_all_fail(
+        world, found,
+        "lockstep: sample 77 of data in memory (128 samples of 12x12x1) has the value nan at position 3; remove or repair the sample: one "
+        "such number makes all weights useless");
     const auto remote = of_all(world, found && found->is_remote ? 1 : 0);
     CHECK(std::count(remote.begin(), remote.end(), 0) == 1);
     ls::trainer other{world, recipe()};
@@ -314,7 +316,9 @@ TEST_CASE("training/failures: ranks that were given different plans", "[training
     const int bad = last_rank(world);
     const auto differs = [&](const numbers& odd, const std::string& what) {
         const auto found = failure_of([&] { const ls::trainer trainer{world, recipe(world.rank() == bad ? odd : numbers{})}; });
-        check_all_fail(world, found, ls::core::text("lockstep: ranks were given different plans: ", what, " on rank ", bad, "; give every rank the same plan"));
+        check_all_fail(
+            world, found,
+            ls::core::text("lockstep: ranks were given different plans: ", what, " on rank ", bad, "; give every rank the same plan"));
         if (found) CHECK(found->is_core);
     };
     differs({.seed = 2}, "seed is 1 on rank 0 and 2");
@@ -366,9 +370,11 @@ TEST_CASE("training/failures: ranks that do not fill the grid", "[training]") {
         if (count == 2)
             CHECK_FALSE(found);
         else
-            check_all_fail(world, found,
-                           ls::core::text("lockstep: ", ranks,
-                                          " not fill a model partition with 2 shards; start 2 ranks, or use a hybrid partition to have several groups"));
+            check_all_fail(
+                world, found,
+                ls::core::text(
+                    "lockstep: ", ranks,
+                    " not fill a model partition with 2 shards; start 2 ranks, or use a hybrid partition to have several groups"));
     }
 }
 
@@ -384,8 +390,9 @@ TEST_CASE("training/failures: a data set without samples", "[training]") {
             else
                 trainer.fit(none.set(), ls::epochs{1});
         });
-        check_all_fail(world, found, ls::core::text("lockstep: data in memory (0 samples of 12x12x1) has no samples to ", evaluates ? "evaluate" : "fit",
-                                                    "; check where it was read from"));
+        check_all_fail(world, found,
+                       ls::core::text("lockstep: data in memory (0 samples of 12x12x1) has no samples to ", evaluates ? "evaluate" : "fit",
+                                      "; check where it was read from"));
         CHECK(trainer.local_hash() == before);
     }
 }
@@ -429,10 +436,11 @@ TEST_CASE("training/failures: a loss that is not finite stops before the weights
     REQUIRE(step > 0);
     REQUIRE(step < 20);
     REQUIRE(found);
-    CHECK_THAT(found->text, Catch::Matchers::StartsWith("lockstep: the loss is ") &&
-                                Catch::Matchers::EndsWith(ls::core::text(
-                                    " in step ", step + 1,
-                                    "; use a lower learning rate or a warm-up, and check the data; the weights are those before this step")));
+    CHECK_THAT(found->text,
+               Catch::Matchers::StartsWith("lockstep: the loss is ") &&
+                   Catch::Matchers::EndsWith(ls::core::text(
+                       " in step ", step + 1,
+                       "; use a lower learning rate or a warm-up, and check the data; the weights are those before this step")));
     for (const auto& other : of_all(world, found->text)) CHECK(other == found->text);
     CHECK(trainer.local_hash() == before);
     for (const auto& other : of_all(world, trainer.local_hash())) CHECK(other == before);
@@ -451,7 +459,8 @@ TEST_CASE("training/failures: after a failure the trainer refuses to go on, with
     world.barrier();
     // Messages of the broken step may still be under way; to go on would add them to other samples' gradients.
     const auto before = trainer.local_hash();
-    for (int attempt = 0; attempt < 3; ++attempt) check_all_fail(world, failure_of([&] { trainer.fit(all.set(), ls::steps{1}); }), "out of luck");
+    for (int attempt = 0; attempt < 3; ++attempt)
+        check_all_fail(world, failure_of([&] { trainer.fit(all.set(), ls::steps{1}); }), "out of luck");
     check_all_fail(world, failure_of([&] { trainer.evaluate(all.set()); }), "out of luck");
     CHECK(trainer.local_hash() == before);
 

@@ -29,9 +29,8 @@ using namespace support;
 using ls::compress::error_feedback;
 namespace optim = ls::optim;
 
-constexpr auto small = ls::sequential{ls::input<28, 28, 1>,      ls::layers::conv<4, 5>{}, ls::layers::relu{},
-                                      ls::layers::max_pool<2>{}, ls::layers::flatten{},    ls::layers::dense<32>{},
-                                      ls::layers::relu{},        ls::layers::dense<10>{}};
+constexpr auto small = ls::sequential{ls::input<28, 28, 1>,  ls::layers::conv<4, 5>{}, ls::layers::relu{}, ls::layers::max_pool<2>{},
+                                      ls::layers::flatten{}, ls::layers::dense<32>{},  ls::layers::relu{}, ls::layers::dense<10>{}};
 const double ln10 = std::log(10.0);
 
 template <class Optimizer, class Compressor>

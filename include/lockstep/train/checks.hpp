@@ -47,6 +47,12 @@ template <class Partition>
 inline constexpr bool is_partition = partition::Partition<Partition>;
 template <class Compressor, class T>
 inline constexpr bool is_compressor = compress::Compressor<Compressor, T>;
+/// The tree adds vectors as they are: another encoding would be passed over in silence.
+template <class Compressor>
+inline constexpr bool has_a_reducer = true;
+template <class Compressor>
+    requires(Compressor::kind == compress::kind::sum)
+inline constexpr bool has_a_reducer<Compressor> = std::is_same_v<Compressor, compress::none>;
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Layer, class T>
@@ -131,6 +137,8 @@ template <class Plan>
         static_assert(is_compressor<decltype(of.compressor), T>,
                       "lockstep: a compressor has kind, slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
                       "decode_add(message, scale, sum)");
+        static_assert(has_a_reducer<decltype(of.compressor)>,
+                      "lockstep: compress::none is the only compressor whose messages the tree can add; give others kind = gather");
     }
     if constexpr (has_sequential<Plan>) {
         using T = typename decltype(of.precision)::type;

@@ -8,10 +8,12 @@
 
 #include "lockstep/compress/none.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/pack.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/data.hpp"
 
 namespace lockstep::train {
@@ -22,8 +24,8 @@ struct real {
     using type = T;
 };
 
-/// Everything but `partition`, `threads` and the number of ranks decides the bits of the weights. A model partition adds features in another
-/// order; a compressor that gathers messages keeps state for each rank: with these, runs are equal for equal numbers of ranks.
+/// The number of ranks and `threads` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds features in
+/// another order. A compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of both.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>>
 struct plan {

@@ -3,6 +3,7 @@
 // The recipe as text: what every rank must have been given alike, compared over all ranks before the first step.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,6 +41,10 @@ template <class Plan>
         layers += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
         if constexpr (requires { std::string{spec.settings()}; }) layers += core::text("(", std::string{spec.settings()}, ")");
     });
+    // A lambda has no settings: its values at a few steps stand for it.
+    std::string rates;
+    for (const std::uint64_t step : {0, 1, 10, 100, 1'000, 10'000})
+        rates += core::text(rates.empty() ? "" : " ", static_cast<double>(of.schedule(step)));
     recipe_text out{{"seed", core::text(of.seed)},
                     {"batch", core::text(of.batch)},
                     {"lanes", core::text(of.lanes)},
@@ -48,8 +53,10 @@ template <class Plan>
                     {"loss", describe(of.loss)},
                     {"optimizer", describe(of.optimizer)},
                     {"schedule", describe(of.schedule)},
-                    {"first learning rate", core::text(static_cast<double>(of.schedule(0)))},
+                    {"learning rates", rates},
                     {"compressor", describe(of.compressor)},
+                    {"partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards")},
+                    {"sampler", describe(of.sampler)},
                     {"initialisation", describe(of.initialise)}};
     return out;
 }
