@@ -15,7 +15,7 @@
 namespace lockstep::comm {
 
 /// Cost per rank: p-1 messages in one round, (p-1) x own strip elements. The fewest rounds; every pair of ranks talks.
-[[nodiscard]] inline schedule direct_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+[[nodiscard, gnu::cold]] inline schedule direct_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     schedule out{"direct all-gather", true};
     const std::size_t ranks = strips.size();
     for (std::size_t distance = 1; distance < ranks; ++distance) {
@@ -29,7 +29,7 @@ namespace lockstep::comm {
 }
 
 /// Cost per rank: p-1 messages in p-1 rounds, n - strip[rank+1] elements: n(p-1)/p when strips are equal. Only neighbours talk.
-[[nodiscard]] inline schedule ring_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+[[nodiscard, gnu::cold]] inline schedule ring_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     schedule out{"ring all-gather", true};
     const std::size_t ranks = strips.size();
     for (std::size_t round = 0; round + 1 < ranks; ++round) {
@@ -84,7 +84,7 @@ namespace detail {
 }
 
 /// Cost per rank: log2(p) messages, n(p-1)/p elements when strips are equal. Needs can_double(strips).
-[[nodiscard]] inline schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+[[nodiscard, gnu::cold]] inline schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     schedule out{"doubling all-gather", true};
     const auto order = can_double(strips);
     core::require(
@@ -107,7 +107,7 @@ inline constexpr std::size_t direct_ranks = 16;
 
 /// The one that fits these strips: recursive doubling, else direct, else the ring. All ranks choose alike: they see the same strips.
 /// strips[r] is what rank r holds: disjoint, in any order, empty ones allowed.
-[[nodiscard]] inline schedule all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+[[nodiscard, gnu::cold]] inline schedule all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     if (can_double(strips)) return doubling_all_gather(rank, strips);
     return strips.size() <= direct_ranks ? direct_all_gather(rank, strips) : ring_all_gather(rank, strips);
 }

@@ -47,7 +47,7 @@ private:
 
 /// After: every block has arrived where exchange_layout says; the own block is copied.
 /// Cost per rank: p-1 messages (fewer if blocks are empty), one in each of p-1 rounds, and its outgoing elements without the own block.
-[[nodiscard]] inline schedule all_to_all(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts) {
+[[nodiscard, gnu::cold]] inline schedule all_to_all(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts) {
     schedule out{"pairwise all-to-all", true};
     const exchange_layout layout{rank, ranks, counts};
     out.copy(in_data(layout.incoming(rank)), in_data(layout.outgoing(rank)));

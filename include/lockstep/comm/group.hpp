@@ -76,7 +76,7 @@ public:
     /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et al. 1997).
     template <class T>
         requires std::is_trivially_copyable_v<T>
-    [[nodiscard]] std::vector<T> gather_all(const T& value) const {
+    [[nodiscard, gnu::cold]] std::vector<T> gather_all(const T& value) const {
         struct cell {  // a vector<bool> has no elements to send
             T value;
         };
@@ -96,7 +96,7 @@ public:
         return out;
     }
 
-    [[nodiscard]] std::vector<std::string> gather_all(std::string_view text) const {
+    [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(std::string_view text) const {
         constexpr std::size_t size_of_part = 64;
         struct piece {
             char letters[size_of_part];

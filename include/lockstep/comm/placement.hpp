@@ -44,7 +44,7 @@ public:
     };
 
     /// lanes[r] is the run of lanes that rank r computes; the runs, in any order, are a partition of 0 .. total-1.
-    explicit lane_tree(std::span<const parallel::block> lanes) {
+    [[gnu::cold]] explicit lane_tree(std::span<const parallel::block> lanes) {
         for (const auto& run : lanes) total_ += run.size();
         std::vector<held> leaves;
         for (std::size_t rank = 0; rank < lanes.size(); ++rank) {

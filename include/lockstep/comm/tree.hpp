@@ -71,7 +71,7 @@ class tree_writer {
 public:
     tree_writer(std::size_t rank, const lane_tree& tree, std::size_t n) : rank_{rank}, tree_{tree}, n_{n}, placed_(tree.nodes().size()) {}
 
-    void strip(std::size_t owner, parallel::block strip, bool direct) {
+    [[gnu::cold]] void strip(std::size_t owner, parallel::block strip, bool direct) {
         const auto nodes = tree_.nodes();
         tree_.place(owner, direct, placed_);
         std::vector<place> at(nodes.size());
@@ -101,7 +101,7 @@ public:
             adds_.push_back({std::max<std::size_t>(root.round, 1) - 1, nodes.size(), strip, result, at[tree_.root()]});
     }
 
-    void write(schedule& out) {
+    [[gnu::cold]] void write(schedule& out) {
         // Each rank begins with another peer: not all of them with rank 0.
         const auto order = [this](const transfer& a, const transfer& b) {
             return std::tuple{a.round, a.peer < rank_, a.peer, a.node, a.strip.first} <
@@ -221,8 +221,9 @@ private:
 /// strip; the rest of data is used up. `strips` is a partition of 0 .. n-1, in any order, empty ones allowed; tree_strips() has the best one.
 /// Cost per rank: recursive halving log2(p) messages, n(p-1)/p elements, n/2 of scratch. Direct, with c nodes on a rank: c(p-1) messages,
 /// c(n - own strip) elements, scratch of own strip x nodes of all other ranks, one round. Least: never more elements in total than direct.
-[[nodiscard]] inline schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
-                                                  std::span<const parallel::block> strips, tree_route route = tree_route::automatic) {
+[[nodiscard, gnu::cold]] inline schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
+                                                             std::span<const parallel::block> strips,
+                                                             tree_route route = tree_route::automatic) {
     core::require(
         strips.size() == lanes.size() && rank < lanes.size(),
         [&] { return core::text("rank ", rank, " with ", lanes.size(), " runs of lanes and ", strips.size(), " strips"); },

@@ -18,11 +18,19 @@ public:
     explicit error(const std::string& message) : std::runtime_error(message) {}
 };
 
+namespace detail {
+/// Apart from the code that checks, and compiled for size: messages are built once in a run at most.
+template <class Problem, class Remedy>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(Problem& problem, Remedy& remedy) {
+    throw error{problem(), remedy()};
+}
+}  // namespace detail
+
 /// Throws unless the condition holds. The texts are callables, so a check that passes builds no string.
 template <class Problem, class Remedy>
 void require(bool condition, Problem&& problem, Remedy&& remedy) {
     if (!condition) [[unlikely]]
-        throw error{problem(), remedy()};
+        detail::fail(problem, remedy);
 }
 
 }  // namespace lockstep::core

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 namespace lockstep::parallel {
 
@@ -33,18 +34,36 @@ struct block {
     return {std::min(n, units * part / parts * grain), std::min(n, units * (part + 1) / parts * grain)};
 }
 
-/// Runs f(thread) once on each thread of the team. f must not throw.
-template <class F>
-void on_each_thread(team team, F&& f) noexcept {
+namespace detail {
+
+/// One OpenMP region for the whole program: loop bodies come as pointers, so the compiler sees each of them once.
+inline void run_on_threads(team team, void (*body)(void*, std::size_t), void* state) noexcept {
 #if defined(_OPENMP)
     if (team.threads > 1) {
         // A loop, not the bare region: also complete where the runtime grants fewer threads than were asked for.
 #pragma omp parallel for num_threads(team.threads) schedule(static, 1)
-        for (int thread = 0; thread < team.threads; ++thread) f(static_cast<std::size_t>(thread));
+        for (int thread = 0; thread < team.threads; ++thread) body(state, static_cast<std::size_t>(thread));
         return;
     }
 #endif
-    for (int thread = 0; thread < team.threads; ++thread) f(static_cast<std::size_t>(thread));
+    for (int thread = 0; thread < team.threads; ++thread) body(state, static_cast<std::size_t>(thread));
+}
+
+/// The body of a loop, compiled apart from both of its callers.
+template <class F>
+[[gnu::noinline]] void call_block(F& f, block mine) noexcept {
+    f(mine);
+}
+
+}  // namespace detail
+
+/// Runs f(thread) once on each thread of the team. f must not throw.
+template <class F>
+void on_each_thread(team team, F&& f) noexcept {
+    using function = std::remove_reference_t<F>;
+    detail::run_on_threads(
+        team, [](void* state, std::size_t thread) { (*static_cast<function*>(state))(thread); },
+        const_cast<void*>(static_cast<const void*>(&f)));
 }
 
 /// Runs f(block) on each thread's part of 0 .. n-1. Threads split outputs, never a sum.
@@ -52,12 +71,12 @@ template <class F>
 void for_blocks(team team, std::size_t n, std::size_t grain, F&& f) noexcept {
     const auto threads = static_cast<std::size_t>(team.threads);
     if (threads <= 1 || n <= grain) {
-        if (n > 0) f(block{0, n});
+        if (n > 0) detail::call_block(f, block{0, n});
         return;
     }
     on_each_thread(team, [&](std::size_t thread) {
         const block mine = split(n, threads, thread, grain);
-        if (!mine.empty()) f(mine);
+        if (!mine.empty()) detail::call_block(f, mine);
     });
 }
 

@@ -56,30 +56,7 @@ public:
 
     /// Writes the schedules for these samples. Allocates where they differ from the last ones. The same calls on all ranks of the group.
     void prepare(const row_blocks& rows) {
-        if (rows == rows_) return;
-        rows_ = rows;
-        const std::size_t me = group_.rank(), ranks = group_.size();
-        const std::vector<parallel::block> lanes = comm::deal_lanes(ranks, ranks);
-        if (kind_ == lockstep::model::exchange::to_samples) {
-            std::vector<std::size_t> there(ranks * ranks), back(ranks * ranks);
-            for (std::size_t from = 0; from < ranks; ++from)
-                for (std::size_t to = 0; to < ranks; ++to) {
-                    there[from * ranks + to] = rows[to].size() * width_;
-                    back[from * ranks + to] = rows[from].size() * width_;
-                }
-            forward_.emplace(group_, comm::all_to_all(me, ranks, there));
-            backward_.emplace(group_, comm::all_to_all(me, ranks, back));
-            return;
-        }
-        std::vector<parallel::block> strips(ranks);
-        for (std::size_t rank = 0; rank < ranks; ++rank) {
-            const std::size_t each = all_rows() * width_;
-            strips[rank] = kind_ == lockstep::model::exchange::gather_samples
-                               ? parallel::block{rows[rank].first * features_, rows[rank].last * features_}
-                               : parallel::block{rank * each, (rank + 1) * each};
-        }
-        forward_.emplace(group_, comm::all_gather(me, strips));
-        backward_.emplace(group_, comm::tree_reduce_scatter(me, lanes, all_rows() * features_, strips));
+        if (rows != rows_) write(rows);
     }
 
     /// `from`: what the layer before gave on this rank. `to`: what the next layer takes.
@@ -138,6 +115,32 @@ public:
     [[nodiscard]] std::size_t forward_bytes() const noexcept { return forward_ ? forward_->program().sent().elements * sizeof(T) : 0; }
 
 private:
+    [[gnu::cold]] void write(const row_blocks& rows) {
+        rows_ = rows;
+        const std::size_t me = group_.rank(), ranks = group_.size();
+        const std::vector<parallel::block> lanes = comm::deal_lanes(ranks, ranks);
+        if (kind_ == lockstep::model::exchange::to_samples) {
+            std::vector<std::size_t> there(ranks * ranks), back(ranks * ranks);
+            for (std::size_t from = 0; from < ranks; ++from)
+                for (std::size_t to = 0; to < ranks; ++to) {
+                    there[from * ranks + to] = rows[to].size() * width_;
+                    back[from * ranks + to] = rows[from].size() * width_;
+                }
+            forward_.emplace(group_, comm::all_to_all(me, ranks, there));
+            backward_.emplace(group_, comm::all_to_all(me, ranks, back));
+            return;
+        }
+        std::vector<parallel::block> strips(ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            const std::size_t each = all_rows() * width_;
+            strips[rank] = kind_ == lockstep::model::exchange::gather_samples
+                               ? parallel::block{rows[rank].first * features_, rows[rank].last * features_}
+                               : parallel::block{rank * each, (rank + 1) * each};
+        }
+        forward_.emplace(group_, comm::all_gather(me, strips));
+        backward_.emplace(group_, comm::tree_reduce_scatter(me, lanes, all_rows() * features_, strips));
+    }
+
     [[nodiscard]] parallel::block own_rows() const noexcept { return rows_[group_.rank()]; }
     [[nodiscard]] std::size_t all_rows() const noexcept { return rows_.back().last; }
 

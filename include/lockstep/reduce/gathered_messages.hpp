@@ -24,7 +24,7 @@ namespace lockstep::reduce {
 template <class T, compress::Compressor<T> C>
 class gathered_messages {
 public:
-    gathered_messages(const bucket& of, const C& compressor, tensor::arena& arena)
+    [[gnu::cold]] gathered_messages(const bucket& of, const C& compressor, tensor::arena& arena)
         : compressor_{compressor},
           n_{of.n},
           rank_{of.ranks.rank()},

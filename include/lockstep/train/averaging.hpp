@@ -25,8 +25,8 @@ namespace lockstep::train {
 template <class T, class Network, class Optimizer, class Compressor>
 class averaging {
 public:
-    averaging(const partition::grid& on, const comm::group& all, const comm::group& replicas, const Optimizer& optimizer,
-              const Compressor& compressor, std::size_t least, std::uint64_t seed, parallel::team team, tensor::arena& arena)
+    [[gnu::cold]] averaging(const partition::grid& on, const comm::group& all, const comm::group& replicas, const Optimizer& optimizer,
+                            const Compressor& compressor, std::size_t least, std::uint64_t seed, parallel::team team, tensor::arena& arena)
         : optimizer_{optimizer}, team_{team}, seed_{seed}, layer_bucket_(Network::size) {
         const auto ranges = make_buckets<Network>(least);
         buckets_.reserve(ranges.size());

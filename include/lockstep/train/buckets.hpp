@@ -21,7 +21,7 @@ struct bucket_range {
 
 /// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network alone.
 template <class Network>
-[[nodiscard]] std::vector<bucket_range> make_buckets(std::size_t least) {
+[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least) {
     std::vector<bucket_range> out;
     for (const auto segment : {model::segment::sharded, model::segment::replicated}) {
         bool open = false;
@@ -48,7 +48,7 @@ struct update_run {
 
 /// Parameters first .. first + count - 1 of this rank as runs.
 template <class Network>
-[[nodiscard]] std::vector<update_run> make_runs(std::size_t first, std::size_t count) {
+[[nodiscard, gnu::cold]] std::vector<update_run> make_runs(std::size_t first, std::size_t count) {
     std::vector<update_run> out;
     core::for_each_index<Network::size>([&](auto layer) {
         std::size_t at = Network::offset(layer);

@@ -77,7 +77,7 @@ struct report {
 };
 
 /// Ten lines for people.
-[[nodiscard]] inline std::string to_text(const report& of) {
+[[nodiscard, gnu::cold]] inline std::string to_text(const report& of) {
     const double total = of.seconds.total();
     const auto line = [&](const char* name, double seconds) {
         std::string out = core::text("  ", name);

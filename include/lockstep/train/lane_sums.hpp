@@ -22,7 +22,7 @@ class lane_sums {
 public:
     using numbers = std::array<double, Numbers>;
 
-    lane_sums(const partition::grid& on, const comm::group& ranks)
+    [[gnu::cold]] lane_sums(const partition::grid& on, const comm::group& ranks)
         : own_{on.own_lanes()}, values_(on.lanes * Numbers), partials_(tensor::tree_depth(on.lanes) + 1), gather_{ranks, gathering(on)} {}
 
     void clear() noexcept { std::fill(values_.begin(), values_.end(), 0.0); }

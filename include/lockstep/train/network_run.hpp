@@ -43,8 +43,8 @@ public:
     static constexpr std::size_t size = network::size;
 
     /// `rows` and `group_rows`: the most rows of a rank and of its model group. Reserves its memory in the arena.
-    network_run(const Net& net, const partition::grid& on, const comm::group& model_group, std::size_t rows, std::size_t group_rows,
-                parallel::team team, tensor::arena& arena)
+    [[gnu::cold]] network_run(const Net& net, const partition::grid& on, const comm::group& model_group, std::size_t rows,
+                              std::size_t group_rows, parallel::team team, tensor::arena& arena)
         : net_{net}, grid_{on}, team_{team} {
         std::size_t widest = output::size * rows, scratch = 0, partials = 0, staged = 0;
         core::for_each_index<size>([&](auto index) {

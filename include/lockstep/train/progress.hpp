@@ -40,7 +40,7 @@ public:
           end_report_{end_report},
           terminal_{typeid(out) == typeid(std::ostream) && is_watched_terminal()} {}
 
-    void on_step(const step_event& event) {
+    [[gnu::cold]] void on_step(const step_event& event) {
         if (event.steps_left > 0 && event.steps_done > 1 && event.seconds - last_ < (terminal_ ? 0.2 : interval_)) return;
         last_ = event.seconds;
         const double per_step = event.seconds / static_cast<double>(event.steps_done);
@@ -52,7 +52,7 @@ public:
              << (terminal_ ? "   " : "\n") << std::flush;
         open_ = terminal_;
     }
-    void on_epoch(const epoch_event& event) {
+    [[gnu::cold]] void on_epoch(const epoch_event& event) {
         close();
         out_ << core::text("epoch ", event.epoch + 1, ": loss ", core::fixed(event.loss, 4), ", ", core::fixed(event.seconds, 1), " s");
         if (event.test) {

@@ -31,7 +31,7 @@ template <class Part>
 }
 
 template <class Plan>
-[[nodiscard]] recipe_text describe_plan(const Plan& of) {
+[[nodiscard, gnu::cold]] recipe_text describe_plan(const Plan& of) {
     using net = decltype(of.model);
     using network = model::network<net, 1>;
     std::string layers = tensor::to_text<typename net::input>();
@@ -62,7 +62,7 @@ template <class Plan>
 }
 
 /// Throws on all ranks alike where two of them differ, naming the first thing that does. Collective.
-inline void agree(const comm::group& ranks, const recipe_text& mine) {
+[[gnu::cold]] inline void agree(const comm::group& ranks, const recipe_text& mine) {
     std::string joined;
     for (const auto& [name, value] : mine) joined += name + '\1' + value + '\2';
     const auto all = ranks.gather_all(std::string_view{joined});

@@ -46,7 +46,7 @@ template <class Network>
 
 /// What a trainer is about to do. Collective in a model partition.
 template <class Trainer>
-[[nodiscard]] std::string summary(Trainer& of) {
+[[nodiscard, gnu::cold]] std::string summary(Trainer& of) {
     using network = typename Trainer::network;
     const auto& plan = of.recipe();
     const auto& grid = of.grid();

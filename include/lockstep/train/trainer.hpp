@@ -202,7 +202,7 @@ public:
 private:
     using clock = std::chrono::steady_clock;
 
-    trainer(comm::group ranks, const Plan& plan, int)
+    [[gnu::cold]] trainer(comm::group ranks, const Plan& plan, int)
         : plan_{plan},
           ranks_{std::move(ranks)},
           grid_{on_all_ranks([&] {
