@@ -186,13 +186,12 @@ int with_compressor(const boost::mpi::communicator& world, const options& of, co
             .seed = of.seed,
             .threads = of.threads};
     };
+    // A model partition is a hybrid one with a single group; only the check of the grid differs.
+    if (!of.replicates)
+        (void)ls::partition::make_grid<ls::partition::model<Shards>>(static_cast<std::size_t>(world.rank()), static_cast<std::size_t>(world.size()), of.lanes);
     if constexpr (Shards == 1) {
         return fit(world, of, train, test, plan_for(ls::partition::data{}));
     } else {
-        // A model partition is a hybrid one with a single group; only the check of the grid differs.
-        if (!of.replicates)
-            (void)ls::partition::make_grid<ls::partition::model<Shards>>(static_cast<std::size_t>(world.rank()),
-                                                                         static_cast<std::size_t>(world.size()), of.lanes);
         return fit(world, of, train, test, plan_for(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<Shards>{}}));
     }
 }

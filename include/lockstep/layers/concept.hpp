@@ -86,7 +86,7 @@ template <class L>
 inline constexpr bool adds_lanes<L> = L::adds_lanes;
 
 /// `static constexpr bool is_elementwise = true`: feature i of the output depends on feature i of the input only, so the layer works as well
-/// on the features of one rank.
+/// on the features of one rank. Without effect for a layer that has parameters.
 template <class L>
 inline constexpr bool is_elementwise = false;
 template <class L>

@@ -70,7 +70,7 @@ struct bound {
     using whole = typename decltype(bind_whole())::type;
 
     static constexpr bool is_sharded = Shards > 1 && layers::is_shardable<whole>;
-    static constexpr bool stays = before::after == placement::features && layers::is_elementwise<whole>;
+    static constexpr bool stays = before::after == placement::features && layers::is_elementwise<whole> && whole::parameters.size() == 0;
     static constexpr placement after = is_sharded || stays ? placement::features : placement::samples;
     static constexpr exchange in_front = before::after == placement::samples ? (is_sharded ? exchange::gather_samples : exchange::none)
                                          : stays                             ? exchange::none

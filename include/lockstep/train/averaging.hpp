@@ -78,9 +78,13 @@ public:
         if (in_flight_ && all) land();
     }
 
+    /// Backward is over: what is not hidden by now is exposed.
+    void backward_over() noexcept {
+        if (in_flight_) land();
+    }
+
     /// Waits for the sums, updates the strips of this rank, and brings the weights up to date everywhere.
     void finish(std::span<T> weights, double rate, std::uint64_t step) {
-        if (in_flight_) land();
         for (auto& one : buckets_) {
             waiting([&] { one.reducer.finish(); });
             one.started = false;

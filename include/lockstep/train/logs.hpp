@@ -22,6 +22,7 @@ public:
 
     /// Empties the file, before hours of work are spent on what goes into it.
     void open() {
+        if (file_.is_open()) return;  // a further fit() goes on in the same file
         errno = 0;
         file_.open(path_, std::ios::trunc);
         if (file_ && !head_.empty()) file_ << head_ << std::endl;

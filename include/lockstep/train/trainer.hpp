@@ -71,7 +71,8 @@ public:
         if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset>()) on_all_ranks([&] { fit_checked(set, until, observers...); });
     }
 
-    /// One step on rows that each rank already has in memory, any number of them, also none; together they are the minibatch.
+    /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has room for the rows that
+    /// fit() would deal it of a full one: batch x its lanes / lanes, rounded up.
     /// `x`: rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements are T.
     template <class X, class Y>
     step_event step(const X& x, const Y& y) {
@@ -141,6 +142,7 @@ public:
 
     /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
     [[nodiscard]] std::vector<T> all_weights() const {
+        if constexpr (shards > 1) ranks_.check();
         std::vector<T> out;
         out.reserve(network::parameters);
         core::for_each_index<network::size>([&](auto index) {
@@ -182,7 +184,7 @@ public:
     [[nodiscard]] std::size_t buckets() const noexcept { return averaging_.bucket_count(); }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights.
     [[nodiscard]] std::size_t averaging_bytes() const noexcept { return averaging_.bytes_per_step(); }
-    /// What this rank sends between layers for a full minibatch: 0 without a model partition.
+    /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is collective.
     [[nodiscard]] std::size_t exchange_bytes() {
         if constexpr (shards > 1) {
             deal full{grid_};
@@ -222,7 +224,7 @@ private:
           counts_{grid_, ranks_},
           brought_{capacity_, arena_},
           weights_{arena_.template reserve<T>(network::parameters_here)} {
-        arena_.allocate();
+        on_all_ranks([&] { arena_.allocate(); });
         run_.bind(arena_);
         averaging_.bind(arena_);
         brought_.bind(arena_);
@@ -243,7 +245,8 @@ private:
     template <class F>
     decltype(auto) on_all_ranks(F&& f) {
         // After a failure messages of the broken step are still under way, and would be taken for those of the next one.
-        if (ranks_.size() > 1) ranks_.check();
+        // And what a compressor carries over to the next step is that of the broken one.
+        if (ranks_.size() > 1 || decltype(plan_.compressor)::slot_count > 0) ranks_.check();
         try {
             return f();
         } catch (const comm::remote_failure&) {
@@ -284,6 +287,8 @@ private:
     template <class Dataset, class Until, class... Observers>
     void fit_checked(const Dataset& set, Until until, Observers&... observers) {
         require_samples(set, "fit");
+        require_equal(set.size(), "samples to fit");
+        require_equal(until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit");
         (tell_begin(observers, grid_.rank), ...);
         const std::size_t n = set.size(), per_epoch = (n + plan_.batch - 1) / plan_.batch;
         if (order_.size() != n) {
@@ -333,12 +338,13 @@ private:
         }
         (tell_end(observers, grid_.rank, *this, report()), ...);
         // Nobody leaves before the observers of all ranks have had the chance to fail.
-        if constexpr (sizeof...(observers) > 0) (void)ranks_.gather_all(grid_.rank);
+        (void)ranks_.gather_all(grid_.rank);
     }
 
     template <class Dataset>
     evaluation evaluate_checked(const Dataset& set) {
         require_samples(set, "evaluate");
+        require_equal(set.size(), "samples to evaluate");
         std::vector<std::uint64_t> rows(capacity_);
         sums_.clear();
         for (std::size_t at = 0; at < set.size(); at += plan_.batch) {
@@ -365,6 +371,18 @@ private:
         core::require(
             set.size() > 0, [&] { return core::text(data::name_of(set), " has no samples to ", what); },
             [] { return std::string{"check where it was read from"}; });
+    }
+
+    /// Every rank deals the rows of the whole data set: it has to be the same one.
+    void require_equal(std::size_t mine, std::string_view what) const {
+        const auto all = ranks_.gather_all(mine);
+        for (std::size_t rank = 1; rank < all.size(); ++rank)
+            core::require(
+                all[rank] == all[0], [&] { return core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]); },
+                [] {
+                    return std::string{
+                        "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has"};
+                });
     }
 
     /// The rows of one own lane.
@@ -396,6 +414,7 @@ private:
         run_.backward(
             weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
             [&](std::size_t layer) { averaging_.done(layer, step); });
+        averaging_.backward_over();
         const double rate = static_cast<double>(plan_.schedule(step));
         // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
         sums_.start();
