@@ -224,7 +224,7 @@ private:
           counts_{grid_, ranks_},
           brought_{capacity_, arena_},
           weights_{arena_.template reserve<T>(network::parameters_here)} {
-        on_all_ranks([&] { arena_.allocate(); });
+        arena_.allocate();
         run_.bind(arena_);
         averaging_.bind(arena_);
         brought_.bind(arena_);
