@@ -123,6 +123,10 @@ int main(int argc, char** argv) {
         } catch (const CLI::ParseError& mistake) {
             throw error{mistake.what(), "see train --help"};
         }
+        for (const char* option : {"--train-samples", "--test-samples"})
+            if (app.count(option) > 0 && of.data != "digits")
+                throw error{text(option, " was given with the files in '", of.data, "', which are used whole"),
+                            "leave it out, or generate samples with --data digits"};
         interpret(of);
         if (of.net == "lenet") {
             require_shards(example::lenet(of.dropout), of.shards);

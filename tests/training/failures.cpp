@@ -28,6 +28,7 @@ namespace part = ls::partition;
 /// What is called in the middle of a forward or backward run, where a test wants a failure.
 std::function<void()> in_forward;
 std::function<void()> in_backward;
+std::function<void()> in_construction;
 
 /// A user's layer: y = x.
 template <ls::tensor::Shape S>
@@ -38,6 +39,11 @@ struct passing_layer {
     static constexpr std::array<ls::tensor::parameter, 0> parameters{};
     static constexpr double flops = 0;
 
+    template <class T>
+    [[nodiscard]] static std::size_t scratch(std::size_t, std::size_t, ls::parallel::team) {
+        if (in_construction) in_construction();
+        return 0;
+    }
     void forward(const auto& pass) const {
         if (in_forward) in_forward();
         std::copy_n(pass.x.data, pass.x.size(), pass.y.data);
@@ -375,6 +381,46 @@ TEST_CASE("training/failures: ranks that do not fill the grid", "[training]") {
                 ls::core::text(
                     "lockstep: ", ranks,
                     " not fill a model partition with 2 shards; start 2 ranks, or use a hybrid partition to have several groups"));
+    }
+}
+
+TEST_CASE("training/failures: a trainer that cannot be made on one rank", "[training]") {
+    const mpi::communicator world;
+    for (const int bad : {0, last_rank(world)}) {
+        if (world.rank() == bad) in_construction = [] { throw std::runtime_error{"no room for scratch"}; };
+        const auto found = failure_of([&] {
+            ls::trainer trainer{world, recipe()};
+            trainer.fit(all.set(), ls::steps{1});
+        });
+        in_construction = nullptr;
+        check_all_fail(world, found, "no room for scratch", bad);
+    }
+}
+
+TEST_CASE("training/failures: ranks that fit different data sets, or for different times", "[training]") {
+    const mpi::communicator world;
+    if (world.size() == 1) return;
+    const int bad = last_rank(world);
+    const std::string remedy = "; give every rank the same data set (a rank reads only its rows), or call step() with the rows it has";
+    const samples<> fewer{96};
+    {
+        ls::trainer trainer{world, recipe()};
+        const auto before = trainer.local_hash();
+        const auto found = failure_of([&] { trainer.fit(world.rank() == bad ? fewer.set() : all.set(), ls::steps{2}); });
+        check_all_fail(world, found, ls::core::text("lockstep: rank 0 has 128 samples to fit, rank ", bad, " has 96", remedy));
+        CHECK(trainer.local_hash() == before);
+    }
+    {
+        ls::trainer trainer{world, recipe()};
+        const auto found = failure_of([&] { trainer.fit(all.set(), ls::steps{world.rank() == bad ? 3U : 2U}); });
+        check_all_fail(
+            world, found,
+            ls::core::text("lockstep: rank 0 has 2 steps to fit, rank ", bad, " has 3; call fit() with the same number on every rank"));
+    }
+    {
+        ls::trainer trainer{world, recipe()};
+        const auto found = failure_of([&] { trainer.evaluate(world.rank() == bad ? fewer.set() : all.set()); });
+        check_all_fail(world, found, ls::core::text("lockstep: rank 0 has 128 samples to evaluate, rank ", bad, " has 96", remedy));
     }
 }
 

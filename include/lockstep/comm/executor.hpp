@@ -37,18 +37,31 @@ inline void add(parallel::team team, T* to, const T* from, std::size_t n) noexce
     });
 }
 
-/// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each operation their own tag, so
-/// any number of operations may be in flight, started and polled in any order. Several starts of one operation never overlap.
-template <class T>
-class operation {
-    static_assert(std::is_trivially_copyable_v<T>, "messages are bytes: elements must be trivially copyable");
+namespace detail {
 
+/// What an element type is to the executor: its size, and how its elements are added.
+struct element {
+    std::size_t size = 1;
+    void (*add)(parallel::team, std::byte* to, const std::byte* from, std::size_t n) noexcept = nullptr;
+};
+
+template <class T>
+[[nodiscard]] constexpr element element_of() noexcept {
+    if constexpr (is_addable<T>)
+        return {sizeof(T), [](parallel::team team, std::byte* to, const std::byte* from, std::size_t n) noexcept {
+                    comm::add(team, reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), n);
+                }};
+    else
+        return {sizeof(T), nullptr};
+}
+
+/// An operation without its element type, so that one copy of the code serves all of them.
+class untyped_operation {
 public:
-    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes.
-    operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = requests::largest_piece)
-        : ranks_{std::move(ranks)}, program_{std::move(program)}, team_{team}, tag_{ranks_.next_tag()}, under_way_{piece} {
+    untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, element of)
+        : ranks_{std::move(ranks)}, program_{std::move(program)}, team_{team}, of_{of}, tag_{ranks_.next_tag()}, under_way_{piece} {
         core::require(
-            is_addable<T> || program_.added() == 0,
+            of.add != nullptr || program_.added() == 0,
             [&] { return core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"); },
             [] { return std::string{"use a gathering schedule, or an arithmetic element type"}; });
         std::size_t most = 0;
@@ -61,35 +74,31 @@ public:
         under_way_.reserve(most);
     }
 
-    /// `data` and `work` hold at least what the schedule says and stay where they are until the end. Sends at once what can be sent.
-    /// Throws core::error if they are too short or the operation is running.
-    void start(std::span<T> data, std::span<T> work) {
+    void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size) {
         core::require(
             !running_, [&] { return core::text("the operation '", program_.name(), "' was started while it is running"); },
             [] { return std::string{"call finish() first"}; });
         core::require(
-            data.size() >= program_.data_size() && work.size() >= program_.work_size(),
+            data_size >= program_.data_size() && work_size >= program_.work_size(),
             [&] {
                 return core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ",
-                                  program_.work_size(), " of scratch, and was given ", data.size(), " and ", work.size());
+                                  program_.work_size(), " of scratch, and was given ", data_size, " and ", work_size);
             },
             [] { return std::string{"provide at least data_size() and work_size() elements"}; });
-        arrays_[0] = data.data();
-        arrays_[1] = work.data();
+        arrays_[0] = data;
+        arrays_[1] = work;
         running_ = true;
         round_ = 0;
         post();
         (void)advance();
     }
 
-    /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure: throws remote_failure.
     bool poll() {
         if (!running_ || advance()) return true;
         if (++polls_ % patience::notice_interval == 0) check();
         return false;
     }
 
-    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one.
     void finish() {
         for (patience waiting; running_ && !advance();) {
             try {
@@ -101,31 +110,27 @@ public:
         }
     }
 
-    void run(std::span<T> data, std::span<T> work) {
-        start(data, work);
-        finish();
-    }
-
     [[nodiscard]] bool running() const noexcept { return running_; }
     [[nodiscard]] const schedule& program() const noexcept { return program_; }
-    /// Messages and bytes handed to MPI by this rank since construction.
-    [[nodiscard]] std::size_t sent_messages() const noexcept { return under_way_.sent_messages(); }
-    [[nodiscard]] std::size_t sent_bytes() const noexcept { return under_way_.sent_bytes(); }
+    [[nodiscard]] const requests& under_way() const noexcept { return under_way_; }
 
 private:
-    [[nodiscard]] std::size_t count_pieces(const message& one) const noexcept { return under_way_.pieces(one.what.count * sizeof(T)); }
-    [[nodiscard]] T* at(const range& what) const noexcept { return arrays_[static_cast<std::size_t>(what.in)] + what.first; }
+    [[nodiscard]] std::size_t count_pieces(const message& one) const noexcept { return under_way_.pieces(one.what.count * of_.size); }
+    [[nodiscard]] std::byte* at(const range& what) const noexcept {
+        return arrays_[static_cast<std::size_t>(what.in)] + what.first * of_.size;
+    }
+    [[nodiscard]] std::span<std::byte> bytes(const range& what) const noexcept { return {at(what), what.count * of_.size}; }
 
     void post() {
         if (round_ == program_.rounds().size()) return;
         const auto& round = program_.rounds()[round_];
         for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
             const message& one = program_.receives()[i];
-            under_way_.receive(ranks_.over(), one.peer, tag_, std::as_writable_bytes(std::span{at(one.what), one.what.count}));
+            under_way_.receive(ranks_.over(), one.peer, tag_, bytes(one.what));
         }
         for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
             const message& one = program_.sends()[i];
-            under_way_.send(ranks_.over(), one.peer, tag_, std::as_bytes(std::span{at(one.what), one.what.count}));
+            under_way_.send(ranks_.over(), one.peer, tag_, bytes(one.what));
         }
     }
 
@@ -136,9 +141,9 @@ private:
             for (std::size_t i = round.locals.first; i < round.locals.last; ++i) {
                 const local_operation& local = program_.locals()[i];
                 if (local.what == action::copy)
-                    std::copy_n(at(local.from), local.from.count, at(local.to));
-                else if constexpr (is_addable<T>)
-                    add(team_, at(local.to), at(local.from), local.to.count);
+                    std::copy_n(at(local.from), local.from.count * of_.size, at(local.to));
+                else
+                    of_.add(team_, at(local.to), at(local.from), local.to.count);
             }
         }
         running_ = false;
@@ -162,12 +167,51 @@ private:
     group ranks_;
     schedule program_;
     parallel::team team_;
+    element of_;
     int tag_;
     requests under_way_;
-    T* arrays_[2] = {nullptr, nullptr};
+    std::byte* arrays_[2] = {nullptr, nullptr};
     std::size_t round_ = 0;
     std::size_t polls_ = 0;
     bool running_ = false;
+};
+
+}  // namespace detail
+
+/// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each operation their own tag, so
+/// any number of operations may be in flight, started and polled in any order. Several starts of one operation never overlap.
+template <class T>
+class operation {
+    static_assert(std::is_trivially_copyable_v<T>, "messages are bytes: elements must be trivially copyable");
+
+public:
+    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes.
+    operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = requests::largest_piece)
+        : run_{std::move(ranks), std::move(program), team, piece, detail::element_of<T>()} {}
+
+    /// `data` and `work` hold at least what the schedule says and stay where they are until the end. Sends at once what can be sent.
+    /// Throws core::error if they are too short or the operation is running.
+    void start(std::span<T> data, std::span<T> work) {
+        run_.start(reinterpret_cast<std::byte*>(data.data()), data.size(), reinterpret_cast<std::byte*>(work.data()), work.size());
+    }
+    /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure: throws remote_failure.
+    bool poll() { return run_.poll(); }
+    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one.
+    void finish() { run_.finish(); }
+
+    void run(std::span<T> data, std::span<T> work) {
+        start(data, work);
+        finish();
+    }
+
+    [[nodiscard]] bool running() const noexcept { return run_.running(); }
+    [[nodiscard]] const schedule& program() const noexcept { return run_.program(); }
+    /// Messages and bytes handed to MPI by this rank since construction.
+    [[nodiscard]] std::size_t sent_messages() const noexcept { return run_.under_way().sent_messages(); }
+    [[nodiscard]] std::size_t sent_bytes() const noexcept { return run_.under_way().sent_bytes(); }
+
+private:
+    detail::untyped_operation run_;
 };
 
 /// Runs a schedule to its end, with scratch of its own. For setup and tests: allocates.

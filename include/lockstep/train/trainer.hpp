@@ -204,9 +204,17 @@ public:
 private:
     using clock = std::chrono::steady_clock;
 
-    [[gnu::cold]] trainer(comm::group ranks, const Plan& plan, int)
+    /// What cannot be made on one rank, for want of memory say, is told to all.
+    trainer(comm::group ranks, const Plan& plan, int) try : trainer{plan, ranks} {
+    } catch (const comm::remote_failure&) {
+        throw;
+    } catch (const std::exception& failure) {
+        ranks.announce(failure.what());
+        throw;
+    }
+    [[gnu::cold]] trainer(const Plan& plan, const comm::group& ranks)
         : plan_{plan},
-          ranks_{std::move(ranks)},
+          ranks_{ranks},
           grid_{on_all_ranks([&] {
               check(plan);
               const auto made = partition::make_grid<partition_type>(ranks_.rank(), ranks_.size(), plan.lanes);
@@ -288,7 +296,8 @@ private:
     void fit_checked(const Dataset& set, Until until, Observers&... observers) {
         require_samples(set, "fit");
         require_equal(set.size(), "samples to fit");
-        require_equal(until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit");
+        require_equal(until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
+                      "call fit() with the same number on every rank");
         (tell_begin(observers, grid_.rank), ...);
         const std::size_t n = set.size(), per_epoch = (n + plan_.batch - 1) / plan_.batch;
         if (order_.size() != n) {
@@ -374,15 +383,14 @@ private:
     }
 
     /// Every rank deals the rows of the whole data set: it has to be the same one.
-    void require_equal(std::size_t mine, std::string_view what) const {
+    void require_equal(std::size_t mine, std::string_view what,
+                       std::string_view remedy =
+                           "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has") const {
         const auto all = ranks_.gather_all(mine);
         for (std::size_t rank = 1; rank < all.size(); ++rank)
             core::require(
                 all[rank] == all[0], [&] { return core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]); },
-                [] {
-                    return std::string{
-                        "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has"};
-                });
+                [&] { return std::string{remedy}; });
     }
 
     /// The rows of one own lane.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/train/logs.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace ls = lockstep;
+
+/// A path of this test's own, without a file.
+struct fresh_file {
+    std::string path;
+    explicit fresh_file(const std::string& name) : path{(std::filesystem::temp_directory_path() / ("lockstep-" + name)).string()} {
+        std::filesystem::remove(path);
+    }
+    fresh_file(const fresh_file&) = delete;
+    fresh_file& operator=(const fresh_file&) = delete;
+    ~fresh_file() { std::filesystem::remove(path); }
+    [[nodiscard]] std::vector<std::string> lines() const {
+        std::ifstream file{path};
+        std::vector<std::string> out;
+        for (std::string line; std::getline(file, line);) out.push_back(line);
+        return out;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("train/logs: a log goes on over several fits; a new one starts anew", "[train]") {
+    const fresh_file file{"log-of-two-fits.csv"};
+    {
+        ls::csv_log log{file.path};
+        for (std::size_t fit = 0; fit < 2; ++fit) {
+            log.on_begin();
+            for (std::size_t step = 1; step <= 3; ++step)
+                log.on_step({.step = 3 * fit + step, .epoch = 1, .samples = 16, .loss = 0.5, .rate = 0.25});
+        }
+    }
+    const auto lines = file.lines();
+    REQUIRE(lines.size() == 7);
+    CHECK(lines[0] == "step,epoch,samples,loss,rate,seconds,samples_per_second");
+    for (std::size_t i = 1; i < lines.size(); ++i) CHECK(lines[i] == ls::core::text(i, ",2,16,0.5,0.25,0.000000,0.0"));
+    ls::csv_log again{file.path};
+    again.on_begin();
+    CHECK(file.lines().size() == 1);
+}
+
+TEST_CASE("train/logs: JSON lines; what JSON cannot hold is null", "[train]") {
+    const fresh_file file{"log.jsonl"};
+    ls::json_log log{file.path};
+    log.on_begin();
+    log.on_step({.step = 1, .epoch = 0, .samples = 8, .loss = std::numeric_limits<double>::infinity(), .rate = 0.5});
+    log.on_epoch({.epoch = 0, .loss = 0.25, .seconds = 2, .test = ls::train::evaluation{.loss = 1.5, .accuracy = 0.75}});
+    const auto lines = file.lines();
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[0] == R"({"event":"step","step":1,"epoch":1,"samples":8,"loss":null,"rate":0.5,"seconds":0,"samples_per_second":0})");
+    CHECK(lines[1] == R"({"event":"epoch","epoch":1,"loss":0.25,"seconds":2,"test_loss":1.5,"test_accuracy":0.75})");
+}
+
+TEST_CASE("train/logs: a file that cannot be written is an error before the first step", "[train]") {
+    ls::csv_log log{"/no/such/folder/run.csv"};
+    CHECK_THROWS_WITH(log.on_begin(),
+                      "lockstep: cannot write /no/such/folder/run.csv: No such file or directory; check that the directory "
+                      "exists, may be written and has room");
+}
