@@ -6,6 +6,7 @@ set(MPI_CXX_SKIP_MPICXX ON)  # the C++ bindings that MPI has withdrawn
 find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(Boost 1.70 REQUIRED CONFIG COMPONENTS mpi serialization)
 find_package(ZLIB REQUIRED)
+find_package(Threads REQUIRED)
 if(LOCKSTEP_OPENMP)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()

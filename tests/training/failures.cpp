@@ -86,6 +86,7 @@ struct numbers {
     double rate = 0.01;
     std::size_t threads = 1;
     std::size_t bucket = 1U << 20U;
+    bool prefetch = false;
 };
 
 template <class Partition = part::data>
@@ -100,6 +101,7 @@ auto recipe(const numbers& of = {}, const Partition& partition = {}) {
         .seed = of.seed,
         .threads = of.threads,
         .bucket = of.bucket,
+        .prefetch = of.prefetch,
     };
 }
 
@@ -265,6 +267,68 @@ TEST_CASE("training/failures: an exception while a data set is read on one rank"
         });
         check_all_fail(world, found, "the disk is gone", bad);
     }
+}
+
+TEST_CASE("training/failures: what goes wrong while a minibatch is read ahead is thrown in its own step", "[training]") {
+    const mpi::communicator world;
+    const int bad = last_rank(world);
+    // In the middle of the first epoch, and at the first read of the second one. A fit of fewer steps does not read that far.
+    for (const std::size_t last_good : {3U, 8U})
+        for (const bool prefetch : {false, true}) {
+            ls::trainer reference{world, recipe()}, trainer{world, recipe({.prefetch = prefetch})};
+            reference.fit(all.set(), ls::steps{last_good});
+            std::size_t reads = 0;
+            const checked_set set{all, [&](std::span<const std::uint64_t>) {
+                                      if (world.rank() == bad && ++reads == last_good + 1) throw std::runtime_error{"the disk is gone"};
+                                  }};
+            CHECK(!failure_of([&] { trainer.fit(set, ls::steps{last_good}); }));
+            CHECK(trainer.local_hash() == reference.local_hash());
+            const auto found = failure_of([&] { trainer.fit(set, ls::epochs{2}); });
+            check_all_fail(world, found, "the disk is gone", bad);
+            CHECK(trainer.report().steps == last_good);
+            CHECK(trainer.local_hash() == reference.local_hash());
+
+            ls::trainer in_one{world, recipe({.prefetch = prefetch})};
+            reads = 0;
+            check_all_fail(world, failure_of([&] { in_one.fit(set, ls::epochs{2}); }), "the disk is gone", bad);
+            CHECK(in_one.report().steps == last_good);
+            CHECK(in_one.local_hash() == reference.local_hash());
+        }
+}
+
+TEST_CASE("training/failures: a sample that is not finite is found where it is read ahead, with the same words", "[training]") {
+    const mpi::communicator world;
+    samples<> broken{128};
+    broken.x[77 * sample::size + 9] = std::numeric_limits<float>::infinity();
+    std::vector<std::string> texts;
+    std::vector<std::uint64_t> steps;
+    for (const bool prefetch : {false, true}) {
+        ls::trainer trainer{world, recipe({.prefetch = prefetch})};
+        const auto found = failure_of([&] { trainer.fit(broken.set(), ls::epochs{1}); });
+        REQUIRE(found);
+        texts.push_back(found->text);
+        steps.push_back(trainer.report().steps);
+    }
+    CHECK(texts[0].find("sample 77 of data in memory") != std::string::npos);
+    CHECK(texts[1] == texts[0]);
+    CHECK(steps[1] == steps[0]);
+}
+
+TEST_CASE("training/failures: a failure while the next minibatch is still read", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, recipe({.prefetch = true})};
+    std::size_t ended = 0;
+    const checked_set set{all, [&](std::span<const std::uint64_t>) {
+                              std::this_thread::sleep_for(std::chrono::milliseconds{20});
+                              ++ended;
+                          }};
+    if (world.rank() == 0) in_forward = [] { throw std::runtime_error{"the layer is broken"}; };
+    const auto found = failure_of([&] { trainer.fit(set, ls::epochs{1}); });
+    in_forward = nullptr;
+    check_all_fail(world, found, "the layer is broken", 0);
+    // Whoever has begun to read has ended: `ended` may be looked at without a lock.
+    CHECK(ended <= 2);
+    CHECK(ended >= 1);
 }
 
 TEST_CASE("training/failures: ranks read the rows that they are dealt, and no others", "[training]") {

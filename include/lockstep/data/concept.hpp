@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The concepts Dataset (numbered, labelled samples) and Sampler (the order in which an epoch visits them).
+// The concepts Dataset (numbered, labelled samples), Sampler (the order in which an epoch visits them) and Augmentation (a random change of a picture).
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/tensor/batch.hpp"
 #include "lockstep/tensor/label.hpp"
@@ -18,7 +21,8 @@ namespace lockstep::data {
 
 /// Samples 0 .. size() - 1 of one compile-time shape. `read(rows, x, y)` fills x (rows.size() samples) and y
 /// (rows.size() * label_size<label> elements) for these sample numbers, in any order and with repeats. What is read for a number
-/// depends on that number alone, so any rank may read any sample. An optional `name() -> std::string` appears in messages.
+/// depends on that number alone, so any rank may read any sample. An optional `name() -> std::string` appears in messages; the text of an
+/// optional `settings() -> std::string` must be equal on all ranks of a fit().
 template <class D, class T = float>
 concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D::label> &&
     requires(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
@@ -31,6 +35,81 @@ concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D:
 template <class S>
 concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoch, std::uint64_t seed, std::span<std::uint64_t> out) {
     sampler.order(n, epoch, seed, out);
+};
+
+/// What a training sample may depend on besides its number: never a rank, a thread or what was read before.
+struct reading {
+    std::uint64_t seed = 1;
+    std::uint64_t epoch = 0;
+    std::uint32_t place = 0;  ///< how many augmentations of outer data sets follow: two of a kind draw apart
+};
+
+/// A Dataset whose samples differ from epoch to epoch in training: `read(rows, x, y, reading)` is what fit() calls, and a pure function of
+/// (number, seed, epoch). `read(rows, x, y)` gives them unchanged, for evaluation.
+template <class D, class T = float>
+concept VaryingDataset = Dataset<D, T> &&
+    requires(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
+             std::span<tensor::label_element<typename D::label, T>> y, const reading& key) {
+    set.read(rows, x, y, key);
+};
+
+/// The samples to train on in this epoch.
+template <class D, class T>
+void read_for_training(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
+                       std::span<tensor::label_element<typename D::label, T>> y, [[maybe_unused]] const reading& key) {
+    if constexpr (VaryingDataset<D, T>)
+        set.read(rows, x, y, key);
+    else
+        set.read(rows, x, y);
+}
+
+/// One picture in the memory order of a sample. Extents are values: an augmentation is compiled once for each T.
+template <class T>
+struct picture {
+    T* data = nullptr;
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    std::size_t channels = 0;
+
+    [[nodiscard]] constexpr std::size_t row_size() const noexcept { return columns * channels; }
+    [[nodiscard]] constexpr T* row(std::size_t number) const noexcept { return data + number * row_size(); }
+};
+
+/// The random words of one augmentation for one sample in one epoch. The first four cost one call of Philox, about 10 ns.
+class draws {
+public:
+    draws(const reading& key, std::uint64_t sample) noexcept
+        : stream_{key.seed, core::purpose::augmentation,
+                  (key.place & 0xffU) | ((static_cast<std::uint32_t>(key.epoch >> 32) & 0xffffU) << 8),
+                  static_cast<std::uint32_t>(key.epoch)},
+          sample_{sample},
+          first_{stream_.block(sample)} {}
+
+    /// Any number of words, for up to 2^40 samples.
+    [[nodiscard]] std::uint32_t word(std::uint64_t index) const noexcept {
+        return index < 4 ? first_[index] : stream_.block(sample_ + (index / 4 << 40))[index % 4];
+    }
+    /// In 0 .. bound - 1, bias below bound / 2^32.
+    [[nodiscard]] std::size_t below(std::uint32_t bound, std::uint64_t index) const noexcept {
+        return static_cast<std::size_t>((std::uint64_t{word(index)} * bound) >> 32);
+    }
+    /// In [0, 1), a multiple of 2^-24.
+    [[nodiscard]] float uniform(std::uint64_t index) const noexcept { return core::random_stream::to_uniform(word(index)); }
+
+private:
+    core::random_stream stream_;
+    std::uint64_t sample_;
+    std::array<std::uint32_t, 4> first_;
+};
+
+/// Changes a picture in place: a pure function of the picture and its draws. Optional `check(rows, columns)` throws on numbers that make no
+/// sense for pictures of this size.
+template <class A, class T = float>
+concept Augmentation = requires(const A& change, picture<T> of, const draws& random) {
+    {std::string_view{A::name}};
+    { change.settings() } -> std::convertible_to<std::string>;
+    { change.apply(of, random) }
+    noexcept;
 };
 
 /// What a data set calls itself in messages; "data set" where it does not say.

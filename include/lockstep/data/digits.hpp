@@ -134,6 +134,9 @@ struct digits {
 
     [[nodiscard]] std::size_t size() const noexcept { return count; }
     [[nodiscard]] std::string name() const { return core::text("generated digits (seed ", seed, ", from ", first, ")"); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("seed=", seed, " first=", first, " distortion=", distortion, " mean=", mean, " deviation=", deviation);
+    }
 
     /// Draws one sample, 0 = paper and 1 = ink, and returns its label.
     std::int32_t draw(std::uint64_t row, std::span<float, sample::size> ink) const noexcept {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -22,6 +23,17 @@ namespace lockstep::data {
 [[nodiscard]] inline std::string why_unreadable(const std::string& path) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen(path.c_str(), "rb"), &std::fclose};
     return file ? std::string{} : std::generic_category().message(errno);
+}
+
+/// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when neither can be opened.
+[[nodiscard]] inline std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy) {
+    std::string tried;
+    for (const std::string& path : {core::text(prefix, suffix), core::text(prefix, suffix, ".gz")}) {
+        const std::string reason = why_unreadable(path);
+        if (reason.empty()) return path;
+        tried += core::text(tried.empty() ? "" : " and ", "\"", path, "\" (", reason, ")");
+    }
+    throw core::error{core::text("cannot open ", tried), remedy};
 }
 
 /// The content of a file, unpacked when it begins like gzip (its name does not matter).

@@ -3,25 +3,11 @@
 // MNIST (LeCun, Cortes, Burges): 60,000 + 10,000 handwritten digits of 28x28 pixels; a model of Dataset.
 
 #include <string>
-#include <string_view>
 
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/data/gzip.hpp"
 #include "lockstep/data/idx.hpp"
 
 namespace lockstep::data {
-
-/// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when neither can be opened.
-[[nodiscard]] inline std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy) {
-    std::string tried;
-    for (const std::string& path : {core::text(prefix, suffix), core::text(prefix, suffix, ".gz")}) {
-        const std::string reason = why_unreadable(path);
-        if (reason.empty()) return path;
-        tried += core::text(tried.empty() ? "" : " and ", "\"", path, "\" (", reason, ")");
-    }
-    throw core::error{core::text("cannot open ", tried), remedy};
-}
 
 /// The four published files, plain or packed by gzip: `mnist{"data/train"}` opens data/train-images-idx3-ubyte and
 /// data/train-labels-idx1-ubyte, `mnist{"data/t10k"}` the test set. Pixels are (byte / 255 - 0.1307) / 0.3081: mean and deviation of the

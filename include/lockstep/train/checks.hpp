@@ -162,6 +162,7 @@ template <class Plan>
             .seed = of.seed,
             .threads = of.threads,
             .bucket = of.bucket,
+            .prefetch = of.prefetch,
         };
         return out;
     } else {

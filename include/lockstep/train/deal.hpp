@@ -47,6 +47,12 @@ public:
     /// Rows of each rank of the model group, counted from the group's first.
     [[nodiscard]] const partition::row_blocks& members() const noexcept { return members_; }
 
+    /// The rows of a minibatch of `rows` that whole() deals this rank.
+    [[nodiscard]] static parallel::block own_rows(std::size_t rows, const partition::grid& on) noexcept {
+        const auto run = on.own_lanes();
+        return {parallel::split(rows, on.lanes, run.first).first, parallel::split(rows, on.lanes, run.last - 1).last};
+    }
+
     /// The most rows that a rank has of a batch of `rows`.
     [[nodiscard]] static std::size_t capacity(std::size_t rows, const partition::grid& on) {
         std::size_t most = 0;

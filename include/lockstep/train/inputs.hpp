@@ -2,6 +2,7 @@
 #pragma once
 // The samples and labels of a step: read from a data set into the arena, or taken where the user's program has them. Checked before use.
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -35,21 +36,26 @@ public:
         std::size_t count = 0;
     };
 
-    inputs(std::size_t capacity, tensor::arena& arena)
-        : capacity_{capacity}, x_{arena.reserve<T>(capacity * Input::size)}, y_{arena.reserve<label_element>(capacity * per_label)} {}
+    /// `spare`: room for a second minibatch, which is read ahead while the first one is in use.
+    inputs(std::size_t capacity, bool spare, tensor::arena& arena) : capacity_{capacity} {
+        for (std::size_t i = 0; i < (spare ? 2 : 1); ++i)
+            x_[i] = arena.reserve<T>(capacity * Input::size), y_[i] = arena.reserve<label_element>(capacity * per_label);
+    }
     void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
 
-    /// These samples of a data set.
+    /// These samples of a data set, as they are.
     template <class Dataset>
     [[nodiscard]] rows read(const Dataset& set, std::span<const std::uint64_t> samples) {
-        const std::span<T> x = (*arena_)[x_].first(samples.size() * Input::size);
-        const std::span<label_element> y = (*arena_)[y_].first(samples.size() * per_label);
-        set.read(samples, tensor::batch<T, Input>{x.data(), samples.size()}, y);
-        const auto who = [&](std::size_t row) { return core::text("sample ", samples[row], " of ", data::name_of(set)); };
-        check_x(x, who);
-        check_y(y, who);
-        return {x.data(), y.data(), samples.size()};
+        return read_with(set, samples, used_, [&](const auto& x, const auto& y) { set.read(samples, x, y); });
     }
+    /// As they are in training. `ahead`: into the spare room, also by another thread than the one that calls the other members.
+    template <class Dataset>
+    [[nodiscard]] rows read(const Dataset& set, std::span<const std::uint64_t> samples, const data::reading& key, bool ahead) {
+        return read_with(set, samples, ahead ? 1 - used_ : used_,
+                         [&](const auto& x, const auto& y) { data::read_for_training<Dataset, T>(set, samples, x, y, key); });
+    }
+    /// From now on the spare room is the one in use, and the other way round. Not while another thread reads ahead.
+    void swap() noexcept { used_ = 1 - used_; }
 
     /// Rows in containers of the user's program: in place where the elements have the right type, else converted.
     template <class X, class Y>
@@ -70,7 +76,7 @@ public:
         if constexpr (tensor::is_classes<Label>)
             for (std::size_t row = 0; row < labels.size(); ++row)
                 require_class(std::in_range<std::int64_t>(labels[row]) ? static_cast<std::int64_t>(labels[row]) : -1, row, who);
-        out.y = in_place(labels, y_);
+        out.y = in_place(labels, y_[used_]);
         check_y({out.y, labels.size()}, who);
         return out;
     }
@@ -97,6 +103,17 @@ public:
     }
 
 private:
+    template <class Dataset, class Read>
+    rows read_with(const Dataset& set, std::span<const std::uint64_t> samples, std::size_t room, const Read& read) const {
+        const std::span<T> x = (*arena_)[x_[room]].first(samples.size() * Input::size);
+        const std::span<label_element> y = (*arena_)[y_[room]].first(samples.size() * per_label);
+        read(tensor::batch<T, Input>{x.data(), samples.size()}, y);
+        const auto who = [&](std::size_t row) { return core::text("sample ", samples[row], " of ", data::name_of(set)); };
+        check_x(x, who);
+        check_y(y, who);
+        return {x.data(), y.data(), samples.size()};
+    }
+
     template <class From, class To>
     const To* in_place(std::span<const From> from, tensor::slice<To> copy) {
         if constexpr (std::is_same_v<From, To>) {
@@ -136,8 +153,9 @@ private:
     }
 
     std::size_t capacity_;
-    tensor::slice<T> x_;
-    tensor::slice<label_element> y_;
+    std::array<tensor::slice<T>, 2> x_;
+    std::array<tensor::slice<label_element>, 2> y_;
+    std::size_t used_ = 0;
     const tensor::arena* arena_ = nullptr;
 };
 

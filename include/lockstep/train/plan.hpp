@@ -24,7 +24,7 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks and `threads` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds features in
+/// The number of ranks, `threads` and `prefetch` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds features in
 /// another order. A compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of both.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>>
@@ -43,6 +43,7 @@ struct plan {
     std::uint64_t seed = 1;
     std::size_t threads = 1;         ///< on each rank
     std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 0 = each layer alone
+    bool prefetch = false;           ///< fit() reads the next minibatch on a thread of its own
 };
 
 namespace detail {

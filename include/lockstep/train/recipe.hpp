@@ -90,4 +90,10 @@ template <class Plan>
     }
 }
 
+/// The same for a data set that has settings: every rank has to read its samples alike. Collective.
+template <class Dataset>
+void agree_on(const comm::group& ranks, const Dataset& set) {
+    if constexpr (requires { std::string{set.settings()}; }) agree(ranks, {{"data set", set.settings()}});
+}
+
 }  // namespace lockstep::train

@@ -27,6 +27,7 @@
 #include "lockstep/train/inputs.hpp"
 #include "lockstep/train/lane_sums.hpp"
 #include "lockstep/train/observers.hpp"
+#include "lockstep/train/read_ahead.hpp"
 #include "lockstep/train/recipe.hpp"
 
 namespace lockstep::train {
@@ -230,7 +231,7 @@ private:
           averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
           sums_{grid_, ranks_},
           counts_{grid_, ranks_},
-          brought_{capacity_, arena_},
+          brought_{capacity_, plan.prefetch, arena_},
           weights_{arena_.template reserve<T>(network::parameters_here)} {
         arena_.allocate();
         run_.bind(arena_);
@@ -296,6 +297,7 @@ private:
     void fit_checked(const Dataset& set, Until until, Observers&... observers) {
         require_samples(set, "fit");
         require_equal(set.size(), "samples to fit");
+        agree_on(ranks_, set);
         require_equal(until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
                       "call fit() with the same number on every rank");
         (tell_begin(observers, grid_.rank), ...);
@@ -307,6 +309,13 @@ private:
         const std::size_t begun = position_ / plan_.batch;
         std::uint64_t left = std::is_same_v<Until, epochs> ? per_epoch * until.count - (until.count > 0 ? begun : 0) : until.count;
         if (position_ > 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
+        const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
+            if (position == 0) plan_.sampler.order(n, epoch, plan_.seed, order_);
+            const auto own = deal::own_rows(std::min(plan_.batch, n - position), grid_);
+            const std::span<const std::uint64_t> rows = std::span{order_}.subspan(position + own.first, own.size());
+            return brought_.template read<Dataset>(set, rows, {plan_.seed, epoch}, ahead);
+        };
+        read_ahead minibatches{load, plan_.prefetch};
         const auto start = clock::now();
         std::size_t seen = 0;
         std::uint64_t done = 0;
@@ -317,10 +326,10 @@ private:
         double aside = 0;  // seconds of observers that work on all ranks
         while (left > 0) {
             auto data_start = clock::now();
-            if (position_ == 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
             deal_.whole(std::min(plan_.batch, n - position_));
-            const std::span<const std::uint64_t> rows = std::span{order_}.subspan(position_ + deal_.own().first_row(), deal_.own().rows());
-            const auto [x, y, count] = brought_.template read<Dataset>(set, rows);
+            const auto [x, y, count] = minibatches.take(epoch_, position_, brought_);
+            const std::size_t next = position_ + deal_.rows();
+            if (left > 1) minibatches.begin(next == n ? epoch_ + 1 : epoch_, next == n ? 0 : next);
             report_.seconds.data += lap(data_start);
             auto event = run_step(x, y);
             position_ = position_ + event.samples == n ? 0 : position_ + event.samples;
@@ -354,6 +363,7 @@ private:
     evaluation evaluate_checked(const Dataset& set) {
         require_samples(set, "evaluate");
         require_equal(set.size(), "samples to evaluate");
+        agree_on(ranks_, set);
         std::vector<std::uint64_t> rows(capacity_);
         sums_.clear();
         for (std::size_t at = 0; at < set.size(); at += plan_.batch) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "files.hpp"
 
@@ -46,6 +47,22 @@ struct backwards {
     }
 };
 
+struct keyed : squares {
+    using squares::read;
+    template <class T>
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<T> y, const reading& key) const {
+        read(rows, x, y);
+        for (T& one : x.all()) one += static_cast<T>(100 * key.epoch);
+    }
+};
+struct painter {
+    static constexpr std::string_view name = "painter";
+    std::string settings() const { return {}; }
+    void apply(picture<float> of, const draws&) const noexcept { of.data[0] = 1; }
+};
+
+static_assert(VaryingDataset<keyed> && VaryingDataset<keyed, double> && !VaryingDataset<squares>);
+static_assert(Augmentation<painter> && !Augmentation<painter, double> && !Augmentation<squares>);
 static_assert(Dataset<squares> && Dataset<squares, double> && Dataset<nameless>);
 static_assert(Dataset<float_only> && !Dataset<float_only, double>);
 static_assert(!Dataset<nameless_label> && !Dataset<int>);
@@ -76,6 +93,29 @@ TEST_CASE("data/concept: a read outside the data set or into buffers of another 
           }) ==
           "lockstep: squares: 3 samples were asked for, with room for 3 samples and 1 label elements; "
           "pass x with 3 rows and y with 3 elements");
+}
+
+TEST_CASE("data/concept: training reads what the epoch has, where it has something of its own", "[data]") {
+    std::array<double, 2> x{};
+    std::array<double, 1> y{};
+    const std::array<std::uint64_t, 1> rows{3};
+    read_for_training<keyed, double>(keyed{}, rows, {x.data(), 1}, y, {.seed = 1, .epoch = 2});
+    CHECK(x[0] == 203);
+    read_for_training<squares, double>(squares{}, rows, {x.data(), 1}, y, {.seed = 1, .epoch = 2});
+    CHECK(x[0] == 3);
+}
+
+TEST_CASE("data/concept: draws are those of the sample, and do not depend on how many are asked for", "[data]") {
+    const core::random_stream stream{9, core::purpose::augmentation, 0, 4};
+    const draws one{{.seed = 9, .epoch = 4}, 1000};
+    for (std::uint64_t i = 0; i < 4; ++i) CHECK(one.word(i) == stream.word(4000 + i));
+    CHECK(one.word(6) == stream.block(1000 + (1ULL << 40))[2]);
+    CHECK(one.uniform(1) == core::random_stream::to_uniform(one.word(1)));
+    std::array<std::size_t, 7> found{};
+    for (std::uint64_t sample = 0; sample < 7000; ++sample) ++found[draws{{.seed = 9, .epoch = 4}, sample}.below(7, 2)];
+    for (const std::size_t count : found) CHECK(std::abs(static_cast<double>(count) - 1000) < 3.9 * 29.3);  // once in a thousand seeds
+    for (const reading& other : {reading{8, 4, 0}, reading{9, 5, 0}, reading{9, 4, 1}, reading{9, 4 + (1ULL << 32), 0}})
+        CHECK(draws{other, 1000}.word(0) != one.word(0));
 }
 
 }  // namespace

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Reading the next minibatch on a thread of its own while this one is trained.
+
+#include <condition_variable>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::train {
+
+/// A thread that runs one job at a time and sleeps in between. It takes no signals: handlers of the application run where they did before.
+class side_thread {
+public:
+    side_thread() {
+        sigset_t all, before;
+        sigfillset(&all);
+        for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, own);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        std::string refused;
+        try {
+            thread_ = std::thread{[this] { work(); }};
+        } catch (const std::system_error& error) {
+            refused = error.what();
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        core::require(
+            refused.empty(), [&] { return core::text("the thread that is to read ahead could not be started (", refused, ")"); },
+            [] { return std::string{"set prefetch to false, or allow the process more threads"}; });
+    }
+    side_thread(const side_thread&) = delete;
+    side_thread& operator=(const side_thread&) = delete;
+    /// Waits for the job that is running.
+    ~side_thread() {
+        {
+            const std::lock_guard lock{mutex_};
+            over_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+
+    /// Starts job(of). The last one has to be ended.
+    void begin(void (*job)(void*), void* of) {
+        {
+            const std::lock_guard lock{mutex_};
+            job_ = job;
+            of_ = of;
+        }
+        changed_.notify_all();
+    }
+    /// Waits for the job, and throws what it has thrown.
+    void end() {
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] { return job_ == nullptr; });
+        if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    }
+
+private:
+    void work() noexcept {
+        std::unique_lock lock{mutex_};
+        for (;;) {
+            changed_.wait(lock, [&] { return job_ != nullptr || over_; });
+            if (over_) return;
+            lock.unlock();
+            std::exception_ptr error;
+            try {
+                job_(of_);
+            } catch (...) {
+                error = std::current_exception();
+            }
+            lock.lock();
+            error_ = std::move(error);
+            job_ = nullptr;
+            changed_.notify_all();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    void (*job_)(void*) = nullptr;
+    void* of_ = nullptr;
+    std::exception_ptr error_;
+    bool over_ = false;
+    std::thread thread_;  // last: it uses the others
+};
+
+/// The minibatches of a fit, one after the other. `load(epoch, position, ahead)` reads the one that begins at this position of the epoch's
+/// order: in take(), or since begin() on a thread that lives as long as this object. An error of a minibatch that is read ahead is thrown
+/// by the take() that wanted it.
+template <class Load>
+class read_ahead {
+public:
+    read_ahead(const Load& load, bool ahead) : load_{load} {
+        if (ahead) thread_.emplace();
+    }
+
+    /// `rooms.swap()` is called where the minibatch lies in the spare room.
+    template <class Rooms>
+    [[nodiscard]] auto take(std::uint64_t epoch, std::size_t position, Rooms& rooms) {
+        if (!begun_) return load_(epoch, position, false);
+        begun_ = false;
+        thread_->end();
+        rooms.swap();
+        return next_;
+    }
+
+    /// The next minibatch that will be taken. Does nothing where there is no thread.
+    void begin(std::uint64_t epoch, std::size_t position) {
+        if (!thread_) return;
+        epoch_ = epoch;
+        position_ = position;
+        begun_ = true;
+        thread_->begin(
+            [](void* of) {
+                auto& me = *static_cast<read_ahead*>(of);
+                me.next_ = me.load_(me.epoch_, me.position_, true);
+            },
+            this);
+    }
+
+private:
+    const Load& load_;
+    std::uint64_t epoch_ = 0;
+    std::size_t position_ = 0;
+    bool begun_ = false;
+    decltype(std::declval<const Load&>()(std::uint64_t{}, std::size_t{}, true)) next_{};
+    std::optional<side_thread> thread_;  // last: it uses the others
+};
+
+}  // namespace lockstep::train
