@@ -107,7 +107,15 @@ nlohmann::json plan_json(Trainer& trainer, std::size_t exchanged) {
         {"forward_flops_per_sample", network::forward_flops},
         {"training_flops_per_sample", network::training_flops},
         {"bytes_per_step", {{"averaging", trainer.averaging_bytes()}, {"between_layers", exchanged}}},
-        {"memory_bytes", trainer.memory_bytes()}};
+        {"memory_bytes", trainer.memory_bytes()},
+        {"memory",
+         {{"weights", trainer.memory().weights},
+          {"gradients", trainer.memory().gradients},
+          {"optimizer", trainer.memory().optimizer},
+          {"activations", trainer.memory().activations},
+          {"scratch", trainer.memory().scratch},
+          {"data", trainer.memory().data},
+          {"messages", trainer.memory().messages}}}};
 }
 
 template <class Trainer>

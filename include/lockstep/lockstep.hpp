@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Everything, for programs that do not mind the compile time; the library itself never includes it.
+// Everything but the networks of models/, for programs that do not mind the compile time; the library itself never includes it.
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/compress/error_feedback.hpp"
@@ -23,6 +23,7 @@
 #include "lockstep/layers/dropout.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/layers/pool.hpp"
+#include "lockstep/layers/shortcut.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/model/initialise.hpp"

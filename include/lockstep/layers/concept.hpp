@@ -5,6 +5,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "lockstep/layers/pass.hpp"
@@ -29,14 +30,40 @@ template <class L>
     requires requires { L::is_view; }
 inline constexpr bool is_view<L> = L::is_view;
 
+/// A layer that reads several values (see join.hpp): `static constexpr bool is_join = true`.
+template <class L>
+inline constexpr bool is_join = false;
+template <class L>
+    requires requires { L::is_join; }
+inline constexpr bool is_join<L> = L::is_join;
+
+/// A join with the gradient of y as that of each of its x: `static constexpr bool passes_gradient = true`.
+template <class L>
+inline constexpr bool passes_gradient = false;
+template <class L>
+    requires requires { L::passes_gradient; }
+inline constexpr bool passes_gradient<L> = L::passes_gradient;
+
+/// `statistics` (see pass.hpp) and `absorb(std::span<T> running, std::span<const T> observed)`, const noexcept: takes the means over a
+/// minibatch into the running values, on every rank alike. Such a layer works on whole samples.
+template <class L>
+inline constexpr bool has_statistics = statistics_of<L>.size() > 0;
+
+template <class L, class T>
+concept Runs = requires(const L& layer, const forward_pass<T, L>& forward, const backward_pass<T, L>& backward) {
+    layer.forward(forward);
+    layer.backward(backward);
+};
+template <class L, class T>
+concept Absorbs = requires(const L& layer, std::span<T> running, std::span<const T> observed) {
+    { layer.absorb(running, observed) }
+    noexcept;
+};
+
 /// A layer bound to its input. `forward(pass)` fills pass.y; `backward(pass)` first writes the weight gradients (pass.each_lane), then
 /// pass.dx if pass.wants_dx(). Both are const: a layer has no state.
 template <class L, class T = float>
-concept Layer = Described<L> &&
-    (is_view<L> || requires(const L& layer, const forward_pass<T, L>& forward, const backward_pass<T, L>& backward) {
-        layer.forward(forward);
-        layer.backward(backward);
-    });
+concept Layer = Described<L> &&(is_view<L> || is_join<L> || Runs<L, T>)&&(!has_statistics<L> || Absorbs<L, T>);
 
 /// What stands in a network: `on(shape)` is the layer for that input.
 template <class S, class Input>
@@ -92,6 +119,26 @@ inline constexpr bool is_elementwise = false;
 template <class L>
     requires requires { L::is_elementwise; }
 inline constexpr bool is_elementwise<L> = L::is_elementwise;
+
+/// `static constexpr bool needs_x = false`, `needs_y = false`: backward does not read pass.x, pass.y (their data is then null), so their memory
+/// serves others after forward. Default: it reads both.
+template <class L>
+inline constexpr bool needs_x = true;
+template <class L>
+    requires requires { L::needs_x; }
+inline constexpr bool needs_x<L> = L::needs_x;
+template <class L>
+inline constexpr bool needs_y = true;
+template <class L>
+    requires requires { L::needs_y; }
+inline constexpr bool needs_y<L> = L::needs_y;
+
+/// `static constexpr bool in_place = true`: y may be the memory of x in forward, and dx that of dy in backward. Default: they are disjoint.
+template <class L>
+inline constexpr bool in_place = false;
+template <class L>
+    requires requires { L::in_place; }
+inline constexpr bool in_place<L> = L::in_place;
 
 /// `template <std::size_t Shards> using shard`: the same layer with 1/Shards of its output features (columns of its parameters).
 template <class L>

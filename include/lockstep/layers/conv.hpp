@@ -14,9 +14,12 @@
 
 namespace lockstep::layers {
 
+/// Whether a convolution adds a bias to each filter: none in front of a normalisation, which would take it away again.
+enum class bias : bool { none, each };
+
 /// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels x filters.
 /// Cost per sample and pass: 2 out_rows out_columns weights flops.
-template <kernels::convolution G>
+template <kernels::convolution G, bias Bias = bias::each>
 struct conv_layer {
     using input = tensor::shape<G.rows, G.columns, G.channels>;
     using output = tensor::shape<G.out_rows(), G.out_columns(), G.filters>;
@@ -24,12 +27,17 @@ struct conv_layer {
     static constexpr std::size_t fan_in = G.kernel_rows * G.kernel_columns * G.channels;
     static constexpr std::size_t fan_out = G.kernel_rows * G.kernel_columns * G.filters;
     static constexpr std::string_view name = "conv";
-    static constexpr std::array parameters{
-        tensor::parameter{.name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out},
-        tensor::parameter{
-            .name = "bias", .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out, .initial = tensor::start::zeros, .decays = false},
-    };
+    static constexpr auto parameters = [] {
+        constexpr tensor::parameter weight{.name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out};
+        constexpr tensor::parameter added{
+            .name = "bias", .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out, .initial = tensor::start::zeros, .decays = false};
+        if constexpr (Bias == bias::each)
+            return std::array{weight, added};
+        else
+            return std::array{weight};
+    }();
     static constexpr double flops = G.flops();
+    static constexpr bool needs_y = false;
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) {
@@ -39,15 +47,24 @@ struct conv_layer {
     }
 
     void forward(const auto& pass) const noexcept {
-        kernels::convolution_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), pass.w[1].data(), pass.y.data, pass.use);
+        kernels::convolution_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data, pass.use);
     }
 
     void backward(const auto& pass) const {
         pass.each_lane([&](parallel::block rows, const auto& dw) {
             kernels::convolution_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
-                                                  pass.dy.part(rows.first, rows.size()).data, dw[0].data(), dw[1].data(), pass.use);
+                                                  pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of(dw), pass.use);
         });
         if (pass.wants_dx()) kernels::convolution_backward_data(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
+    }
+
+private:
+    /// Null where there is none.
+    [[nodiscard]] static constexpr auto* bias_of(const auto& w) noexcept {
+        if constexpr (Bias == bias::each)
+            return w[1].data();
+        else
+            return static_cast<decltype(w[0].data())>(nullptr);
     }
 };
 
@@ -62,18 +79,14 @@ inline constexpr bool window_fits<Spec, tensor::shape<Rows, Columns, Channels>> 
                                                                                   (Columns + 2 * Spec::padding >= Spec::window);
 
 /// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, 3, 2, 1>{}: stride 2, one row and column of zeros on each side.
-template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0>
+/// conv<64, 3, 1, 1, bias::none>{}: without a bias, for a normalisation behind it.
+template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, bias Bias = bias::each>
 struct conv {
     static_assert(Filters > 0 && Kernel > 0 && Stride > 0, "lockstep: filters, kernel and stride of a convolution are at least 1");
     static constexpr std::size_t window = Kernel;
     static constexpr std::size_t padding = Padding;
-
-    template <tensor::Shape Input>
-    constexpr auto on(Input) const {
-        static_assert(is_image<conv, Input>, "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
-        static_assert(window_fits<conv, Input>, "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
-        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && is_image<conv, Input> && window_fits<conv, Input>)
-            return conv_layer<kernels::convolution{.rows = Input::extents[0],
+    template <tensor::ImageShape Input>
+    static constexpr kernels::convolution geometry{.rows = Input::extents[0],
                                                    .columns = Input::extents[1],
                                                    .channels = Input::extents[2],
                                                    .filters = Filters,
@@ -84,7 +97,14 @@ struct conv {
                                                    .pad_top = Padding,
                                                    .pad_bottom = Padding,
                                                    .pad_left = Padding,
-                                                   .pad_right = Padding}>{};
+                                                   .pad_right = Padding};
+
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        static_assert(is_image<conv, Input>, "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
+        static_assert(window_fits<conv, Input>, "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
+        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && is_image<conv, Input> && window_fits<conv, Input>)
+            return conv_layer<geometry<Input>, Bias>{};
         else
             return unbound<Input>{};
     }

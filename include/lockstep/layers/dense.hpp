@@ -33,6 +33,7 @@ struct dense_layer {
     };
     static constexpr double flops = 2.0 * Inputs * Outputs;
     static constexpr bool adds_lanes = true;
+    static constexpr bool needs_y = false;
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {

@@ -29,13 +29,49 @@ struct parameters {
     }
 };
 
+/// Numbers of a layer that are not learned but averaged over the lanes of the minibatch, such as the means of a normalisation:
+/// `static constexpr std::array statistics{tensor::parameter{..}, ..}`. None for a layer that does not declare them.
+template <class L>
+inline constexpr std::array<tensor::parameter, 0> statistics_of{};
+template <class L>
+    requires requires { L::statistics.size(); }
+inline constexpr auto statistics_of<L> = L::statistics;
+
+/// The statistics of a layer, numbered as the layer declares them: s[0], s[1], ..
+template <class T, class L>
+struct statistics {
+    T* data = nullptr;
+
+    [[nodiscard]] constexpr std::span<T> operator[](std::size_t index) const noexcept {
+        return {data + tensor::offset_of(statistics_of<L>, index), statistics_of<L>[index].size()};
+    }
+};
+
+/// Adds `Count` numbers for each lane over the fixed tree: f(rows, to) fills those of one lane. Node i of lanes.trees() gets its sum at
+/// sums + i stride. `partials` has room for tree_depth(lanes) times `Count` numbers.
+template <std::size_t Count, class T, class F>
+void add_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team, F&& f) {
+    for (std::size_t index = 0; index < lanes.trees().size(); ++index) {
+        const auto rows = lanes.blocks(lanes.trees()[index]);
+        const auto partial = [&](std::size_t level) { return level == 0 ? sums + index * stride : partials + (level - 1) * Count; };
+        tensor::walk(
+            rows.size(), [&](std::size_t lane, std::size_t level) { f(rows[lane], partial(level)); },
+            [&](std::size_t level) {
+                parallel::for_blocks(team, Count, 4096, [&](parallel::block part) {
+                    kernels::add(std::span<const T>{partial(level + 1) + part.first, part.size()},
+                                 std::span<T>{partial(level) + part.first, part.size()});
+                });
+            });
+    }
+}
+
 /// Which of a sample's features this rank computes: all of them, or its part of a layer that a model partition has cut.
 struct features {
     std::size_t first = 0;
     std::size_t total = 0;  ///< of the whole, uncut layer output
 };
 
-/// One forward run over all rows that this rank has. Every row's result depends on that row alone.
+/// One forward run over all rows that this rank has. Every row's result depends on that row alone, or on the rows of its lane.
 template <class T, class L>
 struct forward_pass {
     using value_type = T;
@@ -49,6 +85,21 @@ struct forward_pass {
     core::random_stream random{0, core::purpose::dropout};  ///< of this layer in this step
     std::size_t first_row = 0;                              ///< number of the first row in the global minibatch
     layers::features features{0, L::output::size};
+
+    const tensor::lane_set* lanes = nullptr;      ///< training: how the rows are cut into lanes; inference: null
+    layers::statistics<const T, L> statistics{};  ///< the running values, for inference
+    T* observed = nullptr;                        ///< training: node i of the lane tree gets its sum at observed + i observed_stride
+    std::size_t observed_stride = 0;
+    T* observed_partials = nullptr;  ///< tree_depth(lanes) times the layer's statistics
+
+    /// Training: calls f(rows, s) for each lane: f writes into s[0], s[1], .. (every element of them) rows x the statistic of the lane, zeros
+    /// for an empty lane. The lanes of all ranks are added over the fixed tree and divided by the rows of the minibatch; what comes out is
+    /// given to the layer's `absorb(running, observed)` at the end of the step, on every rank alike.
+    template <class F>
+    void each_lane_observed(F&& f) const {
+        add_lanes<tensor::total_size(statistics_of<L>)>(*lanes, observed, observed_stride, observed_partials, use.team,
+                                                        [&](parallel::block rows, T* to) { f(rows, layers::statistics<T, L>{to}); });
+    }
 };
 
 /// One backward run: writes the gradient with respect to the parameters, then dx = the gradient with respect to x.
@@ -81,19 +132,8 @@ struct backward_pass {
     /// added over the fixed tree. Memory: one gradient of the layer for each level of the tree.
     template <class F>
     void each_lane(F&& f) const {
-        constexpr std::size_t n = tensor::total_size(L::parameters);
-        for (std::size_t index = 0; index < lanes->trees().size(); ++index) {
-            const auto rows = lanes->blocks(lanes->trees()[index]);
-            const auto partial = [&](std::size_t level) { return level == 0 ? gradient + index * stride : partials + (level - 1) * n; };
-            tensor::walk(
-                rows.size(), [&](std::size_t lane, std::size_t level) { f(rows[lane], parameters<T, L>{partial(level)}); },
-                [&](std::size_t level) {
-                    parallel::for_blocks(use.team, n, 4096, [&](parallel::block part) {
-                        kernels::add(std::span<const T>{partial(level + 1) + part.first, part.size()},
-                                     std::span<T>{partial(level) + part.first, part.size()});
-                    });
-                });
-        }
+        add_lanes<tensor::total_size(L::parameters)>(*lanes, gradient, stride, partials, use.team,
+                                                     [&](parallel::block rows, T* to) { f(rows, parameters<T, L>{to}); });
     }
 };
 

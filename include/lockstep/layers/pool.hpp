@@ -59,28 +59,36 @@ struct mean_pool_layer : pool_layer<G> {
 template <class Spec, class Input>
 inline constexpr bool has_windows = false;
 template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
-inline constexpr bool has_windows<Spec, tensor::shape<Rows, Columns, Channels>> = (Rows >= Spec::window) && (Columns >= Spec::window);
+inline constexpr bool has_windows<Spec, tensor::shape<Rows, Columns, Channels>> = (Rows + 2 * Spec::padding >= Spec::window) &&
+                                                                                  (Columns + 2 * Spec::padding >= Spec::window);
 
-template <std::size_t Window, std::size_t Stride, tensor::ImageShape Input>
+template <std::size_t Window, std::size_t Stride, std::size_t Padding, tensor::ImageShape Input>
 inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
                                              .columns = Input::extents[1],
                                              .channels = Input::extents[2],
                                              .kernel_rows = Window,
                                              .kernel_columns = Window,
                                              .stride_rows = Stride,
-                                             .stride_columns = Stride};
+                                             .stride_columns = Stride,
+                                             .pad_top = Padding,
+                                             .pad_bottom = Padding,
+                                             .pad_left = Padding,
+                                             .pad_right = Padding};
 
-/// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. Windows that would leave the image are left out.
-template <std::size_t Window, std::size_t Stride = Window>
+/// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. max_pool<3, 2, 1>{}: windows may leave the image by one, where
+/// nothing is. Windows that would leave it by more are left out.
+template <std::size_t Window, std::size_t Stride = Window, std::size_t Padding = 0>
 struct max_pool {
     static_assert(Window > 0 && Stride > 0, "lockstep: window and stride of a pooling are at least 1");
+    static_assert(Padding < Window, "lockstep: the padding of a pooling is smaller than its window");
     static constexpr std::size_t window = Window;
+    static constexpr std::size_t padding = Padding;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(has_windows<max_pool, Input>,
                       "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
-        if constexpr (Window > 0 && Stride > 0 && has_windows<max_pool, Input>)
-            return max_pool_layer<pooling_of<Window, Stride, Input>>{};
+        if constexpr (Window > 0 && Stride > 0 && Padding < Window && has_windows<max_pool, Input>)
+            return max_pool_layer<pooling_of<Window, Stride, Padding, Input>>{};
         else
             return unbound<Input>{};
     }
@@ -91,12 +99,13 @@ template <std::size_t Window, std::size_t Stride = Window>
 struct mean_pool {
     static_assert(Window > 0 && Stride > 0, "lockstep: window and stride of a pooling are at least 1");
     static constexpr std::size_t window = Window;
+    static constexpr std::size_t padding = 0;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(has_windows<mean_pool, Input>,
                       "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
         if constexpr (Window > 0 && Stride > 0 && has_windows<mean_pool, Input>)
-            return mean_pool_layer<pooling_of<Window, Stride, Input>>{};
+            return mean_pool_layer<pooling_of<Window, Stride, 0, Input>>{};
         else
             return unbound<Input>{};
     }

@@ -9,6 +9,7 @@
 
 #include "lockstep/core/pack.hpp"
 #include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/join.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep::model {
@@ -28,9 +29,9 @@ enum class exchange : std::uint8_t {
 enum class segment : std::uint8_t { replicated, sharded };
 
 /// What stands in the network is a layer spec: it has on(shape), which returns a layer.
-template <class Spec, class Input>
+template <class Spec, class... Inputs>
 inline constexpr bool is_layer = requires(const Spec& spec) {
-    spec.on(Input{});
+    spec.on(Inputs{}...);
 };
 /// The layer says all of itself that binding needs.
 template <class Layer>
@@ -42,13 +43,18 @@ inline constexpr bool shards_divide = Outputs % Shards == 0;
 /// Layer `Index` of a network on `Shards` ranks. `whole` is the uncut layer, `type` this rank's part of it.
 template <class Net, std::size_t Shards, std::size_t Index>
 struct bound {
-    using before = bound<Net, Shards, Index - 1>;
+    static constexpr std::size_t inputs = Net::graph.inputs(Index);
+    template <std::size_t Input>
+    using source = bound<Net, Shards, Net::graph.read(Index, Input)>;
+    using before = source<0>;
     using spec = typename Net::template spec<Index>;
     using whole_input = typename before::whole::output;
 
     static constexpr auto bind_whole() {
         if constexpr (layers::is_unbound<typename before::whole>) {
             return std::type_identity<typename before::whole>{};
+        } else if constexpr (inputs > 1) {
+            return bind_join(std::make_index_sequence<inputs>{});
         } else {
             static_assert(is_layer<spec, whole_input>,
                           "lockstep: what stands in a network is a layer: it has on(shape), which returns a layer");
@@ -57,6 +63,13 @@ struct bound {
             else
                 return std::type_identity<layers::unbound<whole_input>>{};
         }
+    }
+    template <std::size_t... Input>
+    static constexpr auto bind_join(std::index_sequence<Input...>) {
+        if constexpr ((layers::is_unbound<typename source<Input>::whole> || ...))
+            return std::type_identity<layers::unbound<whole_input>>{};
+        else
+            return bind_described<decltype(std::declval<const spec&>().on(typename source<Input>::whole::output{}...))>();
     }
     template <class Layer>
     static constexpr auto bind_described() {
@@ -69,13 +82,18 @@ struct bound {
     }
     using whole = typename decltype(bind_whole())::type;
 
-    static constexpr bool is_sharded = Shards > 1 && layers::is_shardable<whole>;
-    static constexpr bool stays = before::after == placement::features && layers::is_elementwise<whole> && whole::parameters.size() == 0;
+    static constexpr bool is_sharded = Shards > 1 && layers::is_shardable<whole> && !layers::has_statistics<whole>;
+    static constexpr bool stays = before::gives == placement::features && layers::is_elementwise<whole> && whole::parameters.size() == 0 &&
+                                  !layers::has_statistics<whole>;
+    /// What the layer itself makes.
     static constexpr placement after = is_sharded || stays ? placement::features : placement::samples;
-    static constexpr exchange in_front = before::after == placement::samples ? (is_sharded ? exchange::gather_samples : exchange::none)
+    /// What those who read it find: only a single reader may get features, all others share whole samples.
+    static constexpr placement gives = Net::graph.readers[Index] == 1 && !Net::graph.joined[Index] ? after : placement::samples;
+    static constexpr exchange in_front = before::gives == placement::samples ? (is_sharded ? exchange::gather_samples : exchange::none)
                                          : stays                             ? exchange::none
                                          : is_sharded                        ? exchange::gather_features
                                                                              : exchange::to_samples;
+    static constexpr exchange behind = after == gives ? exchange::none : exchange::to_samples;
 
     static constexpr auto bind() {
         if constexpr (is_sharded) {
@@ -97,8 +115,8 @@ struct bound {
 
     /// The layer as a value, with the numbers of its spec.
     static constexpr type make(const Net& net) {
-        if constexpr (requires { core::get<Index>(net.specs).on(typename type::input{}); } && !is_sharded)
-            return core::get<Index>(net.specs).on(typename type::input{});
+        if constexpr (requires { net.template node<Index>().on(typename type::input{}); } && !is_sharded)
+            return net.template node<Index>().on(typename type::input{});
         else
             return type{};
     }
@@ -106,11 +124,11 @@ struct bound {
 
 /// In front of the first layer: the samples themselves.
 template <class Net, std::size_t Shards>
-struct bound<Net, Shards, static_cast<std::size_t>(-1)> {
+struct bound<Net, Shards, the_samples> {
     struct whole {
         using output = typename Net::input;
     };
-    static constexpr placement after = placement::samples;
+    static constexpr placement gives = placement::samples;
 };
 
 }  // namespace lockstep::model

@@ -14,15 +14,20 @@ namespace lockstep::model {
 /// One layer as numbers, for plans, summaries and loops at run time.
 struct layer_facts {
     std::string_view name;
-    std::size_t inputs = 0;           ///< features of a sample in front of it, uncut
-    std::size_t outputs = 0;          ///< and behind it
-    std::size_t parameters = 0;       ///< of the whole layer
-    std::size_t parameters_here = 0;  ///< on one rank
-    std::size_t offset = 0;           ///< of its parameters among those of its segment
-    double flops = 0;                 ///< forward, one sample, the whole layer
+    std::size_t inputs = 0;             ///< features of a sample in front of it, uncut
+    std::size_t outputs = 0;            ///< and behind it
+    std::size_t parameters = 0;         ///< of the whole layer
+    std::size_t parameters_here = 0;    ///< on one rank
+    std::size_t offset = 0;             ///< of its parameters among those of its segment
+    std::size_t statistics = 0;         ///< numbers that are averaged, not learned
+    std::size_t statistics_offset = 0;  ///< of them among those of the network
+    double flops = 0;                   ///< forward, one sample, the whole layer
     model::segment segment = segment::replicated;
     exchange in_front = exchange::none;
+    exchange behind = exchange::none;
     bool is_view = false;
+    bool input_learns = false;  ///< what it reads depends on parameters: only then anybody asks for the gradient with respect to it
+    bool learns = false;        ///< what it gives depends on parameters
 };
 
 /// A network on one of `Shards` ranks of a model group.
@@ -30,6 +35,11 @@ template <class Net, std::size_t Shards>
 struct network {
     static constexpr std::size_t size = Net::size;
     static constexpr std::size_t shards = Shards;
+    /// Binds the layers in their order: the last one first would nest as deeply as the network.
+    static constexpr bool in_order = []<std::size_t... Index>(std::index_sequence<Index...>) {
+        return (bound<Net, Shards, Index>::fits && ...);
+    }
+    (std::make_index_sequence<size>{});
     using input = typename Net::input;
     template <std::size_t Index>
     using at = bound<Net, Shards, Index>;
@@ -37,11 +47,12 @@ struct network {
     using layer = typename at<Index>::type;
     using output = typename at<size - 1>::whole::output;
     /// Behind the last layer the group goes back to own samples, for the loss.
-    static constexpr exchange behind = at<size - 1>::after == placement::features ? exchange::to_samples : exchange::none;
+    static constexpr exchange behind = at<size - 1>::behind;
 
     static constexpr std::array<layer_facts, size> facts = [] {
         std::array<layer_facts, size> out{};
         std::array<std::size_t, 2> used{};
+        std::size_t observed = 0;
         core::for_each_index<size>([&](auto index) {
             using here = at<index>;
             auto& fact = out[index];
@@ -53,10 +64,17 @@ struct network {
             fact.flops = static_cast<double>(here::whole::flops);
             fact.segment = here::is_sharded ? segment::sharded : segment::replicated;
             fact.in_front = here::in_front;
+            fact.behind = here::behind;
             fact.is_view = layers::is_view<typename here::type>;
+            for (const std::size_t value : Net::graph.of(index))
+                fact.input_learns = fact.input_learns || (value != the_samples && out[value].learns);
+            fact.learns = fact.input_learns || fact.parameters > 0;
             auto& end = used[static_cast<std::size_t>(fact.segment)];
             fact.offset = end;
             end += fact.parameters_here;
+            fact.statistics = tensor::total_size(layers::statistics_of<typename here::type>);
+            fact.statistics_offset = observed;
+            observed += fact.statistics;
         });
         return out;
     }();
@@ -79,7 +97,9 @@ struct network {
         for (const auto& fact : facts) sum += fact.parameters;
         return sum;
     }();
-    /// Operations of one sample, forward; training takes three times as many, less the data gradient of the first layer with parameters.
+    /// Statistics of all layers, on every rank.
+    static constexpr std::size_t statistics = facts[size - 1].statistics_offset + facts[size - 1].statistics;
+    /// Operations of one sample, forward; training takes three times as many, less the data gradient of layers in front of which nothing learns.
     static constexpr double forward_flops = [] {
         double sum = 0;
         for (const auto& fact : facts) sum += fact.flops;
@@ -87,14 +107,11 @@ struct network {
     }();
     static constexpr double training_flops = [] {
         double sum = 0;
-        bool first = true;
-        for (const auto& fact : facts) {
-            sum += fact.flops * (fact.parameters == 0 ? 2 : first ? 2 : 3);
-            first = first && fact.parameters == 0;
-        }
+        for (std::size_t index = 0; index < size; ++index)
+            sum += facts[index].flops * (facts[index].parameters > 0 && facts[index].input_learns ? 3 : 2);
         return sum;
     }();
-    /// Layers in front of this one need no gradient with respect to their input: nothing before them learns.
+    /// The first layer with parameters.
     static constexpr std::size_t first_learning_layer = [] {
         std::size_t index = 0;
         while (index < size && facts[index].parameters == 0) ++index;

@@ -28,6 +28,7 @@ public:
     [[gnu::cold]] averaging(const partition::grid& on, const comm::group& all, const comm::group& replicas, const Optimizer& optimizer,
                             const Compressor& compressor, std::size_t least, std::uint64_t seed, parallel::team team, tensor::arena& arena)
         : optimizer_{optimizer}, team_{team}, seed_{seed}, layer_bucket_(Network::size) {
+        const std::size_t before = arena.bytes();
         const auto ranges = make_buckets<Network>(least);
         buckets_.reserve(ranges.size());
         for (const auto& range : ranges) {
@@ -49,6 +50,7 @@ public:
                     Network::offset(layer) < range.first + range.count)
                     layer_bucket_[layer] = buckets_.size() - 1;
         }
+        message_bytes_ = arena.bytes() - before - (gradient_numbers() + slot_numbers()) * sizeof(T);
     }
 
     void bind(const tensor::arena& arena) {
@@ -109,6 +111,14 @@ public:
         for (const auto& one : buckets_) sum += one.slots.count;
         return sum;
     }
+    /// Sums of gradients on this rank, in numbers.
+    [[nodiscard]] std::size_t gradient_numbers() const noexcept {
+        std::size_t sum = 0;
+        for (const auto& one : buckets_) sum += one.gradient.count;
+        return sum;
+    }
+    /// Memory of the reducers: partial sums on their way, messages, states of the compressor.
+    [[nodiscard]] std::size_t message_bytes() const noexcept { return message_bytes_; }
     [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
     [[nodiscard]] double update_seconds() const noexcept { return update_seconds_; }
     /// While backward ran on.
@@ -163,6 +173,7 @@ private:
     std::uint64_t seed_;
     std::vector<std::size_t> layer_bucket_;
     std::vector<entry> buckets_;
+    std::size_t message_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;
     bool in_flight_ = false;
     std::chrono::steady_clock::time_point since_{};

@@ -60,6 +60,19 @@ struct epoch_event {
     std::optional<evaluation> test;
 };
 
+/// Bytes of a trainer's memory on one rank, all of it there before the first step.
+struct memory_by_kind {
+    std::size_t weights = 0;      ///< and running statistics
+    std::size_t gradients = 0;    ///< of weights: one set for each node of the rank's lanes
+    std::size_t optimizer = 0;    ///< momenta and the like
+    std::size_t activations = 0;  ///< what layers keep for backward, gradients of activations, and `scratch`; dead memory is used again
+    std::size_t scratch = 0;      ///< the most that one layer works with, a part of `activations`
+    std::size_t messages = 0;     ///< sums of gradients on their way, state of the compressor
+    std::size_t data = 0;         ///< samples and labels, and what is left
+
+    [[nodiscard]] std::size_t sum() const noexcept { return weights + gradients + optimizer + activations + data + messages; }
+};
+
 /// What has been done since the trainer was made.
 struct report {
     std::uint64_t steps = 0;

@@ -12,10 +12,12 @@
 
 #include "lockstep/core/random.hpp"
 #include "lockstep/layers/concept.hpp"
+#include "lockstep/model/memory_plan.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/exchange.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/train/deal.hpp"
+#include "lockstep/train/statistics.hpp"
 
 namespace lockstep::train {
 
@@ -33,7 +35,8 @@ struct step_key {
     layers::mode mode = layers::mode::training;
 };
 
-/// Memory: the output of every layer for all rows of a batch, two gradients of activations, scratch of the neediest layer.
+/// Memory: what model::plan_memory finds that a step needs: outputs that backward or a later layer reads, gradients of activations, scratch.
+/// Dead buffers are used again.
 template <class T, class Net, std::size_t Shards>
 class network_run {
 public:
@@ -45,70 +48,42 @@ public:
     /// `rows` and `group_rows`: the most rows of a rank and of its model group. Reserves its memory in the arena.
     [[gnu::cold]] network_run(const Net& net, const partition::grid& on, const comm::group& model_group, std::size_t rows,
                               std::size_t group_rows, parallel::team team, tensor::arena& arena)
-        : net_{net}, grid_{on}, team_{team} {
-        std::size_t widest = output::size * rows, scratch = 0, partials = 0, staged = 0;
-        core::for_each_index<size>([&](auto index) {
-            using here = typename network::template at<index>;
-            using layer = typename here::type;
-            const std::size_t layer_rows = is_grouped<index> ? group_rows : rows;
-            const std::size_t lanes = (is_grouped<index> ? on.group_lanes() : on.own_lanes()).size();
-            if constexpr (here::in_front != model::exchange::none) {
-                exchanged_[index] = arena.reserve<T>(layer_rows * layer::input::size);
-                exchanges_.emplace_back(here::in_front, model_group, here::whole_input::size);
-                staged = std::max(staged, here::whole_input::size);
-            }
-            if constexpr (!layers::is_view<layer>) outputs_[index] = arena.reserve<T>(layer_rows * layer::output::size);
-            stash_[index] = arena.reserve<std::byte>(layer_rows * layers::stash_bytes<layer, T>);
-            widest = std::max({widest, layer_rows * layer::input::size, layer_rows * layer::output::size});
-            scratch = std::max(scratch, layers::scratch_size<layer, T>(layer_rows, lanes, team));
-            if constexpr (!layers::adds_lanes<layer>)
-                partials = std::max(partials, tensor::total_size(layer::parameters) * (tensor::tree_depth(lanes)));
-        });
-        if constexpr (network::behind != model::exchange::none) {
-            last_ = arena.reserve<T>(rows * output::size);
-            exchanges_.emplace_back(network::behind, model_group, output::size);
-            staged = std::max(staged, output::size);
-        }
-        for (auto& one : gradients_) one = arena.reserve<T>(widest);
-        scratch_ = arena.reserve<T>(scratch);
-        partials_ = arena.reserve<T>(partials);
-        staging_ = arena.reserve<T>(partition::exchange_memory<T>::staging_size(group_rows, staged));
-        work_ = arena.reserve<T>(partition::exchange_memory<T>::work_size(group_rows, staged));
+        : net_{net}, grid_{on}, team_{team}, group_rows_{group_rows} {
+        std::vector<model::memory_node> nodes(size);
+        core::for_each_index<size>([&](auto index) { nodes[index] = describe_memory<index>(rows, model_group); });
+        plan_ = model::plan_memory(nodes);
+        memory_ = arena.reserve<std::byte>(plan_.bytes);
     }
 
     void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
+    [[nodiscard]] const model::memory_plan& memory() const noexcept { return plan_; }
 
-    /// The output for this rank's rows of x. `weights`: all parameters of this rank.
-    tensor::batch<const T, output> forward(const T* weights, const T* x, const deal& rows, const step_key& key) {
+    /// The output for this rank's rows of x. `weights`: all parameters of this rank; `observing`: the statistics of all layers.
+    tensor::batch<const T, output> forward(const T* weights, const T* x, const deal& rows, const step_key& key,
+                                           const statistics_place<T>& observing) {
         for (auto& one : exchanges_) one.prepare(rows.members());
-        const T* at = x;
+        x_ = x;
         std::size_t exchange = 0;
-        core::for_each_index<size>([&](auto index) { at = forward_layer<index>(weights, at, rows, key, exchange); });
-        if constexpr (network::behind != model::exchange::none) {
-            T* to = span(last_).data();
-            timed([&] { exchanges_.back().forward(at, to, exchange_memory()); });
-            at = to;
-        }
-        return {at, rows.own().rows()};
+        core::for_each_index<size>([&](auto index) { forward_node<index>(weights, rows, key, observing, exchange); });
+        return {values_[size - 1], rows.own().rows()};
     }
 
     /// Where the loss writes its gradient.
     [[nodiscard]] tensor::batch<T, output> output_gradient(const deal& rows) const noexcept {
-        return {span(gradients_[0]).data(), rows.own().rows()};
+        return {at<T>(plan_.network_gradient), rows.own().rows()};
     }
 
     /// After forward() and the loss. `place(layer)` says where the gradient of a layer goes, `done(layer)` is called when it is there.
     template <class Place, class Done>
     void backward(const T* weights, const deal& rows, const step_key& key, Place&& place, Done&& done) {
-        std::size_t here = 0, exchange = exchanges_.size();
-        if constexpr (network::behind != model::exchange::none) {
-            timed([&] { exchanges_[--exchange].backward(gradient(0), gradient(1), exchange_memory()); });
-            here = 1;
-        }
+        std::size_t exchange = exchanges_.size();
         core::for_each_index_reversed<size>([&](auto index) {
-            if constexpr (index >= network::first_learning_layer) {
-                backward_layer<index>(weights, rows, key, place, here, exchange);
+            if constexpr (network::facts[index].learns) {
+                backward_node<index>(weights, rows, key, place, exchange);
                 done(index);
+            } else {
+                exchange -=
+                    (network::facts[index].in_front != model::exchange::none) + (network::facts[index].behind != model::exchange::none);
             }
         });
     }
@@ -131,13 +106,64 @@ private:
     /// The layer works on its features of all samples of the group.
     template <std::size_t Index>
     static constexpr bool is_grouped = network::template at<Index>::after == model::placement::features;
+    static constexpr const auto& graph = Net::graph;
 
-    template <class U>
-    [[nodiscard]] std::span<U> span(tensor::slice<U> where) const noexcept {
-        return (*arena_)[where];
+    template <std::size_t Index>
+    [[gnu::cold]] model::memory_node describe_memory(std::size_t rows, const comm::group& model_group) {
+        using here = typename network::template at<Index>;
+        using layer = typename here::type;
+        const auto& fact = network::facts[Index];
+        const std::size_t layer_rows = is_grouped<Index> ? group_rows_ : rows;
+        const std::size_t lanes = (is_grouped<Index> ? grid_.group_lanes() : grid_.own_lanes()).size();
+        std::size_t exchanged = 0;
+        if constexpr (here::in_front != model::exchange::none) {
+            exchanges_.emplace_back(here::in_front, model_group, here::whole_input::size);
+            exchanged = here::whole_input::size;
+        }
+        if constexpr (here::behind != model::exchange::none) {
+            exchanges_.emplace_back(here::behind, model_group, here::whole::output::size);
+            exchanged = std::max(exchanged, here::whole::output::size);
+        }
+        staging_[Index] = partition::exchange_memory<T>::staging_size(group_rows_, exchanged);
+        const std::size_t work = partition::exchange_memory<T>::work_size(group_rows_, exchanged);
+        model::memory_node out{.reads = graph.of(Index),
+                               .is_view = layers::is_view<layer>,
+                               .learns = fact.learns,
+                               .needs_x = layers::needs_x<layer>,
+                               .needs_y = layers::needs_y<layer>,
+                               .in_place = layers::in_place<layer>,
+                               .exchanges_in_front = here::in_front != model::exchange::none,
+                               .exchanges_behind = here::behind != model::exchange::none,
+                               .input = layer_rows * layer::input::size * sizeof(T),
+                               .output = layer_rows * layer::output::size * sizeof(T),
+                               .exchange = (staging_[Index] + work) * sizeof(T)};
+        out.value = out.exchanges_behind ? rows * here::whole::output::size * sizeof(T) : out.output;
+        if constexpr (layers::is_join<layer>) {
+            out.passes_gradient = layers::passes_gradient<layer>;
+        } else if constexpr (!layers::is_view<layer>) {
+            out.stash = layer_rows * layers::stash_bytes<layer, T>;
+            out.scratch = layers::scratch_size<layer, T>(layer_rows, lanes, team_) * sizeof(T);
+            if constexpr (!layers::adds_lanes<layer>)
+                out.partials = tensor::total_size(layer::parameters) * tensor::tree_depth(lanes) * sizeof(T);
+            out.observed = tensor::total_size(layers::statistics_of<layer>) * tensor::tree_depth(lanes) * sizeof(T);
+        }
+        return out;
     }
-    [[nodiscard]] T* gradient(std::size_t which) const noexcept { return span(gradients_[which]).data(); }
-    [[nodiscard]] partition::exchange_memory<T> exchange_memory() const noexcept { return {span(staging_), span(work_)}; }
+
+    /// The memory of a piece; null where there is none.
+    template <class U>
+    [[nodiscard]] U* at(std::size_t which) const noexcept {
+        return which == model::no_piece ? nullptr : reinterpret_cast<U*>((*arena_)[memory_].data() + plan_.pieces[which].offset);
+    }
+    template <class U>
+    [[nodiscard]] std::span<U> span(std::size_t which) const noexcept {
+        return {at<U>(which), plan_.pieces[which].bytes / sizeof(U)};
+    }
+    template <std::size_t Index>
+    [[nodiscard]] partition::exchange_memory<T> exchange_memory(std::size_t which) const noexcept {
+        const std::span<T> all = span<T>(which);
+        return {all.first(staging_[Index]), all.subspan(staging_[Index])};
+    }
 
     template <class F>
     void timed(F&& f) {
@@ -153,84 +179,126 @@ private:
 
     /// Fields that both passes have.
     template <std::size_t Index>
-    void describe(auto& pass, const T* weights, const deal& rows, const step_key& key) const noexcept {
+    void describe(auto& pass, const T* weights, const deal& rows, const step_key& key, std::size_t scratch) const noexcept {
         using layer = typename network::template layer<Index>;
         pass.w = {weights + network::offset(Index)};
-        pass.stash = span(stash_[Index]);
-        pass.use = {team_, span(scratch_)};
+        pass.stash = span<std::byte>(plan_.nodes[Index].stash);
+        pass.use = {team_, span<T>(scratch)};
         pass.random = {key.seed, core::purpose::dropout, static_cast<std::uint32_t>(Index), static_cast<std::uint32_t>(key.step)};
         pass.first_row = lanes<Index>(rows).first_row();
         if constexpr (is_grouped<Index>) pass.features = {grid_.shard() * layer::output::size, network::facts[Index].outputs};
     }
 
+    [[nodiscard]] const T* value(std::size_t node) const noexcept { return node == model::the_samples ? x_ : values_[node]; }
+
     template <std::size_t Index>
-    const T* forward_layer(const T* weights, const T* at, const deal& rows, const step_key& key, std::size_t& exchange) {
+    void forward_node(const T* weights, const deal& rows, const step_key& key, const statistics_place<T>& observing,
+                      std::size_t& exchange) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
+        const model::node_memory& memory = plan_.nodes[Index];
+        const T* x = value(graph.read(Index));
+        const std::size_t count = lanes<Index>(rows).rows();
         if constexpr (here::in_front != model::exchange::none) {
-            T* to = span(exchanged_[Index]).data();
-            timed([&] { exchanges_[exchange++].forward(at, to, exchange_memory()); });
-            at = to;
+            T* to = at<T>(memory.input);
+            timed([&] { exchanges_[exchange++].forward(x, to, exchange_memory<Index>(memory.exchange_forward)); });
+            x = to;
         }
-        inputs_[Index] = at;
-        if constexpr (layers::is_view<layer>) {
-            return at;
-        } else {
-            const std::size_t count = lanes<Index>(rows).rows();
+        inputs_[Index] = x;
+        outputs_[Index] = layers::is_view<layer> ? x : at<T>(memory.output);
+        if constexpr (layers::is_join<layer>) {
+            std::array<const T*, here::inputs> all;
+            for (std::size_t k = 0; k < here::inputs; ++k) all[k] = value(graph.read(Index, k));
+            layer::forward(all, at<T>(memory.output), count, team_);
+        } else if constexpr (!layers::is_view<layer>) {
             layers::forward_pass<T, layer> pass;
-            describe<Index>(pass, weights, rows, key);
-            pass.x = {at, count};
-            pass.y = {span(outputs_[Index]).data(), count};
+            describe<Index>(pass, weights, rows, key, memory.scratch_forward);
+            pass.x = {x, count};
+            pass.y = {at<T>(memory.output), count};
             pass.mode = key.mode;
+            if (key.mode == layers::mode::training) pass.lanes = &lanes<Index>(rows);
+            if constexpr (layers::has_statistics<layer>) {
+                pass.statistics = {observing.running + network::facts[Index].statistics_offset};
+                pass.observed = observing.sums + network::facts[Index].statistics_offset;
+                pass.observed_stride = observing.stride;
+                pass.observed_partials = at<T>(memory.observed);
+            }
             here::make(net_).forward(pass);
-            return pass.y.data;
+        }
+        values_[Index] = outputs_[Index];
+        if constexpr (here::behind != model::exchange::none) {
+            T* to = at<T>(memory.value);
+            timed([&] { exchanges_[exchange++].forward(outputs_[Index], to, exchange_memory<Index>(memory.exchange_forward)); });
+            values_[Index] = to;
         }
     }
 
     template <std::size_t Index, class Place>
-    void backward_layer(const T* weights, const deal& rows, const step_key& key, Place& place, std::size_t& here_is,
-                        std::size_t& exchange) {
+    void backward_node(const T* weights, const deal& rows, const step_key& key, Place& place, std::size_t& exchange) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
-        constexpr bool learns_before = Index > network::first_learning_layer;
-        if constexpr (!layers::is_view<layer>) {
-            const std::size_t count = lanes<Index>(rows).rows();
+        const model::node_memory& memory = plan_.nodes[Index];
+        const std::size_t count = lanes<Index>(rows).rows();
+        if constexpr (here::behind != model::exchange::none)
+            timed([&] {
+                exchanges_[--exchange].backward(at<T>(memory.dvalue), at<T>(memory.doutput),
+                                                exchange_memory<Index>(memory.exchange_backward));
+            });
+        if constexpr (layers::is_join<layer>) {
+            if constexpr (!layers::passes_gradient<layer>) {
+                std::array<T*, here::inputs> dx;
+                for (std::size_t k = 0; k < here::inputs; ++k) dx[k] = at<T>(memory.inputs[k].written);
+                layer::backward(static_cast<const T*>(at<T>(memory.doutput)), dx, count, team_);
+            }
+        } else if constexpr (!layers::is_view<layer>) {
             layers::backward_pass<T, layer> pass;
-            describe<Index>(pass, weights, rows, key);
-            pass.x = {inputs_[Index], count};
-            pass.y = {span(outputs_[Index]).data(), count};
-            pass.dy = {gradient(here_is), count};
-            if constexpr (learns_before) pass.dx = {gradient(1 - here_is), count};
+            describe<Index>(pass, weights, rows, key, memory.scratch_backward);
+            pass.x = {layers::needs_x<layer> ? inputs_[Index] : nullptr, count};
+            pass.y = {layers::needs_y<layer> ? outputs_[Index] : nullptr, count};
+            pass.dy = {at<T>(memory.doutput), count};
+            if constexpr (network::facts[Index].input_learns) pass.dx = {at<T>(memory.inputs[0].written), count};
             const gradient_place<T> to = place(Index);
             pass.lanes = &lanes<Index>(rows);
             pass.gradient = to.data;
             pass.stride = to.stride;
-            pass.partials = span(partials_).data();
+            pass.partials = at<T>(memory.partials);
             here::make(net_).backward(pass);
-            here_is = 1 - here_is;
         }
         if constexpr (here::in_front != model::exchange::none) {
             --exchange;
-            if constexpr (learns_before) {
-                timed([&] { exchanges_[exchange].backward(gradient(here_is), gradient(1 - here_is), exchange_memory()); });
-                here_is = 1 - here_is;
-            }
+            if constexpr (network::facts[Index].input_learns)
+                timed([&] {
+                    exchanges_[exchange].backward(at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
+                                                  exchange_memory<Index>(memory.exchange_backward));
+                });
         }
+        core::for_each_index<here::inputs>([&](auto k) {
+            constexpr std::size_t from = graph.read(Index, k);
+            if constexpr (from != model::the_samples) {
+                if constexpr (graph.readers[from] > 1 && network::facts[from].learns) add_gradients<from>(memory.inputs[k], rows);
+            }
+        });
+    }
+
+    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of this one's part.
+    template <std::size_t From>
+    void add_gradients(const model::node_memory::input_gradient& of, const deal& rows) const noexcept {
+        if (of.others == model::no_piece) return;
+        using add = layers::add_layer<2, typename network::template at<From>::whole::output>;
+        add::forward({at<T>(of.others), at<T>(of.given)}, at<T>(of.sum), rows.own().rows(), team_);
     }
 
     Net net_;
     partition::grid grid_;
     parallel::team team_;
-    std::array<const T*, size> inputs_{};
-    std::array<tensor::slice<T>, size> outputs_{};
-    std::array<tensor::slice<T>, size> exchanged_{};
-    std::array<tensor::slice<std::byte>, size> stash_{};
-    std::array<tensor::slice<T>, 2> gradients_{};
-    tensor::slice<T> last_;
-    tensor::slice<T> scratch_;
-    tensor::slice<T> partials_;
-    tensor::slice<T> staging_;
-    tensor::slice<T> work_;
+    std::size_t group_rows_;
+    model::memory_plan plan_;
+    tensor::slice<std::byte> memory_;
+    const T* x_ = nullptr;
+    std::array<const T*, size> inputs_{};   ///< what each layer read,
+    std::array<const T*, size> outputs_{};  ///< what it wrote,
+    std::array<const T*, size> values_{};   ///< and what its readers find
+    std::array<std::size_t, size> staging_{};
     std::vector<partition::exchange<T>> exchanges_;
     const tensor::arena* arena_ = nullptr;
     double exchange_seconds_ = 0;

@@ -76,7 +76,7 @@ void check(const Plan& of) {
     detail::check_part(of.optimizer);
     detail::check_part(of.schedule);
     detail::check_part(of.compressor);
-    core::for_each_index<decltype(of.model.specs)::size>([&](auto index) { detail::check_part(core::get<index>(of.model.specs)); });
+    core::for_each_index<decltype(of.model)::size>([&](auto index) { detail::check_part(of.model.template node<index>()); });
 }
 
 }  // namespace lockstep::train

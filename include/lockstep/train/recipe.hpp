@@ -36,9 +36,11 @@ template <class Plan>
     using network = model::network<net, 1>;
     std::string layers = tensor::to_text<typename net::input>();
     core::for_each_index<net::size>([&](auto index) {
-        const auto& spec = core::get<index>(of.model.specs);
+        const auto& spec = of.model.template node<index>();
         const auto& fact = network::facts[index];
         layers += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
+        if (net::graph.inputs(index) > 1 || net::graph.read(index) + 1 != index)
+            for (const std::size_t value : net::graph.of(index)) layers += core::text("<", value + 1);
         if constexpr (requires { std::string{spec.settings()}; }) layers += core::text("(", std::string{spec.settings()}, ")");
     });
     // A lambda has no settings: its values at a few steps stand for it.

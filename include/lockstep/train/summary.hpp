@@ -71,7 +71,12 @@ template <class Trainer>
                       core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");
     out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes()), " bytes to average in ",
                       count(of.buckets(), "bucket"), ", ", core::grouped(of.exchange_bytes()), " bytes between layers\n");
-    out += core::text("memory        ", core::fixed(static_cast<double>(of.memory_bytes()) / 1e6, 1), " MB on rank 0\n");
+    const auto memory = of.memory();
+    const auto megabytes = [](std::size_t bytes) { return core::fixed(static_cast<double>(bytes) / 1e6, 1); };
+    out += core::text("memory        ", megabytes(of.memory_bytes()), " MB on rank 0: weights ", megabytes(memory.weights), ", gradients ",
+                      megabytes(memory.gradients), ", optimizer ", megabytes(memory.optimizer), ", activations ",
+                      megabytes(memory.activations), " (scratch up to ", megabytes(memory.scratch), "), data ", megabytes(memory.data),
+                      ", messages ", megabytes(memory.messages), "\n");
     return out;
 }
 

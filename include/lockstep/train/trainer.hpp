@@ -29,6 +29,8 @@
 #include "lockstep/train/observers.hpp"
 #include "lockstep/train/read_ahead.hpp"
 #include "lockstep/train/recipe.hpp"
+#include "lockstep/train/statistics.hpp"
+#include "lockstep/train/weights.hpp"
 
 namespace lockstep::train {
 
@@ -111,76 +113,54 @@ public:
                     deal_.brought(counts_.gather(here));
                 else
                     deal_.brought(std::vector<std::size_t>(grid_.ranks, here));
-                const auto y = run_.forward(arena_[weights_].data(), rows.x + first * input::size, deal_, key(layers::mode::inference));
+                const auto y = run_.forward(arena_[weights_].data(), rows.x + first * input::size, deal_, key(layers::mode::inference),
+                                            statistics_.place());
                 std::copy_n(y.data, here * output::size, predictions_.data() + first * output::size);
             }
             return tensor::as_xtensor_batch<output>(std::span<const T>{predictions_});
         });
     }
 
-    /// A parameter of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory; in a model partition, the columns of
+    /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory; in a model partition, the columns of
     /// this rank. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
-        std::span<T> found;
-        std::array<std::size_t, 2> extents{};
-        std::string known;
-        core::for_each_index<network::size>([&](auto index) {
-            std::size_t at = network::offset(index);
-            for (const auto& one : network::template layer<index>::parameters) {
-                if (index == layer) known += core::text(known.empty() ? "" : ", ", one.name);
-                if (index == layer && one.name == name) {
-                    found = arena_[weights_].subspan(at, one.size());
-                    extents = {one.rows, one.columns};
-                }
-                at += one.size();
-            }
-        });
-        core::require(
-            !found.empty(), [&] { return core::text("layer ", layer, " has no parameter '", name, "'"); },
-            [&] { return known.empty() ? core::text("choose a layer with parameters below ", network::size) : "choose one of: " + known; });
-        return tensor::as_xtensor(found, extents);
+        const auto found = find_numbers<network>(layer, name, arena_[weights_], statistics_.running());
+        return tensor::as_xtensor(found.numbers, found.extents);
     }
 
     /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
     [[nodiscard]] std::vector<T> all_weights() const {
         if constexpr (shards > 1) ranks_.check();
-        std::vector<T> out;
-        out.reserve(network::parameters);
-        core::for_each_index<network::size>([&](auto index) {
-            using here = typename network::template at<index>;
-            std::size_t at = network::offset(index);
-            for (const auto& one : here::type::parameters) {
-                const auto part = arena_[weights_].subspan(at, one.size());
-                at += one.size();
-                if constexpr (here::is_sharded) {
-                    std::vector<T> cut(one.size() * shards);
-                    std::copy(part.begin(), part.end(), cut.begin() + static_cast<std::ptrdiff_t>(grid_.shard() * one.size()));
-                    std::vector<parallel::block> strips;
-                    for (std::size_t shard = 0; shard < shards; ++shard) strips.push_back({shard * one.size(), (shard + 1) * one.size()});
-                    comm::run<T>(group_, comm::all_gather(grid_.shard(), strips), cut);
-                    const std::size_t begin = out.size();
-                    out.resize(begin + cut.size());
-                    partition::join_features(one.rows, shards, one.columns, cut.data(), out.data() + begin);
-                } else {
-                    out.insert(out.end(), part.begin(), part.end());
-                }
-            }
-        });
-        return out;
+        return gather_weights<network>(std::span<const T>{arena_[weights_]}, grid_, group_);
     }
 
-    /// A hash of all_weights(): equal recipes give equal hashes on any number of ranks. Collective in a model partition.
+    /// The running statistics of all layers, one behind the other: the same on every rank. None for a network without such layers.
+    [[nodiscard]] std::span<const T> running_statistics() const noexcept { return statistics_.running(); }
+
+    /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks. Collective in a model
+    /// partition.
     [[nodiscard]] std::uint64_t weights_hash() const {
         const auto all = all_weights();
-        return core::hash(std::as_bytes(std::span{all}));
+        return with_statistics(core::hash(std::as_bytes(std::span{all})));
     }
-    /// A hash of the weights on this rank, for comparing replicas.
-    [[nodiscard]] std::uint64_t local_hash() const noexcept { return core::hash(std::as_bytes(arena_[weights_])); }
+    /// A hash of the weights and statistics on this rank, for comparing replicas.
+    [[nodiscard]] std::uint64_t local_hash() const noexcept { return with_statistics(core::hash(std::as_bytes(arena_[weights_]))); }
 
     [[nodiscard]] const Plan& recipe() const noexcept { return plan_; }
     [[nodiscard]] const partition::grid& grid() const noexcept { return grid_; }
     [[nodiscard]] const comm::group& ranks() const noexcept { return ranks_; }
     [[nodiscard]] std::size_t memory_bytes() const noexcept { return arena_.bytes(); }
+    /// What they are for.
+    [[nodiscard]] memory_by_kind memory() const noexcept {
+        memory_by_kind out{.weights = (weights_.count + statistics_.running().size()) * sizeof(T),
+                           .gradients = averaging_.gradient_numbers() * sizeof(T),
+                           .optimizer = averaging_.slot_numbers() * sizeof(T),
+                           .activations = run_.memory().bytes,
+                           .scratch = run_.memory().largest_scratch(),
+                           .messages = averaging_.message_bytes()};
+        out.data = arena_.bytes() - out.sum();
+        return out;
+    }
     [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return averaging_.slot_numbers(); }
     [[nodiscard]] std::size_t buckets() const noexcept { return averaging_.bucket_count(); }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights.
@@ -229,6 +209,7 @@ private:
           deal_{grid_},
           run_{plan.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
           averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
+          statistics_{grid_, ranks_, team_, arena_},
           sums_{grid_, ranks_},
           counts_{grid_, ranks_},
           brought_{capacity_, plan.prefetch, arena_},
@@ -236,18 +217,12 @@ private:
         arena_.allocate();
         run_.bind(arena_);
         averaging_.bind(arena_);
+        statistics_.bind(arena_);
         brought_.bind(arena_);
+        statistics_.initialise(plan.seed, plan.initialise);
         report_.ranks = grid_.ranks;
         report_.threads = plan.threads;
-        core::for_each_index<network::size>([&](auto index) {
-            using here = typename network::template at<index>;
-            std::size_t at = network::offset(index), number = 0;
-            for (const auto& one : here::type::parameters) {
-                model::initialise(one, arena_[weights_].subspan(at, one.size()), here::is_sharded ? grid_.shard() * one.columns : 0,
-                                  here::is_sharded ? shards * one.columns : one.columns, plan.seed, index, number++, plan.initialise);
-                at += one.size();
-            }
-        });
+        initialise_weights<network>(arena_[weights_], grid_, plan.seed, plan.initialise);
     }
 
     /// Where this rank fails, all others are told why and fail too.
@@ -371,7 +346,7 @@ private:
             const auto& lanes = deal_.own();
             for (std::size_t i = 0; i < lanes.rows(); ++i) rows[i] = at + lanes.first_row() + i;
             const auto [x, y, count] = brought_.template read<Dataset>(set, std::span<const std::uint64_t>{rows}.first(lanes.rows()));
-            const auto out = run_.forward(arena_[weights_].data(), x, deal_, key(layers::mode::inference));
+            const auto out = run_.forward(arena_[weights_].data(), x, deal_, key(layers::mode::inference), statistics_.place());
             for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
                 const auto [part, target] = of_lane(out, y, lane);
                 sums_(lane, 0) += plan_.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
@@ -410,6 +385,10 @@ private:
                          tensor::targets<label, T>{y + rows.first * tensor::label_size<label>, rows.size() * tensor::label_size<label>}};
     }
 
+    [[nodiscard]] std::uint64_t with_statistics(std::uint64_t hash) const noexcept {
+        return network::statistics == 0 ? hash : core::hash(std::as_bytes(running_statistics()), hash);
+    }
+
     [[nodiscard]] step_key key(layers::mode mode) const noexcept { return {plan_.seed, report_.steps, mode}; }
 
     /// Forward, loss, backward, average, update, for the rows of the deal.
@@ -418,7 +397,8 @@ private:
         const double exchanged = run_.exchange_seconds();
         auto watch = clock::now();
         const std::span<T> weights = arena_[weights_];
-        const auto out = run_.forward(weights.data(), x, deal_, key(layers::mode::training));
+        const auto out = run_.forward(weights.data(), x, deal_, key(layers::mode::training), statistics_.place());
+        statistics_.start();
         const auto dy = run_.output_gradient(deal_);
         sums_.clear();
         for (std::size_t lane = 0; lane < deal_.own().count(); ++lane) {
@@ -431,7 +411,10 @@ private:
         report_.seconds.forward += lap(watch) - in_forward;
         run_.backward(
             weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
-            [&](std::size_t layer) { averaging_.done(layer, step); });
+            [&](std::size_t layer) {
+                averaging_.done(layer, step);
+                statistics_.poll();
+            });
         averaging_.backward_over();
         const double rate = static_cast<double>(plan_.schedule(step));
         // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
@@ -446,10 +429,11 @@ private:
                 return std::string{"use a lower learning rate or a warm-up, and check the data; the weights are those before this step"};
             });
         averaging_.finish(weights, rate, step);
+        statistics_.finish(plan_.model, deal_.rows());
         ++report_.steps;
         ranks_.notices().passed();
         report_.samples += deal_.rows();
-        report_.bytes_sent += averaging_.bytes_per_step() + run_.exchanged_bytes() + sums_.bytes_sent();
+        report_.bytes_sent += averaging_.bytes_per_step() + run_.exchanged_bytes() + sums_.bytes_sent() + statistics_.bytes_per_step();
         return {.step = report_.steps, .epoch = epoch_, .samples = deal_.rows(), .loss = loss, .rate = rate};
     }
 
@@ -471,6 +455,7 @@ private:
     deal deal_;
     run_type run_;
     averaging<T, network, decltype(std::declval<Plan&>().optimizer), decltype(std::declval<Plan&>().compressor)> averaging_;
+    statistics<T, network> statistics_;
     lane_sums<2> sums_;
     row_counts counts_;
     inputs<T, input, label> brought_;

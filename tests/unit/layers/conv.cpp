@@ -89,6 +89,32 @@ TEMPLATE_LIST_TEST_CASE("layers/conv: the gradient is that of each lane, added o
     check(0.0);
 }
 
+TEMPLATE_TEST_CASE("layers/conv: without a bias it is the convolution whose bias is 0", "[layers]", float, double) {
+    using T = TestType;
+    using with_bias = layer_of<layers::conv<17, 3, 2, 1>, shape<9, 8, 3>>;
+    using without = layer_of<layers::conv<17, 3, 2, 1, layers::bias::none>, shape<9, 8, 3>>;
+    static_assert(without::parameters.size() == 1 && tensor::total_size(without::parameters) == 3 * 3 * 3 * 17);
+    static_assert(layers::Layer<without> && without::flops == with_bias::flops);
+    for (const auto& lanes : lane_cuts()) {
+        const auto x = uniform<T>(lanes.rows() * with_bias::input::size, 1);
+        const auto w = uniform<T>(3 * 3 * 3 * 17, 2);
+        auto w_and_zeros = w;
+        w_and_zeros.resize(w.size() + 17);
+        const auto dy = uniform<T>(lanes.rows() * with_bias::output::size, 3);
+        const auto one = with<T, without>(x, w, lanes.rows());
+        const auto other = with<T, with_bias>(x, w_and_zeros, lanes.rows());
+        const auto ran = forward(one, lanes.count()), other_ran = forward(other, lanes.count());
+        CHECK(same_bits(ran.y, other_ran.y));
+        const auto got = backward(one, ran, dy, lanes), expected = backward(other, other_ran, dy, lanes);
+        CHECK(same_bits(got.dx, expected.dx));
+        for (std::size_t node = 0; node < got.nodes.size(); ++node) {
+            auto weights = expected.nodes[node];
+            weights.resize(w.size());
+            CHECK(same_bits(got.nodes[node], weights));
+        }
+    }
+}
+
 TEST_CASE("layers/conv: what it declares", "[layers]") {
     using layer = layer_of<layers::conv<64, 5>, shape<12, 12, 32>>;
     static_assert(std::is_same_v<layer::output, shape<8, 8, 64>>);

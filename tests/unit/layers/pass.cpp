@@ -31,6 +31,14 @@ struct two_parameters {
     }
 };
 
+/// Nothing to learn, two statistics.
+struct observing {
+    using input = shape<1>;
+    using output = shape<1>;
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr std::array statistics{tensor::parameter{.name = "a", .columns = 33}, tensor::parameter{.name = "b", .columns = 5}};
+};
+
 }  // namespace
 
 TEST_CASE("layers/pass: parameters are numbered as the layer declares them", "[layers]") {
@@ -50,6 +58,37 @@ TEMPLATE_TEST_CASE("layers/pass: each_lane adds what a layer gives for each lane
             const forward_result<TestType> ran{array<TestType>(lanes.rows()), {}};
             const auto got = backward(of, ran, array<TestType>(lanes.rows()), lanes, false);
             CHECK(adds_over_tree(got, lanes, [](parallel::block rows) { return two_parameters::of_lane<TestType>(rows); }));
+        }
+}
+
+TEMPLATE_TEST_CASE("layers/pass: each_lane_observed adds what a layer observes of each lane over the tree", "[layers]", float, double) {
+    static_assert(layers::has_statistics<observing> && !layers::has_statistics<two_parameters>);
+    for (const auto& lanes : lane_cuts())
+        for (const int threads : thread_counts()) {
+            constexpr std::size_t n = 38, stride = n + 3;
+            auto sums = unwritten<TestType>(lanes.trees().size() * stride);
+            auto partials = unwritten<TestType>(n * tensor::tree_depth(lanes.count()));
+            layers::forward_pass<TestType, observing> pass;
+            pass.use.team = {threads};
+            pass.lanes = &lanes;
+            pass.observed = sums.data();
+            pass.observed_stride = stride;
+            pass.observed_partials = partials.data();
+            std::size_t rows_seen = 0;
+            pass.each_lane_observed([&](parallel::block rows, const auto& s) {
+                REQUIRE(s[0].size() == 33);
+                REQUIRE(s[1].data() == s[0].data() + 33);
+                const auto numbers = two_parameters::of_lane<TestType>(rows);
+                std::copy(numbers.begin(), numbers.end(), s[0].begin());
+                rows_seen += rows.size();
+            });
+            CHECK(rows_seen == lanes.rows());
+            for (std::size_t node = 0; node < lanes.trees().size(); ++node) {
+                const array<TestType> got(sums.begin() + static_cast<std::ptrdiff_t>(node * stride),
+                                          sums.begin() + static_cast<std::ptrdiff_t>(node * stride + n));
+                CHECK(same_bits(got, node_sum(lanes.blocks(lanes.trees()[node]),
+                                              [](parallel::block rows) { return two_parameters::of_lane<TestType>(rows); })));
+            }
         }
 }
 

@@ -55,6 +55,38 @@ TEMPLATE_LIST_TEST_CASE("layers/pool: the maximum, and the gradient to the first
     check(0.0);
 }
 
+TEMPLATE_TEST_CASE("layers/pool: with padding, windows of a maximum may leave the image", "[layers]", float, double) {
+    using T = TestType;
+    using layer = layer_of<layers::max_pool<3, 2, 1>, shape<8, 7, 5>>;
+    static constexpr kernels::pooling g{.rows = 8,
+                                        .columns = 7,
+                                        .channels = 5,
+                                        .kernel_rows = 3,
+                                        .kernel_columns = 3,
+                                        .stride_rows = 2,
+                                        .stride_columns = 2,
+                                        .pad_top = 1,
+                                        .pad_bottom = 1,
+                                        .pad_left = 1,
+                                        .pad_right = 1};
+    static_assert(std::is_same_v<typename layer::output, shape<4, 4, 5>>);
+    static_assert(std::is_same_v<layer_of<layers::max_pool<3, 2, 1>, shape<112, 112, 64>>::output, shape<56, 56, 64>>);
+    for (const std::size_t rows : {0, 1, 4}) {
+        // Negative numbers: the padding is not there, so that no maximum is 0.
+        problem<T, layer> of{.rows = rows, .x = integers<T>(rows * g.in_size(), 1)};
+        for (T& one : of.x) one -= 10;
+        const auto dy = integers<T>(rows * g.out_size(), 2);
+        std::vector<double> y(rows * g.out_size()), dx(rows * g.in_size());
+        std::vector<std::uint8_t> which(y.size());
+        kernels::reference::max_pool_forward<T>(g, rows, of.x.data(), y.data(), which.data());
+        kernels::reference::max_pool_backward<T>(g, rows, dy.data(), which.data(), dx.data());
+        const auto ran = forward(of);
+        CHECK(equal(ran.y, y));
+        CHECK(std::all_of(y.begin(), y.end(), [](double one) { return one < 0; }));
+        CHECK(equal(backward(of, ran, dy, one_lane(rows)).dx, dx));
+    }
+}
+
 TEMPLATE_LIST_TEST_CASE("layers/pool: the mean, and its gradient", "[layers]", geometries) {
     using layer = typename TestType::mean;
     static constexpr kernels::pooling g = TestType::value;

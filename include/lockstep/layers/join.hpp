@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Layers that read several values: their sum, and their concatenation over channels. The ends of the branches of a network.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/layers/concept.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/map.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// y = x0 + x1 + .., added from the left. Backward has nothing to do: the gradient of each x is that of y.
+template <std::size_t Count, tensor::Shape S>
+struct add_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::string_view name = "add";
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr double flops = static_cast<double>((Count - 1) * S::size);
+    static constexpr bool is_join = true;
+    static constexpr bool needs_x = false, needs_y = false, in_place = true;
+    static constexpr bool passes_gradient = true;
+
+    /// y may be one of the x.
+    template <class T>
+    static void forward(const std::array<const T*, Count>& x, T* y, std::size_t rows, parallel::team team) noexcept {
+        parallel::for_blocks(team, rows * S::size, 4096, [&](parallel::block part) {
+            [&]<std::size_t... K>(std::index_sequence<K...>) {
+                simd::map(
+                    part.size(), [](auto& sum, const auto& first, const auto&... others) { ((sum = first), ..., (sum = sum + others)); },
+                    y + part.first, (x[K] + part.first)...);
+            }
+            (std::make_index_sequence<Count>{});
+        });
+    }
+};
+
+/// y = the channels (or features) of x0, then those of x1, .. at each place of the image.
+template <tensor::Shape First, tensor::Shape... Others>
+struct concatenate_layer {
+    static constexpr std::size_t count = 1 + sizeof...(Others);
+    static constexpr std::size_t places = First::size / First::extents[First::rank - 1];
+    static constexpr std::array<std::size_t, count> channels{First::size / places, (Others::size / places)...};
+    static constexpr std::size_t width = (First::size + ... + Others::size) / places;
+
+    template <class S>
+    struct widened;
+    template <std::size_t Features>
+    struct widened<tensor::shape<Features>> {
+        using type = tensor::shape<width>;
+    };
+    template <std::size_t Rows, std::size_t Columns, std::size_t Channels>
+    struct widened<tensor::shape<Rows, Columns, Channels>> {
+        using type = tensor::shape<Rows, Columns, width>;
+    };
+
+    using input = First;
+    using output = typename widened<First>::type;
+    static constexpr std::string_view name = "concatenate";
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr double flops = 0;
+    static constexpr bool is_join = true;
+    static constexpr bool needs_x = false, needs_y = false;
+
+    template <class T>
+    static void forward(const std::array<const T*, count>& x, T* y, std::size_t rows, parallel::team team) noexcept {
+        parallel::for_blocks(team, rows, 1, [&](parallel::block part) {
+            for (std::size_t place = part.first * places; place < part.last * places; ++place) {
+                T* to = y + place * width;
+                for (std::size_t k = 0; k < count; ++k) to = std::copy_n(x[k] + place * channels[k], channels[k], to);
+            }
+        });
+    }
+    /// The gradient of each x; null for those that nobody asks for.
+    template <class T>
+    static void backward(const T* dy, const std::array<T*, count>& dx, std::size_t rows, parallel::team team) noexcept {
+        parallel::for_blocks(team, rows, 1, [&](parallel::block part) {
+            for (std::size_t place = part.first * places; place < part.last * places; ++place) {
+                const T* from = dy + place * width;
+                for (std::size_t k = 0; k < count; from += channels[k++])
+                    if (dx[k] != nullptr) std::copy_n(from, channels[k], dx[k] + place * channels[k]);
+            }
+        });
+    }
+};
+
+/// The paths of a sum give one shape.
+template <class First, class... Others>
+inline constexpr bool shapes_agree = (std::is_same_v<First, Others> && ...);
+/// The paths of a concatenation give images of one size, or rows of features.
+template <class First, class... Others>
+inline constexpr bool places_agree = ((First::rank == Others::rank && (First::rank == 1 || First::rank == 3)) && ...) &&
+                                     ((First::rank == 1 || (First::extents[0] == Others::extents[0] &&
+                                                            First::extents[1] == Others::extents[First::rank == 3 ? 1 : 0])) &&
+                                      ...);
+
+/// What stands at the end of residual{..}.
+struct residual_join {
+    template <class Input, class Output>
+    constexpr auto on(Input, Output) const {
+        static_assert(
+            shapes_agree<Input, Output>,
+            "lockstep: the layers of a residual give another shape than they take; keep the shape, or write add{path{..}, path{..}} "
+            "with a shortcut");
+        if constexpr (shapes_agree<Input, Output>)
+            return add_layer<2, Input>{};
+        else
+            return unbound<Input>{};
+    }
+};
+/// What stands at the end of add{..}.
+struct add_join {
+    /// A single path: the combinator has said so.
+    template <class First>
+    constexpr auto on(First) const {
+        return unbound<First>{};
+    }
+    template <class First, class Second, class... Others>
+    constexpr auto on(First, Second, Others...) const {
+        static_assert(shapes_agree<First, Second, Others...>,
+                      "lockstep: the paths of an add give different shapes; give all of them the same rows, columns and channels");
+        if constexpr (shapes_agree<First, Second, Others...>)
+            return add_layer<2 + sizeof...(Others), First>{};
+        else
+            return unbound<First>{};
+    }
+};
+/// What stands at the end of concatenate{..}.
+struct concatenate_join {
+    /// A single path: the combinator has said so.
+    template <class First>
+    constexpr auto on(First) const {
+        return unbound<First>{};
+    }
+    template <class First, class Second, class... Others>
+    constexpr auto on(First, Second, Others...) const {
+        static_assert(places_agree<First, Second, Others...>,
+                      "lockstep: the paths of a concatenate give images of different rows or columns; only the channels may differ");
+        if constexpr (places_agree<First, Second, Others...>)
+            return concatenate_layer<First, Second, Others...>{};
+        else
+            return unbound<First>{};
+    }
+};
+
+}  // namespace lockstep::layers

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Branches of a network: residual, add, concatenate and path. They are written nested and read as one flat list of nodes, each with the numbers
+// of the nodes whose values it reads.
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <type_traits>
+
+#include "lockstep/core/pack.hpp"
+#include "lockstep/layers/join.hpp"
+
+namespace lockstep::model {
+
+/// Stands for the samples, where a node reads the value of another one.
+inline constexpr std::size_t the_samples = static_cast<std::size_t>(-1);
+
+/// The flat list: node i reads the values of nodes reads[first[i]] .. reads[first[i + 1] - 1], all below i, or `the_samples`.
+template <std::size_t Nodes, std::size_t Edges>
+struct graph {
+    std::array<std::size_t, Nodes + 1> first{};
+    std::array<std::size_t, Edges> reads{};
+    std::array<std::size_t, Nodes> readers{};  ///< how often the value of a node is read
+    std::array<bool, Nodes> joined{};          ///< by a node that reads several
+
+    [[nodiscard]] constexpr std::size_t inputs(std::size_t node) const noexcept { return first[node + 1] - first[node]; }
+    [[nodiscard]] constexpr std::size_t read(std::size_t node, std::size_t input = 0) const noexcept { return reads[first[node] + input]; }
+    [[nodiscard]] constexpr std::span<const std::size_t> of(std::size_t node) const noexcept {
+        return std::span<const std::size_t>{reads}.subspan(first[node], inputs(node));
+    }
+};
+
+/// Writes a graph from its first node to its last.
+template <std::size_t Nodes, std::size_t Edges>
+struct graph_writer {
+    graph<Nodes, Edges> out{};
+    std::size_t nodes = 0, edges = 0;
+
+    /// A node that reads these values; returns its number.
+    constexpr std::size_t node(std::span<const std::size_t> from) noexcept {
+        for (const std::size_t value : from) {
+            out.reads[edges++] = value;
+            if (value == the_samples) continue;
+            ++out.readers[value];
+            if (from.size() > 1) out.joined[value] = true;
+        }
+        out.first[++nodes] = edges;
+        return nodes - 1;
+    }
+};
+
+/// Something that stands for several nodes.
+template <class Item>
+inline constexpr bool is_combinator = requires {
+    Item::is_combinator;
+};
+template <class Item>
+inline constexpr std::size_t nodes_of = 1;
+template <class Item>
+    requires is_combinator<Item>
+inline constexpr std::size_t nodes_of<Item> = Item::size;
+template <class Item>
+inline constexpr std::size_t edges_of = 1;
+template <class Item>
+    requires is_combinator<Item>
+inline constexpr std::size_t edges_of<Item> = Item::edges;
+
+/// Writes the nodes of an item that reads the value `from`; returns the value that it gives.
+template <class Item, class Writer>
+constexpr std::size_t wire(Writer& to, std::size_t from) noexcept {
+    if constexpr (is_combinator<Item>)
+        return Item::wire(to, from);
+    else
+        return to.node(std::span<const std::size_t>{&from, 1});
+}
+
+/// The spec of node `Index` of an item.
+template <std::size_t Index, class Item>
+[[nodiscard]] constexpr const auto& node_of(const Item& item) noexcept {
+    if constexpr (is_combinator<Item>)
+        return item.template node<Index>();
+    else
+        return item;
+}
+
+/// Items one behind the other in the flat list.
+template <class... Items>
+struct items {
+    static constexpr std::size_t nodes = (std::size_t{0} + ... + nodes_of<Items>);
+    static constexpr std::size_t reads = (std::size_t{0} + ... + edges_of<Items>);
+
+    core::pack<Items...> specs;
+
+    template <std::size_t Index>
+    [[nodiscard]] constexpr const auto& item_node() const noexcept {
+        constexpr auto where = places[Index];
+        return node_of<where.inner>(core::get<where.item>(specs));
+    }
+
+private:
+    struct place {
+        std::size_t item = 0;
+        std::size_t inner = 0;
+    };
+    static constexpr auto places = [] {
+        std::array<place, nodes> out{};
+        const std::array<std::size_t, sizeof...(Items)> counts{nodes_of<Items>...};
+        std::size_t at = 0;
+        for (std::size_t item = 0; item < counts.size(); ++item)
+            for (std::size_t inner = 0; inner < counts[item]; ++inner) out[at++] = {item, inner};
+        return out;
+    }();
+};
+
+/// path{layers..}: layers one behind the other, as one branch. path{} is what comes in.
+template <class... Specs>
+struct path : items<Specs...> {
+    static constexpr bool is_combinator = true;
+    static constexpr std::size_t size = path::nodes, edges = path::reads;
+
+    constexpr path(const Specs&... layers) : items<Specs...>{{layers...}} {}
+
+    template <class Writer>
+    static constexpr std::size_t wire(Writer& to, std::size_t from) noexcept {
+        ((from = model::wire<Specs>(to, from)), ...);
+        return from;
+    }
+    template <std::size_t Index>
+    [[nodiscard]] constexpr const auto& node() const noexcept {
+        return this->template item_node<Index>();
+    }
+};
+template <>
+struct path<> {
+    static constexpr bool is_combinator = true;
+    static constexpr std::size_t size = 0, edges = 0;
+    template <class Writer>
+    static constexpr std::size_t wire(Writer&, std::size_t from) noexcept {
+        return from;
+    }
+};
+
+/// residual{layers..}: x + layers(x) (He et al. 2015). A residual that holds nothing but another one: residual{path{residual{..}}}.
+template <class... Specs>
+struct residual : items<Specs...> {
+    static_assert(sizeof...(Specs) > 0, "lockstep: a residual has at least one layer");
+    static constexpr bool is_combinator = true;
+    static constexpr std::size_t size = residual::nodes + 1, edges = residual::reads + 2;
+
+    constexpr residual(const Specs&... layers) : items<Specs...>{{layers...}} {}
+
+    template <class Writer>
+    static constexpr std::size_t wire(Writer& to, std::size_t from) noexcept {
+        std::array<std::size_t, 2> ends{from, from};
+        ((ends[1] = model::wire<Specs>(to, ends[1])), ...);
+        return to.node(ends);
+    }
+    template <std::size_t Index>
+    [[nodiscard]] constexpr const auto& node() const noexcept {
+        if constexpr (Index == residual::nodes)
+            return join;
+        else
+            return this->template item_node<Index>();
+    }
+    static constexpr layers::residual_join join{};
+};
+
+/// Branches that begin with the same value and end in a node that reads all of them.
+template <class Join, class... Paths>
+struct branches : items<Paths...> {
+    static_assert(sizeof...(Paths) > 1, "lockstep: add and concatenate have at least two paths");
+    static constexpr bool is_combinator = true;
+    static constexpr std::size_t size = branches::nodes + 1, edges = branches::reads + sizeof...(Paths);
+
+    constexpr branches(const Paths&... paths) : items<Paths...>{{paths...}} {}
+
+    template <class Writer>
+    static constexpr std::size_t wire(Writer& to, std::size_t from) noexcept {
+        const std::array<std::size_t, sizeof...(Paths)> ends{model::wire<Paths>(to, from)...};
+        return to.node(ends);
+    }
+    template <std::size_t Index>
+    [[nodiscard]] constexpr const auto& node() const noexcept {
+        if constexpr (Index == branches::nodes)
+            return join;
+        else
+            return this->template item_node<Index>();
+    }
+    static constexpr Join join{};
+};
+
+/// add{path{..}, path{..}}: the sum of what the paths give, from the left. A single layer needs no path around it.
+template <class... Paths>
+struct add : branches<layers::add_join, Paths...> {
+    constexpr add(const Paths&... paths) : branches<layers::add_join, Paths...>{paths...} {}
+};
+
+/// concatenate{path{..}, path{..}}: the channels of all paths, one behind the other (Szegedy et al. 2015).
+template <class... Paths>
+struct concatenate : branches<layers::concatenate_join, Paths...> {
+    constexpr concatenate(const Paths&... paths) : branches<layers::concatenate_join, Paths...>{paths...} {}
+};
+
+}  // namespace lockstep::model
+
+namespace lockstep {
+using model::add;
+using model::concatenate;
+using model::path;
+using model::residual;
+}  // namespace lockstep

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Which memory a step of a network needs from when to when, and where it lies: buffers that are dead are used again.
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/model/combine.hpp"
+#include "lockstep/simd/batch.hpp"
+
+namespace lockstep::model {
+
+inline constexpr std::size_t no_piece = static_cast<std::size_t>(-1);
+
+/// Memory that holds something from one event of a step to another, both included.
+struct piece {
+    std::size_t bytes = 0;
+    std::size_t first = 0;
+    std::size_t last = 0;
+    std::size_t offset = 0;
+    bool is_scratch = false;
+
+    [[nodiscard]] constexpr bool meets(const piece& other) const noexcept { return first <= other.last && other.first <= last; }
+};
+
+/// Gives every piece an offset, on a cache line; two that are live at once never overlap. The largest first, each at the lowest place that is
+/// free for as long as it lives (greedy by size: Pisarchyk, Lee 2020). Returns the bytes of all. Cost: pieces squared, at start-up.
+[[gnu::cold]] inline std::size_t place_pieces(std::span<piece> all) {
+    const auto rounded = [](std::size_t bytes) { return (bytes + simd::alignment - 1) / simd::alignment * simd::alignment; };
+    std::vector<std::size_t> order(all.size()), placed;
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return all[a].bytes > all[b].bytes; });
+    std::size_t end = 0;
+    for (const std::size_t index : order) {
+        piece& here = all[index];
+        here.offset = 0;
+        if (here.bytes == 0) continue;
+        for (const std::size_t other : placed) {  // from the lowest offset on
+            if (!here.meets(all[other])) continue;
+            if (here.offset + here.bytes <= all[other].offset) break;
+            here.offset = std::max(here.offset, all[other].offset + rounded(all[other].bytes));
+        }
+        const auto at = std::find_if(placed.begin(), placed.end(), [&](std::size_t other) { return all[other].offset > here.offset; });
+        placed.insert(at, index);
+        end = std::max(end, here.offset + rounded(here.bytes));
+    }
+    return end;
+}
+
+/// The most bytes that are live at one event: no placement needs less.
+[[nodiscard, gnu::cold]] inline std::size_t most_live(std::span<const piece> all) {
+    std::size_t events = 0, most = 0;
+    for (const piece& one : all) events = std::max(events, one.last + 1);
+    std::vector<std::ptrdiff_t> change(events + 1);
+    for (const piece& one : all) {
+        change[one.first] += static_cast<std::ptrdiff_t>(one.bytes);
+        change[one.last + 1] -= static_cast<std::ptrdiff_t>(one.bytes);
+    }
+    std::ptrdiff_t live = 0;
+    for (const std::ptrdiff_t by : change) most = std::max(most, static_cast<std::size_t>(live += by));
+    return most;
+}
+
+/// What the plan has to know of a node of the flat list. Bytes are those of the most rows that a rank has.
+struct memory_node {
+    std::span<const std::size_t> reads;  ///< nodes, or `the_samples`
+    bool is_view = false;                ///< its value is that which it reads
+    bool passes_gradient = false;        ///< the gradient of each value that it reads is that of its own
+    bool learns = false;
+    bool needs_x = true;
+    bool needs_y = true;
+    bool in_place = false;
+    bool exchanges_in_front = false;
+    bool exchanges_behind = false;
+    std::size_t input = 0;   ///< of what the layer reads, behind the exchange in front of it
+    std::size_t output = 0;  ///< of what the layer writes
+    std::size_t value = 0;   ///< of what its readers find, behind the exchange behind it
+    std::size_t stash = 0;
+    std::size_t scratch = 0;
+    std::size_t observed = 0;  ///< partial sums of statistics, forward
+    std::size_t partials = 0;  ///< partial sums of gradients, backward
+    std::size_t exchange = 0;  ///< scratch of the exchanges around it
+};
+
+/// The pieces of a node, by number; no_piece where it has none.
+struct node_memory {
+    std::size_t input = no_piece;  ///< behind the exchange in front
+    std::size_t output = no_piece;
+    std::size_t value = no_piece;  ///< `output`, or behind the exchange behind
+    std::size_t stash = no_piece;
+    std::size_t scratch_forward = no_piece;
+    std::size_t scratch_backward = no_piece;
+    std::size_t observed = no_piece;
+    std::size_t partials = no_piece;
+    std::size_t exchange_forward = no_piece;
+    std::size_t exchange_backward = no_piece;
+    std::size_t dvalue = no_piece;   ///< the gradient of its value, complete when backward comes to it
+    std::size_t doutput = no_piece;  ///< `dvalue`, or behind the exchange behind
+
+    /// What backward does for one value that the node reads. Nobody asks for the gradient of one from which nothing was learned.
+    struct input_gradient {
+        std::size_t written = no_piece;  ///< by the layer
+        std::size_t given = no_piece;    ///< `written`, or in front of the exchange in front; the gradient of this reader
+        std::size_t others = no_piece;   ///< the sum over the readers behind it
+        std::size_t sum = no_piece;      ///< of both
+    };
+    std::vector<input_gradient> inputs;
+};
+
+/// The memory of a step. Event i is the forward run of node i, event n the loss, event 2n - i the backward run of node i.
+struct memory_plan {
+    std::vector<piece> pieces;
+    std::vector<node_memory> nodes;
+    std::size_t bytes = 0;
+    std::size_t network_gradient = no_piece;  ///< where the loss writes
+
+    [[nodiscard]] std::size_t bytes_without_reuse() const noexcept {
+        std::size_t sum = 0;
+        for (const piece& one : pieces) sum += one.bytes;
+        return sum;
+    }
+    [[nodiscard]] std::size_t largest_scratch() const noexcept {
+        std::size_t most = 0;
+        for (const piece& one : pieces) most = std::max(most, one.is_scratch ? one.bytes : 0);
+        return most;
+    }
+};
+
+/// Forward keeps of a value what backward or a later reader needs. A layer that may work in place does so where nobody else needs its input
+/// any more. The gradient of a value is the sum over its readers, from the last to the first. Throws nothing but bad_alloc; for start-up.
+[[nodiscard, gnu::cold]] inline memory_plan plan_memory(std::span<const memory_node> nodes) {
+    const std::size_t n = nodes.size(), loss = n;
+    const auto backward_of = [&](std::size_t node) { return 2 * n - node; };
+    memory_plan plan;
+    plan.nodes.resize(n);
+    const auto make = [&](std::size_t bytes, std::size_t event, bool is_scratch = false) {
+        plan.pieces.push_back({.bytes = bytes, .first = event, .last = event, .is_scratch = is_scratch});
+        return plan.pieces.size() - 1;
+    };
+    const auto use = [&](std::size_t which, std::size_t event) {
+        if (which != no_piece) plan.pieces[which].last = std::max(plan.pieces[which].last, event);
+    };
+
+    // Until when each value is needed. A view is the value that it reads.
+    std::vector<std::size_t> root(n, the_samples), needed(n, 0);
+    const auto is_alias = [&](std::size_t i) { return nodes[i].is_view && !nodes[i].exchanges_in_front && !nodes[i].exchanges_behind; };
+    for (std::size_t i = 0; i < n; ++i)
+        root[i] = !is_alias(i) ? i : nodes[i].reads[0] == the_samples ? the_samples : root[nodes[i].reads[0]];
+    const auto need = [&](std::size_t value, std::size_t event) {
+        if (value != the_samples && root[value] != the_samples) needed[root[value]] = std::max(needed[root[value]], event);
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+        if (is_alias(i)) continue;
+        const bool keeps_x = nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view && !nodes[i].exchanges_in_front;
+        for (const std::size_t value : nodes[i].reads) need(value, keeps_x ? backward_of(i) : i);
+        if (nodes[i].learns && nodes[i].needs_y && !nodes[i].is_view && !nodes[i].exchanges_behind) need(i, backward_of(i));
+    }
+    need(n - 1, loss);
+
+    for (std::size_t i = 0; i < n; ++i) {
+        const memory_node& node = nodes[i];
+        node_memory& here = plan.nodes[i];
+        if (node.exchanges_in_front) {
+            here.input = make(node.input, i);
+            if (node.learns && node.needs_x && !node.is_view) use(here.input, backward_of(i));
+        }
+        if (node.is_view)
+            here.output = node.exchanges_in_front ? here.input : node.reads[0] == the_samples ? no_piece : plan.nodes[node.reads[0]].value;
+        // The piece of a value whose last use is this one can take the output.
+        if (node.in_place && !node.is_view && !node.exchanges_in_front && !node.exchanges_behind)
+            for (std::size_t k = node.reads.size(); k-- > 0 && here.output == no_piece;) {
+                const std::size_t value = node.reads[k];
+                if (value == the_samples || root[value] == the_samples || nodes[value].value != node.output) continue;
+                if (plan.pieces[plan.nodes[value].value].last == i) here.output = plan.nodes[value].value;
+            }
+        if (here.output == no_piece && !node.is_view) here.output = make(node.output, i);
+        here.value = here.output;
+        if (node.exchanges_behind) {
+            if (node.learns && node.needs_y && !node.is_view) use(here.output, backward_of(i));
+            here.value = make(node.value, i);
+        }
+        use(here.value, needed[i]);
+        here.exchange_forward = make(node.exchange, i, true);
+        if (node.is_view) continue;
+        here.stash = make(node.stash, i);
+        if (node.learns) use(here.stash, backward_of(i));
+        here.scratch_forward = make(node.scratch, i, true);
+        here.observed = make(node.observed, i, true);
+    }
+
+    // gradient[v]: the piece with the sum of what the readers of v have given so far.
+    std::vector<std::size_t> gradient(n, no_piece);
+    gradient[n - 1] = plan.network_gradient = make(nodes[n - 1].value, loss);
+    for (std::size_t i = n; i-- > 0;) {
+        const memory_node& node = nodes[i];
+        node_memory& here = plan.nodes[i];
+        const std::size_t now = backward_of(i);
+        here.inputs.resize(node.reads.size());
+        here.dvalue = here.doutput = gradient[i];
+        gradient[i] = no_piece;
+        if (!node.learns) continue;
+        use(here.dvalue, now);
+        if (node.exchanges_behind) here.doutput = make(node.output, now);
+        here.exchange_backward = make(node.exchange, now, true);
+        if (!node.is_view) {
+            here.scratch_backward = make(node.scratch, now, true);
+            here.partials = make(node.partials, now, true);
+        }
+        for (std::size_t k = 0; k < node.reads.size(); ++k) {
+            const std::size_t value = node.reads[k];
+            if (value == the_samples || !nodes[value].learns) continue;
+            auto& to = here.inputs[k];
+            const bool passes = node.is_view || node.passes_gradient;
+            // Others may still have to read the gradient of this value: paths that end in the same sum.
+            const bool shared = std::find(gradient.begin(), gradient.end(), here.dvalue) != gradient.end();
+            const bool in_place =
+                node.in_place && !shared && !node.exchanges_in_front && !node.exchanges_behind && node.input == node.output;
+            to.written = passes || in_place ? here.doutput : make(node.input, now);
+            to.given = node.exchanges_in_front ? make(nodes[value].value, now) : to.written;
+            to.others = gradient[value];
+            use(to.others, now);
+            to.sum = passes && to.others != no_piece ? make(nodes[value].value, now) : to.given;
+            gradient[value] = to.sum;
+        }
+    }
+    plan.bytes = place_pieces(plan.pieces);
+    return plan;
+}
+
+}  // namespace lockstep::model

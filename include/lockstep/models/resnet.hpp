@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Residual networks for images of 32 x 32, as those of CIFAR: He et al. 2015, section 4.2.
+
+#include <cstddef>
+#include <utility>
+
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/pool.hpp"
+#include "lockstep/layers/shortcut.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace lockstep::models {
+
+namespace detail {
+
+/// Two convolutions of 3 x 3, each with its normalisation, past a shortcut without parameters; relu behind the sum.
+template <std::size_t Width, std::size_t Stride>
+[[nodiscard]] constexpr auto basic_block() {
+    using namespace layers;
+    const path body{conv<Width, 3, Stride, 1, bias::none>{}, batch_norm{}, relu{}, conv<Width, 3, 1, 1, bias::none>{}, batch_norm{}};
+    if constexpr (Stride == 1)
+        return path{residual{body}, relu{}};
+    else
+        return path{add{shortcut<Width, Stride>{}, body}, relu{}};
+}
+
+/// `First`, and the same block of stride 1 behind it for each index.
+template <std::size_t Width, std::size_t Stride, std::size_t... Others>
+[[nodiscard]] constexpr auto basic_stage(std::index_sequence<Others...>) {
+    return path{basic_block<Width, Stride>(), ((void)Others, basic_block<Width, 1>())...};
+}
+
+template <std::size_t Depth>
+[[nodiscard]] constexpr auto make_resnet() {
+    static_assert(Depth % 6 == 2 && Depth > 2, "lockstep: a ResNet for CIFAR has 6 n + 2 layers: resnet<20>, <32>, <44>, <56>, <110>");
+    using namespace layers;
+    constexpr std::make_index_sequence<(Depth - 2) / 6 - 1> others;
+    return model::sequential{
+        input<32, 32, 3>,           conv<16, 3, 1, 1, bias::none>{}, batch_norm{},       relu{},      basic_stage<16, 1>(others),
+        basic_stage<32, 2>(others), basic_stage<64, 2>(others),      global_mean_pool{}, dense<10>{},
+    };
+}
+
+}  // namespace detail
+
+/// resnet<20>, <32>, <44>, <56>, <110>: 10 classes; resnet<20> has 269,722 parameters, each further block of three 97,216 more.
+template <std::size_t Depth>
+inline constexpr auto resnet = detail::make_resnet<Depth>();
+
+}  // namespace lockstep::models

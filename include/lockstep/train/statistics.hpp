@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Statistics of layers (means of a normalisation, say): the running values, and what the lanes of a step observe, added over all ranks.
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "lockstep/core/random.hpp"
+#include "lockstep/model/initialise.hpp"
+#include "lockstep/model/network.hpp"
+#include "lockstep/partition/grid.hpp"
+#include "lockstep/reduce/tree_sum.hpp"
+#include "lockstep/tensor/arena.hpp"
+
+namespace lockstep::train {
+
+/// Where the forward walk finds the running values of all layers, and where it writes what the lanes observe.
+template <class T>
+struct statistics_place {
+    const T* running = nullptr;
+    T* sums = nullptr;  ///< node s of the lane tree at sums + s stride
+    std::size_t stride = 0;
+};
+
+/// One sum over the lane tree for all layers together, never compressed: every rank gets the same bits, for any number of ranks.
+/// Memory: the running values, and one set of sums for each node of the rank's lanes. Sends nothing for a network without statistics.
+template <class T, class Network>
+class statistics {
+    static constexpr std::size_t n = Network::statistics;
+
+public:
+    [[gnu::cold]] statistics(const partition::grid& on, const comm::group& all, parallel::team team, tensor::arena& arena) {
+        if constexpr (n > 0) {
+            reduce::bucket of{.ranks = all, .runs = {}, .lanes = on.lanes, .n = n, .team = team};
+            for (std::size_t rank = 0; rank < on.ranks; ++rank) of.runs.push_back(on.lanes_of(rank));
+            running_ = arena.reserve<T>(n);
+            sums_ = arena.reserve<T>(n * std::max<std::size_t>(1, tensor::cover(on.own_lanes(), on.lanes).size()));
+            sum_.emplace(of, arena);
+        }
+    }
+
+    void bind(const tensor::arena& arena) {
+        arena_ = &arena;
+        if constexpr (n > 0) sum_->bind(arena);
+    }
+
+    /// The running values before the first step.
+    template <class Rule>
+    [[gnu::cold]] void initialise(std::uint64_t seed, const Rule& rule) {
+        core::for_each_index<Network::size>([&](auto index) {
+            using layer = typename Network::template layer<index>;
+            std::size_t at = Network::facts[index].statistics_offset, number = layer::parameters.size();
+            for (const auto& one : layers::statistics_of<layer>) {
+                model::initialise(one, running().subspan(at, one.size()), 0, one.columns, seed, index, number++, rule);
+                at += one.size();
+            }
+        });
+    }
+
+    [[nodiscard]] statistics_place<T> place() const noexcept {
+        if constexpr (n > 0) return {running().data(), (*arena_)[sums_].data(), n};
+        return {};
+    }
+    /// The running values of all layers, equal on all ranks.
+    [[nodiscard]] std::span<T> running() const noexcept { return (*arena_)[running_]; }
+
+    /// Forward is over: the sum may travel while backward runs.
+    void start() {
+        if constexpr (n > 0) sum_->start((*arena_)[sums_], core::random_stream{0, core::purpose::user});
+    }
+    void poll() {
+        if constexpr (n > 0) (void)sum_->poll();
+    }
+    /// Waits for the sums and hands their means over `rows` samples to the layers.
+    template <class Net>
+    void finish(const Net& net, std::size_t rows) {
+        if constexpr (n > 0) {
+            sum_->finish();
+            const std::span<T> means = (*arena_)[sums_].first(n);
+            sum_->share(means);
+            sum_->finish();
+            for (T& one : means) one /= static_cast<T>(rows);
+            core::for_each_index<Network::size>([&](auto index) {
+                constexpr std::size_t at = Network::facts[index].statistics_offset, count = Network::facts[index].statistics;
+                if constexpr (count > 0)
+                    Network::template at<index>::make(net).absorb(running().subspan(at, count),
+                                                                  std::span<const T>{means.subspan(at, count)});
+            });
+        }
+    }
+
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        if constexpr (n > 0) return sum_->bytes_per_step();
+        return 0;
+    }
+
+private:
+    tensor::slice<T> running_;
+    tensor::slice<T> sums_;
+    std::optional<reduce::tree_sum<T>> sum_;
+    const tensor::arena* arena_ = nullptr;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The weights of a trainer: how they start, one of them by name, and all of them of a network that is cut over ranks.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/executor.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/model/initialise.hpp"
+#include "lockstep/model/network.hpp"
+#include "lockstep/partition/exchange.hpp"
+#include "lockstep/partition/grid.hpp"
+
+namespace lockstep::train {
+
+/// Every weight as the rule says for its place in the uncut network.
+template <class Network, class T, class Rule>
+[[gnu::cold]] void initialise_weights(std::span<T> weights, const partition::grid& on, std::uint64_t seed, const Rule& rule) {
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template at<index>;
+        std::size_t at = Network::offset(index), number = 0;
+        for (const auto& one : here::type::parameters) {
+            model::initialise(one, weights.subspan(at, one.size()), here::is_sharded ? on.shard() * one.columns : 0,
+                              here::is_sharded ? Network::shards * one.columns : one.columns, seed, index, number++, rule);
+            at += one.size();
+        }
+    });
+}
+
+/// Rows x columns numbers of a layer.
+template <class T>
+struct named_numbers {
+    std::span<T> numbers;
+    std::array<std::size_t, 2> extents{};
+};
+
+/// A parameter or a statistic of a layer. Throws core::error if there is none of that name.
+template <class Network, class T>
+[[nodiscard, gnu::cold]] named_numbers<T> find_numbers(std::size_t layer, std::string_view name, std::span<T> weights,
+                                                       std::span<T> statistics) {
+    named_numbers<T> found;
+    std::string known;
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template layer<index>;
+        const auto look = [&](const auto& all, std::span<T> in, std::size_t at) {
+            for (const auto& one : all) {
+                if (index == layer) known += core::text(known.empty() ? "" : ", ", one.name);
+                if (index == layer && one.name == name) found = {in.subspan(at, one.size()), {one.rows, one.columns}};
+                at += one.size();
+            }
+        };
+        look(here::parameters, weights, Network::offset(index));
+        look(layers::statistics_of<here>, statistics, Network::facts[index].statistics_offset);
+    });
+    core::require(
+        !found.numbers.empty(), [&] { return core::text("layer ", layer, " has no parameter '", name, "'"); },
+        [&] { return known.empty() ? core::text("choose a layer with parameters below ", Network::size) : "choose one of: " + known; });
+    return found;
+}
+
+/// All weights of the whole network, layer by layer. Collective in a model group.
+template <class Network, class T>
+[[nodiscard, gnu::cold]] std::vector<T> gather_weights(std::span<const T> weights, const partition::grid& on, const comm::group& group) {
+    constexpr std::size_t shards = Network::shards;
+    std::vector<T> out;
+    out.reserve(Network::parameters);
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template at<index>;
+        std::size_t at = Network::offset(index);
+        for (const auto& one : here::type::parameters) {
+            const auto part = weights.subspan(at, one.size());
+            at += one.size();
+            if constexpr (here::is_sharded) {
+                std::vector<T> cut(one.size() * shards);
+                std::copy(part.begin(), part.end(), cut.begin() + static_cast<std::ptrdiff_t>(on.shard() * one.size()));
+                std::vector<parallel::block> strips;
+                for (std::size_t shard = 0; shard < shards; ++shard) strips.push_back({shard * one.size(), (shard + 1) * one.size()});
+                comm::run<T>(group, comm::all_gather(on.shard(), strips), cut);
+                const std::size_t begin = out.size();
+                out.resize(begin + cut.size());
+                partition::join_features(one.rows, shards, one.columns, cut.data(), out.data() + begin);
+            } else {
+                out.insert(out.end(), part.begin(), part.end());
+            }
+        }
+    });
+    return out;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/layers/join.hpp"
+
+#include "unit/layers/support.hpp"
+
+using namespace layer_test;
+
+TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memory of one of its inputs", "[layers]", float, double) {
+    using T = TestType;
+    using layer = layers::add_layer<3, shape<3, 5, 2>>;
+    static_assert(layers::Layer<layer> && layers::is_join<layer> && layers::passes_gradient<layer>);
+    static_assert(std::is_same_v<decltype(layers::add_join{}.on(shape<4>{}, shape<4>{})), layers::add_layer<2, shape<4>>>);
+    for (const std::size_t rows : {0U, 1U, 7U})
+        for (const int threads : thread_counts()) {
+            const std::size_t n = rows * layer::input::size;
+            const array<T> x[3] = {uniform<T>(n, 1), uniform<T>(n, 2), uniform<T>(n, 3)};
+            array<T> expected(n);
+            for (std::size_t i = 0; i < n; ++i) expected[i] = (x[0][i] + x[1][i]) + x[2][i];
+            auto y = unwritten<T>(n);
+            layer::forward<T>({x[0].data(), x[1].data(), x[2].data()}, y.data(), rows, {threads});
+            CHECK(same_bits(y, expected));
+            for (std::size_t over = 0; over < 3; ++over) {
+                array<T> copy = x[over];
+                std::array<const T*, 3> from{x[0].data(), x[1].data(), x[2].data()};
+                from[over] = copy.data();
+                layer::forward<T>(from, copy.data(), rows, {threads});
+                CHECK(same_bits(copy, expected));
+            }
+        }
+}
+
+TEMPLATE_TEST_CASE("layers/join: concatenate puts channels behind channels, backward takes them apart", "[layers]", float, double) {
+    using T = TestType;
+    using layer = decltype(layers::concatenate_join{}.on(shape<2, 3, 4>{}, shape<2, 3, 1>{}, shape<2, 3, 5>{}));
+    static_assert(std::is_same_v<typename layer::output, shape<2, 3, 10>> && layers::Layer<layer> && !layers::passes_gradient<layer>);
+    static_assert(std::is_same_v<typename decltype(layers::concatenate_join{}.on(shape<4>{}, shape<7>{}))::output, shape<11>>);
+    static_assert(!layers::places_agree<shape<2, 3, 4>, shape<3, 2, 4>> && !layers::places_agree<shape<24>, shape<2, 3, 4>> &&
+                  !layers::places_agree<shape<2, 3, 4>, shape<24>>);
+    for (const std::size_t rows : {0U, 1U, 5U})
+        for (const int threads : thread_counts()) {
+            const array<T> x[3] = {uniform<T>(rows * 24, 1), uniform<T>(rows * 6, 2), uniform<T>(rows * 30, 3)};
+            auto y = unwritten<T>(rows * 60);
+            layer::template forward<T>({x[0].data(), x[1].data(), x[2].data()}, y.data(), rows, {threads});
+            for (std::size_t place = 0; place < rows * 6; ++place)
+                for (std::size_t c = 0; c < 10; ++c)
+                    REQUIRE(y[place * 10 + c] == (c < 4 ? x[0][place * 4 + c] : c < 5 ? x[1][place] : x[2][place * 5 + c - 5]));
+            auto first = unwritten<T>(rows * 24), last = unwritten<T>(rows * 30);
+            layer::template backward<T>(y.data(), {first.data(), nullptr, last.data()}, rows, {threads});
+            CHECK(same_bits(first, x[0]));
+            CHECK(same_bits(last, x[2]));
+        }
+}
