@@ -25,7 +25,12 @@ auto targets_of(const Loss&) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("gradients/losses: dense layer and loss", "[gradients]", lockstep::loss::softmax_cross_entropy,
+/// With the labels spread over the classes.
+struct smoothed : lockstep::loss::softmax_cross_entropy {
+    smoothed() : softmax_cross_entropy{.smoothing = 0.3} {}
+};
+
+TEMPLATE_TEST_CASE("gradients/losses: dense layer and loss", "[gradients]", lockstep::loss::softmax_cross_entropy, smoothed,
                    lockstep::loss::mean_squared_error) {
     const TestType loss;
     const auto target = targets_of(loss);

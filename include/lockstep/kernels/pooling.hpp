@@ -1,164 +1,255 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Max and mean pooling with their backward passes. Threads split samples and
-// rows; each input gradient gathers from its windows in ascending order.
+// Max and mean pooling with their backward passes, vectors along the channels. Threads split samples and rows; an input gradient adds its
+// windows in ascending order. Images are walked in the order of memory: a window row after the other, with what they have in common in cache.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "lockstep/kernels/channels.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
 
 namespace lockstep::kernels {
 
 namespace detail {
 
-/// Kernel positions first..last-1 of window `at` that lie inside 0..size-1.
-struct pool_window {
+/// One dimension of a window: kernel positions first..last-1 of window `at` lie inside 0..size-1.
+struct pool_span {
     std::size_t first;
     std::size_t last;
     std::size_t origin;  ///< position of kernel index 0, may wrap below 0: origin + index is right for indices in range
-    constexpr pool_window(std::size_t at, std::size_t stride, std::size_t padding, std::size_t kernel, std::size_t size) noexcept
+    constexpr pool_span(std::size_t at, std::size_t stride, std::size_t padding, std::size_t kernel, std::size_t size) noexcept
         : first{at * stride < padding ? std::min(kernel, padding - at * stride) : 0},
           last{std::min(kernel, size + padding > at * stride ? size + padding - at * stride : 0)},
           origin{at * stride - padding} {
         last = std::max(first, last);
     }
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return last - first; }
 };
+[[nodiscard]] constexpr pool_span pool_rows(const pooling& g, std::size_t at) noexcept {
+    return {at, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
+}
+[[nodiscard]] constexpr pool_span pool_columns(const pooling& g, std::size_t at) noexcept {
+    return {at, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
+}
 
-/// Windows first..last-1 that see position `at`.
-struct windows_over {
-    std::size_t first;
-    std::size_t last;
-    constexpr windows_over(std::size_t at, std::size_t stride, std::size_t padding, std::size_t kernel, std::size_t count) noexcept
-        : first{at + padding < kernel ? 0 : (at + padding - kernel) / stride + 1}, last{std::min(count, (at + padding) / stride + 1)} {
-        last = std::max(first, last);
+/// What of a window lies inside of its image.
+struct pool_window {
+    std::size_t output;  ///< first channel of the output
+    std::size_t input;   ///< first channel of the first input
+    pool_span rows;
+    pool_span columns;
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows.size() * columns.size(); }
+
+    /// Calls f(distance from the first input, number of the position, no other window side by side or above has seen it).
+    template <class F>
+    LOCKSTEP_FLATTEN void each(const pooling& g, F&& f) const noexcept {
+        for (std::size_t kr = rows.first; kr < rows.last; ++kr) {
+            std::size_t at = (kr - rows.first) * g.columns * g.channels;
+            for (std::size_t kc = columns.first; kc < columns.last; ++kc, at += g.channels)
+                f(at, kr * g.kernel_columns + kc, kr + g.stride_rows >= g.kernel_rows && kc + g.stride_columns >= g.kernel_columns);
+        }
     }
 };
 
-}  // namespace detail
-
-/// y = maximum of each window; the first of equals wins, and a NaN wins over all numbers. `which` receives the winner's index in its window
-/// (kernel row x kernel_columns + kernel column, at most 255; 255 with no
-/// candidate, where y = 0) or is null. Cost: one pass over the windows.
-template <class T>
-void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
-    const std::size_t out_rows = g.out_rows();
-    const std::size_t out_columns = g.out_columns();
-    parallel::for_blocks(team, batch * out_rows, 1, [&](parallel::block mine) {
+/// Calls f(window, what is to be prefetched below each of its inputs) for each output pixel: the next row of windows. So many streams at once
+/// are more than the hardware foresees.
+template <class F>
+void for_outputs(const pooling& g, std::size_t batch, parallel::team team, F&& f) noexcept {
+    const std::size_t high = g.out_rows();
+    const std::size_t wide = g.out_columns();
+    parallel::for_blocks(team, batch * high, 1, [&](parallel::block mine) {
         for (std::size_t at = mine.first; at < mine.last; ++at) {
-            const detail::pool_window vertical{at % out_rows, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
-            const T* image = x + at / out_rows * g.in_size();
-            for (std::size_t column = 0; column < out_columns; ++column) {
-                const detail::pool_window horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
-                T* best = y + (at * out_columns + column) * g.channels;
-                std::uint8_t* index = which ? which + (at * out_columns + column) * g.channels : nullptr;
-                bool started = false;
-                for (std::size_t kr = vertical.first; kr < vertical.last; ++kr)
-                    for (std::size_t kc = horizontal.first; kc < horizontal.last; ++kc) {
-                        const T* from = image + ((vertical.origin + kr) * g.columns + horizontal.origin + kc) * g.channels;
-                        const auto number = static_cast<std::uint8_t>(kr * g.kernel_columns + kc);
-                        if (!started) {
-                            std::copy_n(from, g.channels, best);
-                            if (index) std::fill_n(index, g.channels, number);
-                            started = true;
-                        } else if (index) {
-                            for (std::size_t c = 0; c < g.channels; ++c) {
-                                // "Not at most" is true for a NaN that arrives; a NaN that is already there stays.
-                                const bool wins = !(from[c] <= best[c]) && best[c] == best[c];
-                                best[c] = wins ? from[c] : best[c];
-                                index[c] = wins ? number : index[c];
-                            }
-                        } else {
-                            for (std::size_t c = 0; c < g.channels; ++c)
-                                best[c] = !(from[c] <= best[c]) && best[c] == best[c] ? from[c] : best[c];
-                        }
-                    }
-                if (!started) {
-                    std::fill_n(best, g.channels, T{0});
-                    if (index) std::fill_n(index, g.channels, std::uint8_t{255});
-                }
+            const pool_span rows = pool_rows(g, at % high);
+            const std::size_t from = (at / high * g.rows + rows.origin + rows.first) * g.columns;
+            for (std::size_t column = 0; column < wide; ++column) {
+                const pool_span columns = pool_columns(g, column);
+                f(pool_window{(at * wide + column) * g.channels, (from + columns.origin + columns.first) * g.channels, rows, columns});
             }
         }
     });
 }
 
+/// Asks for one vector of what the next row of windows sees, once for each cache line.
+template <class T>
+LOCKSTEP_FLATTEN inline void prefetch_below(const pooling& g, const T* from, std::size_t vector) noexcept {
+    if (vector * simd::width<T> * sizeof(T) % simd::alignment == 0)
+        __builtin_prefetch(from + vector * simd::width<T> + g.stride_rows * g.columns * g.channels, 0, 2);
+}
+
+/// Part of a kernel row of one window, all inside of the image.
+struct pool_taps {
+    std::size_t output;       ///< first channel of the output
+    std::size_t input;        ///< first channel of the first input
+    std::size_t number;       ///< of the first position in the window
+    std::size_t count;        ///< of positions
+    std::size_t window_size;  ///< positions of the whole window inside of the image
+};
+
+/// Calls f(taps) for kernel row `kr` of output row `at` of the batch. All positions of a window at once, or one by one where pixels are so large
+/// that the hardware takes each for a stream of its own.
+template <class F>
+LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::size_t kr, std::size_t pixel_bytes, F&& f) noexcept {
+    const std::size_t high = g.out_rows();
+    const std::size_t wide = g.out_columns();
+    const pool_span rows = pool_rows(g, at % high);
+    const std::size_t image_row = (at / high * g.rows + rows.origin + kr) * g.columns;
+    const std::size_t most = pixel_bytes > 512 ? 1 : g.kernel_columns;
+    for (std::size_t column = 0; column < wide; ++column) {
+        const pool_span columns = pool_columns(g, column);
+        for (std::size_t kc = columns.first; kc < columns.last; kc += most)
+            f(pool_taps{.output = (at * wide + column) * g.channels,
+                        .input = (image_row + columns.origin + kc) * g.channels,
+                        .number = kr * g.kernel_columns + kc,
+                        .count = std::min(most, columns.last - kc),
+                        .window_size = rows.size() * columns.size()});
+    }
+}
+
+/// Each row of dx: f(taps, true) writes it, where every input has exactly one window; else zeros, and f(taps, false) adds to them.
+template <class T, class F>
+void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team, F&& f) noexcept {
+    const std::size_t high = g.out_rows();
+    const std::size_t pitch = g.columns * g.channels;
+    const auto exact = [](std::size_t size, std::size_t kernel, std::size_t stride, std::size_t windows, std::size_t before) {
+        return before == 0 && kernel == stride && windows * stride == size;
+    };
+    const bool once = exact(g.rows, g.kernel_rows, g.stride_rows, high, g.pad_top) &&
+                      exact(g.columns, g.kernel_columns, g.stride_columns, g.out_columns(), g.pad_left);
+    parallel::for_blocks(team, batch * g.rows, 1, [&](parallel::block mine) {
+        for (std::size_t row = mine.first; row < mine.last; ++row) {
+            const std::size_t at = row % g.rows + g.pad_top;
+            if (!once) std::fill_n(dx + row * pitch, pitch, T{0});
+            for (std::size_t r = at < g.kernel_rows ? 0 : (at - g.kernel_rows) / g.stride_rows + 1; r < high && r * g.stride_rows <= at;
+                 ++r) {
+                const std::size_t output = row / g.rows * high + r;
+                const std::size_t kr = at - r * g.stride_rows;
+                if (once)
+                    for_taps(g, output, kr, g.channels * sizeof(T),
+                             [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::true_type{}); });
+                else
+                    for_taps(g, output, kr, g.channels * sizeof(T),
+                             [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::false_type{}); });
+            }
+        }
+    });
+}
+
+template <bool Indexed, class T>
+void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
+    using vector = simd::batch<T>;
+    constexpr std::size_t width = simd::width<T>;
+    for_outputs(g, batch, team, [&](const pool_window& window) LOCKSTEP_FLATTEN {
+        const bool empty = window.size() == 0;
+        const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
+        for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+            vector best[count];
+            vector index[count];
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * width);
+                index[v] = vector(empty ? T{255} : static_cast<T>(first));
+            });
+            window.each(g, [&](std::size_t at, std::size_t tap, bool fresh) LOCKSTEP_FLATTEN {
+                const vector number(static_cast<T>(tap));
+                const T* from = x + window.input + c + at;
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    const vector value = part.load(from + v * width);
+                    if (fresh) prefetch_below(g, from, v);
+                    // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
+                    const auto stays = value <= best[v] || isnan(best[v]);
+                    best[v] = select(stays, best[v], value);
+                    if constexpr (Indexed) index[v] = select(stays, index[v], number);
+                });
+            });
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                part.store(y + window.output + c + v * width, best[v]);
+                if constexpr (Indexed) part.store(which + window.output + c + v * width, index[v]);
+            });
+        });
+    });
+}
+
+}  // namespace detail
+
+/// y = maximum of each window; the first of equals wins, and a NaN wins over all numbers. `which` receives the winner's index in its window
+/// (kernel row x kernel_columns + kernel column, at most 255; 255 with no candidate, where y = 0) or is null. x and y are disjoint.
+template <class T>
+void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
+    if (which)
+        detail::max_pool_forward<true>(g, batch, x, y, which, team);
+    else
+        detail::max_pool_forward<false>(g, batch, x, y, which, team);
+}
+
 /// dx = sum of dy over the windows that x won, in ascending order of the windows.
 template <class T>
 void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx, parallel::team team) noexcept {
-    const std::size_t out_columns = g.out_columns();
-    parallel::for_blocks(team, batch * g.rows, 1, [&](parallel::block mine) {
-        for (std::size_t at = mine.first; at < mine.last; ++at) {
-            const std::size_t row = at % g.rows;
-            const std::size_t image = at / g.rows * g.out_rows();
-            const detail::windows_over vertical{row, g.stride_rows, g.pad_top, g.kernel_rows, g.out_rows()};
-            for (std::size_t column = 0; column < g.columns; ++column) {
-                const detail::windows_over horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, out_columns};
-                T* to = dx + (at * g.columns + column) * g.channels;
-                std::fill_n(to, g.channels, T{0});
-                for (std::size_t r = vertical.first; r < vertical.last; ++r)
-                    for (std::size_t q = horizontal.first; q < horizontal.last; ++q) {
-                        const std::size_t kr = row + g.pad_top - r * g.stride_rows;
-                        const std::size_t kc = column + g.pad_left - q * g.stride_columns;
-                        const auto number = static_cast<std::uint8_t>(kr * g.kernel_columns + kc);
-                        const std::size_t from = ((image + r) * out_columns + q) * g.channels;
-                        for (std::size_t c = 0; c < g.channels; ++c) to[c] += which[from + c] == number ? dy[from + c] : T{0};
-                    }
-            }
-        }
+    using vector = simd::batch<T>;
+    constexpr std::size_t width = simd::width<T>;
+    using detail::unroll;
+    detail::for_inputs(g, batch, dx, team, [&](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
+        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+            vector slope[count];
+            vector winner[count];
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                slope[v] = part.load(dy + taps.output + c + v * width);
+                winner[v] = part.load(which + taps.output + c + v * width);
+            });
+            vector number(static_cast<T>(taps.number));
+            T* to = dx + taps.input + c;
+            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, number = number + vector(T{1}))
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    const vector term = select(winner[v] == number, slope[v], vector(T{0}));
+                    part.store(to + v * width, once ? term : part.load(to + v * width) + term);
+                });
+        });
     });
 }
 
 /// y = mean of what each window has inside of x, added in ascending order; 0 where it has nothing.
 template <class T>
 void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, parallel::team team) noexcept {
-    const std::size_t out_rows = g.out_rows();
-    const std::size_t out_columns = g.out_columns();
-    parallel::for_blocks(team, batch * out_rows, 1, [&](parallel::block mine) {
-        for (std::size_t at = mine.first; at < mine.last; ++at) {
-            const detail::pool_window vertical{at % out_rows, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
-            const T* image = x + at / out_rows * g.in_size();
-            for (std::size_t column = 0; column < out_columns; ++column) {
-                const detail::pool_window horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
-                T* sum = y + (at * out_columns + column) * g.channels;
-                std::fill_n(sum, g.channels, T{0});
-                for (std::size_t kr = vertical.first; kr < vertical.last; ++kr)
-                    for (std::size_t kc = horizontal.first; kc < horizontal.last; ++kc) {
-                        const T* from = image + ((vertical.origin + kr) * g.columns + horizontal.origin + kc) * g.channels;
-                        for (std::size_t c = 0; c < g.channels; ++c) sum[c] += from[c];
-                    }
-                const std::size_t count = (vertical.last - vertical.first) * (horizontal.last - horizontal.first);
-                const T share = count == 0 ? T{0} : T{1} / static_cast<T>(count);
-                for (std::size_t c = 0; c < g.channels; ++c) sum[c] *= share;
-            }
-        }
+    using vector = simd::batch<T>;
+    constexpr std::size_t width = simd::width<T>;
+    using detail::unroll;
+    detail::for_outputs(g, batch, team, [&](const detail::pool_window& window) LOCKSTEP_FLATTEN {
+        const vector share(window.size() == 0 ? T{0} : T{1} / static_cast<T>(window.size()));
+        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+            vector sum[count];
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = vector(T{0}); });
+            window.each(g, [&](std::size_t at, std::size_t, bool fresh) LOCKSTEP_FLATTEN {
+                const T* from = x + window.input + c + at;
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    sum[v] = sum[v] + part.load(from + v * width);
+                    if (fresh) detail::prefetch_below(g, from, v);
+                });
+            });
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { part.store(y + window.output + c + v * width, sum[v] * share); });
+        });
     });
 }
 
 /// dx = sum of dy / (size of the window inside of x) over the windows that see x, in ascending order.
 template <class T>
 void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx, parallel::team team) noexcept {
-    const std::size_t out_columns = g.out_columns();
-    parallel::for_blocks(team, batch * g.rows, 1, [&](parallel::block mine) {
-        for (std::size_t at = mine.first; at < mine.last; ++at) {
-            const std::size_t row = at % g.rows;
-            const std::size_t image = at / g.rows * g.out_rows();
-            const detail::windows_over vertical{row, g.stride_rows, g.pad_top, g.kernel_rows, g.out_rows()};
-            for (std::size_t column = 0; column < g.columns; ++column) {
-                const detail::windows_over horizontal{column, g.stride_columns, g.pad_left, g.kernel_columns, out_columns};
-                T* to = dx + (at * g.columns + column) * g.channels;
-                std::fill_n(to, g.channels, T{0});
-                for (std::size_t r = vertical.first; r < vertical.last; ++r)
-                    for (std::size_t q = horizontal.first; q < horizontal.last; ++q) {
-                        const detail::pool_window tall{r, g.stride_rows, g.pad_top, g.kernel_rows, g.rows};
-                        const detail::pool_window wide{q, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
-                        const T share = T{1} / static_cast<T>((tall.last - tall.first) * (wide.last - wide.first));
-                        const T* from = dy + ((image + r) * out_columns + q) * g.channels;
-                        for (std::size_t c = 0; c < g.channels; ++c) to[c] += share * from[c];
-                    }
-            }
-        }
+    using vector = simd::batch<T>;
+    constexpr std::size_t width = simd::width<T>;
+    using detail::unroll;
+    detail::for_inputs(g, batch, dx, team, [&](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
+        const vector share(T{1} / static_cast<T>(taps.window_size));
+        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+            vector term[count];
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * width); });
+            T* to = dx + taps.input + c;
+            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels)
+                unroll<count>([&](auto v)
+                                  LOCKSTEP_FLATTEN { part.store(to + v * width, once ? term[v] : part.load(to + v * width) + term[v]); });
+        });
     });
 }
 

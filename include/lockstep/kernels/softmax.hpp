@@ -60,6 +60,14 @@ struct softmax_row {
     }
 };
 
+/// In double, four sums side by side.
+template <class T>
+[[nodiscard]] inline double row_mean(std::size_t n, const T* x) noexcept {
+    std::array<double, 4> sums{};
+    for (std::size_t i = 0; i < n; ++i) sums[i % sums.size()] += static_cast<double>(x[i]);
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) / static_cast<double>(n);
+}
+
 }  // namespace detail
 
 /// y = exp(x) / sum exp(x) for each of `rows` rows of n. y may be x. A NaN or an infinity of plus sign makes its row NaN.
@@ -75,11 +83,12 @@ void softmax(std::size_t rows, std::size_t n, const T* x, T* y, parallel::team t
     });
 }
 
-/// Sum over the rows, in ascending order, of -log softmax(x)[label]; dy = scale (softmax(x) - onehot(label)), or dy is null. dy may be x.
-/// x is rows x n, labels are in 0 .. n-1: any other makes its row NaN, as a NaN in the row does.
+/// Sum over the rows, in ascending order, of -sum_i t_i log softmax(x)[i], where t is 1 - smoothing at the label and smoothing / n is added
+/// everywhere; dy = scale (softmax(x) - t), or dy is null. dy may be x. x is rows x n, labels are in 0 .. n-1: any other makes its row NaN, as
+/// a NaN in the row does.
 template <class T>
 [[nodiscard]] double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels, T scale, T* dy,
-                                                parallel::team team) noexcept {
+                                                parallel::team team, double smoothing = 0) noexcept {
     constexpr std::size_t run = 512;
     std::array<double, run> losses;
     double sum = 0;
@@ -91,12 +100,19 @@ template <class T>
                 T* out = dy ? dy + (first + i) * n : nullptr;
                 const auto label = static_cast<std::size_t>(labels[first + i]);
                 const T target = label < n ? in[label] : std::numeric_limits<T>::quiet_NaN();
+                const double mean = smoothing == 0 ? 0 : detail::row_mean(n, in);
                 const detail::softmax_row<T> done{n, in, out};
-                losses[i] = std::log(static_cast<double>(done.sum)) + (static_cast<double>(done.largest) - static_cast<double>(target));
+                double below = static_cast<double>(done.largest) - static_cast<double>(target);
+                if (smoothing != 0) below = (1 - smoothing) * below + smoothing * (static_cast<double>(done.largest) - mean);
+                losses[i] = std::log(static_cast<double>(done.sum)) + below;
                 if (!out) continue;
                 const T share = label < n ? scale / done.sum : std::numeric_limits<T>::quiet_NaN();
-                for (std::size_t c = 0; c < n; ++c) out[c] *= share;
-                if (label < n) out[label] -= scale;
+                const T everywhere = static_cast<T>(static_cast<double>(scale) * smoothing / static_cast<double>(n));
+                if (smoothing == 0)
+                    for (std::size_t c = 0; c < n; ++c) out[c] *= share;
+                else
+                    for (std::size_t c = 0; c < n; ++c) out[c] = out[c] * share - everywhere;
+                if (label < n) out[label] -= smoothing == 0 ? scale : static_cast<T>(static_cast<double>(scale) * (1 - smoothing));
             }
         });
         for (std::size_t i = 0; i < count; ++i) sum += losses[i];

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Activations that work element by element: relu and tanh. Both model LayerSpec.
+// Activations that work element by element: relu, tanh, sigmoid, gelu. All model LayerSpec.
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "lockstep/kernels/elementwise.hpp"
@@ -13,7 +14,7 @@
 
 namespace lockstep::layers {
 
-/// y = Function::forward(x), dx = Function::backward(y, dy): functions whose derivative is known from y.
+/// y = Function::forward(x), dx = Function::backward(y, dy), or backward(x, dy) for a function that needs its input.
 template <class Function, tensor::Shape S>
 struct activation_layer {
     using input = S;
@@ -22,6 +23,9 @@ struct activation_layer {
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(S::size);
     static constexpr bool is_elementwise = true;
+    static constexpr bool needs_x = Function::needs_x;
+    static constexpr bool needs_y = !Function::needs_x;
+    static constexpr bool in_place = !Function::needs_x;
     static constexpr std::size_t grain = 4096;
 
     void forward(const auto& pass) const noexcept {
@@ -31,8 +35,14 @@ struct activation_layer {
     }
     void backward(const auto& pass) const noexcept {
         if (!pass.wants_dx()) return;
-        parallel::for_blocks(pass.use.team, pass.x.size(), grain, [&](parallel::block part) {
-            Function::backward(pass.y.all().subspan(part.first, part.size()), pass.dy.all().subspan(part.first, part.size()),
+        const auto known = [&] {
+            if constexpr (needs_x)
+                return pass.x.all();
+            else
+                return pass.y.all();
+        }();
+        parallel::for_blocks(pass.use.team, pass.dx.size(), grain, [&](parallel::block part) {
+            Function::backward(known.subspan(part.first, part.size()), pass.dy.all().subspan(part.first, part.size()),
                                pass.dx.all().subspan(part.first, part.size()));
         });
     }
@@ -41,6 +51,7 @@ struct activation_layer {
 /// y = max(x, 0), and NaN stays NaN.
 struct relu {
     static constexpr std::string_view name = "relu";
+    static constexpr bool needs_x = false;
     template <class T>
     static void forward(std::span<const T> x, std::span<T> y) noexcept {
         kernels::relu_forward(x, y);
@@ -58,6 +69,7 @@ struct relu {
 /// y = tanh(x).
 struct tanh {
     static constexpr std::string_view name = "tanh";
+    static constexpr bool needs_x = false;
     template <class T>
     static void forward(std::span<const T> x, std::span<T> y) noexcept {
         kernels::tanh_forward(x, y);
@@ -69,6 +81,42 @@ struct tanh {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         return activation_layer<tanh, Input>{};
+    }
+};
+
+/// y = 1 / (1 + exp(-x)).
+struct sigmoid {
+    static constexpr std::string_view name = "sigmoid";
+    static constexpr bool needs_x = false;
+    template <class T>
+    static void forward(std::span<const T> x, std::span<T> y) noexcept {
+        kernels::sigmoid_forward(x, y);
+    }
+    template <class T>
+    static void backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
+        kernels::sigmoid_backward(y, dy, dx);
+    }
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return activation_layer<sigmoid, Input>{};
+    }
+};
+
+/// y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2: the form of GELU with tanh (Hendrycks, Gimpel 2016).
+struct gelu {
+    static constexpr std::string_view name = "gelu";
+    static constexpr bool needs_x = true;
+    template <class T>
+    static void forward(std::span<const T> x, std::span<T> y) noexcept {
+        kernels::gelu_forward(x, y);
+    }
+    template <class T>
+    static void backward(std::span<const T> x, std::span<const T> dy, std::span<T> dx) noexcept {
+        kernels::gelu_backward(x, dy, dx);
+    }
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return activation_layer<gelu, Input>{};
     }
 };
 

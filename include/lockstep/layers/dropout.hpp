@@ -27,10 +27,14 @@ struct dropout_layer {
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(S::size);
     static constexpr bool is_elementwise = true;
+    static constexpr bool needs_x = false;
+    static constexpr bool needs_y = false;
+    static constexpr bool in_place = true;
 
     double rate = 0.5;
 
     void forward(const auto& pass) const noexcept {
+        if (pass.mode == mode::inference && pass.x.data == pass.y.data) return;
         if (pass.mode == mode::inference)
             parallel::for_blocks(pass.use.team, pass.x.size(), 4096, [&](parallel::block part) {
                 std::copy(pass.x.data + part.first, pass.x.data + part.last, pass.y.data + part.first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Maximum and mean pooling over windows of an image. Both model LayerSpec.
+// Maximum and mean pooling over windows of an image, and the mean of all of it. All model LayerSpec.
 
 #include <array>
 #include <cstddef>
@@ -21,6 +21,8 @@ struct pool_layer {
     using output = tensor::shape<G.out_rows(), G.out_columns(), G.channels>;
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(output::size * G.kernel_rows * G.kernel_columns);
+    static constexpr bool needs_x = false;
+    static constexpr bool needs_y = false;
 };
 
 /// y = the largest element of the window; its gradient goes to the first largest one. Keeps one byte for each output.
@@ -53,6 +55,13 @@ struct mean_pool_layer : pool_layer<G> {
     void backward(const auto& pass) const noexcept {
         if (pass.wants_dx()) kernels::mean_pool_backward(G, pass.x.rows, pass.dy.data, pass.dx.data, pass.use.team);
     }
+};
+
+/// y = the mean of all pixels, one feature for each channel.
+template <kernels::pooling G>
+struct global_mean_pool_layer : mean_pool_layer<G> {
+    using output = tensor::shape<G.channels>;
+    static constexpr std::string_view name = "global_mean_pool";
 };
 
 /// A sample has rows and columns of at least the window's.
@@ -106,6 +115,27 @@ struct mean_pool {
                       "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
         if constexpr (Window > 0 && Stride > 0 && has_windows<mean_pool, Input>)
             return mean_pool_layer<pooling_of<Window, Stride, 0, Input>>{};
+        else
+            return unbound<Input>{};
+    }
+};
+
+/// A sample has rows, columns and channels.
+template <class Spec, class Input>
+inline constexpr bool has_pixels = tensor::ImageShape<Input>;
+
+/// global_mean_pool{}: rows x columns x channels to channels (Lin, Chen, Yan 2014).
+struct global_mean_pool {
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        static_assert(has_pixels<global_mean_pool, Input>,
+                      "lockstep: global_mean_pool takes an image, rows x columns x channels; put it in front of flatten{}");
+        if constexpr (has_pixels<global_mean_pool, Input>)
+            return global_mean_pool_layer<kernels::pooling{.rows = Input::extents[0],
+                                                           .columns = Input::extents[1],
+                                                           .channels = Input::extents[2],
+                                                           .kernel_rows = Input::extents[0],
+                                                           .kernel_columns = Input::extents[1]}>{};
         else
             return unbound<Input>{};
     }

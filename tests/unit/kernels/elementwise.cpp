@@ -55,15 +55,71 @@ TEMPLATE_TEST_CASE("kernels/elementwise: against their definitions", "[kernels]"
 
 TEMPLATE_TEST_CASE("kernels/elementwise: an element has the same bits wherever it lies", "[kernels]", float, double) {
     const auto x = uniform<TestType>(45, 1);
-    auto all = unwritten<TestType>(45);
-    kernels::tanh_forward<TestType>(in(x), out(all));
-    for (std::size_t first = 0; first < 45; ++first)
-        for (std::size_t count : {std::size_t{1}, std::size_t{5}, 45 - first}) {
-            count = std::min(count, 45 - first);
-            auto part = unwritten<TestType>(count);
-            kernels::tanh_forward<TestType>(in(x).subspan(first, count), out(part));
-            REQUIRE(std::memcmp(part.data(), all.data() + first, count * sizeof(TestType)) == 0);
+    using function = void (*)(std::span<const TestType>, std::span<TestType>);
+    for (const function f : {function{&kernels::tanh_forward<TestType>}, function{&kernels::sigmoid_forward<TestType>},
+                             function{&kernels::gelu_forward<TestType>}}) {
+        auto all = unwritten<TestType>(45);
+        f(in(x), out(all));
+        for (std::size_t first = 0; first < 45; ++first)
+            for (std::size_t count : {std::size_t{1}, std::size_t{5}, 45 - first}) {
+                count = std::min(count, 45 - first);
+                auto part = unwritten<TestType>(count);
+                f(in(x).subspan(first, count), out(part));
+                REQUIRE(std::memcmp(part.data(), all.data() + first, count * sizeof(TestType)) == 0);
+            }
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/elementwise: sigmoid and gelu, forward and backward", "[kernels]", float, double) {
+    constexpr double eps = std::numeric_limits<TestType>::epsilon();
+    constexpr double root = 0.79788456080286535588;  // sqrt(2 / pi)
+    for (const std::size_t n : sizes) {
+        auto x = uniform<TestType>(n, 1);
+        for (auto& one : x) one *= 24;
+        const auto dy = uniform<TestType>(n, 2);
+        auto sigmoid = unwritten<TestType>(n), sigmoid_slope = sigmoid, gelu = sigmoid, gelu_slope = sigmoid;
+        kernels::sigmoid_forward<TestType>(in(x), out(sigmoid));
+        kernels::sigmoid_backward<TestType>(in(sigmoid), in(dy), out(sigmoid_slope));
+        kernels::gelu_forward<TestType>(in(x), out(gelu));
+        kernels::gelu_backward<TestType>(in(x), in(dy), out(gelu_slope));
+        for (std::size_t i = 0; i < n; ++i) {
+            const auto at = static_cast<double>(x[i]), slope = static_cast<double>(dy[i]);
+            const double s = 1 / (1 + std::exp(-at));
+            // The exponential errs by two units in the last place; the sum and the quotient by half of one each.
+            REQUIRE(std::abs(static_cast<double>(sigmoid[i]) - s) <= 4 * eps * s);
+            REQUIRE(std::abs(static_cast<double>(sigmoid_slope[i]) - slope * s * (1 - s)) <= 0.5 * 6 * eps);
+            // An error of three units of 2 u moves the exponential by 2 u times as many; where |2 u| is large the gate is flat or its product small.
+            const double twice = 2 * root * (at + 0.044715 * at * at * at), gate = 1 / (1 + std::exp(-twice));
+            const double moved = 4 + 3 * std::abs(twice) * std::min(gate, 1 - gate) / std::max(gate, 1e-300);
+            REQUIRE(std::abs(static_cast<double>(gelu[i]) - at * gate) <= (moved + 1) * eps * std::abs(at) * gate + 1e-37);
+            const double inner = 2 * root * (1 + 3 * 0.044715 * at * at);
+            const double want = gate + at * gate * (1 - gate) * inner;
+            REQUIRE(std::abs(static_cast<double>(gelu_slope[i]) - slope * want) <=
+                    0.5 * (moved + 8) * eps * (gate + std::abs(at * inner) * gate * (1 - gate) + eps));
+            // The form with tanh, by its definition.
+            REQUIRE(std::abs(at * gate - 0.5 * at * (1 + std::tanh(twice / 2))) <= 1e-15 * std::abs(at));
         }
+        auto in_place = x;
+        kernels::sigmoid_forward<TestType>(in(in_place), out(in_place));
+        REQUIRE(same_bits(in_place, sigmoid));
+        in_place = dy;
+        kernels::gelu_backward<TestType>(in(x), in(in_place), out(in_place));
+        REQUIRE(same_bits(in_place, gelu_slope));
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/elementwise: sigmoid and gelu far out", "[kernels]", float, double) {
+    constexpr TestType huge = std::numeric_limits<TestType>::max();
+    constexpr TestType infinity = std::numeric_limits<TestType>::infinity();
+    const array<TestType> x{TestType{1000}, TestType{-1000}, huge, -huge, infinity, TestType{0}};
+    const array<TestType> ones(6, TestType{1});
+    array<TestType> y(6), slope(6);
+    kernels::sigmoid_forward<TestType>(in(x), out(y));
+    CHECK(y == array<TestType>{TestType{1}, TestType{0}, TestType{1}, TestType{0}, TestType{1}, TestType{0.5}});
+    kernels::gelu_forward<TestType>(in(x), out(y));
+    CHECK(y == array<TestType>{TestType{1000}, TestType{0}, huge, TestType{0}, infinity, TestType{0}});
+    kernels::gelu_backward<TestType>(in(x), in(ones), out(slope));
+    CHECK(slope == array<TestType>{TestType{1}, TestType{0}, TestType{1}, TestType{0}, TestType{1}, TestType{0.5}});
 }
 
 TEMPLATE_TEST_CASE("kernels/elementwise: a NaN is never swallowed", "[kernels]", float, double) {
@@ -73,13 +129,18 @@ TEMPLATE_TEST_CASE("kernels/elementwise: a NaN is never swallowed", "[kernels]",
             const auto dy = uniform<TestType>(n, 2);
             x[at] = std::numeric_limits<TestType>::quiet_NaN();
             array<TestType> relu(n), relu_slope(n), tanh(n), tanh_slope(n);
+            array<TestType> sigmoid(n), sigmoid_slope(n), gelu(n), gelu_slope(n);
+            kernels::sigmoid_forward<TestType>(in(x), out(sigmoid));
+            kernels::sigmoid_backward<TestType>(in(sigmoid), in(dy), out(sigmoid_slope));
+            kernels::gelu_forward<TestType>(in(x), out(gelu));
+            kernels::gelu_backward<TestType>(in(x), in(dy), out(gelu_slope));
             auto combined = dy;
             kernels::relu_forward<TestType>(in(x), out(relu));
             kernels::relu_backward<TestType>(in(relu), in(dy), out(relu_slope));
             kernels::tanh_forward<TestType>(in(x), out(tanh));
             kernels::tanh_backward<TestType>(in(tanh), in(dy), out(tanh_slope));
             kernels::axpy<TestType>(TestType{0}, in(x), out(combined));
-            for (const auto* values : {&relu, &relu_slope, &tanh, &tanh_slope, &combined})
+            for (const auto* values : {&relu, &relu_slope, &tanh, &tanh_slope, &combined, &sigmoid, &sigmoid_slope, &gelu, &gelu_slope})
                 for (std::size_t i = 0; i < n; ++i) REQUIRE(std::isnan((*values)[i]) == (i == at));
         }
 }

@@ -57,6 +57,39 @@ TEMPLATE_TEST_CASE("kernels/softmax: loss and gradient against the reference", "
         }
 }
 
+TEMPLATE_TEST_CASE("kernels/softmax: smoothed labels against their definition", "[kernels]", float, double) {
+    for (const std::size_t n : {1, 2, 7, 8, 9, 10, 101})
+        for (const double smoothing : {0.1, 0.5}) {
+            constexpr std::size_t rows = 5;
+            auto x = uniform<TestType>(rows * n, 1);
+            for (auto& value : x) value *= 10;
+            const auto labels = labels_for(rows, n);
+            std::vector<double> p(rows * n), want(rows * n);
+            kernels::reference::softmax<TestType>(rows, n, x.data(), p.data());
+            double loss = 0;
+            for (std::size_t i = 0; i < rows * n; ++i) {
+                const double target =
+                    smoothing / static_cast<double>(n) + (i % n == static_cast<std::size_t>(labels[i / n]) ? 1 - smoothing : 0);
+                loss -= target * std::log(p[i]);
+                want[i] = 0.25 * (p[i] - target);
+            }
+            auto dy = unwritten<TestType>(rows * n);
+            const auto run = [&](const TestType* from, TestType* to, int threads) {
+                return kernels::softmax_cross_entropy_rows<TestType>(rows, n, from, labels.data(), TestType{0.25}, to, {threads},
+                                                                     smoothing);
+            };
+            const double got = run(x.data(), dy.data(), 1);
+            INFO("n " << n << " smoothing " << smoothing);
+            CHECK(std::abs(got - loss) <= rows * tolerance<TestType>(n));
+            // Two more roundings of numbers below 1 than without.
+            CHECK(distance(dy, want) <= 0.25 * (tolerance<TestType>(n) + static_cast<double>(std::numeric_limits<TestType>::epsilon())));
+            CHECK(run(x.data(), nullptr, 2) == got);
+            auto shared = x;
+            CHECK(run(shared.data(), shared.data(), 3) == got);
+            CHECK(same_bits(shared, dy));
+        }
+}
+
 TEST_CASE("kernels/softmax: many rows are added in ascending order, and each row is by itself", "[kernels]") {
     const std::size_t rows = 1300, n = 13;
     const auto x = uniform<float>(rows * n, 1);

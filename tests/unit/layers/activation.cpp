@@ -93,10 +93,35 @@ TEMPLATE_TEST_CASE("layers/activation: tanh at its ends", "[layers]", float, dou
     CHECK(y[5] == std::numeric_limits<TestType>::min());
 }
 
+TEMPLATE_TEST_CASE("layers/activation: sigmoid and gelu are what their kernels compute, on any number of threads", "[layers]", float,
+                   double) {
+    const auto check = [](auto spec, auto forward_kernel, auto backward_kernel, bool from_input) {
+        for (const std::size_t rows : {0, 1, 300})
+            for (const int threads : thread_counts()) {
+                auto of = wide<TestType, decltype(spec)>(rows);
+                of.team = {threads};
+                const auto dy = uniform<TestType>(of.x.size(), 2);
+                const auto ran = forward(of);
+                auto y = unwritten<TestType>(of.x.size()), dx = y;
+                forward_kernel(std::span<const TestType>{of.x}, std::span<TestType>{y});
+                backward_kernel(std::span<const TestType>{from_input ? of.x : y}, std::span<const TestType>{dy}, std::span<TestType>{dx});
+                CHECK(same_bits(ran.y, y));
+                CHECK(same_bits(backward(of, ran, dy, one_lane(rows)).dx, dx));
+            }
+    };
+    check(layers::sigmoid{}, kernels::sigmoid_forward<TestType>, kernels::sigmoid_backward<TestType>, false);
+    check(layers::gelu{}, kernels::gelu_forward<TestType>, kernels::gelu_backward<TestType>, true);
+}
+
 TEST_CASE("layers/activation: what they declare", "[layers]") {
     using layer = layer_of<layers::relu, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output> && layer::flops == 120 && layer::parameters.size() == 0);
     static_assert(layers::is_elementwise<layer> && layers::is_elementwise<layer_of<layers::tanh, shape<3>>>);
+    static_assert(!layer::needs_x && layer::needs_y && layer::in_place);
+    using gelu = layer_of<layers::gelu, shape<3>>;
+    static_assert(gelu::needs_x && !gelu::needs_y && !gelu::in_place);
+    CHECK(gelu::name == "gelu");
+    CHECK(layer_of<layers::sigmoid, shape<3>>::name == "sigmoid");
     CHECK(layer::name == "relu");
     CHECK(layer_of<layers::tanh, shape<3>>::name == "tanh");
 }

@@ -84,7 +84,9 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any b
             return std::equal(part.begin(), part.end(), whole.begin() + static_cast<std::ptrdiff_t>(first),
                               [](T left, T right) { return std::memcmp(&left, &right, sizeof(T)) == 0; });
         };
-        for (const std::size_t count : {1, 2, 3, 6})
+        // The rows of a lane share its statistics: tests/unit/layers/batch_norm.cpp has lanes in the place of rows.
+        constexpr std::size_t step = layers::has_statistics<layer> ? rows : 1;
+        for (const std::size_t count : {1 * step, 2 * step, 3 * step, 6 * step})
             for (std::size_t first = 0; first + count <= rows; first += count) {
                 const auto some = all.part(first, count);
                 const auto some_y = forward(some);
@@ -124,4 +126,33 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: weight gradients do not depend on wheth
     const auto none = all.part(0, 0);
     const auto zero = backward(none, forward(none), array<float>{}, one_lane(0));
     CHECK(same_bits(zero.nodes.at(0), array<float>(problem<float, layer>::weights)));
+}
+
+TEMPLATE_LIST_TEST_CASE("layers/concept: what a layer says that backward does not read may hold anything; in place is the same", "[layers]",
+                        all_layers) {
+    using layer = typename TestType::layer;
+    constexpr std::size_t rows = 5;
+    const problem<float, layer> all{
+        .rows = rows, .x = uniform<float>(rows * layer::input::size, 1), .w = uniform<float>(problem<float, layer>::weights, 2)};
+    const auto dy = uniform<float>(rows * layer::output::size, 3);
+    const auto ran = forward(all);
+    const auto got = backward(all, ran, dy, one_lane(rows));
+    auto without = all;
+    auto ran_without = ran;
+    if constexpr (requires { requires !layer::needs_x; }) without.x = unwritten<float>(all.x.size());
+    if constexpr (requires { requires !layer::needs_y; }) ran_without.y = unwritten<float>(ran.y.size());
+    const auto again = backward(without, ran_without, dy, one_lane(rows));
+    CHECK(same_bits(again.dx, got.dx));
+    CHECK(same_bits(again.nodes.at(0), got.nodes.at(0)));
+    if constexpr (requires { requires layer::in_place; }) {
+        for (const auto mode : {layers::mode::training, layers::mode::inference}) {
+            without = all;
+            without.mode = mode;
+            const auto apart = forward(without);
+            without.in_place = true;
+            CHECK(same_bits(forward(without).y, apart.y));
+        }
+        without.mode = layers::mode::training;
+        CHECK(same_bits(backward(without, ran, dy, one_lane(rows)).dx, got.dx));
+    }
 }

@@ -108,6 +108,27 @@ TEMPLATE_LIST_TEST_CASE("layers/pool: the mean, and its gradient", "[layers]", g
     check(0.0);
 }
 
+TEMPLATE_TEST_CASE("layers/pool: the mean of all pixels, and its gradient", "[layers]", float, double) {
+    using layer = layer_of<layers::global_mean_pool, shape<3, 5, 19>>;
+    static_assert(std::is_same_v<layer::output, shape<19>>);
+    constexpr std::size_t pixels = 15, channels = 19;
+    for (const std::size_t rows : {0, 1, 4}) {
+        const problem<TestType, layer> of{.rows = rows, .x = uniform<TestType>(rows * pixels * channels, 1)};
+        const auto dy = uniform<TestType>(rows * channels, 2);
+        std::vector<double> y(rows * channels), dx(of.x.size());
+        for (std::size_t i = 0; i < of.x.size(); ++i) {
+            const std::size_t to = i / (pixels * channels) * channels + i % channels;
+            y[to] += static_cast<double>(of.x[i]) / pixels;
+            dx[i] = static_cast<double>(dy[to]) / pixels;
+        }
+        const auto ran = forward(of);
+        CHECK(distance(ran.y, y) <= sum_tolerance<TestType>(pixels, 0.5 / pixels));
+        CHECK(distance(backward(of, ran, dy, one_lane(rows)).dx, dx) <=
+              0.5 / pixels * 2 * static_cast<double>(std::numeric_limits<TestType>::epsilon()));
+    }
+    CHECK(layer::name == "global_mean_pool");
+}
+
 TEST_CASE("layers/pool: what they declare", "[layers]") {
     using side_by_side = layer_of<layers::max_pool<2>, shape<24, 24, 32>>;
     static_assert(std::is_same_v<side_by_side::output, shape<12, 12, 32>>);

@@ -2,6 +2,7 @@
 #pragma once
 // What the tests of layers share: one layer run forward and backward on exactly the memory it asked for, and a list of all layers.
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -11,10 +12,13 @@
 #include <vector>
 
 #include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/conv.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/dropout.hpp"
+#include "lockstep/layers/layer_norm.hpp"
+#include "lockstep/layers/local_response_norm.hpp"
 #include "lockstep/layers/pool.hpp"
 #include "unit/kernels/common.hpp"
 
@@ -34,16 +38,22 @@ struct placed {
 };
 
 /// Every layer with parameters, and every other layer that computes something.
-using weighted_layers = std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>,
-                                   placed<layers::dense<20>, shape<3>>, placed<layers::conv<4, 3>, shape<5, 6, 3>>,
-                                   placed<layers::conv<3, 3, 2, 1>, shape<6, 5, 1>>, placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>,
-                                   placed<layers::conv<5, 1>, shape<3, 2, 2>>, placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>>;
+using weighted_layers =
+    std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<20>, shape<3>>,
+               placed<layers::conv<4, 3>, shape<5, 6, 3>>, placed<layers::conv<3, 3, 2, 1>, shape<6, 5, 1>>,
+               placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>, placed<layers::conv<5, 1>, shape<3, 2, 2>>,
+               placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>, placed<layers::batch_norm, shape<3, 2, 5>>,
+               placed<layers::batch_norm, shape<2, 2, 9>>, placed<layers::batch_norm, shape<11>>, placed<layers::layer_norm, shape<7>>,
+               placed<layers::layer_norm, shape<2, 3, 6>>>;
 using weightless_layers =
     std::tuple<placed<layers::max_pool<2>, shape<5, 4, 3>>, placed<layers::max_pool<3, 2>, shape<7, 7, 2>>,
                placed<layers::max_pool<3, 1>, shape<4, 5, 1>>, placed<layers::mean_pool<2>, shape<5, 4, 3>>,
                placed<layers::mean_pool<3, 2>, shape<7, 7, 2>>, placed<layers::relu, shape<13>>, placed<layers::relu, shape<3, 4, 2>>,
-               placed<layers::tanh, shape<13>>, placed<layers::tanh, shape<3, 4, 2>>, placed<layers::dropout, shape<13>>,
-               placed<layers::dropout, shape<3, 4, 2>>>;
+               placed<layers::mean_pool<3, 1>, shape<4, 5, 9>>, placed<layers::global_mean_pool, shape<3, 4, 5>>,
+               placed<layers::tanh, shape<13>>, placed<layers::tanh, shape<3, 4, 2>>, placed<layers::sigmoid, shape<13>>,
+               placed<layers::sigmoid, shape<3, 4, 2>>, placed<layers::gelu, shape<13>>, placed<layers::gelu, shape<3, 4, 2>>,
+               placed<layers::local_response_norm<5>, shape<2, 2, 11>>, placed<layers::local_response_norm<3>, shape<2>>,
+               placed<layers::dropout, shape<13>>, placed<layers::dropout, shape<3, 4, 2>>>;
 using all_layers = decltype(std::tuple_cat(weighted_layers{}, weightless_layers{}));
 
 /// One layer with its input and weights.
@@ -60,6 +70,9 @@ struct problem {
     core::random_stream random{3, core::purpose::dropout, 1, 2};
     std::size_t first_row = 0;
     layers::features features{0, L::output::size};
+    const tensor::lane_set* lanes = nullptr;  ///< of forward; null: one lane of all rows
+    array<T> running{};                       ///< statistics, for inference
+    bool in_place = false;                    ///< y is the memory of x, dx that of dy
 
     /// Rows first .. first + count - 1 on their own.
     [[nodiscard]] problem part(std::size_t first, std::size_t count) const {
@@ -68,6 +81,7 @@ struct problem {
         out.x.assign(x.begin() + static_cast<std::ptrdiff_t>(first * L::input::size),
                      x.begin() + static_cast<std::ptrdiff_t>((first + count) * L::input::size));
         out.first_row = first_row + first;
+        out.lanes = nullptr;
         return out;
     }
 };
@@ -76,6 +90,7 @@ template <class T>
 struct forward_result {
     array<T> y;
     array<std::byte> stash;
+    std::vector<array<T>> observed{};  ///< statistics of the nodes of the lane tree
 };
 
 template <class T>
@@ -84,11 +99,24 @@ struct backward_result {
     std::vector<array<T>> nodes;  ///< gradients of the nodes of the lane tree
 };
 
+inline tensor::lane_set one_lane(std::size_t rows) {
+    tensor::lane_set out{1, {0, 1}};
+    out.assign(std::vector<std::size_t>{rows});
+    return out;
+}
+
 template <class T, class L>
 forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
+    constexpr std::size_t n = tensor::total_size(layers::statistics_of<L>), gap = 2;
+    const auto alone = one_lane(of.rows);
+    const tensor::lane_set& cut = of.lanes ? *of.lanes : alone;
     forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layers::stash_bytes<L, T>, std::byte{99})};
-    scratch<T> s(layers::scratch_size<L, T>(of.rows, lanes, of.team), of.team);
-    of.layer.forward(layers::forward_pass<T, L>{.x = {of.x.data(), of.rows},
+    scratch<T> s(layers::scratch_size<L, T>(of.rows, std::max(lanes, cut.count()), of.team), of.team);
+    auto observed = unwritten<T>(cut.trees().size() * (n + gap));
+    auto partials = unwritten<T>(n * tensor::tree_depth(cut.count()));
+    const bool trains = of.mode == layers::mode::training;
+    if (of.in_place) std::copy(of.x.begin(), of.x.end(), out.y.begin());
+    of.layer.forward(layers::forward_pass<T, L>{.x = {of.in_place ? out.y.data() : of.x.data(), of.rows},
                                                 .y = {out.y.data(), of.rows},
                                                 .w = {of.w.data()},
                                                 .stash = out.stash,
@@ -96,7 +124,16 @@ forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
                                                 .mode = of.mode,
                                                 .random = of.random,
                                                 .first_row = of.first_row,
-                                                .features = of.features});
+                                                .features = of.features,
+                                                .lanes = trains ? &cut : nullptr,
+                                                .statistics = {of.running.data()},
+                                                .observed = trains ? observed.data() : nullptr,
+                                                .observed_stride = n + gap,
+                                                .observed_partials = partials.data()});
+    for (std::size_t node = 0; trains && node < cut.trees().size(); ++node) {
+        const auto first = observed.begin() + static_cast<std::ptrdiff_t>(node * (n + gap));
+        out.observed.emplace_back(first, first + static_cast<std::ptrdiff_t>(n));
+    }
     return out;
 }
 
@@ -109,9 +146,10 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     auto partials = unwritten<T>(layers::adds_lanes<L> ? 0 : n * tensor::tree_depth(lanes.count()));
     scratch<T> s(layers::scratch_size<L, T>(of.rows, lanes.count(), of.team), of.team);
     T nothing{};  // so that dx of no rows is not null
+    if (of.in_place) std::copy(dy.begin(), dy.end(), out.dx.begin());
     of.layer.backward(layers::backward_pass<T, L>{.x = {of.x.data(), of.rows},
                                                   .y = {ran.y.data(), of.rows},
-                                                  .dy = {dy.data(), of.rows},
+                                                  .dy = {of.in_place ? out.dx.data() : dy.data(), of.rows},
                                                   .dx = {wants_dx ? (of.rows == 0 ? &nothing : out.dx.data()) : nullptr, of.rows},
                                                   .w = {of.w.data()},
                                                   .stash = ran.stash,
@@ -132,12 +170,6 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
 }
 
 /// All rows in one lane.
-inline tensor::lane_set one_lane(std::size_t rows) {
-    tensor::lane_set out{1, {0, 1}};
-    out.assign(std::vector<std::size_t>{rows});
-    return out;
-}
-
 /// Runs of lanes with even, uneven, empty and single lanes, at the beginning, the end and in the middle of the minibatch.
 inline std::vector<tensor::lane_set> lane_cuts() {
     struct cut {

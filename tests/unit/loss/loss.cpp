@@ -211,3 +211,37 @@ TEST_CASE("loss: labels that fit the output", "[loss]") {
     CHECK(softmax_cross_entropy{}.settings().empty());
     CHECK(mean_squared_error{}.settings().empty());
 }
+
+TEST_CASE("loss/softmax_cross_entropy: smoothing", "[loss]") {
+    using output = tensor::shape<4>;
+    const std::vector<double> y{1, -2, 0.5, 3};
+    const std::vector<std::int32_t> label{2};
+    const auto run = [&](softmax_cross_entropy loss, std::vector<double>* dy) {
+        return loss(tensor::batch<const double, output>{y.data(), 1}, tensor::targets<tensor::classes<4>, double>{label},
+                    tensor::batch<double, output>{dy ? dy->data() : nullptr, 1}, 1.0);
+    };
+    // The mean, with weight 0.2, of the losses with each class as the label, and with weight 0.8 that of the label.
+    double sum = 0;
+    for (const double one : y) sum += std::exp(one);
+    double want = 0.8 * (std::log(sum) - y[2]);
+    for (const double one : y) want += 0.2 / 4 * (std::log(sum) - one);
+    std::vector<double> dy(4);
+    CHECK(std::abs(run({.smoothing = 0.2}, &dy) - want) <= 1e-15 * 16 * want);
+    double total = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(std::abs(dy[i] - (std::exp(y[i]) / sum - 0.05 - (i == 2 ? 0.8 : 0))) <= 1e-15);
+        total += dy[i];
+    }
+    CHECK(std::abs(total) <= 1e-15);
+    CHECK(run({.smoothing = 0.2}, nullptr) == run({.smoothing = 0.2}, &dy));
+    CHECK(run({}, nullptr) != run({.smoothing = 0.2}, nullptr));
+
+    CHECK(softmax_cross_entropy{}.settings().empty());
+    CHECK(softmax_cross_entropy{.smoothing = 0.1}.settings() == "smoothing=0.1");
+    CHECK_NOTHROW(softmax_cross_entropy{}.check());
+    CHECK_NOTHROW(softmax_cross_entropy{.smoothing = 0.9}.check());
+    CHECK_THROWS_WITH(softmax_cross_entropy{.smoothing = 1}.check(),
+                      Catch::Contains("lockstep: softmax_cross_entropy has smoothing = 1, outside [0, 1);"));
+    CHECK_THROWS_AS(softmax_cross_entropy{.smoothing = -0.1}.check(), core::error);
+    CHECK_THROWS_AS(softmax_cross_entropy{.smoothing = NAN}.check(), core::error);
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Walks the channels of a pixel in vectors: blocks of four, single ones, and a last one that is not full, with the same instructions.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lockstep/kernels/tile.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/bytes.hpp"
+
+namespace lockstep::kernels::detail {
+
+/// 0, 1, 2, ..
+template <class T>
+[[nodiscard]] inline simd::batch<T> counted() noexcept {
+    alignas(simd::alignment) static constexpr auto numbers = [] {
+        std::array<T, simd::width<T>> out{};
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(i);
+        return out;
+    }();
+    return simd::load(numbers.data());
+}
+
+/// Vectors of channels of a pixel.
+template <class T>
+struct channel_vector {
+    [[nodiscard]] static simd::batch<T> load(const T* from) noexcept { return simd::load(from); }
+    [[nodiscard]] static simd::batch<T> load(const std::uint8_t* from) noexcept { return simd::load_bytes<T>(from); }
+    static void store(T* to, const simd::batch<T>& value) noexcept { simd::store(to, value); }
+    static void store(std::uint8_t* to, const simd::batch<T>& value) noexcept { simd::store_bytes<T>(to, value); }
+};
+
+/// The last vector of channels, of which the first `done` elements belong to the vector before it and stay as they are.
+template <class T>
+struct channel_rest : channel_vector<T> {
+    simd::batch<T> number;
+    simd::batch<T> done;
+    explicit channel_rest(std::size_t count) noexcept : number(counted<T>()), done(static_cast<T>(count)) {}
+    template <class U>
+    void store(U* to, const simd::batch<T>& value) const noexcept {
+        channel_vector<T>::store(to, select(number < done, channel_vector<T>::load(to), value));
+    }
+};
+
+/// All the channels, where they are fewer than a vector has elements: the same instructions on padded copies.
+template <class T>
+struct channel_part {
+    std::size_t count;
+    template <class U>
+    [[nodiscard]] simd::batch<T> load(const U* from) const noexcept {
+        std::array<U, simd::width<T>> copy{};
+        for (std::size_t i = 0; i < count; ++i) copy[i] = from[i];
+        return channel_vector<T>::load(copy.data());
+    }
+    template <class U>
+    void store(U* to, const simd::batch<T>& value) const noexcept {
+        std::array<U, simd::width<T>> copy;
+        channel_vector<T>::store(copy.data(), value);
+        for (std::size_t i = 0; i < count; ++i) to[i] = copy[i];
+    }
+};
+
+/// Calls f(vectors, channel, how many) until all channels are done.
+template <class T, class F>
+LOCKSTEP_FLATTEN inline void for_channels(std::size_t channels, F&& f) noexcept {
+    constexpr std::size_t width = simd::width<T>;
+    constexpr std::integral_constant<std::size_t, 1> one;
+    constexpr std::integral_constant<std::size_t, 4> four;
+    std::size_t c = 0;
+    for (; c + four * width <= channels; c += four * width) f(channel_vector<T>{}, c, four);
+    for (; c + width <= channels; c += width) f(channel_vector<T>{}, c, one);
+    if (c == channels) return;
+    if (c == 0)
+        f(channel_part<T>{channels}, c, one);
+    else
+        f(channel_rest<T>{c + width - channels}, channels - width, one);
+}
+
+}  // namespace lockstep::kernels::detail

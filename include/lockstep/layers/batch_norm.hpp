@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane. Models LayerSpec.
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/kernels/column_moments.hpp"
+#include "lockstep/layers/pass.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// Training: y = (x - mean) / sqrt(variance + epsilon) scale + shift for each channel, the last extent of the shape. Mean and (biased) variance
+/// are those of the samples and pixels of one lane: "ghost" batch normalisation (Hoffer, Hubara, Soudry 2017) with ghosts of batch / lanes
+/// samples, the same on any number of ranks. Inference: with the running mean and variance; the latter takes the unbiased variance of each lane,
+/// n / (n - 1) times the biased one (0 where a lane has a single number of a channel), as PyTorch does.
+/// Cost: forward reads x twice and writes y, backward reads x and dy twice and writes dx. Keeps 2 numbers a channel for each sample, of which
+/// only those of a lane's first sample are used.
+template <tensor::Shape S>
+struct batch_norm_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::size_t channels = S::extents.back();
+    static constexpr std::size_t pixels = S::size / channels;
+    static constexpr std::string_view name = "batch_norm";
+    static constexpr std::array parameters{
+        tensor::parameter{.name = "scale", .columns = channels, .initial = tensor::start::ones, .decays = false},
+        tensor::parameter{.name = "shift", .columns = channels, .initial = tensor::start::zeros, .decays = false},
+    };
+    static constexpr std::array statistics{
+        tensor::parameter{.name = "mean", .columns = channels, .initial = tensor::start::zeros, .decays = false},
+        tensor::parameter{.name = "variance", .columns = channels, .initial = tensor::start::ones, .decays = false},
+    };
+    static constexpr double flops = 7.0 * static_cast<double>(S::size);
+    static constexpr bool needs_y = false;
+    template <class T>
+    static constexpr std::size_t stash_bytes = 2 * channels * sizeof(T);
+
+    double momentum = 0.1;
+    double epsilon = 1e-5;
+
+    template <class T>
+    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team) {
+        return work_size + kernels::column_sums_scratch<T>(rows * pixels, channels);
+    }
+
+    template <class Pass>
+    void forward(const Pass& pass) const noexcept {
+        using T = typename Pass::value_type;
+        T* const scale = pass.use.scratch.data();
+        if (pass.mode == mode::inference) {
+            for (std::size_t c = 0; c < channels; ++c) scale[c] = pass.w[0][c] * inverse(pass.statistics[1][c]);
+            kernels::normalise_columns(pass.x.rows * pixels, channels, pass.x.data, pass.statistics[0].data(), scale, pass.w[1].data(),
+                                       pass.y.data, pass.use.team);
+            return;
+        }
+        pass.each_lane_observed([&](parallel::block rows, const auto& observed) {
+            const std::size_t count = rows.size() * pixels;
+            T* const mean = observed[0].data();
+            T* const variance = observed[1].data();
+            const T* x = pass.x.part(rows.first, rows.size()).data;
+            kernels::column_moments(count, channels, x, mean, variance, sums(pass.use));
+            if (rows.empty()) return;
+            T* const kept = kept_of<T>(pass.stash, rows.first);
+            const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 0;
+            for (std::size_t c = 0; c < channels; ++c) {
+                kept[c] = mean[c];
+                kept[channels + c] = inverse(variance[c]);
+                scale[c] = pass.w[0][c] * kept[channels + c];
+                mean[c] *= static_cast<T>(rows.size());
+                variance[c] *= static_cast<T>(unbiased * static_cast<double>(rows.size()));
+            }
+            kernels::normalise_columns(count, channels, x, kept, scale, pass.w[1].data(), pass.y.part(rows.first, rows.size()).data,
+                                       pass.use.team);
+        });
+    }
+
+    template <class Pass>
+    void backward(const Pass& pass) const noexcept {
+        using T = typename Pass::value_type;
+        pass.each_lane([&](parallel::block rows, const auto& gradient) {
+            const std::size_t count = rows.size() * pixels;
+            const T* x = pass.x.part(rows.first, rows.size()).data;
+            const T* dy = pass.dy.part(rows.first, rows.size()).data;
+            const T* mean = rows.empty() ? nullptr : kept_of<const T>(pass.stash, rows.first);
+            const T* inverses = mean + (rows.empty() ? 0 : channels);
+            kernels::column_slopes(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(pass.use));
+            if (rows.empty() || !pass.wants_dx()) return;
+            T* const scale = pass.use.scratch.data();
+            T* const share_of_sum = scale + channels;
+            T* const share_of_slope = share_of_sum + channels;
+            const T share = T{1} / static_cast<T>(count);
+            for (std::size_t c = 0; c < channels; ++c) {
+                scale[c] = pass.w[0][c] * inverses[c];
+                share_of_sum[c] = gradient[1][c] * share;
+                share_of_slope[c] = gradient[0][c] * share * inverses[c];
+            }
+            kernels::normalise_columns_backward(count, channels, x, dy, mean, scale, share_of_sum, share_of_slope,
+                                                pass.dx.part(rows.first, rows.size()).data, pass.use.team);
+        });
+    }
+
+    /// running = (1 - momentum) running + momentum observed.
+    template <class T>
+    void absorb(std::span<T> running, std::span<const T> observed) const noexcept {
+        for (std::size_t i = 0; i < running.size(); ++i)
+            running[i] = static_cast<T>(1 - momentum) * running[i] + static_cast<T>(momentum) * observed[i];
+    }
+
+private:
+    static constexpr std::size_t work_size = 3 * channels;
+
+    template <class T>
+    [[nodiscard]] T inverse(T variance) const noexcept {
+        return T{1} / std::sqrt(variance + static_cast<T>(epsilon));
+    }
+    template <class T>
+    [[nodiscard]] static kernels::resources<T> sums(const kernels::resources<T>& use) noexcept {
+        return {use.team, use.scratch.subspan(work_size)};
+    }
+    /// Mean and inverse deviation of a lane lie in what is kept for its first row.
+    template <class T>
+    [[nodiscard]] static T* kept_of(auto stash, std::size_t row) noexcept {
+        return reinterpret_cast<T*>(stash.data() + row * stash_bytes<T>);
+    }
+};
+
+/// batch_norm{}: behind a convolution (channels) or a dense layer (features). A lane should have several samples or many pixels.
+struct batch_norm {
+    double momentum = 0.1;
+    double epsilon = 1e-5;
+
+    [[nodiscard]] std::string settings() const { return core::text("momentum=", momentum, " epsilon=", epsilon); }
+    /// Throws core::error unless 0 < momentum <= 1 and epsilon is positive as a float too.
+    void check() const {
+        core::require(
+            momentum > 0 && momentum <= 1, [&] { return core::text("batch_norm has momentum = ", momentum, ", outside (0, 1]"); },
+            [] { return std::string{"use the part of the running statistics that a step replaces, such as 0.1"}; });
+        core::require(
+            epsilon >= 1e-37 && std::isfinite(epsilon),
+            [&] { return core::text("batch_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"); },
+            [] { return std::string{"take a small positive number such as 1e-5"}; });
+    }
+
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return batch_norm_layer<Input>{.momentum = momentum, .epsilon = epsilon};
+    }
+};
+
+}  // namespace lockstep::layers

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Layer normalisation (Ba, Kiros, Hinton 2016). Models LayerSpec.
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/kernels/row_moments.hpp"
+#include "lockstep/layers/pass.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// y = (x - mean) / sqrt(variance + epsilon) scale + shift, where mean and (biased) variance are those of all numbers of the sample, and scale
+/// and shift belong to each of them. Training and inference are the same. Keeps 2 numbers for each sample.
+/// Cost: forward reads x and writes y once; backward reads x and dy twice, once for the parameters.
+template <tensor::Shape S>
+struct layer_norm_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::string_view name = "layer_norm";
+    static constexpr std::array parameters{
+        tensor::parameter{.name = "scale", .columns = S::size, .initial = tensor::start::ones, .decays = false},
+        tensor::parameter{.name = "shift", .columns = S::size, .initial = tensor::start::zeros, .decays = false},
+    };
+    static constexpr double flops = 7.0 * static_cast<double>(S::size);
+    static constexpr bool needs_y = false;
+    template <class T>
+    static constexpr std::size_t stash_bytes = sizeof(kernels::row_moments<T>);
+
+    double epsilon = 1e-5;
+
+    template <class Pass>
+    void forward(const Pass& pass) const noexcept {
+        using T = typename Pass::value_type;
+        kernels::normalise_rows(pass.x.rows, S::size, pass.x.data, pass.w[0].data(), pass.w[1].data(), epsilon, pass.y.data,
+                                pass.mode == mode::training ? reinterpret_cast<kernels::row_moments<T>*>(pass.stash.data()) : nullptr,
+                                pass.use.team);
+    }
+
+    template <class Pass>
+    void backward(const Pass& pass) const noexcept {
+        using T = typename Pass::value_type;
+        const auto* moments = reinterpret_cast<const kernels::row_moments<T>*>(pass.stash.data());
+        pass.each_lane([&](parallel::block rows, const auto& gradient) {
+            kernels::normalise_rows_slopes(rows.size(), S::size, pass.x.part(rows.first, rows.size()).data,
+                                           pass.dy.part(rows.first, rows.size()).data, moments + rows.first, gradient[0].data(),
+                                           gradient[1].data(), pass.use.team);
+        });
+        if (pass.wants_dx())
+            kernels::normalise_rows_backward(pass.x.rows, S::size, pass.x.data, pass.dy.data, pass.w[0].data(), moments, pass.dx.data,
+                                             pass.use.team);
+    }
+};
+
+/// layer_norm{}: each sample by itself.
+struct layer_norm {
+    double epsilon = 1e-5;
+
+    [[nodiscard]] std::string settings() const { return core::text("epsilon=", epsilon); }
+    /// Throws core::error unless epsilon is positive as a float too.
+    void check() const {
+        core::require(
+            epsilon >= 1e-37 && std::isfinite(epsilon),
+            [&] { return core::text("layer_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"); },
+            [] { return std::string{"take a small positive number such as 1e-5"}; });
+    }
+
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return layer_norm_layer<Input>{.epsilon = epsilon};
+    }
+};
+
+}  // namespace lockstep::layers

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/column_moments.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common.hpp"
+#include "lockstep/kernels/reference_normalisation.hpp"
+
+using namespace kernel_test;
+
+namespace {
+
+template <class T>
+const std::vector<std::size_t>& widths() {
+    constexpr std::size_t w = simd::width<T>;
+    static const std::vector<std::size_t> all{1, 2, 3, w - 1, w, w + 1, 2 * w, 4 * w, 4 * w + 1, 5 * w, 53, 64, 601};
+    return all;
+}
+const std::vector<std::size_t> heights{0, 1, 2, 15, 16, 17, 53, 300};
+
+/// Relative error of a sum by chunks: the additions in a chunk, and a few operations for each chunk.
+template <class T>
+double growth(std::size_t rows, std::size_t n) {
+    const std::size_t chunk = std::min(rows, kernels::detail::chunk_rows(n));
+    return static_cast<double>(chunk + 4 * kernels::detail::chunk_count(rows, n) + 6) *
+           static_cast<double>(std::numeric_limits<T>::epsilon());
+}
+
+template <class T>
+struct moments {
+    array<T> mean;
+    array<T> variance;
+};
+
+template <class T>
+moments<T> run(std::size_t rows, std::size_t n, const array<T>& x, int threads = 1) {
+    moments<T> out{unwritten<T>(n), unwritten<T>(n)};
+    scratch<T> s(kernels::column_sums_scratch<T>(rows, n), {threads});
+    kernels::column_moments<T>(rows, n, x.data(), out.mean.data(), out.variance.data(), s.use);
+    return out;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/column_moments: against the reference, equal bits on any number of threads", "[kernels]", float, double) {
+    for (const std::size_t n : widths<TestType>())
+        for (const std::size_t rows : heights) {
+            auto x = uniform<TestType>(rows * n, 1);
+            for (auto& one : x) one += TestType{0.25};
+            const auto want = kernels::reference::moments_of(n, 1, rows, n, x.data());
+            const auto got = run(rows, n, x);
+            INFO("rows " << rows << " columns " << n);
+            const double g = growth<TestType>(rows, n);
+            REQUIRE(distance(got.mean, want.mean) <= 0.75 * g);
+            REQUIRE(distance(got.variance, want.variance) <= g + g * g);
+            for (const int threads : {2, 3}) {
+                const auto again = run(rows, n, x, threads);
+                REQUIRE(same_bits(again.mean, got.mean));
+                REQUIRE(same_bits(again.variance, got.variance));
+            }
+        }
+}
+
+TEMPLATE_TEST_CASE("kernels/column_moments: a mean far from zero leaves the variance of 100'000 rows", "[kernels]", float, double) {
+    constexpr std::size_t rows = 100'000, n = 3;
+    constexpr TestType far{1000};
+    auto x = uniform<TestType>(rows * n, 1);
+    for (auto& one : x) one += far;
+    const auto want = kernels::reference::moments_of(n, 1, rows, n, x.data());
+    const auto got = run(rows, n, x);
+    // Errors of the chunks' means shift the distances; the mean of squares less the square of the mean would be off by 10^6 times epsilon or more.
+    const double g = growth<TestType>(rows, n);
+    for (std::size_t j = 0; j < n; ++j) {
+        CHECK(std::abs(static_cast<double>(got.mean[j]) - want.mean[j]) <= 1000.5 * g);
+        // Sums of nearly equal numbers round up and down: the shift is that of a random walk, at most six times sqrt(chunk) half units of the sum.
+        const double chunk = static_cast<double>(kernels::detail::chunk_rows(n));
+        const double shift = 6 * std::sqrt(chunk) * 1000.5 * 0.5 * static_cast<double>(std::numeric_limits<TestType>::epsilon());
+        CHECK(std::abs(static_cast<double>(got.variance[j]) - want.variance[j]) <= want.variance[j] * g + shift * shift);
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/column_moments: equal numbers have no variance, and a NaN stays in its column", "[kernels]", float, double) {
+    const array<TestType> same(64 * 10, TestType{0.5});
+    CHECK(same_bits(run(64, 10, same).variance, array<TestType>(10)));
+    for (const std::size_t n : {3, 9, 37})
+        for (const std::size_t at : {std::size_t{0}, std::size_t{2}, n - 1}) {
+            auto x = uniform<TestType>(40 * n, 1);
+            x[17 * n + at] = std::numeric_limits<TestType>::quiet_NaN();
+            const auto got = run(40, n, x);
+            for (std::size_t j = 0; j < n; ++j) {
+                REQUIRE(std::isnan(got.mean[j]) == (j == at));
+                REQUIRE(std::isnan(got.variance[j]) == (j == at));
+            }
+        }
+}
+
+TEMPLATE_TEST_CASE("kernels/column_moments: normalised columns and their backward pass", "[kernels]", float, double) {
+    constexpr double eps = std::numeric_limits<TestType>::epsilon();
+    for (const std::size_t n : widths<TestType>())
+        for (const std::size_t rows : heights) {
+            const auto x = uniform<TestType>(rows * n, 1), dy = uniform<TestType>(rows * n, 2);
+            const auto mean = uniform<TestType>(n, 3), scale = uniform<TestType>(n, 4), shift = uniform<TestType>(n, 5);
+            const auto sum = uniform<TestType>(n, 6), slope = uniform<TestType>(n, 7);
+            std::vector<double> y(rows * n), dx(rows * n), dscale(n), dshift(n);
+            for (std::size_t i = 0; i < rows * n; ++i) {
+                const auto at = [j = i % n](const array<TestType>& of) { return static_cast<double>(of[j]); };
+                const double from_mean = static_cast<double>(x[i]) - at(mean);
+                y[i] = from_mean * at(scale) + at(shift);
+                dx[i] = (static_cast<double>(dy[i]) - at(sum) - from_mean * at(slope)) * at(scale);
+                dscale[i % n] += static_cast<double>(dy[i]) * from_mean * at(scale);
+                dshift[i % n] += static_cast<double>(dy[i]);
+            }
+            INFO("rows " << rows << " columns " << n);
+            array<TestType> first_y, first_dx, first_slope, first_sum;
+            for (const int threads : thread_counts()) {
+                auto got = unwritten<TestType>(rows * n), back = got, got_slope = unwritten<TestType>(n), got_sum = got_slope;
+                scratch<TestType> s(kernels::column_sums_scratch<TestType>(rows, n), {threads});
+                kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), got.data(), {threads});
+                kernels::normalise_columns_backward(rows, n, x.data(), dy.data(), mean.data(), scale.data(), sum.data(), slope.data(),
+                                                    back.data(), {threads});
+                kernels::column_slopes<TestType>(rows, n, x.data(), dy.data(), mean.data(), scale.data(), got_slope.data(), got_sum.data(),
+                                                 s.use);
+                // Four roundings of numbers up to 1 and 2; sums of terms up to 1/2.
+                REQUIRE(distance(got, y) <= 2 * eps);
+                REQUIRE(distance(back, dx) <= 4 * eps);
+                REQUIRE(distance(got_slope, dscale) <= growth<TestType>(rows, n) * 0.5 * static_cast<double>(rows));
+                REQUIRE(distance(got_sum, dshift) <= growth<TestType>(rows, n) * 0.5 * static_cast<double>(rows));
+                if (threads == 1) {
+                    first_y = got;
+                    first_dx = back;
+                    first_slope = got_slope;
+                    first_sum = got_sum;
+                    auto in_place = x, back_in_place = dy;
+                    kernels::normalise_columns(rows, n, in_place.data(), mean.data(), scale.data(), shift.data(), in_place.data(), {1});
+                    kernels::normalise_columns_backward(rows, n, x.data(), back_in_place.data(), mean.data(), scale.data(), sum.data(),
+                                                        slope.data(), back_in_place.data(), {1});
+                    REQUIRE(same_bits(in_place, got));
+                    REQUIRE(same_bits(back_in_place, back));
+                }
+                REQUIRE(same_bits(got, first_y));
+                REQUIRE(same_bits(back, first_dx));
+                REQUIRE(same_bits(got_slope, first_slope));
+                REQUIRE(same_bits(got_sum, first_sum));
+            }
+        }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/local_response.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common.hpp"
+#include "lockstep/kernels/reference_normalisation.hpp"
+
+using namespace kernel_test;
+using kernels::local_response;
+
+TEMPLATE_TEST_CASE("kernels/local_response: against the reference, equal bits on any number of threads and in place", "[kernels]", float,
+                   double) {
+    constexpr std::size_t w = simd::width<TestType>;
+    constexpr double eps = std::numeric_limits<TestType>::epsilon();
+    for (const local_response& how : {local_response{}, local_response{.window = 3, .alpha = 0.5, .beta = 0.5, .offset = 1},
+                                      local_response{.window = 7, .alpha = 1, .beta = 1, .offset = 1},
+                                      local_response{.window = 1, .alpha = 0.7, .beta = 0.6, .offset = 1.5}})
+        for (const std::size_t channels : {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, std::size_t{37}, std::size_t{96}})
+            for (const std::size_t pixels : {0, 1, 2, 11}) {
+                const auto x = uniform<TestType>(pixels * channels, 1), dy = uniform<TestType>(pixels * channels, 2);
+                std::vector<double> y(x.size()), dx(x.size());
+                kernels::reference::local_response_forward(how, pixels, channels, x.data(), y.data());
+                kernels::reference::local_response_backward(how, pixels, channels, x.data(), dy.data(), dx.data());
+                INFO("window " << how.window << " beta " << how.beta << " channels " << channels << " pixels " << pixels);
+                array<TestType> first_y, first_dx;
+                for (const int threads : thread_counts()) {
+                    scratch<TestType> s(kernels::local_response_scratch<TestType>(channels, how.window, {threads}), {threads});
+                    auto got = unwritten<TestType>(x.size()), slope = got;
+                    kernels::local_response_forward<TestType>(how, pixels, channels, x.data(), got.data(), s.use);
+                    kernels::local_response_backward<TestType>(how, pixels, channels, x.data(), dy.data(), slope.data(), s.use);
+                    // A base up to 1 + 7/4, its power (logarithm and exponential within two units) and the factors: each rounds numbers below 1
+                    // in magnitude; the window adds its terms once more.
+                    REQUIRE(distance(got, y) <= (static_cast<double>(how.window) + 12) * 0.5 * eps);
+                    REQUIRE(distance(slope, dx) <=
+                            (static_cast<double>(how.window) + 12) * (1 + static_cast<double>(how.window)) * 0.5 * eps);
+                    if (threads == 1) {
+                        first_y = got;
+                        first_dx = slope;
+                        auto in_place = x, back = dy;
+                        kernels::local_response_forward<TestType>(how, pixels, channels, in_place.data(), in_place.data(), s.use);
+                        kernels::local_response_backward<TestType>(how, pixels, channels, x.data(), back.data(), back.data(), s.use);
+                        REQUIRE(same_bits(in_place, got));
+                        REQUIRE(same_bits(back, slope));
+                    }
+                    REQUIRE(same_bits(got, first_y));
+                    REQUIRE(same_bits(slope, first_dx));
+                }
+            }
+}
+
+TEMPLATE_TEST_CASE("kernels/local_response: a NaN reaches its window and no other pixel", "[kernels]", float, double) {
+    constexpr std::size_t channels = 11;
+    for (std::size_t at = 0; at < channels; ++at) {
+        auto x = uniform<TestType>(3 * channels, 1);
+        const auto dy = uniform<TestType>(3 * channels, 2);
+        x[channels + at] = std::numeric_limits<TestType>::quiet_NaN();
+        scratch<TestType> s(kernels::local_response_scratch<TestType>(channels, 5, {1}), {1});
+        auto y = unwritten<TestType>(x.size()), dx = y;
+        kernels::local_response_forward<TestType>({}, 3, channels, x.data(), y.data(), s.use);
+        kernels::local_response_backward<TestType>({}, 3, channels, x.data(), dy.data(), dx.data(), s.use);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const std::size_t apart = i % channels > at ? i % channels - at : at - i % channels;
+            REQUIRE(std::isnan(y[i]) == (i / channels == 1 && apart <= 2));
+            REQUIRE(std::isnan(dx[i]) == (i / channels == 1 && apart <= 4));
+        }
+    }
+}
