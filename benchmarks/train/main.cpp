@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Speed of whole training steps of the networks of the literature on one process, as a fraction of the fused-multiply-add peak.
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "train/networks.hpp"
+
+namespace {
+
+constexpr const char* usage =
+    R"(Speed of training steps, one JSON line for each network: medians of time, samples/s, GFLOP/s and fraction of the FMA peak.
+
+usage: bench_train [--case TEXT] [--batch N] [--threads N] [--repeats N] [--seconds S] [--list]
+  --case TEXT   only networks whose name contains TEXT
+  --batch N     samples in a step [that of the peers' programs]
+  --threads N   OpenMP threads [1]; pin one thread with taskset
+  --repeats N   measurements of each network [5]
+  --seconds S   steps are repeated for so long in each measurement [2]
+  --list        names of the networks
+)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    benchmark::options given;
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view key = argv[i];
+        const auto value = [&]() -> const char* {
+            if (++i < argc) return argv[i];
+            std::fprintf(stderr, "%s: a value must follow %s (see --help)\n", argv[0], argv[i - 1]);
+            std::exit(2);
+        };
+        const auto number = [&] { return static_cast<std::size_t>(std::strtoul(value(), nullptr, 10)); };
+        if (key == "--help") {
+            std::fputs(usage, stdout);
+            return 0;
+        } else if (key == "--case") {
+            given.net = value();
+        } else if (key == "--batch") {
+            given.batch = number();
+        } else if (key == "--threads") {
+            given.threads = std::max<std::size_t>(1, number());
+        } else if (key == "--repeats") {
+            given.repeats = std::max<std::size_t>(1, number());
+        } else if (key == "--seconds") {
+            given.seconds = std::strtod(value(), nullptr);
+        } else if (key == "--list") {
+            given.list = true;
+        } else {
+            std::fprintf(stderr, "%s: unknown option %s (see --help)\n", argv[0], argv[i]);
+            return 2;
+        }
+    }
+    for (const auto& run : benchmark::networks) run(given);
+    return 0;
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What the command line asks for.
+
+#include <cstddef>
+#include <string>
+
+namespace benchmark {
+
+struct options {
+    std::string net;        ///< only networks whose name contains this
+    std::size_t batch = 0;  ///< 0: that of the peers' programs
+    std::size_t threads = 1;
+    std::size_t repeats = 5;
+    double seconds = 2;  ///< of each repeat, at least
+    bool list = false;
+};
+
+}  // namespace benchmark

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/models/overfeat_fast.hpp"
+
+#include "train/step.hpp"
+
+void benchmark::overfeat_fast(const options& given) { measure_steps(given, "overfeat-fast", lockstep::models::overfeat_fast, 32); }

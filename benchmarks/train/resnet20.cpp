@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/models/resnet.hpp"
+
+#include "train/step.hpp"
+
+void benchmark::resnet20(const options& given) { measure_steps(given, "resnet-20", lockstep::models::resnet<20>, 128); }

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/models/resnet.hpp"
+
+#include "train/step.hpp"
+
+void benchmark::resnet44(const options& given) { measure_steps(given, "resnet-44", lockstep::models::resnet<44>, 128); }

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/models/vgg_a.hpp"
+
+#include "train/step.hpp"
+
+void benchmark::vgg_a(const options& given) { measure_steps(given, "vgg-a", lockstep::models::vgg_a, 32); }
