@@ -2,6 +2,9 @@
 #pragma once
 // Reading the next minibatch on a thread of its own while this one is trained.
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <condition_variable>
 #include <csignal>
 #include <cstddef>
@@ -68,6 +71,11 @@ public:
 
 private:
     void work() noexcept {
+#if defined(SCHED_BATCH)
+        // Else Linux lets it take the core of the thread that wakes it, though another one is idle.
+        const sched_param none{};
+        (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+#endif
         std::unique_lock lock{mutex_};
         for (;;) {
             changed_.wait(lock, [&] { return job_ != nullptr || over_; });
