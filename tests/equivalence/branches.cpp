@@ -95,3 +95,20 @@ TEST_CASE("equivalence/branches: a model partition is the same network up to rou
     on_groups({8}, compared);
     for (const auto hash : hashes) CHECK(hash == hashes.front());
 }
+
+TEST_CASE("equivalence/branches: the memory of a trainer by kind", "[equivalence]") {
+    on_1_2_3_4_8([&](const mpi::communicator& group) {
+        const ls::trainer trainer{group, recipe(part::data{})};
+        const auto memory = trainer.memory();
+        CHECK(memory.sum() == trainer.memory_bytes());
+        CHECK(memory.weights == sizeof(float) * decltype(trainer)::network::parameters);
+        CHECK(memory.optimizer == sizeof(float) * trainer.optimizer_numbers());
+        CHECK(memory.gradients % memory.weights == 0);  // one set for each node of the lanes
+        CHECK(memory.scratch < memory.activations);
+        // Samples and class numbers of a rank's part of the minibatch, and what is lost to cache lines: less than one for each array.
+        const std::size_t rows = ls::train::deal::capacity(batch, trainer.grid());
+        const std::size_t samples = rows * (sample::size * sizeof(float) + sizeof(std::int32_t));
+        CHECK(memory.data >= samples);
+        CHECK(memory.data < samples + 64 * (5 + 3 * trainer.buckets()));
+    });
+}

@@ -429,7 +429,11 @@ private:
                 return std::string{"use a lower learning rate or a warm-up, and check the data; the weights are those before this step"};
             });
         averaging_.finish(weights, rate, step);
-        statistics_.finish(plan_.model, deal_.rows());
+        if constexpr (network::statistics > 0) {
+            watch = clock::now();
+            statistics_.finish(plan_.model, deal_.rows());
+            report_.seconds.communication_exposed += lap(watch);
+        }
         ++report_.steps;
         ranks_.notices().passed();
         report_.samples += deal_.rows();
