@@ -35,9 +35,7 @@ template <class T>
     for (std::size_t tap = 0; tap < s.taps_rows; ++tap) rows += inside(s.out_rows, s.stride_rows, s.origin_rows, tap, s.rows).size();
     for (std::size_t tap = 0; tap < s.taps_columns; ++tap)
         columns += inside(s.out_columns, s.stride_columns, s.origin_columns, tap, s.columns).size();
-    const auto cost = [reload](std::size_t links) {
-        return links + reload * ((links + gemm_blocks<T>::depth - 1) / gemm_blocks<T>::depth);
-    };
+    const auto cost = [reload](std::size_t links) { return links + reload * ((links + panel_depth<T> - 1) / panel_depth<T>); };
     return rows * columns * cost(s.depth) < s.out_rows * s.out_columns * s.taps_rows * cost(s.row_links());
 }
 
@@ -58,7 +56,7 @@ struct correlation {
     T* y = nullptr;
     output_pitch pitch;
 
-    static constexpr std::size_t depth = gemm_blocks<T>::depth;
+    static constexpr std::size_t depth = panel_depth<T>;
 
     [[nodiscard]] T* output(const output_block& block) const noexcept {
         return y + block.samples.first * pitch.sample + block.rows.first * pitch.row;

@@ -3,10 +3,13 @@
 // Packing into panels: `Width` neighbouring columns of a matrix, row after row, so that a register tile reads memory in order.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
+#include "lockstep/kernels/tile.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 
 namespace lockstep::kernels::detail {
@@ -62,32 +65,61 @@ template <std::size_t Parts, class T>
     }
 }
 
-/// A square of width x width elements, transposed. Parts of the rows are
-/// loaded to where they belong; then log2(part_size) rounds interleave
-/// the first half of the vectors with the second inside of the parts.
-template <class T>
-inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
-    constexpr std::size_t width = simd::width<T>;
+/// `count` rounds of interleaving the first half of part_size vectors with the second half, inside of their parts: turns each square of
+/// part_size x part_size elements over its diagonal.
+template <class T, class Vector>
+LOCKSTEP_FLATTEN inline void turn_parts(Vector (&now)[part_size<T>]) noexcept {
     constexpr std::size_t part = part_size<T>;
-    using vector = typename vector_of<T, width>::type;
-    const auto interleave = []<int... I>(const vector& left, const vector& right, std::size_t high, std::integer_sequence<int, I...>) {
+    const auto interleave =
+        []<int... I>(const Vector& left, const Vector& right, std::size_t high, std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
         constexpr int size = static_cast<int>(part);
-        constexpr int all = static_cast<int>(width);
-        const vector low_half = __builtin_shufflevector(left, right, (I / size * size + I % size / 2 + I % 2 * all)...);
-        const vector high_half = __builtin_shufflevector(left, right, (I / size * size + size / 2 + I % size / 2 + I % 2 * all)...);
+        constexpr int all = sizeof...(I);
+        const Vector low_half = __builtin_shufflevector(left, right, (I / size * size + I % size / 2 + I % 2 * all)...);
+        const Vector high_half = __builtin_shufflevector(left, right, (I / size * size + size / 2 + I % size / 2 + I % 2 * all)...);
         return high ? high_half : low_half;
     };
-    constexpr auto elements = std::make_integer_sequence<int, static_cast<int>(width)>{};
-    for (std::size_t column = 0; column < width; column += part) {
-        vector now[part];
-        vector then[part];
-        for (std::size_t i = 0; i < part; ++i) now[i] = load_parts<width / part>(from + i * ld + column, ld);
-        for (std::size_t round = 1; round < part; round *= 2) {
-            for (std::size_t i = 0; i < part; ++i) then[i] = interleave(now[i / 2], now[i / 2 + part / 2], i % 2, elements);
-            for (std::size_t i = 0; i < part; ++i) now[i] = then[i];
-        }
-        for (std::size_t i = 0; i < part; ++i) std::memcpy(to + (column + i) * to_ld, &now[i], sizeof(vector));
-    }
+    constexpr auto elements = std::make_integer_sequence<int, static_cast<int>(sizeof(Vector) / sizeof(T))>{};
+    Vector then[part];
+    unroll<std::bit_width(part) - 1>([&](auto) LOCKSTEP_FLATTEN {
+        unroll<part>([&](auto i) LOCKSTEP_FLATTEN { then[i] = interleave(now[i / 2], now[i / 2 + part / 2], i % 2, elements); });
+        unroll<part>([&](auto i) LOCKSTEP_FLATTEN { now[i] = then[i]; });
+    });
+}
+
+/// part_size columns of `width` rows, transposed. Parts of the rows are loaded to where they belong.
+template <class T>
+LOCKSTEP_FLATTEN inline void transpose_columns(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
+    constexpr std::size_t part = part_size<T>;
+    typename vector_of<T, simd::width<T>>::type now[part];
+    unroll<part>([&](auto i) LOCKSTEP_FLATTEN { now[i] = load_parts<simd::width<T> / part>(from + i * ld, ld); });
+    turn_parts<T>(now);
+    unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(to + i * to_ld, &now[i], sizeof(now[i])); });
+}
+
+/// part_size rows of `width` columns, transposed: each row is read once, and written in parts.
+template <class T>
+LOCKSTEP_FLATTEN inline void transpose_rows(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
+    constexpr std::size_t part = part_size<T>;
+    using small = typename vector_of<T, part>::type;
+    typename vector_of<T, simd::width<T>>::type now[part];
+    unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(&now[i], from + i * ld, sizeof(now[i])); });
+    turn_parts<T>(now);
+    unroll<simd::width<T> / part>([&](auto j) LOCKSTEP_FLATTEN {
+        unroll<part>([&](auto i) LOCKSTEP_FLATTEN {
+            const small piece = [&]<int... I>(std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
+                return __builtin_shufflevector(now[i], now[i], (I + static_cast<int>(j * part))...);
+            }
+            (std::make_integer_sequence<int, static_cast<int>(part)>{});
+            std::memcpy(to + (j * part + i) * to_ld, &piece, sizeof(piece));
+        });
+    });
+}
+
+/// A square of width x width elements, transposed; its columns are written in ascending order.
+template <class T>
+inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
+    for (std::size_t column = 0; column < simd::width<T>; column += part_size<T>)
+        transpose_columns(from + column, ld, to + column * to_ld, to_ld);
 }
 
 /// The same panels from the transposed matrix: n x k, rows ld apart.
@@ -103,6 +135,48 @@ void pack_transposed(std::size_t k, std::size_t n, const T* from, std::size_t ld
             for (; p < k; ++p)
                 for (std::size_t c = 0; c < width; ++c) to[p * Width + q + c] = j + q + c < n ? rows[c * ld + p] : T{0};
         }
+}
+
+/// Links `links` of one panel of B as run_tiles reads it: `wide` columns from the first on, in one vector or in two that may overlap.
+/// Needs a whole vector of columns.
+template <class T>
+void pack_panel(bool transposed, parallel::block links, std::size_t wide, const T* from, std::size_t ld, T* to) noexcept {
+    constexpr std::size_t width = simd::width<T>;
+    constexpr std::size_t columns = 2 * width;
+    const std::size_t second = wide > width ? wide - width : 0;
+    if (!transposed) {
+        from += links.first * ld;
+        to += links.first * columns;
+        for (std::size_t link = links.first; link < links.last; ++link, from += ld, to += columns) {
+            const simd::batch<T> left = simd::load(from);
+            const simd::batch<T> right = simd::load(from + second);
+            simd::store(to, left);
+            simd::store(to + width, right);
+        }
+        return;
+    }
+    for (std::size_t v = 0; v < 2; ++v, from += second * ld, to += width) {
+        if (v > 0 && second == 0) return;
+        std::size_t p = links.first;
+        for (; p + width <= links.last; p += width) transpose_square(from + p, ld, to + p * columns, columns);
+        if (p < links.last && links.last >= width) {
+            // A square that repeats some links of the one before.
+            p = links.last - width;
+            transpose_square(from + p, ld, to + p * columns, columns);
+            p = links.last;
+        }
+        for (; p < links.last; ++p)
+            for (std::size_t c = 0; c < width; ++c) to[p * columns + c] = from[c * ld + p];
+    }
+}
+
+/// The same for fewer columns than a vector has: zeros behind them.
+template <class T>
+void pack_narrow(bool transposed, parallel::block links, std::size_t wide, const T* from, std::size_t ld, T* to) noexcept {
+    constexpr std::size_t columns = 2 * simd::width<T>;
+    for (std::size_t p = links.first; p < links.last; ++p)
+        for (std::size_t c = 0; c < simd::width<T>; ++c)
+            to[p * columns + c] = c >= wide ? T{0} : transposed ? from[c * ld + p] : from[p * ld + c];
 }
 
 }  // namespace lockstep::kernels::detail

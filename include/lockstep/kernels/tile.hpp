@@ -17,6 +17,10 @@ inline constexpr std::size_t tile_rows = (simd::registers - tile_vectors - 1) / 
 template <class T>
 inline constexpr std::size_t tile_columns = tile_vectors* simd::width<T>;
 
+/// Rows of a packed panel that multiply() keeps in the first-level cache.
+template <class T>
+inline constexpr std::size_t panel_depth = 1024 / sizeof(T);
+
 // Straight-line code before the optimiser sees arrays: then the accumulators become registers at every level of optimisation.
 #define LOCKSTEP_FLATTEN __attribute__((always_inline))
 
@@ -45,23 +49,6 @@ struct accumulators {
     LOCKSTEP_FLATTEN void store(T* const* c) const noexcept {
         unroll<Rows>([&](auto i)
                          LOCKSTEP_FLATTEN { unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); }); });
-    }
-    /// The same with a whole tile in one piece, rows tile_columns apart.
-    LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * tile_columns<T> + v * width); });
-        });
-    }
-    LOCKSTEP_FLATTEN void store_tile(T* to) const noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(to + i * tile_columns<T> + v * width, sum[i][v]); });
-        });
-    }
-    /// sum = tile + sum.
-    LOCKSTEP_FLATTEN void add_to_tile(const T* tile) noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(tile + i * tile_columns<T> + v * width) + sum[i][v]; });
-        });
     }
     /// One link of every chain: `element(i)` is A's element in row i, `b` the row of B.
     template <class Element>

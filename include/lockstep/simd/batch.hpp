@@ -46,6 +46,14 @@ inline void store(T* to, const batch<T>& value) noexcept {
     value.store_unaligned(to);
 }
 
+/// Keeps a value in its register, where the compiler may prefer to load it again at every use.
+template <class T>
+[[gnu::always_inline]] inline void pin([[maybe_unused]] batch<T>& value) noexcept {
+#if defined(__GNUC__) && defined(__AVX__)
+    asm("" : "+v"(value.data));
+#endif
+}
+
 /// a b + c, rounded once.
 template <class T>
 [[nodiscard]] inline batch<T> fma(const batch<T>& a, const batch<T>& b, const batch<T>& c) noexcept {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/kernels/gemm.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "common.hpp"
 #include "lockstep/kernels/reference.hpp"
@@ -27,11 +31,12 @@ struct product {
 };
 
 template <class T>
-array<T> run(const product& p, const array<T>& a, const array<T>& b, const T* bias, int threads) {
+array<T> run(const product& p, const array<T>& a, const array<T>& b, const T* bias, int threads,
+             kernels::gemm_epilogue then = kernels::gemm_epilogue::none) {
     const parallel::team team{threads};
     scratch<T> s(kernels::gemm_scratch<T>(p.m, p.n, p.k, team), team);
     array<T> c(p.m * p.ldc(), T{99});
-    kernels::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(), bias, s.use);
+    kernels::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(), bias, s.use, then);
     return c;
 }
 
@@ -151,6 +156,66 @@ TEMPLATE_TEST_CASE("kernels/gemm: a row alone has the bits it has among others, 
         const auto got = run<TestType>({transpose::no, transpose::yes, p.m, 1, p.k, 0}, a, mine, nullptr, 1);
         for (std::size_t row = 0; row < p.m; ++row) REQUIRE(got[row] == all[row * p.n + column]);
     }
+}
+
+// Every way through the blocks: operands as they lie, panels packed beforehand and between links, one cut and several, one strip and several.
+TEMPLATE_TEST_CASE("kernels/gemm: an element has the same bits in a small product and in every part of a large one", "[kernels]", float,
+                   double) {
+    using blocks = kernels::detail::gemm_blocks<TestType>;
+    for_transposes([](transpose ta, transpose tb) {
+        for (const std::size_t k : {std::size_t{1}, std::size_t{64}, blocks::depth + 13}) {
+            const product p{ta, tb, blocks::rows + 5, k == 1 ? blocks::columns + 3 : std::size_t{607}, k, 0};
+            const auto a = uniform<TestType>(p.a_size(), 1);
+            const auto b = uniform<TestType>(p.b_size(), 2);
+            const auto bias = uniform<TestType>(p.n, 3);
+            const auto all = run<TestType>(p, a, b, bias.data(), 1);
+            for (const int threads : {2, 3}) REQUIRE(same_bits(run<TestType>(p, a, b, bias.data(), threads), all));
+            for (const auto& [row, m, column, n] :
+                 {std::array<std::size_t, 4>{0, 1, 0, 1}, {3, 7, 5, 20}, {17, 64, 100, 64}, {p.m - 25, 25, p.n - 330, 330}}) {
+                INFO("k " << k << " row " << row << " m " << m << " column " << column << " n " << n);
+                scratch<TestType> s(kernels::gemm_scratch<TestType>(m, n, k, {1}), {1});
+                array<TestType> c(m * n);
+                kernels::gemm<TestType>(ta, tb, m, n, k, a.data() + row * (ta == transpose::no ? p.lda() : 1), p.lda(),
+                                        b.data() + column * (tb == transpose::no ? 1 : p.ldb()), p.ldb(), c.data(), n, bias.data() + column,
+                                        s.use);
+                bool same = true;
+                for (std::size_t i = 0; i < m; ++i)
+                    same = same && std::memcmp(c.data() + i * n, all.data() + (row + i) * p.n + column, n * sizeof(TestType)) == 0;
+                REQUIRE(same);
+            }
+        }
+    });
+}
+
+TEMPLATE_TEST_CASE("kernels/gemm: more rows than share a block of B", "[kernels]", float, double) {
+    using blocks = kernels::detail::gemm_blocks<TestType>;
+    for_transposes([](transpose ta, transpose tb) {
+        const product p{ta, tb, blocks::most_rows + 11, 21, blocks::depth + 1, 0};
+        const auto a = integers<TestType>(p.a_size(), 1);
+        const auto b = integers<TestType>(p.b_size(), 2);
+        CHECK(equal(run<TestType>(p, a, b, nullptr, 1), wanted<TestType>(p, a, b, nullptr)));
+    });
+}
+
+TEMPLATE_TEST_CASE("kernels/gemm: relu is applied to the ends of chains and keeps NaN", "[kernels]", float, double) {
+    for (const std::size_t n : {std::size_t{3}, std::size_t{45}, std::size_t{400}})
+        for (const std::size_t k : {std::size_t{0}, std::size_t{40}, kernels::detail::gemm_blocks<TestType>::depth + 9}) {
+            const product p{transpose::no, transpose::no, 23, n, k, 1};
+            auto a = uniform<TestType>(p.a_size(), 1);
+            const auto b = uniform<TestType>(p.b_size(), 2);
+            const auto bias = uniform<TestType>(n, 3);
+            if (k > 0) a[4 * p.lda() + k - 1] = std::numeric_limits<TestType>::quiet_NaN();
+            auto want = run<TestType>(p, a, b, bias.data(), 1);
+            for (TestType& value : want) value = value <= 0 ? TestType{0} : value;
+            for (const int threads : {1, 2}) {
+                const auto got = run<TestType>(p, a, b, bias.data(), threads, kernels::gemm_epilogue::relu);
+                bool same = true;
+                for (std::size_t i = 0; i < got.size(); ++i)
+                    same = same && (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])));
+                CHECK(same);
+                if (k > 0) CHECK(std::isnan(got[4 * p.ldc()]));
+            }
+        }
 }
 
 TEMPLATE_TEST_CASE("kernels/gemm: accumulating continues the chain", "[kernels]", float, double) {

@@ -84,6 +84,18 @@ TEMPLATE_TEST_CASE("kernels/gemm_lanes: the bits are those of one product for ea
     }
 }
 
+TEMPLATE_TEST_CASE("kernels/gemm_lanes: blocks of dW and stretches of rows keep the bits", "[kernels]", float, double) {
+    using blocks = kernels::detail::gemm_blocks<TestType>;
+    for (const auto& sizes : {std::vector<std::size_t>{9, 8, 0, 8, 7}, {blocks::depth - 3, 2, 5, 0, blocks::depth}}) {
+        const auto lanes = lanes_of(sizes);
+        const std::size_t m = blocks::rows + 31, n = 547;
+        const auto x = uniform<TestType>(rows_of(lanes) * m, 1);
+        const auto dy = uniform<TestType>(rows_of(lanes) * n, 2);
+        const auto want = lane_by_lane(lanes, m, n, x, dy);
+        for (const int threads : thread_counts()) CHECK(same_bits(run(lanes, m, n, x, dy, threads), want));
+    }
+}
+
 TEMPLATE_TEST_CASE("kernels/gemm_lanes: whole numbers come out exactly", "[kernels]", float, double) {
     for (const auto& sizes : cuts) {
         const auto lanes = lanes_of(sizes);

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Matrix products beside those of other libraries: repeats of [peak, ours, peak, peer, ..], so that a drift of the clock shows in all of them.
+
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/kernels/gemm.hpp"
+#include "lockstep/kernels/gemm_lanes.hpp"
+#include "lockstep/simd/batch.hpp"
+
+#if defined(LOCKSTEP_PEER_OPENBLAS)
+#include <cblas.h>
+#endif
+#if defined(LOCKSTEP_PEER_DNNL)
+#include <dnnl.hpp>
+#include <unordered_map>
+#endif
+#if defined(LOCKSTEP_PEER_XSMM)
+#include <libxsmm.h>
+#endif
+
+namespace {
+
+using namespace lockstep;
+using kernels::transpose;
+
+constexpr const char* usage =
+    R"(Products C = op(A) op(B) on one core, one line for each shape and transpose: the fraction of the FMA peak that lockstep reaches, the ratio to the
+best peer, and the GFLOP/s of all of them. "lanes" is the weight gradient over 8 lanes, beside the plain product of the same size.
+
+usage: gemm [--shapes MxNxK,..] [--ops NN,NT,TN,lanes] [--repeats N] [--double]
+  --repeats N   measurements of each product; medians are printed [9]
+  --double      double precision, without peers
+Pin it (taskset -c 1). With OPENBLAS_CORETYPE set, OpenBLAS does not choose its kernels itself.
+)";
+
+constexpr const char* all_shapes =
+    "512x512x512,1024x1024x1024,2048x2048x2048,64x4096x25088,256x4096x25088,64x4096x4096,256x4096x4096,256x1000x4096,64x3072x36864,"
+    "1024x2048x2048,1024x9304x2048,1024x2048x429,64x64x64,128x128x128,32x10x84,4096x25088x64,4096x4096x256,9304x2048x1024,2048x2048x1024";
+
+double seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Twelve independent chains in registers.
+template <class T>
+double peak() {
+    using batch = simd::batch<T>;
+    constexpr std::size_t links = 400'000;
+    batch sum[12];
+    for (std::size_t i = 0; i < 12; ++i) sum[i] = batch(static_cast<T>(i));
+    const batch factor(static_cast<T>(0.999));
+    const batch term(static_cast<T>(0.001));
+    const double begin = seconds();
+    for (std::size_t link = 0; link < links; ++link)
+        kernels::detail::unroll<12>([&](auto i) LOCKSTEP_FLATTEN { sum[i] = simd::fma(sum[i], factor, term); });
+    const double took = seconds() - begin;
+    T all[simd::width<T>];
+    for (std::size_t i = 1; i < 12; ++i) sum[0] = sum[0] + sum[i];
+    simd::store(all, sum[0]);
+    volatile T keep = all[0];
+    (void)keep;
+    return 2.0 * 12 * links * static_cast<double>(simd::width<T>) / took * 1e-9;
+}
+
+struct release {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+};
+
+// In huge pages, as a program that trains would have them.
+template <class T>
+struct buffer {
+    std::size_t size;
+    std::unique_ptr<T[], release> data;
+
+    explicit buffer(std::size_t count, std::uint32_t seed = 0) : size{count} {
+        constexpr std::size_t page = std::size_t{2} << 20;
+        const std::size_t bytes = (count * sizeof(T) / page + 1) * page;
+        data.reset(static_cast<T*>(std::aligned_alloc(page, bytes)));
+        if (!data) throw std::bad_alloc{};
+        madvise(data.get(), bytes, MADV_HUGEPAGE);
+        std::uint32_t state = seed;
+        for (std::size_t i = 0; i < count; ++i) {
+            state = state * 1664525U + 1013904223U;
+            data[i] = seed == 0 ? T{0} : static_cast<T>(state >> 8) / T{16777216} - T{0.5};
+        }
+    }
+};
+
+struct runner {
+    std::string name;
+    std::function<void()> run;
+    std::vector<double> rates{};
+    std::vector<double> fractions{};
+};
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+struct sizes {
+    std::size_t m, n, k;
+    bool ta, tb;
+    std::size_t lda() const { return ta ? m : k; }
+    std::size_t ldb() const { return tb ? k : n; }
+};
+
+void add_peers([[maybe_unused]] std::vector<runner>& all, [[maybe_unused]] const sizes& s, [[maybe_unused]] const float* a,
+               [[maybe_unused]] const float* b, [[maybe_unused]] float* c) {
+#if defined(LOCKSTEP_PEER_OPENBLAS)
+    all.push_back({"openblas", [=] {
+                       const auto size = [](std::size_t n) { return static_cast<blasint>(n); };
+                       cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans, size(s.m), size(s.n),
+                                   size(s.k), 1.0F, a, size(s.lda()), b, size(s.ldb()), 0.0F, c, size(s.n));
+                   }});
+#endif
+#if defined(LOCKSTEP_PEER_DNNL)
+    const auto size = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
+    all.push_back({"onednn", [=] {
+                       dnnl_sgemm(s.ta ? 'T' : 'N', s.tb ? 'T' : 'N', size(s.m), size(s.n), size(s.k), 1.0F, a, size(s.lda()), b,
+                                  size(s.ldb()), 0.0F, c, size(s.n));
+                   }});
+    // With weights in the layout that the primitive prefers, reordered beforehand.
+    using namespace dnnl;
+    static engine cpu(engine::kind::cpu, 0);
+    static stream line(cpu);
+    const auto f32 = memory::data_type::f32;
+    const auto tag = [](bool t) { return t ? memory::format_tag::ba : memory::format_tag::ab; };
+    const memory::desc da({size(s.m), size(s.k)}, f32, tag(s.ta)), db({size(s.k), size(s.n)}, f32, tag(s.tb));
+    const memory::desc any({size(s.k), size(s.n)}, f32, memory::format_tag::any), dc({size(s.m), size(s.n)}, f32, tag(false));
+    const matmul::primitive_desc kind(matmul::desc(da, any, dc), cpu);
+    memory ma(da, cpu, const_cast<float*>(a)), mb(db, cpu, const_cast<float*>(b)), mc(dc, cpu, c);
+    memory weights = mb;
+    if (kind.weights_desc() != db) {
+        weights = memory(kind.weights_desc(), cpu);
+        reorder(mb, weights).execute(line, mb, weights);
+        line.wait();
+    }
+    const std::unordered_map<int, memory> operands{{DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, mc}};
+    all.push_back({"onednn-packed", [product = matmul(kind), operands] {
+                       product.execute(line, operands);
+                       line.wait();
+                   }});
+#endif
+#if defined(LOCKSTEP_PEER_XSMM)
+    // Column-major: C^T = op(B)^T op(A)^T. One generated kernel, for small shapes.
+    if (s.m * s.n * s.k <= 256UL * 256 * 256) {
+        const auto number = [](std::size_t n) { return static_cast<libxsmm_blasint>(n); };
+        const libxsmm_blasint la = number(s.ldb()), lb = number(s.lda()), lc = number(s.n);
+        const float alpha = 1, beta = 0;
+        const int flags = (s.tb ? LIBXSMM_GEMM_FLAG_TRANS_A : 0) | (s.ta ? LIBXSMM_GEMM_FLAG_TRANS_B : 0);
+        const auto kernel = libxsmm_smmdispatch(number(s.n), number(s.m), number(s.k), &la, &lb, &lc, &alpha, &beta, &flags, nullptr);
+        if (kernel) all.push_back({"libxsmm", [=] { kernel(b, a, c); }});
+    }
+#endif
+}
+
+template <class T>
+void measure(const std::string& shape, const std::string& op, const sizes& s, int repeats) {
+    const parallel::team team{1};
+    const buffer<T> a(s.m * s.k, 1), b(s.k * s.n, 2), c(s.m * s.n);
+    std::vector<parallel::block> lanes;
+    for (std::size_t lane = 0; lane < 8; ++lane) lanes.push_back(parallel::split(s.k, 8, lane));
+    const buffer<T> scratch(
+        std::max(kernels::gemm_scratch<T>(s.m, s.n, s.k, team), kernels::gemm_lanes_scratch<T>(lanes.size(), s.k, s.m, s.n, team)));
+    const kernels::resources<T> use{team, std::span<T>(scratch.data.get(), scratch.size)};
+    const auto way = [](bool transposed) { return transposed ? transpose::yes : transpose::no; };
+    const std::function<void()> plain = [&] {
+        kernels::gemm<T>(way(s.ta), way(s.tb), s.m, s.n, s.k, a.data.get(), s.lda(), b.data.get(), s.ldb(), c.data.get(), s.n, nullptr,
+                         use);
+    };
+    std::vector<runner> all;
+    if (op == "lanes") {
+        all.push_back(
+            {"lockstep", [&] { kernels::gemm_lanes<T>(lanes, s.m, s.n, a.data.get(), s.m, b.data.get(), s.n, c.data.get(), s.n, use); }});
+        all.push_back({"plain", plain});
+    } else {
+        all.push_back({"lockstep", plain});
+        if constexpr (sizeof(T) == sizeof(float)) add_peers(all, s, a.data.get(), b.data.get(), c.data.get());
+    }
+    const double flop = 2e-9 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+    const auto calls = static_cast<int>(std::max(1.0, 1.0 / flop));
+    for (runner& each : all) each.run();
+    for (int repeat = 0; repeat < repeats; ++repeat)
+        for (runner& each : all) {
+            const double limit = std::max({peak<T>(), peak<T>(), peak<T>()});
+            const double begin = seconds();
+            for (int call = 0; call < calls; ++call) each.run();
+            each.rates.push_back(flop * calls / (seconds() - begin));
+            each.fractions.push_back(each.rates.back() / limit);
+        }
+    double best = 0;
+    for (std::size_t i = 1; i < all.size(); ++i) best = std::max(best, median(all[i].rates));
+    std::printf("%-16s %-5s peak %.3f", shape.c_str(), op.c_str(), median(all[0].fractions));
+    if (all.size() > 1) std::printf("  ratio %.3f", median(all[0].rates) / best);
+    for (const runner& each : all) std::printf("  %s %.1f", each.name.c_str(), median(each.rates));
+    std::printf("\n");
+    std::fflush(stdout);
+}
+
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> out;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find(',', at), text.size());
+        if (end > at) out.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::string shapes = all_shapes, ops = "NN,NT,TN,lanes";
+    int repeats = 9;
+    bool twice = false;
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view key = argv[i];
+        const bool has_value = i + 1 < argc;
+        if (key == "--shapes" && has_value)
+            shapes = argv[++i];
+        else if (key == "--ops" && has_value)
+            ops = argv[++i];
+        else if (key == "--repeats" && has_value)
+            repeats = std::max(1, std::atoi(argv[++i]));
+        else if (key == "--double")
+            twice = true;
+        else {
+            std::fputs(usage, key == "--help" ? stdout : stderr);
+            return key == "--help" ? 0 : 2;
+        }
+    }
+    if (const char* core = std::getenv("OPENBLAS_CORETYPE"))
+        std::fprintf(stderr, "note: OPENBLAS_CORETYPE=%s is set; OpenBLAS does not choose its kernels itself\n", core);
+#if defined(LOCKSTEP_PEER_OPENBLAS)
+    openblas_set_num_threads(1);
+#endif
+    for (const std::string& shape : split(shapes))
+        for (const std::string& op : split(ops)) {
+            sizes s{0, 0, 0, op[0] == 'T' || op == "lanes", op == "NT"};
+            if (std::sscanf(shape.c_str(), "%zux%zux%zu", &s.m, &s.n, &s.k) != 3) {
+                std::fprintf(stderr, "%s: '%s' is no shape MxNxK (see --help)\n", argv[0], shape.c_str());
+                return 2;
+            }
+            if (twice)
+                measure<double>(shape, op, s, repeats);
+            else
+                measure<float>(shape, op, s, repeats);
+        }
+    return 0;
+}

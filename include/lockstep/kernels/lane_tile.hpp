@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The register tile of a product whose links are dealt to lanes: the tree over the lanes is walked inside of the tile.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "lockstep/kernels/matrix_tile.hpp"
+#include "lockstep/kernels/tile.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/tensor/lanes.hpp"
+
+namespace lockstep::kernels::detail {
+
+/// How far the walk over the lanes has come: whole lanes done, rows of the next one done, partial sums held.
+struct lane_position {
+    std::size_t lane = 0;
+    std::size_t row = 0;
+    std::size_t held = 0;
+};
+
+/// The rest of a walk over lanes, of which a tile takes as many links as it has.
+struct lane_stretch {
+    std::span<const parallel::block> lanes;
+    lane_position begin;
+
+    /// Where the walk stands `links` later. Lanes without rows that follow belong to what is done.
+    [[nodiscard]] lane_position after(std::size_t links) const noexcept {
+        lane_position at = begin;
+        while (at.lane < lanes.size()) {
+            const std::size_t piece = std::min(links, lanes[at.lane].size() - at.row);
+            links -= piece;
+            at.row += piece;
+            if (at.row < lanes[at.lane].size()) break;
+            at.row = 0;
+            ++at.held;
+            for (std::size_t carry = ++at.lane; (carry & 1) == 0; carry >>= 1) --at.held;
+        }
+        return at;
+    }
+};
+
+/// Sums that are held of one tile: one for each level of the tree, and one that is under way.
+[[nodiscard]] constexpr std::size_t held_sums(std::size_t lanes) noexcept { return tensor::tree_depth(lanes) + 1; }
+
+/// As run_tiles, with the tile's elements of A for one link side by side, and sums instead of chains: the chain of a lane runs in registers,
+/// finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to wait for its sibling is stored, in
+/// task.held. The last stretch leaves the sum over all lanes in task.to.
+template <class T, beside Also, std::size_t Height, std::size_t Vectors>
+void run_lane_tiles(const tile_task<T>& task) noexcept {
+    using batch = simd::batch<T>;
+    constexpr std::size_t width = simd::width<T>;
+    const std::size_t level = task.held_level;
+    const std::span<const parallel::block> lanes = task.stretch->lanes;
+    const std::size_t lda = task.lda;
+    const std::size_t ldb = task.ldb;
+    const std::size_t b_second = task.b_second;
+    const char* fetch = task.fetch;
+    panel_walk<T> walk;
+    if constexpr (Also != beside::nothing) walk = *task.walk;
+    const T* first = task.a;
+    T* to = task.to;
+    T* held = task.held;
+    for (std::size_t tile = task.tiles; tile > 0; --tile) {
+        batch sum[Height][Vectors];
+        const auto each = [&](auto&& f) LOCKSTEP_FLATTEN {
+            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
+                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { f(sum[i][v], i * tile_columns<T> + v * width); });
+            });
+        };
+        const T* a = first;
+        const T* b = task.b;
+        const auto link = [&](auto) LOCKSTEP_FLATTEN {
+            batch right[2];
+            right[0] = simd::load(b);
+            if constexpr (Vectors == 2) right[1] = simd::load(b + b_second);
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::pin(right[v]); });
+            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
+                const batch left(a[i]);
+                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::fma(left, right[v], sum[i][v]); });
+            });
+            advance(b, ldb);
+            advance(a, lda);
+        };
+        // The lines of the next tile of C: stores that wait for memory would hold up those of the sums.
+        if (task.to_ld != tile_columns<T>)
+            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN { __builtin_prefetch(to + (Height + i) * task.to_ld, 1, 3); });
+        lane_position at = task.stretch->begin;
+        std::size_t left = task.links;
+        T* top = held + at.held * level;  // where the next sum that waits is put
+        if (at.row > 0)
+            each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { s = simd::load(top + q); });
+        else
+            each([&](batch& s, std::size_t) LOCKSTEP_FLATTEN { s = batch(T{0}); });
+        while (true) {
+            const std::size_t size = lanes[at.lane].size();
+            const std::size_t piece = std::min(left, size - at.row);
+            std::size_t links = piece;
+            for (; links >= link_group; links -= link_group) {
+                if constexpr (Also == beside::nothing) {
+                    if (fetch) {
+                        __builtin_prefetch(fetch, 0, 2);
+                        fetch += simd::alignment;
+                    }
+                } else if (--walk.wait == 0) {
+                    walk.wait = walk.period;
+                    for (std::size_t i = walk.burst; i > 0 && walk.left > 0; --i) walk.pack_row();
+                }
+                unroll<link_group>(link);
+            }
+            for (; links > 0; --links) link(0);
+            left -= piece;
+            if (at.row + piece < size) {
+                each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { simd::store(top + q, s); });
+                break;
+            }
+            at.row = 0;
+            const auto add = [&] {
+                top -= level;
+                each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { s = simd::load(top + q) + s; });
+            };
+            for (std::size_t carry = ++at.lane; (carry & 1) == 0; carry >>= 1) add();
+            if (at.lane == lanes.size()) {
+                while (top > held) add();
+                unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
+                    unroll<Vectors>([&](auto v)
+                                        LOCKSTEP_FLATTEN { simd::store(to + i * task.to_ld + (v > 0 ? task.to_second : 0), sum[i][v]); });
+                });
+                break;
+            }
+            each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { simd::store(top + q, s); });
+            top += level;
+            each([&](batch& s, std::size_t) LOCKSTEP_FLATTEN { s = batch(T{0}); });
+            if (left == 0 && lanes[at.lane].size() > 0) break;
+        }
+        first += task.a_tile;
+        to += Height * task.to_ld;
+        held += task.held_tile;
+    }
+    if constexpr (Also != beside::nothing) *task.walk = walk;
+}
+
+template <class T>
+inline constexpr auto lane_tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<std::array<tile_kernel<T>, tile_rows>, 2>{
+        {{&run_lane_tiles<T, beside::nothing, I + 1, 1>...}, {&run_lane_tiles<T, beside::nothing, I + 1, 2>...}}};
+}
+(std::make_index_sequence<tile_rows>{});
+
+template <class T>
+inline constexpr std::array<tile_kernel<T>, 2> packing_lane_tile_kernels{&run_lane_tiles<T, beside::rows, tile_rows - 1, 2>,
+                                                                         &run_lane_tiles<T, beside::rows, tile_rows, 2>};
+
+}  // namespace lockstep::kernels::detail

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The register tile of matrix products: operands packed or straight from the matrices, cache lines of what comes next fetched on the way.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/kernels/pack.hpp"
+#include "lockstep/kernels/tile.hpp"
+#include "lockstep/simd/batch.hpp"
+
+namespace lockstep::kernels {
+
+namespace detail {
+struct lane_stretch;
+}
+
+/// What happens to an element of a product after the last link of its chain.
+enum class gemm_epilogue { none, relu };
+
+namespace detail {
+
+/// What a kernel does beside its products: nothing, or it packs the next panel of B, whose rows lie in the rows or in the columns of its matrix.
+/// Between two groups of links both cost next to nothing.
+enum class beside { nothing, rows, columns };
+
+/// The part of a panel that is still to be packed. What will be read soon is fetched: first the rest of this panel, then the beginning of the next.
+template <class T>
+struct panel_walk {
+    const T* from = nullptr;
+    std::size_t ld = 0;
+    std::size_t second = 0;  ///< distance of the second vector's columns from the first's
+    T* to = nullptr;
+    std::size_t left = 0;    ///< links to pack
+    std::size_t column = 0;  ///< of the panel, where columns are packed
+    std::size_t burst = 1;   ///< steps at a time
+    std::size_t period = 1;  ///< groups of links from one time to the next
+    std::size_t wait = 1;
+    const T* fetch = nullptr;
+    std::size_t fetch_left = 0;  ///< rows, or lines of columns, to fetch before the next panel begins
+    const T* next = nullptr;
+
+    static constexpr std::size_t width = simd::width<T>;
+    static constexpr std::size_t line = simd::alignment / sizeof(T);
+
+    /// One link.
+    LOCKSTEP_FLATTEN void pack_row() noexcept {
+        const simd::batch<T> near = simd::load(from);
+        const simd::batch<T> far = simd::load(from + second);
+        simd::store(to, near);
+        simd::store(to + width, far);
+        from += ld;
+        to += 2 * width;
+        --left;
+        __builtin_prefetch(fetch, 0, 2);
+        fetch += ld;
+        if (--fetch_left == 0) fetch = next;
+    }
+    /// A cache line of a few columns: no line is needed twice, as columns may well evict each other.
+    LOCKSTEP_FLATTEN void pack_columns() noexcept {
+        const std::size_t at = (column < width ? column : column - width + second) * ld;
+        unroll<line / width>(
+            [&](auto i) LOCKSTEP_FLATTEN { transpose_rows(from + at + i * width, ld, to + i * width * 2 * width + column, 2 * width); });
+        unroll<part_size<T>>([&](auto i) LOCKSTEP_FLATTEN { __builtin_prefetch(fetch + at + i * ld, 0, 2); });
+        column += part_size<T>;
+        if (column < 2 * width) return;
+        column = 0;
+        from += line;
+        to += line * 2 * width;
+        left -= line;
+        fetch += line;
+        if (--fetch_left == 0) fetch = next;
+    }
+};
+
+/// `tiles` tiles, one below the other: `links` links of the chains of a few rows x one or two vectors in each. The second vector begins `second`
+/// columns behind the first and may overlap it: both hold the same chains there, so that no row needs a mask at its end.
+template <class T>
+struct tile_task {
+    const T* a = nullptr;
+    std::size_t lda = 0;     ///< between rows of the tile, or between links where the rows of the tile lie side by side
+    std::size_t a_tile = 0;  ///< between tiles
+    const T* b = nullptr;
+    std::size_t ldb = 0;
+    std::size_t b_second = 0;
+    std::size_t links = 0;
+    const T* from = nullptr;  ///< what the chains have come to; rows of tiles follow each other at the same distance
+    std::size_t from_ld = 0;
+    std::size_t from_second = 0;
+    T* to = nullptr;
+    std::size_t to_ld = 0;
+    std::size_t to_second = 0;
+    std::size_t tiles = 1;
+    bool relu = false;
+    const char* fetch = nullptr;  ///< memory whose lines are wanted next, or null
+    panel_walk<T>* walk = nullptr;
+    const lane_stretch* stretch = nullptr;  ///< lanes: see lane_tile.hpp
+    T* held = nullptr;                      ///< sums that wait, of the first tile
+    std::size_t held_tile = 0;              ///< between tiles
+    std::size_t held_level = 0;             ///< between sums of one tile
+};
+
+/// One addition, done here: multiples of a stride that are computed beforehand cost more at the start of a short tile than they save.
+template <class T>
+LOCKSTEP_FLATTEN inline void advance(const T*& at, std::size_t by) noexcept {
+    at += by;
+#if defined(__GNUC__)
+    asm("" : "+r"(at));
+#endif
+}
+
+/// Links that are unrolled.
+inline constexpr std::size_t link_group = 8;
+
+/// `Across`: the elements of A for one link of a tile lie side by side; else those of one row do.
+template <class T, bool Across, beside Also, std::size_t Height, std::size_t Vectors>
+void run_tiles(const tile_task<T>& task) noexcept {
+    using batch = simd::batch<T>;
+    // A row pointer for every third row: the others are one and two leading dimensions away, which an address can say.
+    constexpr std::size_t pointers = Across ? 1 : (Height + 2) / 3;
+    const std::size_t lda = task.lda;
+    const std::size_t ldb = task.ldb;
+    const std::size_t b_second = task.b_second;
+    const char* fetch = task.fetch;
+    panel_walk<T> walk;
+    if constexpr (Also != beside::nothing) walk = *task.walk;
+    const T* first = task.a;
+    const T* from = task.from;
+    T* to = task.to;
+    for (std::size_t tile = task.tiles; tile > 0; --tile) {
+        batch sum[Height][Vectors];
+        unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v)
+                                LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * task.from_ld + (v > 0 ? task.from_second : 0)); });
+        });
+        from += Height * task.from_ld;
+        const T* a[pointers];
+        unroll<pointers>([&](auto i) LOCKSTEP_FLATTEN { a[i] = first + i * 3 * lda; });
+        const T* b = task.b;
+        const auto link = [&](auto) LOCKSTEP_FLATTEN {
+            batch right[2];
+            right[0] = simd::load(b);
+            if constexpr (Vectors == 2) right[1] = simd::load(b + b_second);
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::pin(right[v]); });
+            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
+                const batch left(Across ? a[0][i] : a[i / 3][i % 3 * lda]);
+                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::fma(left, right[v], sum[i][v]); });
+            });
+            advance(b, ldb);
+            unroll<pointers>([&](auto i) LOCKSTEP_FLATTEN { advance(a[i], Across ? lda : 1); });
+        };
+        std::size_t links = task.links;
+        for (; links >= link_group; links -= link_group) {
+            if constexpr (Also == beside::nothing) {
+                if (fetch) {
+                    __builtin_prefetch(fetch, 0, 2);
+                    fetch += simd::alignment;
+                }
+            } else if (--walk.wait == 0) {
+                walk.wait = walk.period;
+                if constexpr (Also == beside::rows)
+                    for (std::size_t i = walk.burst; i > 0 && walk.left > 0; --i) walk.pack_row();
+                else
+                    for (std::size_t i = walk.burst; i > 0 && walk.left >= walk.line; --i) walk.pack_columns();
+            }
+            unroll<link_group>(link);
+        }
+        for (; links > 0; --links) link(0);
+        if (task.relu) {
+            const batch zero(T{0});
+            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
+                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = select(sum[i][v] <= zero, zero, sum[i][v]); });
+            });
+        }
+        unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(to + i * task.to_ld + (v > 0 ? task.to_second : 0), sum[i][v]); });
+        });
+        first += task.a_tile;
+        to += Height * task.to_ld;
+    }
+    if constexpr (Also != beside::nothing) *task.walk = walk;
+}
+
+template <class T>
+using tile_kernel = void (*)(const tile_task<T>&) noexcept;
+
+/// The tile of every height, with one vector and with two.
+template <class T, bool Across>
+inline constexpr auto tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<std::array<tile_kernel<T>, tile_rows>, 2>{
+        {{&run_tiles<T, Across, beside::nothing, I + 1, 1>...}, {&run_tiles<T, Across, beside::nothing, I + 1, 2>...}}};
+}
+(std::make_index_sequence<tile_rows>{});
+
+/// Those that pack, which are of the two full heights.
+template <class T, bool Across>
+inline constexpr std::array<std::array<tile_kernel<T>, 2>, 2> packing_tile_kernels{
+    {{&run_tiles<T, Across, beside::rows, tile_rows - 1, 2>, &run_tiles<T, Across, beside::rows, tile_rows, 2>},
+     {&run_tiles<T, Across, beside::columns, tile_rows - 1, 2>, &run_tiles<T, Across, beside::columns, tile_rows, 2>}}};
+
+/// A run of rows or columns.
+struct span_of {
+    std::size_t first = 0;
+    std::size_t size = 0;
+};
+
+/// Rows cut into as few tiles as possible, which are equally high as far as possible, the higher ones first.
+struct row_tiles {
+    std::size_t count = 0;
+    std::size_t low = 0;
+    std::size_t higher = 0;  ///< how many have one more row
+
+    explicit constexpr row_tiles(std::size_t m) noexcept
+        : count{(m + tile_rows - 1) / tile_rows}, low{count ? m / count : 0}, higher{count ? m % count : 0} {}
+    [[nodiscard]] constexpr span_of operator[](std::size_t tile) const noexcept {
+        return {tile * low + std::min(tile, higher), low + (tile < higher ? 1 : 0)};
+    }
+};
+
+/// Columns cut into panels of tile_columns. None is narrower than a vector unless all of them together are: the one before gives some away.
+template <class T>
+struct column_panels {
+    std::size_t n = 0;
+    std::size_t count = 0;
+
+    explicit constexpr column_panels(std::size_t columns) noexcept : n{columns}, count{(columns + tile_columns<T> - 1) / tile_columns<T>} {}
+    [[nodiscard]] constexpr bool narrow() const noexcept { return n < simd::width<T>; }
+    [[nodiscard]] constexpr span_of operator[](std::size_t panel) const noexcept {
+        const std::size_t last = n - (count - 1) * tile_columns<T>;
+        const std::size_t lent = count > 1 && last < simd::width<T> ? simd::width<T> - last : 0;
+        if (panel + 1 == count) return {panel * tile_columns<T> - lent, last + lent};
+        return {panel * tile_columns<T>, tile_columns<T> - (panel + 2 == count ? lent : 0)};
+    }
+};
+
+}  // namespace detail
+
+}  // namespace lockstep::kernels
