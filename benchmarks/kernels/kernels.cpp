@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/core/random.hpp"
+#include "lockstep/kernels/algorithm.hpp"
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/gemm_lanes.hpp"
@@ -25,6 +26,7 @@
 namespace {
 
 using namespace lockstep;
+using kernels::algorithm;
 using kernels::convolution;
 using kernels::transpose;
 
@@ -163,7 +165,8 @@ void lanes_case(const options& given, const std::string& name, std::size_t lanes
 }
 
 template <class T>
-void convolution_case(const options& given, const std::string& name, std::size_t batch, const convolution& g) {
+void convolution_case(const options& given, const std::string& name, std::size_t batch, const convolution& g,
+                      algorithm a = algorithm::direct) {
     const parallel::team team{given.threads};
     const double flops = static_cast<double>(batch) * g.flops();
     const bool forward = wanted(given, name + ".forward");
@@ -173,18 +176,18 @@ void convolution_case(const options& given, const std::string& name, std::size_t
     const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3), dx(batch * g.in_size()),
         dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
     const buffer<T> scratch(
-        std::max({kernels::convolution_forward_scratch<T>(g, batch, team), kernels::convolution_backward_data_scratch<T>(g, batch, team),
-                  kernels::convolution_backward_weights_scratch<T>(g, batch, team)}));
+        std::max({kernels::convolve_forward_scratch<T>(a, g, batch, team), kernels::convolve_backward_data_scratch<T>(a, g, batch, team),
+                  kernels::convolve_backward_weights_scratch<T>(a, g, batch, team)}));
     const kernels::resources<T> use{team, scratch.all()};
     if (backward_data)
         measure<T>(given, name + ".backward_data", flops,
-                   [&] { kernels::convolution_backward_data<T>(g, batch, y.get(), w.get(), dx.get(), use); });
+                   [&] { kernels::convolve_backward_data<T>(a, g, batch, y.get(), w.get(), dx.get(), use); });
     if (backward_weights)
         measure<T>(given, name + ".backward_weights", flops,
-                   [&] { kernels::convolution_backward_weights<T>(g, batch, x.get(), y.get(), dw.get(), dbias.get(), use); });
+                   [&] { kernels::convolve_backward_weights<T>(a, g, batch, x.get(), y.get(), dw.get(), dbias.get(), use); });
     if (forward)
         measure<T>(given, name + ".forward", flops,
-                   [&] { kernels::convolution_forward<T>(g, batch, x.get(), w.get(), bias.get(), y.get(), use); });
+                   [&] { kernels::convolve_forward<T>(a, g, batch, x.get(), w.get(), bias.get(), y.get(), use); });
 }
 
 convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad,
@@ -201,6 +204,25 @@ convolution square(std::size_t size, std::size_t channels, std::size_t filters, 
             .pad_bottom = pad,
             .pad_left = pad,
             .pad_right = pad};
+}
+
+// The layers of 3 x 3 kernels of VGG-A, OverFeat and the residual networks for CIFAR. GFLOP/s count the direct algorithm.
+template <class T>
+void winograd_cases(const options& given, algorithm a) {
+    std::string end{"."};
+    end += name(a);
+    convolution_case<T>(given, "vgg_conv2" + end, 8, square(112, 64, 128, 3, 1), a);
+    convolution_case<T>(given, "vgg_conv3_1" + end, 8, square(56, 128, 256, 3, 1), a);
+    convolution_case<T>(given, "vgg_conv3_2" + end, 8, square(56, 256, 256, 3, 1), a);
+    convolution_case<T>(given, "vgg_conv4_1" + end, 8, square(28, 256, 512, 3, 1), a);
+    convolution_case<T>(given, "vgg_conv4_2" + end, 8, square(28, 512, 512, 3, 1), a);
+    convolution_case<T>(given, "vgg_conv5" + end, 8, square(14, 512, 512, 3, 1), a);
+    convolution_case<T>(given, "overfeat_conv3" + end, 32, square(12, 256, 512, 3, 1), a);
+    convolution_case<T>(given, "overfeat_conv4" + end, 32, square(12, 512, 1024, 3, 1), a);
+    convolution_case<T>(given, "overfeat_conv5" + end, 32, square(12, 1024, 1024, 3, 1), a);
+    convolution_case<T>(given, "resnet_stage1" + end, 32, square(32, 16, 16, 3, 1), a);
+    convolution_case<T>(given, "resnet_stage2" + end, 32, square(16, 32, 32, 3, 1), a);
+    convolution_case<T>(given, "resnet_stage3" + end, 32, square(8, 64, 64, 3, 1), a);
 }
 
 template <class T>
@@ -226,6 +248,7 @@ void all(const options& given) {
     convolution_case<T>(given, "resnet_down2", 32, square(32, 16, 32, 3, 1, 2));
     convolution_case<T>(given, "lenet_conv1", 32, square(28, 1, 32, 5, 0));
     convolution_case<T>(given, "lenet_conv2", 32, square(12, 32, 64, 5, 0));
+    for (const algorithm a : {algorithm::winograd2, algorithm::winograd4, algorithm::winograd6}) winograd_cases<T>(given, a);
 }
 
 }  // namespace

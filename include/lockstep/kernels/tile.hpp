@@ -50,6 +50,17 @@ struct accumulators {
         unroll<Rows>([&](auto i)
                          LOCKSTEP_FLATTEN { unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); }); });
     }
+    /// The same with a whole tile in one piece, rows tile_columns apart.
+    LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * tile_columns<T> + v * width); });
+        });
+    }
+    LOCKSTEP_FLATTEN void store_tile(T* to) const noexcept {
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(to + i * tile_columns<T> + v * width, sum[i][v]); });
+        });
+    }
     /// One link of every chain: `element(i)` is A's element in row i, `b` the row of B.
     template <class Element>
     LOCKSTEP_FLATTEN void step(const T* b, Element&& element) noexcept {

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Winograd convolution in blocks of tiles: transformed operands as panels of lines, the products of panels, and the way from and to images.
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/kernels/pack.hpp"
+#include "lockstep/kernels/tile.hpp"
+#include "lockstep/kernels/window.hpp"
+#include "lockstep/kernels/winograd_transform.hpp"
+#include "lockstep/parallel/loop.hpp"
+
+namespace lockstep::kernels::detail {
+
+[[nodiscard]] constexpr std::size_t quotient_up(std::size_t n, std::size_t unit) noexcept { return (n + unit - 1) / unit; }
+
+template <class T>
+[[nodiscard]] constexpr std::size_t line_count(std::size_t channels) noexcept {
+    return quotient_up(channels, line_size<T>);
+}
+
+/// Several matrices of `rows` x channels, one for each product: matrix after matrix, panel of line_size channels after panel, row after
+/// row.
+template <class T>
+struct line_panels {
+    T* data = nullptr;
+    std::size_t rows = 0;
+    std::size_t panels = 0;
+
+    /// An odd number of lines from one matrix to the next: the same line of all of them lies in different sets of a cache.
+    [[nodiscard]] static constexpr std::size_t matrix_stride(std::size_t rows, std::size_t panels) noexcept {
+        return (rows * panels | 1) * line_size<T>;
+    }
+    [[nodiscard]] static constexpr std::size_t size(std::size_t matrices, std::size_t rows, std::size_t panels) noexcept {
+        return matrices * matrix_stride(rows, panels);
+    }
+    [[nodiscard]] std::size_t stride() const noexcept { return matrix_stride(rows, panels); }
+    [[nodiscard]] T* line(std::size_t matrix, std::size_t panel, std::size_t row) const noexcept {
+        return data + matrix * stride() + (panel * rows + row) * line_size<T>;
+    }
+    /// The panels from `panel` on.
+    [[nodiscard]] line_panels from(std::size_t panel) const noexcept { return {line(0, panel, 0), rows, panels}; }
+    /// Of the square of `edge` x `edge` products.
+    [[nodiscard]] line_pitch pitch(std::size_t edge) const noexcept { return {edge * stride(), stride()}; }
+};
+
+/// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of `panels` panels, `count` links in
+/// all. Each element is one chain over ascending links. Asks in advance for the rows of A behind these, and for one line of `ahead` for
+/// each panel.
+template <std::size_t Rows, class T>
+void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T* b, T* c, bool starts, const T* ahead) noexcept {
+    constexpr std::size_t line = line_size<T>;
+    accumulators<T, Rows, tile_vectors> tile;
+    if (starts)
+        tile.clear();
+    else
+        tile.load_tile(c);
+    for (; count >= line; count -= line, a += a_panel, ahead += line) {
+        __builtin_prefetch(ahead, 0, 2);
+        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { __builtin_prefetch(a + (Rows + i) * line); });
+        for (std::size_t q = 0; q < line; ++q, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
+    }
+    for (std::size_t q = 0; q < count; ++q, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
+    tile.store_tile(c);
+}
+
+/// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i], a[i] + line_size, ..
+template <std::size_t Rows, class T>
+void multiply_lines_transposed(std::size_t count, const T* const* a, const T* b, T* c, bool starts, const T* ahead) noexcept {
+    constexpr std::size_t line = line_size<T>;
+    accumulators<T, Rows, tile_vectors> tile;
+    if (starts)
+        tile.clear();
+    else
+        tile.load_tile(c);
+    const T* row[Rows];
+    unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { row[i] = a[i]; });
+    std::size_t at = 0;
+    for (; count >= line; count -= line, ahead += line) {
+        __builtin_prefetch(ahead, 0, 2);
+        for (std::size_t q = 0; q < line; ++q, at += line, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return row[i][at]; });
+    }
+    for (; count > 0; --count, at += line, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return row[i][at]; });
+    tile.store_tile(c);
+}
+
+/// Tiles of M x M outputs over a batch of images, numbered by sample, row and column. They hang over at the lower and the right edge.
+struct tiling {
+    std::size_t edge = 1;
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    std::size_t batch = 0;
+
+    constexpr tiling(std::size_t m, const sliding& s, std::size_t samples) noexcept
+        : edge{m}, rows{quotient_up(s.out_rows, m)}, columns{quotient_up(s.out_columns, m)}, batch{samples} {}
+
+    [[nodiscard]] constexpr std::size_t count() const noexcept { return batch * rows * columns; }
+
+    struct position {
+        std::size_t sample, row, column;  ///< of the tile's first output
+    };
+    [[nodiscard]] constexpr position operator[](std::size_t tile) const noexcept {
+        return {tile / columns / rows, tile / columns % rows * edge, tile % columns * edge};
+    }
+};
+
+/// Batch x rows x columns x depth, seen through windows that may reach out of an image.
+template <class T>
+struct image_windows {
+    T* data = nullptr;
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    std::size_t depth = 0;
+
+    [[nodiscard]] line_pitch pitch() const noexcept { return {columns * depth, depth}; }
+
+    /// The part of a window of Edge x Edge pixels and one line of channels that exists: first pixel, pixels, channels.
+    struct cut {
+        std::size_t top, left, high, wide, skip_rows, skip_columns;
+    };
+    template <std::size_t Edge>
+    [[nodiscard]] cut inside(std::ptrdiff_t row, std::ptrdiff_t column) const noexcept {
+        const auto part = [](std::ptrdiff_t first, std::size_t size, std::size_t& from, std::size_t& count, std::size_t& skip) {
+            const auto edge = static_cast<std::ptrdiff_t>(Edge);
+            const std::ptrdiff_t begin = std::clamp<std::ptrdiff_t>(-first, 0, edge);
+            const std::ptrdiff_t end = std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(size) - first, begin, edge);
+            skip = static_cast<std::size_t>(begin);
+            count = static_cast<std::size_t>(end - begin);
+            from = count > 0 ? static_cast<std::size_t>(first + begin) : 0;
+        };
+        cut out{};
+        part(row, rows, out.top, out.high, out.skip_rows);
+        part(column, columns, out.left, out.wide, out.skip_columns);
+        return out;
+    }
+    [[nodiscard]] T* at(std::size_t sample, std::size_t row, std::size_t column) const noexcept {
+        return data + ((sample * rows + row) * columns + column) * depth;
+    }
+
+    /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero.
+    template <class Map, std::size_t step>
+    void gather(std::size_t sample, std::ptrdiff_t row, std::ptrdiff_t column, const line_panels<std::remove_const_t<T>>& to,
+                std::size_t to_row) const noexcept {
+        using value = std::remove_const_t<T>;
+        constexpr std::size_t edge = Map::from;
+        constexpr std::size_t line = line_size<value>;
+        const cut part = inside<edge>(row, column);
+        const T* from = at(sample, part.top, part.left);
+        const bool whole = part.high == edge && part.wide == edge;
+        const line_pitch spread = to.pitch(Map::to);
+        alignas(simd::alignment) value copy[edge * edge * line];
+        std::fill_n(copy, whole && depth % line == 0 ? 0 : edge * edge * line, value{0});
+        for (std::size_t panel = 0, c = 0; c < depth; ++panel, c += line) {
+            const std::size_t channels = std::min(line, depth - c);
+            value* const into = to.line(0, panel, to_row);
+            if (whole && channels == line) {
+                // The columns that the next tile adds to these.
+                for (std::size_t i = 0; i < edge; ++i)
+                    for (std::size_t j = 0; j < step; ++j) __builtin_prefetch(from + (i * columns + edge + j) * depth + c);
+                transform_lines<Map, value>(from + c, pitch(), into, spread);
+                continue;
+            }
+            if (channels < line) std::fill_n(copy, edge * edge * line, value{0});
+            for (std::size_t i = 0; i < part.high; ++i)
+                for (std::size_t j = 0; j < part.wide; ++j) {
+                    const T* pixel = from + (i * columns + j) * depth + c;
+                    value* const place = copy + ((part.skip_rows + i) * edge + part.skip_columns + j) * line;
+                    if (channels == line)
+                        std::copy_n(pixel, line, place);
+                    else
+                        std::copy_n(pixel, channels, place);
+                }
+            transform_lines<Map, value>(copy, {edge * line, line}, into, spread);
+        }
+    }
+
+    /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before.
+    template <class Map, class Finish>
+    void scatter(std::size_t sample, std::size_t row, std::size_t column, parallel::block lines, const line_panels<T>& from,
+                 std::size_t from_row, Finish&& finish) const noexcept {
+        constexpr std::size_t edge = Map::to;
+        constexpr std::size_t line = line_size<T>;
+        const std::size_t high = std::min(edge, rows - row);
+        const std::size_t wide = std::min(edge, columns - column);
+        T* const to = at(sample, row, column);
+        const line_pitch spread = from.pitch(Map::from);
+        alignas(simd::alignment) T copy[edge * edge * line];
+        for (std::size_t l = lines.first; l < lines.last; ++l) {
+            const std::size_t c = l * line;
+            const std::size_t channels = std::min(line, depth - c);
+            const T* const values = from.line(0, l - lines.first, from_row);
+            const auto last = [&](const simd::batch<T>& value, std::size_t v)
+                                  LOCKSTEP_FLATTEN { return finish(value, c + v * simd::width<T>); };
+            if (high == edge && wide == edge && channels == line) {
+                for (std::size_t i = 0; i < edge; ++i)
+                    for (std::size_t j = 0; j < edge; ++j) __builtin_prefetch(to + (i * columns + edge + j) * depth + c, 1);
+                transform_lines<Map, T>(values, spread, to + c, pitch(), last);
+                continue;
+            }
+            transform_lines<Map, T>(values, spread, copy, {edge * line, line}, last);
+            for (std::size_t i = 0; i < high; ++i)
+                for (std::size_t j = 0; j < wide; ++j) {
+                    T* const pixel = to + (i * columns + j) * depth + c;
+                    if (channels == line)
+                        std::copy_n(copy + (i * edge + j) * line, line, pixel);
+                    else
+                        std::copy_n(copy + (i * edge + j) * line, channels, pixel);
+                }
+        }
+    }
+};
+
+}  // namespace lockstep::kernels::detail

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/kernels/algorithm.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "common.hpp"
+
+using namespace kernel_test;
+using kernels::algorithm;
+using kernels::convolution;
+using kernels::convolution_pass;
+
+namespace {
+
+constexpr auto passes = {convolution_pass::forward, convolution_pass::backward_data, convolution_pass::backward_weights};
+
+constexpr convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel = 3, std::size_t pad = 1,
+                             std::size_t stride = 1) {
+    return {.rows = size,
+            .columns = size,
+            .channels = channels,
+            .filters = filters,
+            .kernel_rows = kernel,
+            .kernel_columns = kernel,
+            .stride_rows = stride,
+            .stride_columns = stride,
+            .pad_top = pad,
+            .pad_bottom = pad,
+            .pad_left = pad,
+            .pad_right = pad};
+}
+
+template <class T>
+struct results {
+    array<T> y, dx, dw, dbias;
+};
+
+/// The three passes through the functions that take the algorithm.
+template <class T>
+results<T> dispatch(algorithm a, const convolution& g, std::size_t batch, parallel::team team) {
+    const auto x = uniform<T>(batch * g.in_size(), 1), w = uniform<T>(g.weight_count(), 2), bias = uniform<T>(g.filters, 3),
+               dy = uniform<T>(batch * g.out_size(), 4);
+    results<T> out{unwritten<T>(dy.size()), unwritten<T>(x.size()), unwritten<T>(w.size()), unwritten<T>(g.filters)};
+    scratch<T> forward(kernels::convolve_forward_scratch<T>(a, g, batch, team), team);
+    kernels::convolve_forward<T>(a, g, batch, x.data(), w.data(), bias.data(), out.y.data(), forward.use);
+    scratch<T> data(kernels::convolve_backward_data_scratch<T>(a, g, batch, team), team);
+    kernels::convolve_backward_data<T>(a, g, batch, dy.data(), w.data(), out.dx.data(), data.use);
+    scratch<T> weights(kernels::convolve_backward_weights_scratch<T>(a, g, batch, team), team);
+    kernels::convolve_backward_weights<T>(a, g, batch, x.data(), dy.data(), out.dw.data(), out.dbias.data(), weights.use);
+    return out;
+}
+
+template <std::size_t M, class T>
+results<T> winograd(const convolution& g, std::size_t batch, parallel::team team) {
+    const auto x = uniform<T>(batch * g.in_size(), 1), w = uniform<T>(g.weight_count(), 2), bias = uniform<T>(g.filters, 3),
+               dy = uniform<T>(batch * g.out_size(), 4);
+    results<T> out{unwritten<T>(dy.size()), unwritten<T>(x.size()), unwritten<T>(w.size()), unwritten<T>(g.filters)};
+    scratch<T> forward(kernels::winograd_forward_scratch<M, T>(g, batch, team), team);
+    kernels::winograd_forward<M, T>(g, batch, x.data(), w.data(), bias.data(), out.y.data(), forward.use);
+    scratch<T> data(kernels::winograd_backward_data_scratch<M, T>(g, batch, team), team);
+    kernels::winograd_backward_data<M, T>(g, batch, dy.data(), w.data(), out.dx.data(), data.use);
+    scratch<T> weights(kernels::winograd_backward_weights_scratch<M, T>(g, batch, team), team);
+    kernels::winograd_backward_weights<M, T>(g, batch, x.data(), dy.data(), out.dw.data(), out.dbias.data(), weights.use);
+    return out;
+}
+
+template <class T>
+results<T> direct(const convolution& g, std::size_t batch, parallel::team team) {
+    const auto x = uniform<T>(batch * g.in_size(), 1), w = uniform<T>(g.weight_count(), 2), bias = uniform<T>(g.filters, 3),
+               dy = uniform<T>(batch * g.out_size(), 4);
+    results<T> out{unwritten<T>(dy.size()), unwritten<T>(x.size()), unwritten<T>(w.size()), unwritten<T>(g.filters)};
+    scratch<T> forward(kernels::convolution_forward_scratch<T>(g, batch, team), team);
+    kernels::convolution_forward<T>(g, batch, x.data(), w.data(), bias.data(), out.y.data(), forward.use);
+    scratch<T> data(kernels::convolution_backward_data_scratch<T>(g, batch, team), team);
+    kernels::convolution_backward_data<T>(g, batch, dy.data(), w.data(), out.dx.data(), data.use);
+    scratch<T> weights(kernels::convolution_backward_weights_scratch<T>(g, batch, team), team);
+    kernels::convolution_backward_weights<T>(g, batch, x.data(), dy.data(), out.dw.data(), out.dbias.data(), weights.use);
+    return out;
+}
+
+template <class T>
+void require_same(const results<T>& left, const results<T>& right) {
+    REQUIRE(same_bits(left.y, right.y));
+    REQUIRE(same_bits(left.dx, right.dx));
+    REQUIRE(same_bits(left.dw, right.dw));
+    REQUIRE(same_bits(left.dbias, right.dbias));
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/algorithm: each name calls its kernels", "[kernels]", float, double) {
+    for (const convolution& g : {square(9, 20, 18), square(4, 5, 33, 3, 0)}) {
+        const parallel::team team{2};
+        require_same(dispatch<TestType>(algorithm::direct, g, 3, team), direct<TestType>(g, 3, team));
+        require_same(dispatch<TestType>(algorithm::winograd2, g, 3, team), winograd<2, TestType>(g, 3, team));
+        require_same(dispatch<TestType>(algorithm::winograd4, g, 3, team), winograd<4, TestType>(g, 3, team));
+        require_same(dispatch<TestType>(algorithm::winograd6, g, 3, team), winograd<6, TestType>(g, 3, team));
+    }
+    require_same(dispatch<TestType>(algorithm::direct, square(9, 4, 3, 5, 2, 2), 2, {1}),
+                 direct<TestType>(square(9, 4, 3, 5, 2, 2), 2, {1}));
+}
+
+TEST_CASE("kernels/algorithm: the rule is known to the compiler", "[kernels]") {
+    STATIC_REQUIRE(preferred_algorithm(square(28, 512, 512), convolution_pass::forward) == algorithm::winograd4);
+    STATIC_REQUIRE(preferred_algorithm(square(224, 3, 64), convolution_pass::forward) == algorithm::direct);
+}
+
+TEST_CASE("kernels/algorithm: the layers of VGG-A, OverFeat and the CIFAR residual networks", "[kernels]") {
+    for (const convolution_pass pass : passes) {
+        for (const convolution& g : {square(112, 64, 128), square(56, 128, 256), square(56, 256, 256), square(28, 256, 512),
+                                     square(28, 512, 512), square(14, 512, 512), square(12, 256, 512), square(12, 512, 1024),
+                                     square(12, 1024, 1024), square(32, 16, 16), square(16, 32, 32), square(8, 64, 64)})
+            CHECK(preferred_algorithm(g, pass) == algorithm::winograd4);
+        for (const convolution& g : {square(224, 3, 64), square(231, 3, 96, 11, 0, 4), square(28, 96, 256, 5, 0),
+                                     square(32, 16, 32, 3, 1, 2), square(32, 3, 16), square(28, 1, 32, 5, 0)})
+            CHECK(preferred_algorithm(g, pass) == algorithm::direct);
+    }
+}
+
+TEST_CASE("kernels/algorithm: a tile that hangs over costs what it computes", "[kernels]") {
+    // One tile of 4 x 4 outputs, or four of 2 x 2 that are all used; and an image where half of the multiplications of the larger tile are
+    // lost.
+    CHECK(preferred_algorithm(square(4, 64, 64), convolution_pass::forward) == algorithm::winograd4);
+    CHECK(preferred_algorithm(square(6, 64, 64), convolution_pass::forward) == algorithm::winograd2);
+    CHECK(preferred_algorithm(square(1, 64, 64), convolution_pass::forward) == algorithm::direct);
+}
+
+TEST_CASE("kernels/algorithm: what is picked applies", "[kernels]") {
+    const core::random_stream random{5, core::purpose::user, 9};
+    std::size_t drawn = 0;
+    const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
+    std::set<algorithm> seen;
+    for (int i = 0; i < 2000; ++i) {
+        const convolution g{.rows = draw(1, 40),
+                            .columns = draw(1, 40),
+                            .channels = draw(1, 100),
+                            .filters = draw(1, 100),
+                            .kernel_rows = draw(2, 3),
+                            .kernel_columns = draw(2, 3),
+                            .stride_rows = draw(1, 2),
+                            .stride_columns = draw(1, 2),
+                            .pad_top = draw(0, 3),
+                            .pad_bottom = draw(0, 3),
+                            .pad_left = draw(0, 3),
+                            .pad_right = draw(0, 3)};
+        for (const convolution_pass pass : passes) {
+            const algorithm a = preferred_algorithm(g, pass);
+            REQUIRE((a == algorithm::direct || kernels::winograd_applies(g)));
+            seen.insert(a);
+        }
+    }
+    CHECK(seen.count(algorithm::direct) == 1);
+    CHECK(seen.count(algorithm::winograd4) == 1);
+}
+
+TEST_CASE("kernels/algorithm: names", "[kernels]") {
+    CHECK(name(algorithm::direct) == "direct");
+    CHECK(name(algorithm::winograd6) == "winograd6");
+}
