@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "lockstep/kernels/tile.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bytes.hpp"
 
@@ -77,6 +78,16 @@ LOCKSTEP_FLATTEN inline void for_channels(std::size_t channels, F&& f) noexcept 
         f(channel_part<T>{channels}, c, one);
     else
         f(channel_rest<T>{c + width - channels}, channels - width, one);
+}
+
+/// parallel::for_blocks with a copy of f on the stack of each thread. To the compiler a vector that is stored may lie anywhere in reach, also
+/// over the pointers that a loop body holds: it would load them again and again. Bodies capture by value.
+template <class F>
+void for_blocks(parallel::team team, std::size_t n, std::size_t grain, const F& f) noexcept {
+    parallel::for_blocks(team, n, grain, [&](parallel::block mine) {
+        const F body = f;
+        body(mine);
+    });
 }
 
 }  // namespace lockstep::kernels::detail

@@ -5,20 +5,21 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "lockstep/kernels/channels.hpp"
-#include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/map.hpp"
 
 namespace lockstep::kernels {
 
 namespace detail {
 
-/// Rows of a chunk: it stays in the second-level cache, and depends on the number of columns alone.
+/// Rows of a chunk: depends on the number of columns alone.
 [[nodiscard]] constexpr std::size_t chunk_rows(std::size_t n) noexcept {
-    return std::max<std::size_t>(16, 8192 / std::max<std::size_t>(n, 1));
+    return std::max<std::size_t>(64, 8192 / std::max<std::size_t>(n, 1));
 }
 [[nodiscard]] constexpr std::size_t chunk_count(std::size_t rows, std::size_t n) noexcept {
     return (rows + chunk_rows(n) - 1) / chunk_rows(n);
@@ -30,18 +31,29 @@ inline constexpr std::size_t column_grain = simd::alignment / sizeof(T);
 
 /// Calls f(rows, two times n numbers of the chunk) for each chunk.
 template <class T, class F>
-void for_chunks(std::size_t rows, std::size_t n, resources<T> use, F&& f) noexcept {
-    const std::size_t high = chunk_rows(n);
-    parallel::for_blocks(use.team, chunk_count(rows, n), 1, [&](parallel::block mine) {
+void for_chunks(std::size_t rows, std::size_t n, resources<T> use, const F& f) noexcept {
+    detail::for_blocks(use.team, chunk_count(rows, n), 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
+        const std::size_t high = chunk_rows(n);
         for (std::size_t chunk = mine.first; chunk < mine.last; ++chunk)
             f(parallel::block{chunk * high, std::min(rows, (chunk + 1) * high)}, use.scratch.data() + 2 * n * chunk);
     });
 }
 
-/// Asks for the row below in the next chunk, once for each cache line.
+/// Rows that are walked together, a few columns at a time, so that their sums stay in registers. Only where rows are short: the hardware does
+/// not foresee longer strides, and a walk in the order of memory is faster although sums then go through the first-level cache.
 template <class T>
-LOCKSTEP_FLATTEN inline void prefetch_chunk(const T* from, std::size_t vector, std::size_t ahead) noexcept {
-    if (vector * simd::width<T> * sizeof(T) % simd::alignment == 0) __builtin_prefetch(from + vector * simd::width<T> + ahead, 0, 2);
+[[nodiscard]] constexpr std::size_t tile_height(std::size_t n) noexcept {
+    return n * sizeof(T) > 256 ? 1 : 2048 / (sizeof(T) * std::max<std::size_t>(n, 1));
+}
+
+/// Calls f(rows of a tile, vectors, first column, how many vectors), until all the rows of a chunk are done.
+template <class T, class F>
+LOCKSTEP_FLATTEN inline void for_pieces(parallel::block rows, std::size_t n, const F& f) noexcept {
+    const std::size_t high = tile_height<T>(n);
+    for (std::size_t first = rows.first; first < rows.last; first += high) {
+        const parallel::block tile{first, std::min(rows.last, first + high)};
+        for_channels<T>(n, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN { f(tile, part, c, count); });
+    }
 }
 
 }  // namespace detail
@@ -52,59 +64,75 @@ template <class T>
     return 2 * n * detail::chunk_count(rows, n);
 }
 
-/// mean[j] and variance[j] (the mean squared distance from it) of column j of x, rows x n; zeros without rows. A chunk's mean is known before
-/// its squares are added (two passes over cache), and chunks are joined with the formula of Chan, Golub, LeVeque (1979): nothing cancels. One
-/// pass over memory.
+/// mean[j] and variance[j] (the mean squared distance from it) of column j of x, rows x n; zeros without rows. In a chunk of P rows, distances
+/// d from its first row are summed: squares = sum of d^2 - (sum of d)^2 / P. No number is further than sqrt(P - 1) deviations from the mean
+/// (Samuelson 1968), so the sum of d^2 is at most P times what is left: little cancels wherever the mean lies. Chunks are joined with the
+/// formula of Chan, Golub, LeVeque (1979). One pass over memory.
 template <class T>
 void column_moments(std::size_t rows, std::size_t n, const T* x, T* mean, T* variance, resources<T> use) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    const std::size_t ahead = detail::chunk_rows(n) * n;
-    detail::for_chunks(rows, n, use, [&](parallel::block chunk, T* out) {
-        const vector share(T{1} / static_cast<T>(chunk.size()));
-        detail::for_channels<T>(n, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+    detail::for_chunks(rows, n, use, [=](parallel::block chunk, T* out) LOCKSTEP_FLATTEN {
+        const T* const origin = x + chunk.first * n;
+        T* const sums = out;
+        T* const squares = out + n;
+        std::fill_n(out, 2 * n, T{0});
+        detail::for_pieces<T>(chunk, n, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];
-            vector squares[count];
-            const T* const begin = x + chunk.first * n + c;
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { middle[v] = squares[v] = vector(T{0}); });
-            const T* from = begin;
-            for (std::size_t row = 0; row < chunk.size(); ++row, from += n)
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { middle[v] = middle[v] + part.load(from + v * width); });
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { middle[v] = middle[v] * share; });
-            from = begin;
-            for (std::size_t row = 0; row < chunk.size(); ++row, from += n)
+            vector sum[count];
+            vector square[count];
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                middle[v] = part.load(origin + c + v * width);
+                sum[v] = part.load(sums + c + v * width);
+                square[v] = part.load(squares + c + v * width);
+            });
+            const T* from = x + tile.first * n + c;
+            for (std::size_t row = 0; row < tile.size(); ++row, from += n) {
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                     const vector distance = part.load(from + v * width) - middle[v];
-                    detail::prefetch_chunk(from, v, ahead);
-                    squares[v] = simd::fma(distance, distance, squares[v]);
+                    sum[v] = sum[v] + distance;
+                    square[v] = simd::fma(distance, distance, square[v]);
                 });
+            }
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                part.store(out + c + v * width, middle[v]);
-                part.store(out + n + c + v * width, squares[v]);
+                part.store(sums + c + v * width, sum[v]);
+                part.store(squares + c + v * width, square[v]);
             });
         });
+        simd::map(
+            n,
+            [share = vector(T{1} / static_cast<T>(chunk.size()))](const vector& first, vector& sum, vector& square) {
+                const vector apart = sum * share;
+                const vector left = square - apart * sum;
+                sum = first + apart;
+                // Rounding may leave less than nothing; a NaN stays.
+                square = select(left < vector(T{0}), vector(T{0}), left);
+            },
+            origin, sums, squares);
     });
     parallel::for_blocks(use.team, n, detail::column_grain<T>, [&](parallel::block mine) {
-        detail::for_channels<T>(mine.size(), [&](const auto part, std::size_t at, auto count) LOCKSTEP_FLATTEN {
-            for (std::size_t v = 0; v < count; ++v) {
-                const std::size_t c = mine.first + at + v * width;
-                vector middle(T{0});
-                vector squares(T{0});
-                const std::size_t high = detail::chunk_rows(n);
-                for (std::size_t seen = 0; seen < rows; seen += high) {
-                    const std::size_t more = std::min(high, rows - seen);
-                    const T* from = use.scratch.data() + 2 * n * (seen / high) + c;
-                    const T part_of_all = static_cast<T>(static_cast<double>(more) / static_cast<double>(seen + more));
-                    const vector apart = part.load(from) - middle;
-                    middle = simd::fma(apart, vector(part_of_all), middle);
-                    squares = squares + part.load(from + n);
-                    squares = simd::fma(apart * apart, vector(part_of_all * static_cast<T>(seen)), squares);
-                }
-                part.store(mean + c, middle);
-                part.store(variance + c, squares * vector(rows == 0 ? T{0} : T{1} / static_cast<T>(rows)));
-            }
-        });
+        const std::size_t high = detail::chunk_rows(n);
+        std::fill_n(mean + mine.first, mine.size(), T{0});
+        std::fill_n(variance + mine.first, mine.size(), T{0});
+        for (std::size_t seen = 0; seen < rows; seen += high) {
+            const std::size_t more = std::min(high, rows - seen);
+            const double part = static_cast<double>(more) / static_cast<double>(seen + more);
+            const T* from = use.scratch.data() + 2 * n * (seen / high) + mine.first;
+            simd::map(
+                mine.size(),
+                [part = vector(static_cast<T>(part)), both = vector(static_cast<T>(part * static_cast<double>(seen)))](
+                    const vector& middle, const vector& square, vector& all, vector& squares) {
+                    const vector apart = middle - all;
+                    all = simd::fma(apart, part, all);
+                    squares = simd::fma(apart * apart, both, squares + square);
+                },
+                from, from + n, mean + mine.first, variance + mine.first);
+        }
+        if (rows > 0)
+            simd::map(
+                mine.size(), [share = vector(T{1} / static_cast<T>(rows))](vector& squares) { squares = squares * share; },
+                variance + mine.first);
     });
 }
 
@@ -113,7 +141,7 @@ template <class T>
 void normalise_columns(std::size_t rows, std::size_t n, const T* x, const T* mean, const T* scale, const T* shift, T* y,
                        parallel::team team) noexcept {
     constexpr std::size_t width = simd::width<T>;
-    parallel::for_blocks(team, rows, 16, [&](parallel::block mine) {
+    const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row)
             detail::for_channels<T>(n, [&](const auto part, std::size_t at, auto count) LOCKSTEP_FLATTEN {
                 detail::unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
@@ -122,7 +150,8 @@ void normalise_columns(std::size_t rows, std::size_t n, const T* x, const T* mea
                                simd::fma(part.load(x + row * n + c) - part.load(mean + c), part.load(scale + c), part.load(shift + c)));
                 });
             });
-    });
+    };
+    detail::for_blocks(team, rows, 16, body);
 }
 
 /// slope[j] = sum of dy (x - mean[j]) inverse[j] and sum[j] = sum of dy in column j: the gradients of scale and shift of normalised columns.
@@ -133,26 +162,33 @@ void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, con
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    detail::for_chunks(rows, n, use, [&](parallel::block chunk, T* out) {
-        detail::for_channels<T>(n, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+    detail::for_chunks(rows, n, use, [=](parallel::block chunk, T* out) LOCKSTEP_FLATTEN {
+        T* const products = out;
+        T* const plains = out + n;
+        std::fill_n(out, 2 * n, T{0});
+        detail::for_pieces<T>(chunk, n, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];
             vector product[count];
             vector plain[count];
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                 middle[v] = part.load(mean + c + v * width);
-                product[v] = plain[v] = vector(T{0});
+                product[v] = part.load(products + c + v * width);
+                plain[v] = part.load(plains + c + v * width);
             });
-            for (std::size_t row = chunk.first; row < chunk.last; ++row)
+            std::size_t at = tile.first * n + c;
+            for (std::size_t row = 0; row < tile.size(); ++row, at += n) {
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    const vector one = part.load(dy + row * n + c + v * width);
+                    const vector one = part.load(dy + at + v * width);
                     plain[v] = plain[v] + one;
-                    product[v] = simd::fma(one, part.load(x + row * n + c + v * width) - middle[v], product[v]);
+                    product[v] = simd::fma(one, part.load(x + at + v * width) - middle[v], product[v]);
                 });
+            }
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                part.store(out + c + v * width, product[v] * part.load(inverse + c + v * width));
-                part.store(out + n + c + v * width, plain[v]);
+                part.store(products + c + v * width, product[v]);
+                part.store(plains + c + v * width, plain[v]);
             });
         });
+        for (std::size_t c = 0; c < n; ++c) products[c] *= inverse[c];
     });
     parallel::for_blocks(use.team, n, detail::column_grain<T>, [&](parallel::block mine) {
         std::fill_n(slope + mine.first, mine.size(), T{0});
@@ -174,7 +210,7 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
                                 const T* share_of_sum, const T* share_of_slope, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
-    parallel::for_blocks(team, rows, 16, [&](parallel::block mine) {
+    const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row)
             detail::for_channels<T>(n, [&](const auto part, std::size_t at, auto count) LOCKSTEP_FLATTEN {
                 detail::unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
@@ -184,7 +220,8 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
                     part.store(dx + row * n + c, simd::fma(distance, part.load(share_of_slope + c), centred) * part.load(scale + c));
                 });
             });
-    });
+    };
+    detail::for_blocks(team, rows, 16, body);
 }
 
 }  // namespace lockstep::kernels

@@ -60,10 +60,10 @@ struct pool_window {
 /// Calls f(window, what is to be prefetched below each of its inputs) for each output pixel: the next row of windows. So many streams at once
 /// are more than the hardware foresees.
 template <class F>
-void for_outputs(const pooling& g, std::size_t batch, parallel::team team, F&& f) noexcept {
-    const std::size_t high = g.out_rows();
-    const std::size_t wide = g.out_columns();
-    parallel::for_blocks(team, batch * high, 1, [&](parallel::block mine) {
+void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const F& f) noexcept {
+    detail::for_blocks(team, batch * g.out_rows(), 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
+        const std::size_t high = g.out_rows();
+        const std::size_t wide = g.out_columns();
         for (std::size_t at = mine.first; at < mine.last; ++at) {
             const pool_span rows = pool_rows(g, at % high);
             const std::size_t from = (at / high * g.rows + rows.origin + rows.first) * g.columns;
@@ -113,7 +113,7 @@ LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::siz
 
 /// Each row of dx: f(taps, true) writes it, where every input has exactly one window; else zeros, and f(taps, false) adds to them.
 template <class T, class F>
-void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team, F&& f) noexcept {
+void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team, const F& f) noexcept {
     const std::size_t high = g.out_rows();
     const std::size_t pitch = g.columns * g.channels;
     const auto exact = [](std::size_t size, std::size_t kernel, std::size_t stride, std::size_t windows, std::size_t before) {
@@ -121,7 +121,7 @@ void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team,
     };
     const bool once = exact(g.rows, g.kernel_rows, g.stride_rows, high, g.pad_top) &&
                       exact(g.columns, g.kernel_columns, g.stride_columns, g.out_columns(), g.pad_left);
-    parallel::for_blocks(team, batch * g.rows, 1, [&](parallel::block mine) {
+    detail::for_blocks(team, batch * g.rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
             const std::size_t at = row % g.rows + g.pad_top;
             if (!once) std::fill_n(dx + row * pitch, pitch, T{0});
@@ -144,7 +144,7 @@ template <bool Indexed, class T>
 void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
-    for_outputs(g, batch, team, [&](const pool_window& window) LOCKSTEP_FLATTEN {
+    for_outputs(g, batch, team, [=](const pool_window& window) LOCKSTEP_FLATTEN {
         const bool empty = window.size() == 0;
         const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
         for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
@@ -192,7 +192,7 @@ void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const s
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [&](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
+    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
         detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector slope[count];
             vector winner[count];
@@ -217,7 +217,7 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    detail::for_outputs(g, batch, team, [&](const detail::pool_window& window) LOCKSTEP_FLATTEN {
+    detail::for_outputs(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const vector share(window.size() == 0 ? T{0} : T{1} / static_cast<T>(window.size()));
         detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector sum[count];
@@ -240,7 +240,7 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [&](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
+    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
         const vector share(T{1} / static_cast<T>(taps.window_size));
         detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector term[count];

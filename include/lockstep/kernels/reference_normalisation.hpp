@@ -21,9 +21,13 @@ template <class T>
 [[nodiscard]] moments moments_of(std::size_t count, std::size_t group_step, std::size_t size, std::size_t step, const T* x) {
     moments out{std::vector<double>(count), std::vector<double>(count)};
     for (std::size_t j = 0; j < count && size > 0; ++j) {
-        const auto at = [&](std::size_t i) { return static_cast<double>(x[j * group_step + i * step]); };
-        for (std::size_t i = 0; i < size; ++i) out.mean[j] += at(i) / static_cast<double>(size);
-        for (std::size_t i = 0; i < size; ++i) out.variance[j] += (at(i) - out.mean[j]) * (at(i) - out.mean[j]) / static_cast<double>(size);
+        const auto at = [&](std::size_t i) { return static_cast<long double>(x[j * group_step + i * step]); };
+        long double mean = 0, squares = 0;
+        for (std::size_t i = 0; i < size; ++i) mean += at(i);
+        mean /= static_cast<long double>(size);
+        for (std::size_t i = 0; i < size; ++i) squares += (at(i) - mean) * (at(i) - mean);
+        out.mean[j] = static_cast<double>(mean);
+        out.variance[j] = static_cast<double>(squares / static_cast<long double>(size));
     }
     return out;
 }

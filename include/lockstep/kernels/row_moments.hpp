@@ -2,6 +2,7 @@
 #pragma once
 // Normalisation of rows: each by its own mean and variance, with a scale and a shift for each column; what layer normalisation runs.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -58,19 +59,25 @@ struct row_moments {
 };
 
 /// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row; the squares are summed when
-/// the mean is known. moments[row] receives them, or is null. x and y are the same array or disjoint.
+/// the mean is known. moments[row] receives them, or is null. x and y are the same array or disjoint. One pass over memory: while a row is
+/// in cache, the next one and the place of its result come.
 template <class T>
 void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale, const T* shift, double epsilon, T* y,
                     row_moments<T>* moments, parallel::team team) noexcept {
     using vector = simd::batch<T>;
-    parallel::for_blocks(team, rows, 1, [&](parallel::block mine) {
+    detail::for_blocks(team, rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
             const T* in = x + row * n;
-            const T mean = detail::row_sums<1, T>(
-                               n, [&](const auto part, std::size_t i) LOCKSTEP_FLATTEN { return std::array{part.load(in + i)}; })[0] /
+            T* out = y + row * n;
+            const T mean = detail::row_sums<1, T>(n,
+                                                  [&](const auto part, std::size_t i) LOCKSTEP_FLATTEN {
+                                                      __builtin_prefetch(out + i, 1, 3);
+                                                      return std::array{part.load(in + i)};
+                                                  })[0] /
                            static_cast<T>(n);
             const vector middle(mean);
             const T squares = detail::row_sums<1, T>(n, [&](const auto part, std::size_t i) LOCKSTEP_FLATTEN {
+                __builtin_prefetch(in + n + i, 0, 3);
                 const vector distance = part.load(in + i) - middle;
                 return std::array{distance * distance};
             })[0];
@@ -81,7 +88,7 @@ void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale,
                 [middle, times = vector(inverse)](const vector& from, const vector& factor, const vector& term, vector& to) {
                     to = simd::fma((from - middle) * times, factor, term);
                 },
-                in, scale, shift, y + row * n);
+                in, scale, shift, out);
         }
     });
 }
@@ -91,7 +98,7 @@ template <class T>
 void normalise_rows_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, const row_moments<T>* moments, T* slope, T* sum,
                            parallel::team team) noexcept {
     using vector = simd::batch<T>;
-    parallel::for_blocks(team, n, simd::alignment / sizeof(T), [&](parallel::block mine) {
+    detail::for_blocks(team, n, simd::alignment / sizeof(T), [=](parallel::block mine) LOCKSTEP_FLATTEN {
         std::fill_n(slope + mine.first, mine.size(), T{0});
         std::fill_n(sum + mine.first, mine.size(), T{0});
         for (std::size_t row = 0; row < rows; ++row)
@@ -111,7 +118,7 @@ template <class T>
 void normalise_rows_backward(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* scale, const row_moments<T>* moments, T* dx,
                              parallel::team team) noexcept {
     using vector = simd::batch<T>;
-    parallel::for_blocks(team, rows, 1, [&](parallel::block mine) {
+    detail::for_blocks(team, rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
             const T* in = x + row * n;
             const T* slopes = dy + row * n;
