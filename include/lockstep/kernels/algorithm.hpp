@@ -91,6 +91,12 @@ struct algorithm_cost {
     return two <= four ? algorithm::winograd2 : algorithm::winograd4;
 }
 
+/// A rule: the algorithm of one pass from the geometry alone.
+using algorithm_rule = algorithm (*)(const convolution&, convolution_pass) noexcept;
+
+/// The rule of those who want the least rounding, or to see what Winograd brings.
+[[nodiscard]] constexpr algorithm always_direct(const convolution&, convolution_pass) noexcept { return algorithm::direct; }
+
 namespace detail {
 
 /// M of winogradM; 0 for direct.

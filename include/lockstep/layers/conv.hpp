@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "lockstep/kernels/algorithm.hpp"
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
@@ -18,8 +19,9 @@ namespace lockstep::layers {
 enum class bias : bool { none, each };
 
 /// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels x filters.
-/// Cost per sample and pass: 2 out_rows out_columns weights flops.
-template <kernels::convolution G, bias Bias = bias::each>
+/// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule` picks
+/// the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
+template <kernels::convolution G, bias Bias = bias::each, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv_layer {
     using input = tensor::shape<G.rows, G.columns, G.channels>;
     using output = tensor::shape<G.out_rows(), G.out_columns(), G.filters>;
@@ -39,23 +41,31 @@ struct conv_layer {
     static constexpr double flops = G.flops();
     static constexpr bool needs_y = false;
 
+    static constexpr auto forward_algorithm = Rule(G, kernels::convolution_pass::forward);
+    static constexpr auto data_algorithm = Rule(G, kernels::convolution_pass::backward_data);
+    static constexpr auto weights_algorithm = Rule(G, kernels::convolution_pass::backward_weights);
+    /// What the printed plan says of it.
+    static constexpr std::string_view remark = forward_algorithm == kernels::algorithm::direct ? "" : kernels::name(forward_algorithm);
+
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) {
-        return std::max({kernels::convolution_forward_scratch<T>(G, rows, team),
-                         kernels::convolution_backward_data_scratch<T>(G, rows, team),
-                         kernels::convolution_backward_weights_scratch<T>(G, rows, team)});
+        return std::max({kernels::convolve_forward_scratch<forward_algorithm, T>(G, rows, team),
+                         kernels::convolve_backward_data_scratch<data_algorithm, T>(G, rows, team),
+                         kernels::convolve_backward_weights_scratch<weights_algorithm, T>(G, rows, team)});
     }
 
     void forward(const auto& pass) const noexcept {
-        kernels::convolution_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data, pass.use);
+        kernels::convolve_forward<forward_algorithm>(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data, pass.use);
     }
 
     void backward(const auto& pass) const {
         pass.each_lane([&](parallel::block rows, const auto& dw) {
-            kernels::convolution_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
-                                                  pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of(dw), pass.use);
+            kernels::convolve_backward_weights<weights_algorithm>(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
+                                                                  pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of(dw),
+                                                                  pass.use);
         });
-        if (pass.wants_dx()) kernels::convolution_backward_data(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
+        if (pass.wants_dx())
+            kernels::convolve_backward_data<data_algorithm>(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
     }
 
 private:
@@ -80,7 +90,9 @@ inline constexpr bool window_fits<Spec, tensor::shape<Rows, Columns, Channels>> 
 
 /// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, 3, 2, 1>{}: stride 2, one row and column of zeros on each side.
 /// conv<64, 3, 1, 1, bias::none>{}: without a bias, for a normalisation behind it.
-template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, bias Bias = bias::each>
+/// conv<64, 3, 1, 1, bias::each, kernels::always_direct>{}: without Winograd's algorithm, which errs a little more.
+template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, bias Bias = bias::each,
+          kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv {
     static_assert(Filters > 0 && Kernel > 0 && Stride > 0, "lockstep: filters, kernel and stride of a convolution are at least 1");
     static constexpr std::size_t window = Kernel;
@@ -104,7 +116,7 @@ struct conv {
         static_assert(is_image<conv, Input>, "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
         static_assert(window_fits<conv, Input>, "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
         if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && is_image<conv, Input> && window_fits<conv, Input>)
-            return conv_layer<geometry<Input>, Bias>{};
+            return conv_layer<geometry<Input>, Bias, Rule>{};
         else
             return unbound<Input>{};
     }

@@ -18,10 +18,11 @@ namespace lockstep::models {
 namespace detail {
 
 /// Two convolutions of 3 x 3, each with its normalisation, past a shortcut without parameters; relu behind the sum.
-template <std::size_t Width, std::size_t Stride>
+template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule>
 [[nodiscard]] constexpr auto basic_block() {
     using namespace layers;
-    const path body{conv<Width, 3, Stride, 1, bias::none>{}, batch_norm{}, relu{}, conv<Width, 3, 1, 1, bias::none>{}, batch_norm{}};
+    const path body{conv<Width, 3, Stride, 1, bias::none, Rule>{}, batch_norm{}, relu{}, conv<Width, 3, 1, 1, bias::none, Rule>{},
+                    batch_norm{}};
     if constexpr (Stride == 1)
         return path{residual{body}, relu{}};
     else
@@ -29,26 +30,34 @@ template <std::size_t Width, std::size_t Stride>
 }
 
 /// `First`, and the same block of stride 1 behind it for each index.
-template <std::size_t Width, std::size_t Stride, std::size_t... Others>
+template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule, std::size_t... Others>
 [[nodiscard]] constexpr auto basic_stage(std::index_sequence<Others...>) {
-    return path{basic_block<Width, Stride>(), ((void)Others, basic_block<Width, 1>())...};
+    return path{basic_block<Width, Stride, Rule>(), ((void)Others, basic_block<Width, 1, Rule>())...};
 }
 
-template <std::size_t Depth>
+template <std::size_t Depth, kernels::algorithm_rule Rule>
 [[nodiscard]] constexpr auto make_resnet() {
     static_assert(Depth % 6 == 2 && Depth > 2, "lockstep: a ResNet for CIFAR has 6 n + 2 layers: resnet<20>, <32>, <44>, <56>, <110>");
     using namespace layers;
     constexpr std::make_index_sequence<(Depth - 2) / 6 - 1> others;
     return model::sequential{
-        input<32, 32, 3>,           conv<16, 3, 1, 1, bias::none>{}, batch_norm{},       relu{},      basic_stage<16, 1>(others),
-        basic_stage<32, 2>(others), basic_stage<64, 2>(others),      global_mean_pool{}, dense<10>{},
+        input<32, 32, 3>,
+        conv<16, 3, 1, 1, bias::none, Rule>{},
+        batch_norm{},
+        relu{},
+        basic_stage<16, 1, Rule>(others),
+        basic_stage<32, 2, Rule>(others),
+        basic_stage<64, 2, Rule>(others),
+        global_mean_pool{},
+        dense<10>{},
     };
 }
 
 }  // namespace detail
 
 /// resnet<20>, <32>, <44>, <56>, <110>: 10 classes; resnet<20> has 269,722 parameters, each further block of three 97,216 more.
-template <std::size_t Depth>
-inline constexpr auto resnet = detail::make_resnet<Depth>();
+/// resnet<20, kernels::always_direct>: without Winograd's algorithm.
+template <std::size_t Depth, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
+inline constexpr auto resnet = detail::make_resnet<Depth, Rule>();
 
 }  // namespace lockstep::models

@@ -22,6 +22,7 @@ struct layer_row {
     std::size_t parameters = 0;
     double flops = 0;  ///< forward, one sample
     bool sharded = false;
+    std::string_view remark;  ///< what the layer wants to add: `static constexpr std::string_view remark`
 };
 
 template <class Network>
@@ -30,7 +31,9 @@ template <class Network>
     core::for_each_index<Network::size>([&](auto index) {
         using here = typename Network::template at<index>;
         const auto& fact = Network::facts[index];
-        out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded});
+        std::string_view remark;
+        if constexpr (requires { std::string_view{here::type::remark}; }) remark = here::type::remark;
+        out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded, remark});
     });
     return out;
 }
@@ -65,7 +68,8 @@ template <class Trainer>
         out += core::text("  ", right(core::text(number++), 3), "  ", left(std::string{row.name}, 11), left(row.output, 12),
                           right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
                           row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",
-                          row.sharded ? core::text("  1/", grid.shards, " on each rank") : "", "\n");
+                          row.sharded ? core::text("  1/", grid.shards, " on each rank") : "", row.remark.empty() ? "" : "  ", row.remark,
+                          "\n");
     out += core::text("  in all          ", right(core::grouped(network::parameters), 23), " parameters",
                       right(core::fixed(network::forward_flops / 1e6, 3), 11), " MFLOP forward, ",
                       core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");
