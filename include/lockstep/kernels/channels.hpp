@@ -2,15 +2,18 @@
 #pragma once
 // Walks the channels of a pixel in vectors: blocks of four, single ones, and a last one that is not full, with the same instructions.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bytes.hpp"
+#include "lockstep/simd/part.hpp"
 
 namespace lockstep::kernels::detail {
 
@@ -32,6 +35,7 @@ struct channel_vector {
     [[nodiscard]] static simd::batch<T> load(const std::uint8_t* from) noexcept { return simd::load_bytes<T>(from); }
     static void store(T* to, const simd::batch<T>& value) noexcept { simd::store(to, value); }
     static void store(std::uint8_t* to, const simd::batch<T>& value) noexcept { simd::store_bytes<T>(to, value); }
+    static void store_over(T* to, const simd::batch<T>& value, std::size_t) noexcept { simd::store(to, value); }
 };
 
 /// The last vector of channels, of which the first `done` elements belong to the vector before it and stay as they are.
@@ -44,21 +48,41 @@ struct channel_rest : channel_vector<T> {
     void store(U* to, const simd::batch<T>& value) const noexcept {
         channel_vector<T>::store(to, select(number < done, channel_vector<T>::load(to), value));
     }
+    void store_over(T* to, const simd::batch<T>& value, std::size_t) const noexcept { store(to, value); }
 };
 
-/// All the channels, where they are fewer than a vector has elements: the same instructions on padded copies.
+/// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to wait for them.
+[[nodiscard]] inline std::uint64_t first_bytes(const std::uint8_t* from, std::size_t count) noexcept {
+    const auto read = [from]<class Word>(Word word, std::size_t at) {
+        std::memcpy(&word, from + at, sizeof(word));
+        return std::uint64_t{word} << (8 * at);
+    };
+    if (count == 8) return read(std::uint64_t{}, 0);
+    if (count >= 4) return read(std::uint32_t{}, 0) | read(std::uint32_t{}, count - 4);
+    if (count >= 2) return read(std::uint16_t{}, 0) | read(std::uint16_t{}, count - 2);
+    return *from;
+}
+
+/// All the channels, where they are fewer than a vector has elements.
 template <class T>
 struct channel_part {
     std::size_t count;
-    template <class U>
-    [[nodiscard]] simd::batch<T> load(const U* from) const noexcept {
-        std::array<U, simd::width<T>> copy{};
-        for (std::size_t i = 0; i < count; ++i) copy[i] = from[i];
-        return channel_vector<T>::load(copy.data());
+    [[nodiscard]] simd::batch<T> load(const T* from) const noexcept { return simd::load_first(from, count); }
+    void store(T* to, const simd::batch<T>& value) const noexcept { simd::store_first(to, value, count); }
+    [[nodiscard]] simd::batch<T> load(const std::uint8_t* from) const noexcept {
+        std::array<std::uint64_t, 2> copy{first_bytes(from, std::min<std::size_t>(count, 8)), 0};
+        if (count > 8) copy[1] = first_bytes(from + 8, count - 8);
+        return channel_vector<T>::load(reinterpret_cast<const std::uint8_t*>(copy.data()));
     }
-    template <class U>
-    void store(U* to, const simd::batch<T>& value) const noexcept {
-        std::array<U, simd::width<T>> copy;
+    /// Where `room` elements may be written, because what lies behind the channels is written later: one whole vector is quicker.
+    void store_over(T* to, const simd::batch<T>& value, std::size_t room) const noexcept {
+        if (room >= simd::width<T>)
+            simd::store(to, value);
+        else
+            store(to, value);
+    }
+    void store(std::uint8_t* to, const simd::batch<T>& value) const noexcept {
+        std::array<std::uint8_t, simd::width<T>> copy;
         channel_vector<T>::store(copy.data(), value);
         for (std::size_t i = 0; i < count; ++i) to[i] = copy[i];
     }

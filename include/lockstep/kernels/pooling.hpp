@@ -89,6 +89,7 @@ struct pool_taps {
     std::size_t number;       ///< of the first position in the window
     std::size_t count;        ///< of positions
     std::size_t window_size;  ///< positions of the whole window inside of the image
+    std::size_t room;         ///< elements from the first input to the end of its row
 };
 
 /// Calls f(taps) for kernel row `kr` of output row `at` of the batch. All positions of a window at once, or one by one where pixels are so large
@@ -107,7 +108,8 @@ LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::siz
                         .input = (image_row + columns.origin + kc) * g.channels,
                         .number = kr * g.kernel_columns + kc,
                         .count = std::min(most, columns.last - kc),
-                        .window_size = rows.size() * columns.size()});
+                        .window_size = rows.size() * columns.size(),
+                        .room = (g.columns - columns.origin - kc) * g.channels});
     }
 }
 
@@ -202,10 +204,14 @@ void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const s
             });
             vector number(static_cast<T>(taps.number));
             T* to = dx + taps.input + c;
-            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, number = number + vector(T{1}))
+            std::size_t room = taps.room;
+            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels, number = number + vector(T{1}))
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                     const vector term = select(winner[v] == number, slope[v], vector(T{0}));
-                    part.store(to + v * width, once ? term : part.load(to + v * width) + term);
+                    if constexpr (once)
+                        part.store_over(to + v * width, term, room);
+                    else
+                        part.store(to + v * width, part.load(to + v * width) + term);
                 });
         });
     });
@@ -246,9 +252,14 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
             vector term[count];
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * width); });
             T* to = dx + taps.input + c;
-            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels)
-                unroll<count>([&](auto v)
-                                  LOCKSTEP_FLATTEN { part.store(to + v * width, once ? term[v] : part.load(to + v * width) + term[v]); });
+            std::size_t room = taps.room;
+            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels)
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    if constexpr (once)
+                        part.store_over(to + v * width, term[v], room);
+                    else
+                        part.store(to + v * width, part.load(to + v * width) + term[v]);
+                });
         });
     });
 }
