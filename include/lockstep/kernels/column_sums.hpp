@@ -9,6 +9,7 @@
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
+#include "lockstep/simd/part.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
 namespace lockstep::kernels {
@@ -43,8 +44,10 @@ void continue_column_sums(std::size_t rows, std::size_t n, const T* x, std::size
         for (std::size_t r = 0; r < rows; ++r) sum = sum + simd::load(x + r * ld + j);
         simd::store(sums + j, sum);
     }
-    for (std::size_t r = 0; r < rows; ++r)
-        for (std::size_t q = j; q < n; ++q) sums[q] += x[r * ld + q];
+    if (j == n) return;
+    batch sum = simd::load_first(sums + j, n - j);
+    for (std::size_t r = 0; r < rows; ++r) sum = sum + simd::load_first(x + r * ld + j, n - j);
+    simd::store_first(sums + j, sum, n - j);
 }
 
 }  // namespace detail
