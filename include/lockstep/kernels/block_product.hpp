@@ -251,12 +251,11 @@ private:
         const bool gradually = packs && tiles.low + 1 >= tile_rows && p_.k * p_.n * sizeof(T) > 131072;
         for (std::size_t panel = 0; panel < panels_.count; ++panel) {
             const span_of mine = panels_[panel];
-            const std::size_t vectors = mine.size > width ? 2 : 1;
-            const std::size_t second = vectors == 2 ? mine.size - width : 0;
+            const std::size_t second = mine.size > width ? mine.size - width : 0;
             if (packs && (panel == 0 || !gradually)) pack(panel, {0, links_.size()});
             task.b = direct_b_ ? source(panel) : panel_at(panel);
             task.ldb = direct_b_ ? p_.ldb : columns;
-            task.b_second = direct_b_ ? second : width;
+            task.b_second = direct_b_ || second == 0 ? second : width;
             T* const rest = resting_ + (panel * rows_.size() + rows.first) * columns;
             T* const c = c_ + rows.first * p_.ldc + mine.first;
             const T* const start = bias_ ? bias_ + mine.first : zeros;
@@ -271,13 +270,12 @@ private:
             task.walk = &walk;
             const auto kernel = [&](std::size_t height) {
                 if constexpr (HasLanes) {
-                    return packs_next ? packing_lane_tile_kernels<T>[height + 1 - tile_rows]
-                                      : lane_tile_kernels<T>[vectors - 1][height - 1];
+                    return packs_next ? packing_lane_tile_kernels<T>[height + 1 - tile_rows] : lane_tile_kernels<T>[height - 1];
                 } else if (packs_next) {
                     const auto& kernels = side_by_side ? packing_tile_kernels<T, true> : packing_tile_kernels<T, false>;
                     return kernels[p_.tb == transpose::yes][height + 1 - tile_rows];
                 } else {
-                    return side_by_side ? tile_kernels<T, true>[vectors - 1][height - 1] : tile_kernels<T, false>[vectors - 1][height - 1];
+                    return side_by_side ? tile_kernels<T, true>[height - 1] : tile_kernels<T, false>[height - 1];
                 }
             };
             const auto at = [&](std::size_t tile) {

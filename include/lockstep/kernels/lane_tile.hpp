@@ -50,8 +50,9 @@ struct lane_stretch {
 /// As run_tiles, with the tile's elements of A for one link side by side, and sums instead of chains: the chain of a lane runs in registers,
 /// finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to wait for its sibling is stored, in
 /// task.held. The last stretch leaves the sum over all lanes in task.to.
-template <class T, beside Also, std::size_t Height, std::size_t Vectors>
+template <class T, beside Also, std::size_t Height>
 void run_lane_tiles(const tile_task<T>& task) noexcept {
+    constexpr std::size_t Vectors = tile_vectors;
     using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     const std::size_t level = task.held_level;
@@ -110,7 +111,7 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
                     walk.wait = walk.period;
                     for (std::size_t i = walk.burst; i > 0 && walk.left > 0; --i) walk.pack_row();
                 }
-                unroll<link_group>(link);
+                run_group<Height>(link);
             }
             for (; links > 0; --links) link(0);
             left -= piece;
@@ -146,13 +147,12 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
 
 template <class T>
 inline constexpr auto lane_tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<std::array<tile_kernel<T>, tile_rows>, 2>{
-        {{&run_lane_tiles<T, beside::nothing, I + 1, 1>...}, {&run_lane_tiles<T, beside::nothing, I + 1, 2>...}}};
+    return std::array<tile_kernel<T>, tile_rows>{&run_lane_tiles<T, beside::nothing, I + 1>...};
 }
 (std::make_index_sequence<tile_rows>{});
 
 template <class T>
-inline constexpr std::array<tile_kernel<T>, 2> packing_lane_tile_kernels{&run_lane_tiles<T, beside::rows, tile_rows - 1, 2>,
-                                                                         &run_lane_tiles<T, beside::rows, tile_rows, 2>};
+inline constexpr std::array<tile_kernel<T>, 2> packing_lane_tile_kernels{&run_lane_tiles<T, beside::rows, tile_rows - 1>,
+                                                                         &run_lane_tiles<T, beside::rows, tile_rows>};
 
 }  // namespace lockstep::kernels::detail

@@ -76,7 +76,7 @@ struct panel_walk {
     }
 };
 
-/// `tiles` tiles, one below the other: `links` links of the chains of a few rows x one or two vectors in each. The second vector begins `second`
+/// `tiles` tiles, one below the other: `links` links of the chains of a few rows x two vectors in each. The second vector begins `second`
 /// columns behind the first and may overlap it: both hold the same chains there, so that no row needs a mask at its end.
 template <class T>
 struct tile_task {
@@ -112,12 +112,24 @@ LOCKSTEP_FLATTEN inline void advance(const T*& at, std::size_t by) noexcept {
 #endif
 }
 
-/// Links that are unrolled.
+/// Links between two looks at what is to be packed or fetched.
 inline constexpr std::size_t link_group = 8;
 
+/// A group of links: unrolled in the two tiles that do nearly all of the work, else a loop, which compiles in a fraction of the time.
+template <std::size_t Height, class Link>
+LOCKSTEP_FLATTEN inline void run_group(const Link& link) noexcept {
+    if constexpr (Height + 1 >= tile_rows) {
+        unroll<link_group>(link);
+    } else {
+#pragma GCC unroll 1
+        for (std::size_t i = 0; i < link_group; ++i) link(i);
+    }
+}
+
 /// `Across`: the elements of A for one link of a tile lie side by side; else those of one row do.
-template <class T, bool Across, beside Also, std::size_t Height, std::size_t Vectors>
+template <class T, bool Across, beside Also, std::size_t Height>
 void run_tiles(const tile_task<T>& task) noexcept {
+    constexpr std::size_t Vectors = tile_vectors;
     using batch = simd::batch<T>;
     // A row pointer for every third row: the others are one and two leading dimensions away, which an address can say.
     constexpr std::size_t pointers = Across ? 1 : (Height + 2) / 3;
@@ -166,7 +178,7 @@ void run_tiles(const tile_task<T>& task) noexcept {
                 else
                     for (std::size_t i = walk.burst; i > 0 && walk.left >= walk.line; --i) walk.pack_columns();
             }
-            unroll<link_group>(link);
+            run_group<Height>(link);
         }
         for (; links > 0; --links) link(0);
         if (task.relu) {
@@ -187,19 +199,18 @@ void run_tiles(const tile_task<T>& task) noexcept {
 template <class T>
 using tile_kernel = void (*)(const tile_task<T>&) noexcept;
 
-/// The tile of every height, with one vector and with two.
+/// The tile of every height. A panel of one vector has it twice: that costs less than twice as many kernels would to compile.
 template <class T, bool Across>
 inline constexpr auto tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<std::array<tile_kernel<T>, tile_rows>, 2>{
-        {{&run_tiles<T, Across, beside::nothing, I + 1, 1>...}, {&run_tiles<T, Across, beside::nothing, I + 1, 2>...}}};
+    return std::array<tile_kernel<T>, tile_rows>{&run_tiles<T, Across, beside::nothing, I + 1>...};
 }
 (std::make_index_sequence<tile_rows>{});
 
 /// Those that pack, which are of the two full heights.
 template <class T, bool Across>
 inline constexpr std::array<std::array<tile_kernel<T>, 2>, 2> packing_tile_kernels{
-    {{&run_tiles<T, Across, beside::rows, tile_rows - 1, 2>, &run_tiles<T, Across, beside::rows, tile_rows, 2>},
-     {&run_tiles<T, Across, beside::columns, tile_rows - 1, 2>, &run_tiles<T, Across, beside::columns, tile_rows, 2>}}};
+    {{&run_tiles<T, Across, beside::rows, tile_rows - 1>, &run_tiles<T, Across, beside::rows, tile_rows>},
+     {&run_tiles<T, Across, beside::columns, tile_rows - 1>, &run_tiles<T, Across, beside::columns, tile_rows>}}};
 
 /// A run of rows or columns.
 struct span_of {
