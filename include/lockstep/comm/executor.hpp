@@ -58,7 +58,7 @@ template <class T>
 /// An operation without its element type, so that one copy of the code serves all of them.
 class untyped_operation {
 public:
-    untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, element of)
+    [[gnu::cold]] untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, element of)
         : ranks_{std::move(ranks)}, program_{std::move(program)}, team_{team}, of_{of}, tag_{ranks_.next_tag()}, under_way_{piece} {
         core::require(
             of.add != nullptr || program_.added() == 0,
@@ -73,6 +73,9 @@ public:
         }
         under_way_.reserve(most);
     }
+    untyped_operation(untyped_operation&&) noexcept = default;
+    untyped_operation& operator=(untyped_operation&&) noexcept = default;
+    [[gnu::noinline]] ~untyped_operation() {}  // of which there is one copy, whatever holds operations
 
     void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size) {
         core::require(

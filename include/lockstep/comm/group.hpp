@@ -59,6 +59,12 @@ public:
         state_ = std::make_shared<state>(boost::mpi::communicator{communicator, boost::mpi::comm_duplicate}, nullptr);
     }
 
+    group(const group&) = default;
+    group(group&&) noexcept = default;
+    group& operator=(const group&) = default;
+    group& operator=(group&&) noexcept = default;
+    [[gnu::noinline]] ~group() {}  // of which there is one copy
+
     [[nodiscard]] std::size_t rank() const noexcept { return state_->over.rank(); }
     [[nodiscard]] std::size_t size() const noexcept { return state_->over.size(); }
     [[nodiscard]] const transport& over() const noexcept { return state_->over; }

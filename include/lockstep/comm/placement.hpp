@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/sort.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
@@ -55,7 +56,7 @@ public:
                 [] { return std::string{"deal each lane to exactly one rank"}; });
             for (const auto& tree : tensor::cover(lanes[rank], total_)) leaves.push_back({tree, rank, slot++});
         }
-        std::sort(leaves.begin(), leaves.end(), [](const held& a, const held& b) { return a.lanes.first < b.lanes.first; });
+        core::sort(leaves, [](const held& a, const held& b) { return a.lanes.first < b.lanes.first; });
         std::size_t at = 0;
         for (const held& leaf : leaves) {
             core::require(

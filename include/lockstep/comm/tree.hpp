@@ -14,6 +14,7 @@
 #include "lockstep/comm/placement.hpp"
 #include "lockstep/comm/schedule.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/sort.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
@@ -107,9 +108,9 @@ public:
             return std::tuple{a.round, a.peer < rank_, a.peer, a.node, a.strip.first} <
                    std::tuple{b.round, b.peer < rank_, b.peer, b.node, b.strip.first};
         };
-        std::sort(sends_.begin(), sends_.end(), order);
-        std::sort(receives_.begin(), receives_.end(), order);
-        std::sort(adds_.begin(), adds_.end(), [](const addition& a, const addition& b) {
+        core::sort(sends_, order);
+        core::sort(receives_, order);
+        core::sort(adds_, [](const addition& a, const addition& b) {
             return std::tuple{a.round, a.node, a.strip.first} < std::tuple{b.round, b.node, b.strip.first};
         });
         scratch_.resize(receives_.size());
@@ -231,7 +232,7 @@ private:
     std::vector<std::size_t> order;
     for (std::size_t owner = 0; owner < strips.size(); ++owner)
         if (!strips[owner].empty()) order.push_back(owner);
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return strips[a].first < strips[b].first; });
+    core::sort(order, [&](std::size_t a, std::size_t b) { return strips[a].first < strips[b].first; });
     std::size_t at = 0;
     for (const std::size_t owner : order) at = strips[owner].first == at ? strips[owner].last : nowhere;
     core::require(

@@ -74,7 +74,7 @@ struct product {
 };
 
 /// One thread's part of a product. With lanes, chains end with them and are added over their tree: see lane_tile.hpp.
-template <class T, bool HasLanes>
+template <class T>
 class block_product {
 public:
     block_product(const product<T>& of, T* scratch, std::span<const parallel::block> lanes = {}) noexcept
@@ -86,7 +86,7 @@ public:
 
     void run() noexcept {
         // What lanes hold from cut to cut is much: then fewer rows share a packed block of B.
-        const std::size_t most_rows = HasLanes && p_.k > blocks::depth ? blocks::rows : blocks::most_rows;
+        const std::size_t most_rows = has_lanes() && p_.k > blocks::depth ? blocks::rows : blocks::most_rows;
         for (std::size_t first = 0; first < p_.m; first += most_rows) {
             rows_ = {first, std::min(p_.m, first + most_rows)};
             const std::size_t sections = (p_.n + blocks::columns - 1) / blocks::columns;
@@ -131,14 +131,13 @@ private:
             b_ = p_.tb == transpose::no ? p_.b + links_.first * p_.ldb + across.first : p_.b + across.first * p_.ldb + links_.first;
             first_cut_ = cut == 0;
             last_cut_ = cut + 1 == cuts;
-            if constexpr (HasLanes) {
-                if (first_cut_) stretch_ = {lanes_, {}};
-            }
+            if (first_cut_) stretch_ = {lanes_, {}};
             for (std::size_t strip = 0; strip < strips; ++strip) multiply_strip(parallel::split(rows_.size(), strips, strip), strip == 0);
-            if constexpr (HasLanes) stretch_.begin = stretch_.after(links_.size());
+            if (has_lanes()) stretch_.begin = stretch_.after(links_.size());
         }
     }
 
+    [[nodiscard]] bool has_lanes() const noexcept { return !lanes_.empty(); }
     [[nodiscard]] T* panel_at(std::size_t panel) const noexcept {
         return packed_b_ + (keep_b_ ? panel : panel % 2) * links_.size() * columns;
     }
@@ -163,6 +162,8 @@ private:
         const std::size_t steps = std::max<std::size_t>(1, transposed ? deep / walk.line * (columns / part_size<T>) : deep);
         const std::size_t fetches = transposed ? (deep + walk.line - 1) / walk.line : deep;
         const std::size_t ahead = std::min<std::size_t>(fetches, transposed ? 4 : 32);
+        walk.what = transposed ? beside::columns : beside::rows;
+        walk.wait = 1;
         walk.from = source(panel);
         walk.ld = p_.ldb;
         walk.second = panels_[panel].size > width ? panels_[panel].size - width : 0;
@@ -237,7 +238,7 @@ private:
         const bool packed = task.a == packed_a_;
         const bool side_by_side = packed || p_.ta == transpose::yes;
         task.links = links_.size();
-        if constexpr (HasLanes) {
+        if (has_lanes()) {
             task.stretch = &stretch_;
             // All sums of a tile side by side while one after the other can have the same place.
             const bool whole = links_.size() == p_.k;
@@ -268,29 +269,20 @@ private:
             panel_walk<T> walk;
             if (packs_next) walk = walk_over(panel + 1, tiles.count);
             task.walk = &walk;
-            const auto kernel = [&](std::size_t height) {
-                if constexpr (HasLanes) {
-                    return packs_next ? packing_lane_tile_kernels<T>[height + 1 - tile_rows] : lane_tile_kernels<T>[height - 1];
-                } else if (packs_next) {
-                    const auto& kernels = side_by_side ? packing_tile_kernels<T, true> : packing_tile_kernels<T, false>;
-                    return kernels[p_.tb == transpose::yes][height + 1 - tile_rows];
-                } else {
-                    return side_by_side ? tile_kernels<T, true>[height - 1] : tile_kernels<T, false>[height - 1];
-                }
-            };
+            const auto& kernels = has_lanes() ? lane_tile_kernels<T> : side_by_side ? tile_kernels<T, true> : tile_kernels<T, false>;
+            const auto kernel = [&](std::size_t height) { return kernels[height - 1]; };
             const auto at = [&](std::size_t tile) {
                 const std::size_t row = tiles[tile].first;
                 task.a = a + (packed ? tile * tile_rows * task.links : side_by_side ? row : row * task.lda);
                 task.from = starts ? start : first_cut_ ? c + row * p_.ldc : rest + row * columns;
                 task.to = last_cut_ ? c + row * p_.ldc : rest + row * columns;
-                if constexpr (HasLanes) task.held = resting_ + (panel * tiles.count + tile) * task.held_tile;
+                if (has_lanes()) task.held = resting_ + (panel * tiles.count + tile) * task.held_tile;
             };
             if (panels_.narrow()) {
                 multiply_narrow(task, tiles, kernel, at);
             } else {
                 // The next panel comes from the second level or from beyond it.
-                task.fetch =
-                    !direct_b_ && !packs && panel + 1 < panels_.count ? reinterpret_cast<const char*>(panel_at(panel + 1)) : nullptr;
+                if (!direct_b_ && !packs && panel + 1 < panels_.count) walk.fetch_lines(panel_at(panel + 1));
                 const auto several = [&](std::size_t tile, std::size_t count, std::size_t height) {
                     if (count == 0) return;
                     at(tile);
@@ -299,7 +291,7 @@ private:
                     kernel(height)(task);
                 };
                 several(0, tiles.higher, tiles.low + 1);
-                if (tiles.higher > 0) task.fetch = nullptr;
+                if (tiles.higher > 0 && walk.what == beside::fetch) walk = {};
                 several(tiles.higher, tiles.count - tiles.higher, tiles.low);
                 if (packs_next) pack(panel + 1, {links_.size() - walk.left, links_.size()});
             }
@@ -316,7 +308,7 @@ private:
             const std::size_t high = tiles[tile].size;
             at(tile);
             T* const c = task.to;
-            if (HasLanes || (first_cut_ && p_.starts)) {
+            if (has_lanes() || (first_cut_ && p_.starts)) {
                 task.from = begin;
             } else if (first_cut_) {
                 for (std::size_t r = 0; r < high; ++r) std::copy_n(task.from + r * p_.ldc, panels_.n, buffer + r * width);

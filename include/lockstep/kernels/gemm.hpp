@@ -56,7 +56,7 @@ void gemm_threads(const product<T>& all, resources<T> use) noexcept {
         mine.b += across.first * (all.tb == transpose::no ? 1 : all.ldb);
         mine.c += down.first * all.ldc + across.first;
         if (mine.bias) mine.bias += across.first;
-        block_product<T, false>(mine, use.scratch.data() + thread * share).run();
+        block_product<T>(mine, use.scratch.data() + thread * share).run();
     });
 }
 

@@ -55,7 +55,7 @@ void gemm_lanes(std::span<const parallel::block> lanes, std::size_t m, std::size
                                       true,
                                       nullptr,
                                       gemm_epilogue::none};
-        detail::block_product<T, true>(mine, use.scratch.data() + thread * share, lanes).run();
+        detail::block_product<T>(mine, use.scratch.data() + thread * share, lanes).run();
     });
 }
 

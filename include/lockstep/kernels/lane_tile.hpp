@@ -50,9 +50,8 @@ struct lane_stretch {
 /// As run_tiles, with the tile's elements of A for one link side by side, and sums instead of chains: the chain of a lane runs in registers,
 /// finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to wait for its sibling is stored, in
 /// task.held. The last stretch leaves the sum over all lanes in task.to.
-template <class T, beside Also, std::size_t Height>
+template <class T, std::size_t Height>
 void run_lane_tiles(const tile_task<T>& task) noexcept {
-    constexpr std::size_t Vectors = tile_vectors;
     using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     const std::size_t level = task.held_level;
@@ -60,99 +59,78 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
     const std::size_t lda = task.lda;
     const std::size_t ldb = task.ldb;
     const std::size_t b_second = task.b_second;
-    const char* fetch = task.fetch;
-    panel_walk<T> walk;
-    if constexpr (Also != beside::nothing) walk = *task.walk;
     const T* first = task.a;
     T* to = task.to;
     T* held = task.held;
+    std::size_t wait = task.walk->wait;
     for (std::size_t tile = task.tiles; tile > 0; --tile) {
-        batch sum[Height][Vectors];
+        batch sum[Height][tile_vectors];
         const auto each = [&](auto&& f) LOCKSTEP_FLATTEN {
-            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
-                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { f(sum[i][v], i * tile_columns<T> + v * width); });
-            });
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < Height; ++i) {
+                f(sum[i][0], i * tile_columns<T>);
+                f(sum[i][1], i * tile_columns<T> + width);
+            }
         };
+        const auto clear = [&]() LOCKSTEP_FLATTEN { each([](batch& s, std::size_t) LOCKSTEP_FLATTEN { s = batch(T{0}); }); };
+        const auto keep = [&](T* at) LOCKSTEP_FLATTEN { each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { simd::store(at + q, s); }); };
         const T* a = first;
         const T* b = task.b;
-        const auto link = [&](auto) LOCKSTEP_FLATTEN {
-            batch right[2];
-            right[0] = simd::load(b);
-            if constexpr (Vectors == 2) right[1] = simd::load(b + b_second);
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::pin(right[v]); });
-            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
-                const batch left(a[i]);
-                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::fma(left, right[v], sum[i][v]); });
-            });
-            advance(b, ldb);
-            advance(a, lda);
-        };
         // The lines of the next tile of C: stores that wait for memory would hold up those of the sums.
         if (task.to_ld != tile_columns<T>)
-            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN { __builtin_prefetch(to + (Height + i) * task.to_ld, 1, 3); });
+            for (std::size_t i = 0; i < Height; ++i) __builtin_prefetch(to + (Height + i) * task.to_ld, 1, 3);
         lane_position at = task.stretch->begin;
         std::size_t left = task.links;
         T* top = held + at.held * level;  // where the next sum that waits is put
         if (at.row > 0)
             each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { s = simd::load(top + q); });
         else
-            each([&](batch& s, std::size_t) LOCKSTEP_FLATTEN { s = batch(T{0}); });
+            clear();
         while (true) {
             const std::size_t size = lanes[at.lane].size();
             const std::size_t piece = std::min(left, size - at.row);
-            std::size_t links = piece;
-            for (; links >= link_group; links -= link_group) {
-                if constexpr (Also == beside::nothing) {
-                    if (fetch) {
-                        __builtin_prefetch(fetch, 0, 2);
-                        fetch += simd::alignment;
-                    }
-                } else if (--walk.wait == 0) {
-                    walk.wait = walk.period;
-                    for (std::size_t i = walk.burst; i > 0 && walk.left > 0; --i) walk.pack_row();
-                }
-                run_group<Height>(link);
-            }
-            for (; links > 0; --links) link(0);
+            run_links<Height, false>(piece, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
+                add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i]; });
+                advance(b, ldb);
+                advance(a, lda);
+            });
             left -= piece;
             if (at.row + piece < size) {
-                each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { simd::store(top + q, s); });
+                keep(top);
                 break;
             }
             at.row = 0;
-            const auto add = [&] {
+            const auto add = [&]() LOCKSTEP_FLATTEN {
                 top -= level;
                 each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { s = simd::load(top + q) + s; });
             };
-            for (std::size_t carry = ++at.lane; (carry & 1) == 0; carry >>= 1) add();
-            if (at.lane == lanes.size()) {
+            const bool ends = ++at.lane == lanes.size();
+            if (ends)
                 while (top > held) add();
-                unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
-                    unroll<Vectors>([&](auto v)
-                                        LOCKSTEP_FLATTEN { simd::store(to + i * task.to_ld + (v > 0 ? task.to_second : 0), sum[i][v]); });
+            else
+                for (std::size_t carry = at.lane; (carry & 1) == 0; carry >>= 1) add();
+            if (ends) {
+                each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN {
+                    simd::store(to + q / tile_columns<T> * task.to_ld + (q % tile_columns<T> > 0 ? task.to_second : 0), s);
                 });
                 break;
             }
-            each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { simd::store(top + q, s); });
+            keep(top);
             top += level;
-            each([&](batch& s, std::size_t) LOCKSTEP_FLATTEN { s = batch(T{0}); });
+            clear();
             if (left == 0 && lanes[at.lane].size() > 0) break;
         }
         first += task.a_tile;
         to += Height * task.to_ld;
         held += task.held_tile;
     }
-    if constexpr (Also != beside::nothing) *task.walk = walk;
+    task.walk->wait = wait;
 }
 
 template <class T>
 inline constexpr auto lane_tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<tile_kernel<T>, tile_rows>{&run_lane_tiles<T, beside::nothing, I + 1>...};
+    return std::array<tile_kernel<T>, tile_rows>{&run_lane_tiles<T, I + 1>...};
 }
 (std::make_index_sequence<tile_rows>{});
-
-template <class T>
-inline constexpr std::array<tile_kernel<T>, 2> packing_lane_tile_kernels{&run_lane_tiles<T, beside::rows, tile_rows - 1>,
-                                                                         &run_lane_tiles<T, beside::rows, tile_rows>};
 
 }  // namespace lockstep::kernels::detail

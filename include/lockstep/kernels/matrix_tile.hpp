@@ -23,13 +23,14 @@ enum class gemm_epilogue { none, relu };
 
 namespace detail {
 
-/// What a kernel does beside its products: nothing, or it packs the next panel of B, whose rows lie in the rows or in the columns of its matrix.
-/// Between two groups of links both cost next to nothing.
-enum class beside { nothing, rows, columns };
+/// What a kernel does beside its products: nothing, it fetches memory that is wanted next, or it packs the next panel of B, whose rows lie in the
+/// rows or in the columns of its matrix. Between two groups of links all of it costs next to nothing.
+enum class beside { nothing, fetch, rows, columns };
 
 /// The part of a panel that is still to be packed. What will be read soon is fetched: first the rest of this panel, then the beginning of the next.
 template <class T>
 struct panel_walk {
+    beside what = beside::nothing;
     const T* from = nullptr;
     std::size_t ld = 0;
     std::size_t second = 0;  ///< distance of the second vector's columns from the first's
@@ -38,7 +39,7 @@ struct panel_walk {
     std::size_t column = 0;  ///< of the panel, where columns are packed
     std::size_t burst = 1;   ///< steps at a time
     std::size_t period = 1;  ///< groups of links from one time to the next
-    std::size_t wait = 1;
+    std::size_t wait = ~std::size_t{0};
     const T* fetch = nullptr;
     std::size_t fetch_left = 0;  ///< rows, or lines of columns, to fetch before the next panel begins
     const T* next = nullptr;
@@ -46,6 +47,12 @@ struct panel_walk {
     static constexpr std::size_t width = simd::width<T>;
     static constexpr std::size_t line = simd::alignment / sizeof(T);
 
+    /// The lines from `at` on, one a turn.
+    void fetch_lines(const T* at) noexcept {
+        what = beside::fetch;
+        wait = 1;
+        fetch = at;
+    }
     /// One link.
     LOCKSTEP_FLATTEN void pack_row() noexcept {
         const simd::batch<T> near = simd::load(from);
@@ -62,9 +69,9 @@ struct panel_walk {
     /// A cache line of a few columns: no line is needed twice, as columns may well evict each other.
     LOCKSTEP_FLATTEN void pack_columns() noexcept {
         const std::size_t at = (column < width ? column : column - width + second) * ld;
-        unroll<line / width>(
-            [&](auto i) LOCKSTEP_FLATTEN { transpose_rows(from + at + i * width, ld, to + i * width * 2 * width + column, 2 * width); });
-        unroll<part_size<T>>([&](auto i) LOCKSTEP_FLATTEN { __builtin_prefetch(fetch + at + i * ld, 0, 2); });
+        for (std::size_t i = 0; i < line / width; ++i)
+            transpose_rows(from + at + i * width, ld, to + i * width * 2 * width + column, 2 * width);
+        for (std::size_t i = 0; i < part_size<T>; ++i) __builtin_prefetch(fetch + at + i * ld, 0, 2);
         column += part_size<T>;
         if (column < 2 * width) return;
         column = 0;
@@ -73,6 +80,19 @@ struct panel_walk {
         left -= line;
         fetch += line;
         if (--fetch_left == 0) fetch = next;
+    }
+    /// Its turn between two groups of links; returns the number of groups until the next. `Columns`: beside::columns may be asked for.
+    template <bool Columns>
+    LOCKSTEP_FLATTEN std::size_t take_turn() noexcept {
+        if (what == beside::fetch) {
+            __builtin_prefetch(fetch, 0, 2);
+            fetch += line;
+        } else if (!Columns || what == beside::rows) {
+            for (std::size_t i = burst; i > 0 && left > 0; --i) pack_row();
+        } else if constexpr (Columns) {
+            for (std::size_t i = burst; i > 0 && left >= line; --i) pack_columns();
+        }
+        return period;
     }
 };
 
@@ -95,8 +115,7 @@ struct tile_task {
     std::size_t to_second = 0;
     std::size_t tiles = 1;
     bool relu = false;
-    const char* fetch = nullptr;  ///< memory whose lines are wanted next, or null
-    panel_walk<T>* walk = nullptr;
+    panel_walk<T>* walk = nullptr;          ///< never null
     const lane_stretch* stretch = nullptr;  ///< lanes: see lane_tile.hpp
     T* held = nullptr;                      ///< sums that wait, of the first tile
     std::size_t held_tile = 0;              ///< between tiles
@@ -115,85 +134,83 @@ LOCKSTEP_FLATTEN inline void advance(const T*& at, std::size_t by) noexcept {
 /// Links between two looks at what is to be packed or fetched.
 inline constexpr std::size_t link_group = 8;
 
-/// A group of links: unrolled in the two tiles that do nearly all of the work, else a loop, which compiles in a fraction of the time.
-template <std::size_t Height, class Link>
-LOCKSTEP_FLATTEN inline void run_group(const Link& link) noexcept {
-    if constexpr (Height + 1 >= tile_rows) {
-        unroll<link_group>(link);
-    } else {
-#pragma GCC unroll 1
-        for (std::size_t i = 0; i < link_group; ++i) link(i);
+/// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i.
+template <class T, std::size_t Height, class Element>
+LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second,
+                                      const Element& element) noexcept {
+    simd::batch<T> near = simd::load(b);
+    simd::batch<T> far = simd::load(b + second);
+    simd::pin(near);
+    simd::pin(far);
+    LOCKSTEP_UNROLL
+    for (std::size_t i = 0; i < Height; ++i) {
+        const simd::batch<T> left(element(i));
+        sum[i][0] = simd::fma(left, near, sum[i][0]);
+        sum[i][1] = simd::fma(left, far, sum[i][1]);
     }
 }
 
+/// The links of a tile, in groups with what is to be done beside them. Groups are unrolled in the two tiles that do nearly all of the work.
+template <std::size_t Height, bool Columns, class T, class Link>
+LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, std::size_t& wait, const Link& link) noexcept {
+    for (; links >= link_group; links -= link_group) {
+        if (--wait == 0) wait = walk.template take_turn<Columns>();
+        if constexpr (Height + 1 >= tile_rows) {
+#pragma GCC unroll 8
+            for (std::size_t i = 0; i < link_group; ++i) link();
+        } else {
+#pragma GCC unroll 1
+            for (std::size_t i = 0; i < link_group; ++i) link();
+        }
+    }
+#pragma GCC unroll 1
+    for (; links > 0; --links) link();
+}
+
 /// `Across`: the elements of A for one link of a tile lie side by side; else those of one row do.
-template <class T, bool Across, beside Also, std::size_t Height>
+template <class T, bool Across, std::size_t Height>
 void run_tiles(const tile_task<T>& task) noexcept {
-    constexpr std::size_t Vectors = tile_vectors;
     using batch = simd::batch<T>;
     // A row pointer for every third row: the others are one and two leading dimensions away, which an address can say.
     constexpr std::size_t pointers = Across ? 1 : (Height + 2) / 3;
     const std::size_t lda = task.lda;
     const std::size_t ldb = task.ldb;
     const std::size_t b_second = task.b_second;
-    const char* fetch = task.fetch;
-    panel_walk<T> walk;
-    if constexpr (Also != beside::nothing) walk = *task.walk;
     const T* first = task.a;
     const T* from = task.from;
     T* to = task.to;
+    std::size_t wait = task.walk->wait;
     for (std::size_t tile = task.tiles; tile > 0; --tile) {
-        batch sum[Height][Vectors];
-        unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v)
-                                LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * task.from_ld + (v > 0 ? task.from_second : 0)); });
-        });
-        from += Height * task.from_ld;
-        const T* a[pointers];
-        unroll<pointers>([&](auto i) LOCKSTEP_FLATTEN { a[i] = first + i * 3 * lda; });
-        const T* b = task.b;
-        const auto link = [&](auto) LOCKSTEP_FLATTEN {
-            batch right[2];
-            right[0] = simd::load(b);
-            if constexpr (Vectors == 2) right[1] = simd::load(b + b_second);
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::pin(right[v]); });
-            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
-                const batch left(Across ? a[0][i] : a[i / 3][i % 3 * lda]);
-                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::fma(left, right[v], sum[i][v]); });
-            });
-            advance(b, ldb);
-            unroll<pointers>([&](auto i) LOCKSTEP_FLATTEN { advance(a[i], Across ? lda : 1); });
-        };
-        std::size_t links = task.links;
-        for (; links >= link_group; links -= link_group) {
-            if constexpr (Also == beside::nothing) {
-                if (fetch) {
-                    __builtin_prefetch(fetch, 0, 2);
-                    fetch += simd::alignment;
-                }
-            } else if (--walk.wait == 0) {
-                walk.wait = walk.period;
-                if constexpr (Also == beside::rows)
-                    for (std::size_t i = walk.burst; i > 0 && walk.left > 0; --i) walk.pack_row();
-                else
-                    for (std::size_t i = walk.burst; i > 0 && walk.left >= walk.line; --i) walk.pack_columns();
-            }
-            run_group<Height>(link);
+        batch sum[Height][tile_vectors];
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Height; ++i, from += task.from_ld) {
+            sum[i][0] = simd::load(from);
+            sum[i][1] = simd::load(from + task.from_second);
         }
-        for (; links > 0; --links) link(0);
+        const T* a[pointers];
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < pointers; ++i) a[i] = first + i * 3 * lda;
+        const T* b = task.b;
+        run_links<Height, true>(task.links, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
+            add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return Across ? a[0][i] : a[i / 3][i % 3 * lda]; });
+            advance(b, ldb);
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < pointers; ++i) advance(a[i], Across ? lda : 1);
+        });
         if (task.relu) {
             const batch zero(T{0});
-            unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
-                unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = select(sum[i][v] <= zero, zero, sum[i][v]); });
-            });
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < Height; ++i)
+                for (batch& s : sum[i]) s = select(s <= zero, zero, s);
         }
-        unroll<Height>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(to + i * task.to_ld + (v > 0 ? task.to_second : 0), sum[i][v]); });
-        });
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Height; ++i, to += task.to_ld) {
+            simd::store(to, sum[i][0]);
+            simd::store(to + task.to_second, sum[i][1]);
+        }
         first += task.a_tile;
-        to += Height * task.to_ld;
     }
-    if constexpr (Also != beside::nothing) *task.walk = walk;
+    task.walk->wait = wait;
 }
 
 template <class T>
@@ -202,15 +219,9 @@ using tile_kernel = void (*)(const tile_task<T>&) noexcept;
 /// The tile of every height. A panel of one vector has it twice: that costs less than twice as many kernels would to compile.
 template <class T, bool Across>
 inline constexpr auto tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<tile_kernel<T>, tile_rows>{&run_tiles<T, Across, beside::nothing, I + 1>...};
+    return std::array<tile_kernel<T>, tile_rows>{&run_tiles<T, Across, I + 1>...};
 }
 (std::make_index_sequence<tile_rows>{});
-
-/// Those that pack, which are of the two full heights.
-template <class T, bool Across>
-inline constexpr std::array<std::array<tile_kernel<T>, 2>, 2> packing_tile_kernels{
-    {{&run_tiles<T, Across, beside::rows, tile_rows - 1>, &run_tiles<T, Across, beside::rows, tile_rows>},
-     {&run_tiles<T, Across, beside::columns, tile_rows - 1>, &run_tiles<T, Across, beside::columns, tile_rows>}}};
 
 /// A run of rows or columns.
 struct span_of {

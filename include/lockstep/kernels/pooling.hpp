@@ -142,14 +142,19 @@ void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team,
     });
 }
 
-template <bool Indexed, class T>
+}  // namespace detail
+
+/// y = maximum of each window; the first of equals wins, and a NaN wins over all numbers. `which` receives the winner's index in its window
+/// (kernel row x kernel_columns + kernel column, at most 255; 255 with no candidate, where y = 0) or is null. x and y are disjoint.
+template <class T>
 void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
-    for_outputs(g, batch, team, [=](const pool_window& window) LOCKSTEP_FLATTEN {
+    using detail::unroll;
+    detail::for_outputs(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const bool empty = window.size() == 0;
         const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
-        for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector best[count];
             vector index[count];
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
@@ -161,31 +166,19 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
                 const T* from = x + window.input + c + at;
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                     const vector value = part.load(from + v * width);
-                    if (fresh) prefetch_below(g, from, v);
+                    if (fresh) detail::prefetch_below(g, from, v);
                     // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
                     const auto stays = value <= best[v] || isnan(best[v]);
                     best[v] = select(stays, best[v], value);
-                    if constexpr (Indexed) index[v] = select(stays, index[v], number);
+                    index[v] = select(stays, index[v], number);
                 });
             });
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                 part.store(y + window.output + c + v * width, best[v]);
-                if constexpr (Indexed) part.store(which + window.output + c + v * width, index[v]);
+                if (which) part.store(which + window.output + c + v * width, index[v]);
             });
         });
     });
-}
-
-}  // namespace detail
-
-/// y = maximum of each window; the first of equals wins, and a NaN wins over all numbers. `which` receives the winner's index in its window
-/// (kernel row x kernel_columns + kernel column, at most 255; 255 with no candidate, where y = 0) or is null. x and y are disjoint.
-template <class T>
-void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
-    if (which)
-        detail::max_pool_forward<true>(g, batch, x, y, which, team);
-    else
-        detail::max_pool_forward<false>(g, batch, x, y, which, team);
 }
 
 /// dx = sum of dy over the windows that x won, in ascending order of the windows.

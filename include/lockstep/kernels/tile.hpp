@@ -23,6 +23,7 @@ inline constexpr std::size_t panel_depth = 1024 / sizeof(T);
 
 // Straight-line code before the optimiser sees arrays: then the accumulators become registers at every level of optimisation.
 #define LOCKSTEP_FLATTEN __attribute__((always_inline))
+#define LOCKSTEP_UNROLL _Pragma("GCC unroll 64")
 
 template <std::size_t Count, class F>
 LOCKSTEP_FLATTEN inline void unroll(F&& f) noexcept {
@@ -37,39 +38,42 @@ struct accumulators {
     static constexpr std::size_t width = simd::width<T>;
     batch sum[Rows][Vectors];
 
+    /// f(row, vector) for each of them.
+    template <class F>
+    static LOCKSTEP_FLATTEN void each(const F& f) noexcept {
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Rows; ++i) LOCKSTEP_UNROLL
+        for (std::size_t v = 0; v < Vectors; ++v) f(i, v);
+    }
     LOCKSTEP_FLATTEN void clear() noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = batch(T{0}); }); });
+        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = batch(T{0}); });
     }
     /// Row i from c[i], or all rows from `start` unless it is null.
     LOCKSTEP_FLATTEN void load(T* const* c, const T* start) noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load((start ? start : c[i]) + v * width); });
-        });
+        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load((start ? start : c[i]) + v * width); });
     }
     LOCKSTEP_FLATTEN void store(T* const* c) const noexcept {
-        unroll<Rows>([&](auto i)
-                         LOCKSTEP_FLATTEN { unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); }); });
+        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); });
     }
     /// The same with a whole tile in one piece, rows tile_columns apart.
     LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * tile_columns<T> + v * width); });
-        });
+        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * tile_columns<T> + v * width); });
     }
     LOCKSTEP_FLATTEN void store_tile(T* to) const noexcept {
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { simd::store(to + i * tile_columns<T> + v * width, sum[i][v]); });
-        });
+        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { simd::store(to + i * tile_columns<T> + v * width, sum[i][v]); });
     }
     /// One link of every chain: `element(i)` is A's element in row i, `b` the row of B.
     template <class Element>
-    LOCKSTEP_FLATTEN void step(const T* b, Element&& element) noexcept {
+    LOCKSTEP_FLATTEN void step(const T* b, const Element& element) noexcept {
         batch right[Vectors];
-        unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { right[v] = simd::load(b + v * width); });
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN {
+        LOCKSTEP_UNROLL
+        for (std::size_t v = 0; v < Vectors; ++v) right[v] = simd::load(b + v * width);
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Rows; ++i) {
             const batch left(element(i));
-            unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN { sum[i][v] = simd::fma(left, right[v], sum[i][v]); });
-        });
+            LOCKSTEP_UNROLL
+            for (std::size_t v = 0; v < Vectors; ++v) sum[i][v] = simd::fma(left, right[v], sum[i][v]);
+        }
     }
 };
 
@@ -90,10 +94,11 @@ struct row_chain {
         accumulators<T, Rows, Vectors> tile;
         tile.load(c, start);
         const T* row[Rows];
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { row[i] = a[i]; });
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Rows; ++i) row[i] = a[i];
         for (std::size_t segment = 0, first = 0; segment < segments; ++segment, first += segment_stride)
             for (std::size_t p = 0, at = first; p < count; ++p, at += step, b += b_step)
-                tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return row[i][at]; });
+                tile.step(b, [&](std::size_t i) LOCKSTEP_FLATTEN { return row[i][at]; });
         tile.store(c);
     }
 };
@@ -112,7 +117,7 @@ struct packed_chain {
         tile.load(c, start);
         const T* a = panels + panel * count * tile_rows;
         for (std::size_t p = 0; p < count; ++p, a += tile_rows, b += tile_columns<T>)
-            tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i]; });
+            tile.step(b, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i]; });
         tile.store(c);
     }
 };

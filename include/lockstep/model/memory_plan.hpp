@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/sort.hpp"
 #include "lockstep/model/combine.hpp"
 #include "lockstep/simd/batch.hpp"
 
@@ -33,7 +34,7 @@ struct piece {
     const auto rounded = [](std::size_t bytes) { return (bytes + simd::alignment - 1) / simd::alignment * simd::alignment; };
     std::vector<std::size_t> order(all.size()), placed;
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return all[a].bytes > all[b].bytes; });
+    core::sort(order, [&](std::size_t a, std::size_t b) { return all[a].bytes != all[b].bytes ? all[a].bytes > all[b].bytes : a < b; });
     std::size_t end = 0;
     for (const std::size_t index : order) {
         piece& here = all[index];

@@ -60,7 +60,7 @@ public:
     }
 
     /// `from`: what the layer before gave on this rank. `to`: what the next layer takes.
-    void forward(const T* from, T* to, exchange_memory<T> memory) {
+    [[gnu::noinline]] void forward(const T* from, T* to, exchange_memory<T> memory) {
         const std::size_t own = own_rows().size(), all = all_rows();
         T* staging = memory.staging.data();
         switch (kind_) {
@@ -84,7 +84,7 @@ public:
     }
 
     /// `from`: this rank's share of the gradient behind the exchange, used up. `to`: the gradient in front of it.
-    void backward(T* from, T* to, exchange_memory<T> memory) {
+    [[gnu::noinline]] void backward(T* from, T* to, exchange_memory<T> memory) {
         const std::size_t own = own_rows().size(), all = all_rows();
         T* staging = memory.staging.data();
         switch (kind_) {

@@ -47,19 +47,21 @@ template <class Plan>
     std::string rates;
     for (const std::uint64_t step : {0, 1, 10, 100, 1'000, 10'000})
         rates += core::text(rates.empty() ? "" : " ", static_cast<double>(of.schedule(step)));
-    recipe_text out{{"seed", core::text(of.seed)},
-                    {"batch", core::text(of.batch)},
-                    {"lanes", core::text(of.lanes)},
-                    {"bucket", core::text(of.bucket)},
-                    {"network", std::move(layers)},
-                    {"loss", describe(of.loss)},
-                    {"optimizer", describe(of.optimizer)},
-                    {"schedule", describe(of.schedule)},
-                    {"learning rates", rates},
-                    {"compressor", describe(of.compressor)},
-                    {"partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards")},
-                    {"sampler", describe(of.sampler)},
-                    {"initialisation", describe(of.initialise)}};
+    recipe_text out;
+    const auto add = [&](const char* name, std::string value) { out.emplace_back(name, std::move(value)); };
+    add("seed", core::text(of.seed));
+    add("batch", core::text(of.batch));
+    add("lanes", core::text(of.lanes));
+    add("bucket", core::text(of.bucket));
+    add("network", std::move(layers));
+    add("loss", describe(of.loss));
+    add("optimizer", describe(of.optimizer));
+    add("schedule", describe(of.schedule));
+    add("learning rates", rates);
+    add("compressor", describe(of.compressor));
+    add("partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards"));
+    add("sampler", describe(of.sampler));
+    add("initialisation", describe(of.initialise));
     return out;
 }
 
