@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Matrix products beside those of other libraries: repeats of [peak, ours, peak, peer, ..], so that a drift of the clock shows in all of them.
 
-#include <sys/mman.h>
-#include <time.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +14,7 @@
 
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/gemm_lanes.hpp"
-#include "lockstep/simd/batch.hpp"
+#include "measure.hpp"
 
 #if defined(LOCKSTEP_PEER_OPENBLAS)
 #include <cblas.h>
@@ -36,6 +30,7 @@
 namespace {
 
 using namespace lockstep;
+using namespace benchmark;
 using kernels::transpose;
 
 constexpr const char* usage =
@@ -52,68 +47,12 @@ constexpr const char* all_shapes =
     "512x512x512,1024x1024x1024,2048x2048x2048,64x4096x25088,256x4096x25088,64x4096x4096,256x4096x4096,256x1000x4096,64x3072x36864,"
     "1024x2048x2048,1024x9304x2048,1024x2048x429,64x64x64,128x128x128,32x10x84,4096x25088x64,4096x4096x256,9304x2048x1024,2048x2048x1024";
 
-double seconds() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Twelve independent chains in registers.
-template <class T>
-double peak() {
-    using batch = simd::batch<T>;
-    constexpr std::size_t links = 400'000;
-    batch sum[12];
-    for (std::size_t i = 0; i < 12; ++i) sum[i] = batch(static_cast<T>(i));
-    const batch factor(static_cast<T>(0.999));
-    const batch term(static_cast<T>(0.001));
-    const double begin = seconds();
-    for (std::size_t link = 0; link < links; ++link)
-        kernels::detail::unroll<12>([&](auto i) LOCKSTEP_FLATTEN { sum[i] = simd::fma(sum[i], factor, term); });
-    const double took = seconds() - begin;
-    T all[simd::width<T>];
-    for (std::size_t i = 1; i < 12; ++i) sum[0] = sum[0] + sum[i];
-    simd::store(all, sum[0]);
-    volatile T keep = all[0];
-    (void)keep;
-    return 2.0 * 12 * links * static_cast<double>(simd::width<T>) / took * 1e-9;
-}
-
-struct release {
-    void operator()(void* memory) const noexcept { std::free(memory); }
-};
-
-// In huge pages, as a program that trains would have them.
-template <class T>
-struct buffer {
-    std::size_t size;
-    std::unique_ptr<T[], release> data;
-
-    explicit buffer(std::size_t count, std::uint32_t seed = 0) : size{count} {
-        constexpr std::size_t page = std::size_t{2} << 20;
-        const std::size_t bytes = (count * sizeof(T) / page + 1) * page;
-        data.reset(static_cast<T*>(std::aligned_alloc(page, bytes)));
-        if (!data) throw std::bad_alloc{};
-        madvise(data.get(), bytes, MADV_HUGEPAGE);
-        std::uint32_t state = seed;
-        for (std::size_t i = 0; i < count; ++i) {
-            state = state * 1664525U + 1013904223U;
-            data[i] = seed == 0 ? T{0} : static_cast<T>(state >> 8) / T{16777216} - T{0.5};
-        }
-    }
-};
-
 struct runner {
     std::string name;
     std::function<void()> run;
     std::vector<double> rates{};
     std::vector<double> fractions{};
 };
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-}
 
 struct sizes {
     std::size_t m, n, k;
@@ -180,30 +119,28 @@ void measure(const std::string& shape, const std::string& op, const sizes& s, in
     for (std::size_t lane = 0; lane < 8; ++lane) lanes.push_back(parallel::split(s.k, 8, lane));
     const buffer<T> scratch(
         std::max(kernels::gemm_scratch<T>(s.m, s.n, s.k, team), kernels::gemm_lanes_scratch<T>(lanes.size(), s.k, s.m, s.n, team)));
-    const kernels::resources<T> use{team, std::span<T>(scratch.data.get(), scratch.size)};
+    const kernels::resources<T> use{team, scratch.all()};
     const auto way = [](bool transposed) { return transposed ? transpose::yes : transpose::no; };
     const std::function<void()> plain = [&] {
-        kernels::gemm<T>(way(s.ta), way(s.tb), s.m, s.n, s.k, a.data.get(), s.lda(), b.data.get(), s.ldb(), c.data.get(), s.n, nullptr,
-                         use);
+        kernels::gemm<T>(way(s.ta), way(s.tb), s.m, s.n, s.k, a.data(), s.lda(), b.data(), s.ldb(), c.data(), s.n, nullptr, use);
     };
     std::vector<runner> all;
     if (op == "lanes") {
-        all.push_back(
-            {"lockstep", [&] { kernels::gemm_lanes<T>(lanes, s.m, s.n, a.data.get(), s.m, b.data.get(), s.n, c.data.get(), s.n, use); }});
+        all.push_back({"lockstep", [&] { kernels::gemm_lanes<T>(lanes, s.m, s.n, a.data(), s.m, b.data(), s.n, c.data(), s.n, use); }});
         all.push_back({"plain", plain});
     } else {
         all.push_back({"lockstep", plain});
-        if constexpr (sizeof(T) == sizeof(float)) add_peers(all, s, a.data.get(), b.data.get(), c.data.get());
+        if constexpr (sizeof(T) == sizeof(float)) add_peers(all, s, a.data(), b.data(), c.data());
     }
     const double flop = 2e-9 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
     const auto calls = static_cast<int>(std::max(1.0, 1.0 / flop));
     for (runner& each : all) each.run();
     for (int repeat = 0; repeat < repeats; ++repeat)
         for (runner& each : all) {
-            const double limit = std::max({peak<T>(), peak<T>(), peak<T>()});
-            const double begin = seconds();
+            const double limit = std::max({fma_peak<T>(1, false), fma_peak<T>(1, false), fma_peak<T>(1, false)});
+            const double begin = seconds(false);
             for (int call = 0; call < calls; ++call) each.run();
-            each.rates.push_back(flop * calls / (seconds() - begin));
+            each.rates.push_back(flop * calls / (seconds(false) - begin));
             each.fractions.push_back(each.rates.back() / limit);
         }
     double best = 0;

@@ -1,31 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Speed of the matrix and convolution kernels as a fraction of the fused-multiply-add peak, which is measured right before each repeat.
 
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/core/random.hpp"
 #include "lockstep/kernels/algorithm.hpp"
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/gemm_lanes.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "measure.hpp"
 
 namespace {
 
 using namespace lockstep;
+using namespace benchmark;
 using kernels::algorithm;
 using kernels::convolution;
 using kernels::transpose;
@@ -51,62 +47,6 @@ usage: kernels [--case TEXT] [--repeats N] [--threads N] [--double] [--wall] [--
   --list        names of the cases
 )";
 
-double seconds(bool wall) {
-    timespec now{};
-    clock_gettime(wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Twelve independent chains in registers: the rate at which the units can do what a kernel does.
-template <class T>
-double fma_peak(const options& given) {
-    constexpr std::size_t chains = 12;
-    constexpr std::size_t links = 400'000;
-    std::vector<T> sink(static_cast<std::size_t>(given.threads) * 64);
-    const double begin = seconds(given.wall);
-    parallel::on_each_thread({given.threads}, [&](std::size_t thread) {
-        using batch = simd::batch<T>;
-        batch sum[chains];
-        for (std::size_t i = 0; i < chains; ++i) sum[i] = batch(static_cast<T>(i));
-        const batch factor(static_cast<T>(0.999));
-        const batch term(static_cast<T>(0.001));
-        for (std::size_t link = 0; link < links; ++link)
-            kernels::detail::unroll<chains>([&](auto i) LOCKSTEP_FLATTEN { sum[i] = simd::fma(sum[i], factor, term); });
-        batch all = sum[0];
-        for (std::size_t i = 1; i < chains; ++i) all = all + sum[i];
-        simd::store(sink.data() + thread * 64, all);
-    });
-    const double took = seconds(given.wall) - begin;
-    volatile T keep = sink[0];
-    (void)keep;
-    return 2.0 * static_cast<double>(chains * links * simd::width<T> * static_cast<std::size_t>(given.threads)) / took * 1e-9;
-}
-
-struct release {
-    void operator()(void* memory) const noexcept { std::free(memory); }
-};
-
-template <class T>
-struct buffer {
-    std::size_t size;
-    std::unique_ptr<T[], release> data;
-
-    explicit buffer(std::size_t count, std::uint32_t series = 0) : size{count} {
-        constexpr std::size_t page = 4096;
-        data.reset(static_cast<T*>(std::aligned_alloc(page, (count * sizeof(T) / page + 1) * page)));
-        if (!data) throw std::bad_alloc{};
-        const core::random_stream random{1, core::purpose::user, series};
-        for (std::size_t i = 0; i < count; ++i) data[i] = series == 0 ? T{0} : static_cast<T>(random.uniform(i)) - T{0.5};
-    }
-    T* get() const noexcept { return data.get(); }
-    std::span<T> all() const noexcept { return {data.get(), size}; }
-};
-
-double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-    return values[values.size() / 2];
-}
-
 template <class T, class F>
 void measure(const options& given, const std::string& name, double flops, F&& run) {
     run();
@@ -118,7 +58,7 @@ void measure(const options& given, const std::string& name, double flops, F&& ru
     run();
     const auto rounds = static_cast<int>(std::max(1.0, 0.01 / std::max(1e-7, seconds(given.wall) - begin)));
     for (int i = 0; i < given.repeats; ++i) {
-        const double peak = fma_peak<T>(given);
+        const double peak = fma_peak<T>(given.threads, given.wall);
         const double start = seconds(given.wall);
         for (int r = 0; r < rounds; ++r) run();
         const double took = (seconds(given.wall) - start) / rounds;
@@ -147,8 +87,8 @@ void gemm_case(const options& given, const std::string& name, transpose ta, tran
     const parallel::team team{given.threads};
     const buffer<T> a(m * k, 1), b(k * n, 2), c(m * n), scratch(kernels::gemm_scratch<T>(m, n, k, team));
     measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), [&] {
-        kernels::gemm<T>(ta, tb, m, n, k, a.get(), ta == transpose::no ? k : m, b.get(), tb == transpose::no ? n : k, c.get(), n, nullptr,
-                         {team, scratch.all()});
+        kernels::gemm<T>(ta, tb, m, n, k, a.data(), ta == transpose::no ? k : m, b.data(), tb == transpose::no ? n : k, c.data(), n,
+                         nullptr, {team, scratch.all()});
     });
 }
 
@@ -160,7 +100,7 @@ void lanes_case(const options& given, const std::string& name, std::size_t lanes
     std::vector<parallel::block> parts;
     for (std::size_t lane = 0; lane < lanes; ++lane) parts.push_back(parallel::split(rows, lanes, lane));
     measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(rows), [&] {
-        kernels::gemm_lanes<T>(parts, m, n, x.get(), m, dy.get(), n, dw.get(), n, {team, scratch.all()});
+        kernels::gemm_lanes<T>(parts, m, n, x.data(), m, dy.data(), n, dw.data(), n, {team, scratch.all()});
     });
 }
 
@@ -181,13 +121,13 @@ void convolution_case(const options& given, const std::string& name, std::size_t
     const kernels::resources<T> use{team, scratch.all()};
     if (backward_data)
         measure<T>(given, name + ".backward_data", flops,
-                   [&] { kernels::convolve_backward_data<T>(a, g, batch, y.get(), w.get(), dx.get(), use); });
+                   [&] { kernels::convolve_backward_data<T>(a, g, batch, y.data(), w.data(), dx.data(), use); });
     if (backward_weights)
         measure<T>(given, name + ".backward_weights", flops,
-                   [&] { kernels::convolve_backward_weights<T>(a, g, batch, x.get(), y.get(), dw.get(), dbias.get(), use); });
+                   [&] { kernels::convolve_backward_weights<T>(a, g, batch, x.data(), y.data(), dw.data(), dbias.data(), use); });
     if (forward)
         measure<T>(given, name + ".forward", flops,
-                   [&] { kernels::convolve_forward<T>(a, g, batch, x.get(), w.get(), bias.get(), y.get(), use); });
+                   [&] { kernels::convolve_forward<T>(a, g, batch, x.data(), w.data(), bias.data(), y.data(), use); });
 }
 
 convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad,

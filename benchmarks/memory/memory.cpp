@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bandwidth of the kernels that move more than they compute, as a fraction of the bandwidth of a copy, which is measured right before each repeat.
 
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -10,8 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,10 +23,12 @@
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/optim/weight_decay.hpp"
+#include "measure.hpp"
 
 namespace {
 
 using namespace lockstep;
+using namespace benchmark;
 
 struct options {
     std::string only;
@@ -52,54 +50,15 @@ usage: memory [--case TEXT] [--repeats N] [--megabytes N] [--wall] [--list]
 Bytes are those that a kernel must move: each array read or written counts once. A copy is memcpy, read and write.
 )";
 
-double seconds(bool wall) {
-    timespec now{};
-    clock_gettime(wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-    return values[values.size() / 2];
-}
-
-struct release {
-    void operator()(void* memory) const noexcept { std::free(memory); }
-};
-
-template <class T>
-class buffer {
-public:
-    buffer(std::size_t count, T span) : size_{count} {
-        constexpr std::size_t page = 4096;
-        data_.reset(static_cast<T*>(std::aligned_alloc(page, (count * sizeof(T) / page + 1) * page)));
-        if (!data_) throw std::bad_alloc{};
-        // Numbers that look random to a branch predictor, at the speed of memory.
-        std::uint32_t state = 1;
-        for (std::size_t i = 0; i < count; ++i) {
-            state = state * 1664525 + 1013904223;
-            data_[i] = static_cast<T>(static_cast<float>(state >> 8) * 0x1p-24F * static_cast<float>(span));
-        }
-    }
-    [[nodiscard]] T* get() const noexcept { return data_.get(); }
-    [[nodiscard]] std::span<T> all() const noexcept { return {data_.get(), size_}; }
-
-private:
-    std::size_t size_;
-    std::unique_ptr<T[], release> data_;
-};
-
 class bench {
 public:
     explicit bench(const options& given)
         : given_{given},
           n_{given.megabytes * (std::size_t{1} << 20) / sizeof(float)},
-          memory_{n_, n_, n_, n_},
-          bytes_{n_, 4},
+          bytes_{n_, 1, 0, 4},
           scratch_(std::size_t{1} << 22),
           labels_(n_ / 10, 3) {
-        for (auto& one : memory_) arrays_.push_back(std::make_unique<buffer<float>>(one, 1.0F));
-        for (float& one : arrays_[0]->all()) one -= 0.5F;
+        for (const double low : {-0.5, 0.0, 0.0, 0.0}) arrays_.emplace_back(n_, 1U, low, low + 1);
     }
 
     void all() {
@@ -123,9 +82,9 @@ public:
     }
 
 private:
-    float* at(std::size_t index) const noexcept { return arrays_[index]->get(); }
-    std::span<float> whole(std::size_t index) const noexcept { return arrays_[index]->all(); }
-    std::span<const float> read(std::size_t index) const noexcept { return arrays_[index]->all(); }
+    float* at(std::size_t index) const noexcept { return arrays_[index].data(); }
+    std::span<float> whole(std::size_t index) const noexcept { return arrays_[index].all(); }
+    std::span<const float> read(std::size_t index) const noexcept { return arrays_[index].all(); }
     kernels::resources<float> use() noexcept { return {{1}, scratch_}; }
 
     /// `moved` bytes in each run.
@@ -191,7 +150,7 @@ private:
         const std::string name = std::to_string(g.kernel_rows) + "x" + std::to_string(g.kernel_columns) + "_stride_" +
                                  std::to_string(g.stride_rows) + "_channels_" + std::to_string(g.channels);
         if (batch * g.in_size() > n_) return;
-        std::uint8_t* which = bytes_.get();
+        std::uint8_t* which = bytes_.data();
         measure("max_pool_" + name + ".forward", in + 1.25 * out,
                 [&] { kernels::max_pool_forward<float>(g, batch, at(0), at(1), which, {1}); });
         measure("max_pool_" + name + ".inference", in + out,
@@ -270,8 +229,7 @@ private:
 
     options given_;
     std::size_t n_;
-    std::array<std::size_t, 4> memory_;
-    std::vector<std::unique_ptr<buffer<float>>> arrays_;
+    std::vector<buffer<float>> arrays_;
     buffer<std::uint8_t> bytes_;
     std::vector<float> scratch_;
     std::vector<std::int32_t> labels_;

@@ -13,15 +13,10 @@
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "measure.hpp"
 #include "train/networks.hpp"
-#include "peak.hpp"
 
 namespace benchmark {
-
-inline double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-    return values[values.size() / 2];
-}
 
 /// Random samples and labels that stay where they are. Prints one JSON line: medians over the repeats.
 template <class Net>

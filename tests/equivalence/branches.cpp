@@ -42,7 +42,7 @@ auto recipe(const Partition& partition, std::size_t threads = 1, std::size_t buc
                     .batch = batch,
                     .lanes = 9,
                     .seed = 4,
-                    .threads = threads,
+                    .threads = ls::parallel::has_threads ? threads : 1,
                     .bucket = bucket};
 }
 

@@ -32,7 +32,7 @@ auto recipe(const Compressor& compressor, std::size_t threads, std::size_t bucke
         .batch = 61,
         .lanes = 8,
         .seed = seed,
-        .threads = threads,
+        .threads = ls::parallel::has_threads ? threads : 1,
         .bucket = bucket,
     };
 }

@@ -34,7 +34,7 @@ auto recipe(std::size_t lanes, const machine& on, std::uint64_t seed = 42) {
         .batch = batch,
         .lanes = lanes,
         .seed = seed,
-        .threads = on.threads,
+        .threads = ls::parallel::has_threads ? on.threads : 1,
         .bucket = on.bucket,
     };
 }

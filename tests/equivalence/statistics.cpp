@@ -92,10 +92,7 @@ outcome run(const Ranks& ranks, const Partition& partition, const Compressor& co
     ls::trainer trainer{ranks, recipe(partition, compressor)};
     trainer.fit(training.set(), ls::steps{steps});
     const auto running = trainer.running_statistics();
-    return {trainer.weights_hash(),
-            trainer.local_hash(),
-            {running.begin(), running.end()},
-            trainer.evaluate(test.set()).loss};
+    return {trainer.weights_hash(), trainer.local_hash(), {running.begin(), running.end()}, trainer.evaluate(test.set()).loss};
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
                                                .batch = rows,
                                                .lanes = lanes,
                                                .seed = 42,
-                                               .threads = static_cast<std::size_t>(threads),
+                                               .threads = ls::parallel::has_threads ? static_cast<std::size_t>(threads) : 1,
                                            }};
     // Each of n roundings on the way adds at most u times the same sum of magnitudes, which the script has computed: n u A for outputs.
     // The derivatives of the loss and of tanh take errors of the outputs over, at most 4 n u A of magnitudes that are below 1; so gradients

@@ -396,7 +396,7 @@ TEST_CASE("training/failures: ranks that were given different plans", "[training
     differs({.lanes = 9}, "lanes is 8 on rank 0 and 9");
     differs({.rate = 0.02}, "schedule is constant(rate=0.01) on rank 0 and constant(rate=0.02)");
     // Threads do not decide the result: each rank may have its own number.
-    ls::trainer trainer{world, recipe({.threads = world.rank() == bad ? 2U : 1U})};
+    ls::trainer trainer{world, recipe({.threads = ls::parallel::has_threads && world.rank() == bad ? 2U : 1U})};
     trainer.fit(all.set(), ls::steps{2});
     for (const auto& other : of_all(world, trainer.local_hash())) CHECK(other == trainer.local_hash());
 }

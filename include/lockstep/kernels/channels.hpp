@@ -51,7 +51,8 @@ struct channel_rest : channel_vector<T> {
     void store_over(T* to, const simd::batch<T>& value, std::size_t) const noexcept { store(to, value); }
 };
 
-/// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to wait for them.
+/// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to wait for them. The lowest
+/// byte lies first, as on every machine with the instruction sets that this library knows.
 [[nodiscard]] inline std::uint64_t first_bytes(const std::uint8_t* from, std::size_t count) noexcept {
     const auto read = [from]<class Word>(Word word, std::size_t at) {
         std::memcpy(&word, from + at, sizeof(word));

@@ -29,7 +29,7 @@ template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule>
         return path{add{shortcut<Width, Stride>{}, body}, relu{}};
 }
 
-/// `First`, and the same block of stride 1 behind it for each index.
+/// A block of that stride, and behind it one of stride 1 for each index.
 template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule, std::size_t... Others>
 [[nodiscard]] constexpr auto basic_stage(std::index_sequence<Others...>) {
     return path{basic_block<Width, Stride, Rule>(), ((void)Others, basic_block<Width, 1, Rule>())...};

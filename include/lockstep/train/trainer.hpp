@@ -121,8 +121,8 @@ public:
         });
     }
 
-    /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory; in a model partition, the columns of
-    /// this rank. Throws core::error if there is none of that name.
+    /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory; in a model partition,
+    /// the columns of this rank. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
         const auto found = find_numbers<network>(layer, name, arena_[weights_], statistics_.running());
         return tensor::as_xtensor(found.numbers, found.extents);
@@ -187,11 +187,8 @@ private:
 
     /// What cannot be made on one rank, for want of memory say, is told to all.
     trainer(comm::group ranks, const Plan& plan, int) try : trainer{plan, ranks} {
-    } catch (const comm::remote_failure&) {
-        throw;
-    } catch (const std::exception& failure) {
-        ranks.announce(failure.what());
-        throw;
+    } catch (...) {
+        tell_all(ranks);
     }
     [[gnu::cold]] trainer(const Plan& plan, const comm::group& ranks)
         : plan_{plan},
@@ -225,6 +222,21 @@ private:
         initialise_weights<network>(arena_[weights_], grid_, plan.seed, plan.initialise);
     }
 
+    /// The exception that is being handled becomes known to all ranks, unless it came from one of them, and goes on.
+    [[noreturn, gnu::cold]] static void tell_all(const comm::group& ranks) {
+        try {
+            throw;
+        } catch (const comm::remote_failure&) {
+            throw;
+        } catch (const std::exception& failure) {
+            ranks.announce(failure.what());
+            throw;
+        } catch (...) {
+            ranks.announce("an exception that is no std::exception");
+            throw;
+        }
+    }
+
     /// Where this rank fails, all others are told why and fail too.
     template <class F>
     decltype(auto) on_all_ranks(F&& f) {
@@ -233,14 +245,8 @@ private:
         if (ranks_.size() > 1 || decltype(plan_.compressor)::slot_count > 0) ranks_.check();
         try {
             return f();
-        } catch (const comm::remote_failure&) {
-            throw;
-        } catch (const std::exception& failure) {
-            ranks_.announce(failure.what());
-            throw;
         } catch (...) {
-            ranks_.announce("an exception that is no std::exception");
-            throw;
+            tell_all(ranks_);
         }
     }
 

@@ -42,31 +42,29 @@ struct without_backward {
 }  // namespace
 
 TEST_CASE("layers/concept: what is a layer, and what may stand in a network", "[layers]") {
-    static_assert(layers::Layer<doubled::layer<shape<3>>> && layers::LayerSpec<doubled, shape<3>>);
-    static_assert(layers::Described<without_backward>);
-    static_assert(!layers::Layer<int>);
-    static_assert(!layers::LayerSpec<int, shape<3>>);
-    static_assert(layers::LayerSpec<layers::flatten, shape<2, 2, 2>> && layers::Layer<layer_of<layers::flatten, shape<2, 2, 2>>>);
-    SUCCEED();
+    STATIC_REQUIRE(layers::Layer<doubled::layer<shape<3>>> && layers::LayerSpec<doubled, shape<3>>);
+    STATIC_REQUIRE(layers::Described<without_backward>);
+    STATIC_REQUIRE(!layers::Layer<int>);
+    STATIC_REQUIRE(!layers::LayerSpec<int, shape<3>>);
+    STATIC_REQUIRE(layers::LayerSpec<layers::flatten, shape<2, 2, 2>> && layers::Layer<layer_of<layers::flatten, shape<2, 2, 2>>>);
 }
 
 TEST_CASE("layers/concept: what holds for a layer that leaves out the optional members", "[layers]") {
     using plain = doubled::layer<shape<3>>;
-    static_assert(!layers::is_view<plain> && !layers::adds_lanes<plain> && !layers::is_elementwise<plain> && !layers::is_shardable<plain>);
-    static_assert(layers::stash_bytes<plain, float> == 0 && layers::scratch_size<plain, float>(5, 2, {3}) == 0);
+    STATIC_REQUIRE(!layers::is_view<plain> && !layers::adds_lanes<plain> && !layers::is_elementwise<plain> && !layers::is_shardable<plain>);
+    STATIC_REQUIRE(layers::stash_bytes<plain, float> == 0 && layers::scratch_size<plain, float>(5, 2, {3}) == 0);
 
     using dense = layer_of<layers::dense<4>, shape<3>>;
-    static_assert(layers::adds_lanes<dense> && layers::is_shardable<dense> && !layers::is_elementwise<dense> && !layers::is_view<dense>);
-    static_assert(layers::is_elementwise<layer_of<layers::relu, shape<3>>> && !layers::is_shardable<layer_of<layers::relu, shape<3>>>);
-    static_assert(layers::is_view<layer_of<layers::flatten, shape<2, 2, 2>>>);
-    static_assert(layers::stash_bytes<layer_of<layers::max_pool<2>, shape<4, 4, 3>>, double> == 12);
-    SUCCEED();
+    STATIC_REQUIRE(layers::adds_lanes<dense> && layers::is_shardable<dense> && !layers::is_elementwise<dense> && !layers::is_view<dense>);
+    STATIC_REQUIRE(layers::is_elementwise<layer_of<layers::relu, shape<3>>> && !layers::is_shardable<layer_of<layers::relu, shape<3>>>);
+    STATIC_REQUIRE(layers::is_view<layer_of<layers::flatten, shape<2, 2, 2>>>);
+    STATIC_REQUIRE(layers::stash_bytes<layer_of<layers::max_pool<2>, shape<4, 4, 3>>, double> == 12);
 }
 
 TEMPLATE_LIST_TEST_CASE("layers/concept: every layer is one for float and double", "[layers]", all_layers) {
     using layer = typename TestType::layer;
-    static_assert(layers::Layer<layer, float> && layers::Layer<layer, double>);
-    static_assert(layer::flops > 0);
+    STATIC_REQUIRE(layers::Layer<layer, float> && layers::Layer<layer, double>);
+    STATIC_REQUIRE(layer::flops > 0);
     CHECK(!layer::name.empty());
 }
 

@@ -75,13 +75,11 @@ TEST_CASE("model/binding: a layer that needs whole samples gets them, and the ne
 TEST_CASE("model/binding: a network that ends on whole samples exchanges nothing behind it", "[model]") {
     constexpr auto net = ls::sequential{ls::input<8>, dense<8>{}, whole_sample{}};
     using half = network<std::remove_const_t<decltype(net)>, 2>;
-    static_assert(half::behind == exchange::none && half::facts[1].in_front == exchange::to_samples);
-    SUCCEED();
+    STATIC_REQUIRE(half::behind == exchange::none && half::facts[1].in_front == exchange::to_samples);
 }
 
 TEST_CASE("model/binding: the numbers of a spec reach its layer, cut or not", "[model]") {
-    static_assert(network<mixed_type, 1>::at<4>::make(mixed).rate == 0.125);
-    static_assert(network<mixed_type, 2>::at<4>::make(mixed).rate == 0.125);
-    static_assert(network<mixed_type, 2>::at<6>::make(mixed).rate == 0.25);
-    SUCCEED();
+    STATIC_REQUIRE(network<mixed_type, 1>::at<4>::make(mixed).rate == 0.125);
+    STATIC_REQUIRE(network<mixed_type, 2>::at<4>::make(mixed).rate == 0.125);
+    STATIC_REQUIRE(network<mixed_type, 2>::at<6>::make(mixed).rate == 0.25);
 }

@@ -53,20 +53,19 @@ TEST_CASE("model/network: operations of LeNet", "[model]") {
 
 TEST_CASE("model/network: parameters lie one behind the other, the sharded ones last", "[model]") {
     using whole = network<lenet_type, 1>;
-    static_assert(whole::offset(0) == 0 && whole::offset(3) == conv_1 && whole::offset(7) == conv_1 + conv_2);
-    static_assert(whole::offset(9) == conv_1 + conv_2 + dense_1);
-    static_assert(whole::segment_size(segment::replicated) == whole::parameters && whole::segment_size(segment::sharded) == 0);
+    STATIC_REQUIRE(whole::offset(0) == 0 && whole::offset(3) == conv_1 && whole::offset(7) == conv_1 + conv_2);
+    STATIC_REQUIRE(whole::offset(9) == conv_1 + conv_2 + dense_1);
+    STATIC_REQUIRE(whole::segment_size(segment::replicated) == whole::parameters && whole::segment_size(segment::sharded) == 0);
 
     using half = network<lenet_type, 2>;
-    static_assert(half::parameters == 582026);
-    static_assert(half::parameters_here == conv_1 + conv_2 + (dense_1 + dense_2) / 2);
-    static_assert(half::segment_size(segment::replicated) == conv_1 + conv_2);
-    static_assert(half::offset(3) == conv_1 && half::offset(7) == conv_1 + conv_2 && half::offset(9) == conv_1 + conv_2 + dense_1 / 2);
-    static_assert(half::facts[9].offset == dense_1 / 2 && half::facts[9].parameters_here == dense_2 / 2 &&
-                  half::facts[9].parameters == dense_2);
-    static_assert(half::facts[7].segment == segment::sharded && half::facts[3].segment == segment::replicated);
-    static_assert(half::facts[7].inputs == 1024 && half::facts[7].outputs == 512);  // of the uncut layer
-    SUCCEED();
+    STATIC_REQUIRE(half::parameters == 582026);
+    STATIC_REQUIRE(half::parameters_here == conv_1 + conv_2 + (dense_1 + dense_2) / 2);
+    STATIC_REQUIRE(half::segment_size(segment::replicated) == conv_1 + conv_2);
+    STATIC_REQUIRE(half::offset(3) == conv_1 && half::offset(7) == conv_1 + conv_2 && half::offset(9) == conv_1 + conv_2 + dense_1 / 2);
+    STATIC_REQUIRE(half::facts[9].offset == dense_1 / 2 && half::facts[9].parameters_here == dense_2 / 2 &&
+                   half::facts[9].parameters == dense_2);
+    STATIC_REQUIRE(half::facts[7].segment == segment::sharded && half::facts[3].segment == segment::replicated);
+    STATIC_REQUIRE(half::facts[7].inputs == 1024 && half::facts[7].outputs == 512);  // of the uncut layer
 }
 
 TEST_CASE("model/network: the parameters of each rank are used once, by one layer", "[model]") {
@@ -85,10 +84,9 @@ TEST_CASE("model/network: the parameters of each rank are used once, by one laye
 
 TEST_CASE("model/network: which layers can be cut", "[model]") {
     using ls::model::shardable;
-    static_assert(shardable<lenet_type>::count() == 2 && shardable<mixed_type>::count() == 3);
-    static_assert(shardable<lenet_type>::first_undivided(1) == lenet_type::size);
-    static_assert(shardable<lenet_type>::first_undivided(2) == lenet_type::size);
-    static_assert(shardable<lenet_type>::first_undivided(4) == 9);  // 10 outputs
-    static_assert(shardable<lenet_type>::first_undivided(3) == 7);  // 512 outputs
-    SUCCEED();
+    STATIC_REQUIRE(shardable<lenet_type>::count() == 2 && shardable<mixed_type>::count() == 3);
+    STATIC_REQUIRE(shardable<lenet_type>::first_undivided(1) == lenet_type::size);
+    STATIC_REQUIRE(shardable<lenet_type>::first_undivided(2) == lenet_type::size);
+    STATIC_REQUIRE(shardable<lenet_type>::first_undivided(4) == 9);  // 10 outputs
+    STATIC_REQUIRE(shardable<lenet_type>::first_undivided(3) == 7);  // 512 outputs
 }

@@ -7,9 +7,8 @@ using namespace models_test;
 
 TEST_CASE("models/alexnet: parameters and operations in one column", "[models]") {
     using net = network<ls::models::alexnet>;
-    static_assert(net::parameters == 62'378'344);
-    static_assert(std::is_same_v<net::layer<15>::input, ls::tensor::shape<6, 6, 256>>);
+    STATIC_REQUIRE(net::parameters == 62'378'344);
+    STATIC_REQUIRE(std::is_same_v<net::layer<15>::input, ls::tensor::shape<6, 6, 256>>);
     constexpr double convolutions = 55.0 * 55 * 363 * 96 + 27.0 * 27 * 2400 * 256 + 13.0 * 13 * 9 * (256.0 * 384 + 384 * 384 + 384 * 256);
-    static_assert(weight_flops<net>() == 2 * (convolutions + 9216.0 * 4096 + 4096 * 4096 + 4096 * 1000));
-    SUCCEED();
+    STATIC_REQUIRE(weight_flops<net>() == 2 * (convolutions + 9216.0 * 4096 + 4096 * 4096 + 4096 * 1000));
 }

@@ -7,8 +7,7 @@ using namespace models_test;
 
 TEST_CASE("models/lenet5: parameters and operations", "[models]") {
     using net = network<ls::models::lenet5>;
-    static_assert(net::parameters == (25 + 1) * 6 + (150 + 1) * 16 + (400 + 1) * 120 + (120 + 1) * 84 + (84 + 1) * 10);
-    static_assert(net::parameters == 61'706);
-    static_assert(weight_flops<net>() == 2.0 * (28 * 28 * 25 * 6 + 10 * 10 * 150 * 16 + 400 * 120 + 120 * 84 + 84 * 10));
-    SUCCEED();
+    STATIC_REQUIRE(net::parameters == (25 + 1) * 6 + (150 + 1) * 16 + (400 + 1) * 120 + (120 + 1) * 84 + (84 + 1) * 10);
+    STATIC_REQUIRE(net::parameters == 61'706);
+    STATIC_REQUIRE(weight_flops<net>() == 2.0 * (28 * 28 * 25 * 6 + 10 * 10 * 150 * 16 + 400 * 120 + 120 * 84 + 84 * 10));
 }

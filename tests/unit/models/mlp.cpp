@@ -7,7 +7,6 @@ using namespace models_test;
 
 TEST_CASE("models/mlp: parameters and operations", "[models]") {
     using net = network<ls::models::mlp>;
-    static_assert(net::parameters == 1'863'690);
-    static_assert(weight_flops<net>() == 2.0 * (784 * 1024 + 1024 * 1024 + 1024 * 10));
-    SUCCEED();
+    STATIC_REQUIRE(net::parameters == 1'863'690);
+    STATIC_REQUIRE(weight_flops<net>() == 2.0 * (784 * 1024 + 1024 * 1024 + 1024 * 10));
 }

@@ -7,12 +7,11 @@ namespace tensor = lockstep::tensor;
 
 TEST_CASE("tensor/label: a class is one number, a wanted output has the shape of the output", "[tensor]") {
     using tensor::classes, tensor::shape;
-    static_assert(tensor::Label<classes<10>> && tensor::Label<shape<3>> && !tensor::Label<int>);
-    static_assert(tensor::is_classes<classes<10>> && !tensor::is_classes<shape<10>>);
-    static_assert(tensor::label_size<classes<10>> == 1 && tensor::label_size<shape<3, 2>> == 6);
-    static_assert(std::is_same_v<tensor::label_element<classes<10>, float>, std::int32_t>);
-    static_assert(std::is_same_v<tensor::label_element<shape<3>, double>, double>);
-    static_assert(std::is_same_v<tensor::targets<classes<10>, float>, std::span<const std::int32_t>>);
-    static_assert(classes<10>::count == 10);
-    SUCCEED();
+    STATIC_REQUIRE(tensor::Label<classes<10>> && tensor::Label<shape<3>> && !tensor::Label<int>);
+    STATIC_REQUIRE(tensor::is_classes<classes<10>> && !tensor::is_classes<shape<10>>);
+    STATIC_REQUIRE(tensor::label_size<classes<10>> == 1 && tensor::label_size<shape<3, 2>> == 6);
+    STATIC_REQUIRE(std::is_same_v<tensor::label_element<classes<10>, float>, std::int32_t>);
+    STATIC_REQUIRE(std::is_same_v<tensor::label_element<shape<3>, double>, double>);
+    STATIC_REQUIRE(std::is_same_v<tensor::targets<classes<10>, float>, std::span<const std::int32_t>>);
+    STATIC_REQUIRE(classes<10>::count == 10);
 }

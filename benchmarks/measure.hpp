@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The rate at which one team can do fused multiply-adds: the limit that every product and convolution is compared with.
+// What all benchmarks share: clocks, medians, memory, and the rate at which a team can do fused multiply-adds, the limit that every product and
+// convolution is compared with.
 
+#include <sys/mman.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <span>
 #include <vector>
 
 #include "lockstep/kernels/tile.hpp"
@@ -20,6 +28,39 @@ inline double seconds(bool wall) {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+inline double median(std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+}
+
+struct release {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+};
+
+/// An array on huge pages, as a program that trains would have them: zeros for seed 0, else numbers that look random to a branch predictor, made
+/// at the speed of memory.
+template <class T>
+class buffer {
+public:
+    explicit buffer(std::size_t count, std::uint32_t seed = 0, double low = -0.5, double high = 0.5) : size_{count} {
+        constexpr std::size_t page = std::size_t{2} << 20;
+        const std::size_t bytes = (count * sizeof(T) / page + 1) * page;
+        data_.reset(static_cast<T*>(std::aligned_alloc(page, bytes)));
+        if (!data_) throw std::bad_alloc{};
+        madvise(data_.get(), bytes, MADV_HUGEPAGE);
+        std::uint32_t state = seed;
+        for (std::size_t i = 0; i < count; ++i) {
+            state = state * 1664525U + 1013904223U;
+            data_[i] = seed == 0 ? T{0} : static_cast<T>(low + (high - low) * 0x1p-24 * static_cast<double>(state >> 8));
+        }
+    }
+    [[nodiscard]] T* data() const noexcept { return data_.get(); }
+    [[nodiscard]] std::span<T> all() const noexcept { return {data_.get(), size_}; }
+
+private:
+    std::size_t size_;
+    std::unique_ptr<T[], release> data_;
+};
 /// GFLOP/s of twelve independent chains in registers on each thread; takes a few milliseconds.
 template <class T>
 double fma_peak(int threads, bool wall) {
