@@ -12,6 +12,7 @@
 
 #include "lockstep/kernels/algorithm.hpp"
 #include "lockstep/kernels/convolution.hpp"
+#include "lockstep/kernels/depthwise.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/gemm_lanes.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -146,6 +147,31 @@ convolution square(std::size_t size, std::size_t channels, std::size_t filters, 
             .pad_right = pad};
 }
 
+convolution grouped(convolution g, std::size_t groups, std::size_t dilation = 1) {
+    g.groups = groups;
+    g.dilation_rows = g.dilation_columns = dilation;
+    return g;
+}
+
+template <class T>
+void depthwise_case(const options& given, const std::string& name, std::size_t batch, std::size_t size, std::size_t channels,
+                    std::size_t kernel, std::size_t stride = 1) {
+    const convolution g = grouped(square(size, channels, channels, kernel, kernel / 2, stride), channels);
+    const parallel::team team{given.threads};
+    const double flops = static_cast<double>(batch) * g.flops();
+    const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3), dx(batch * g.in_size()),
+        dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
+    if (wanted(given, name + ".backward_data"))
+        measure<T>(given, name + ".backward_data", flops,
+                   [&] { kernels::depthwise_backward_data<T>(g, batch, y.get(), w.get(), dx.get(), team); });
+    if (wanted(given, name + ".backward_weights"))
+        measure<T>(given, name + ".backward_weights", flops,
+                   [&] { kernels::depthwise_backward_weights<T>(g, batch, x.get(), y.get(), dw.get(), dbias.get(), team); });
+    if (wanted(given, name + ".forward"))
+        measure<T>(given, name + ".forward", flops,
+                   [&] { kernels::depthwise_forward<T>(g, batch, x.get(), w.get(), bias.get(), y.get(), team); });
+}
+
 // The layers of 3 x 3 kernels of VGG-A, OverFeat and the residual networks for CIFAR. GFLOP/s count the direct algorithm.
 template <class T>
 void winograd_cases(const options& given, algorithm a) {
@@ -188,6 +214,13 @@ void all(const options& given) {
     convolution_case<T>(given, "resnet_down2", 32, square(32, 16, 32, 3, 1, 2));
     convolution_case<T>(given, "lenet_conv1", 32, square(28, 1, 32, 5, 0));
     convolution_case<T>(given, "lenet_conv2", 32, square(12, 32, 64, 5, 0));
+    convolution_case<T>(given, "alexnet_conv2_two_groups", 4, grouped(square(27, 96, 256, 5, 2), 2));
+    convolution_case<T>(given, "resnext_28_32_groups", 4, grouped(square(28, 256, 256, 3, 1), 32));
+    convolution_case<T>(given, "dilation_2_28", 4, grouped(square(28, 256, 256, 3, 2), 1, 2));
+    depthwise_case<T>(given, "depthwise_112x32", 4, 112, 32, 3);
+    depthwise_case<T>(given, "depthwise_56x128_stride_2", 4, 56, 128, 3, 2);
+    depthwise_case<T>(given, "depthwise_14x512", 4, 14, 512, 3);
+    depthwise_case<T>(given, "depthwise_28x240_kernel_5", 4, 28, 240, 5);
     for (const algorithm a : {algorithm::winograd2, algorithm::winograd4, algorithm::winograd6}) winograd_cases<T>(given, a);
 }
 

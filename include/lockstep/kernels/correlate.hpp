@@ -32,9 +32,10 @@ template <class T>
     const std::size_t reload = n % simd::width<T> == 0 ? 5 : 40;
     std::size_t rows = 0;
     std::size_t columns = 0;
-    for (std::size_t tap = 0; tap < s.taps_rows; ++tap) rows += inside(s.out_rows, s.stride_rows, s.origin_rows, tap, s.rows).size();
+    for (std::size_t tap = 0; tap < s.taps_rows; ++tap)
+        rows += inside(s.out_rows, s.stride_rows, s.origin_rows, tap * s.dilation_rows, s.rows).size();
     for (std::size_t tap = 0; tap < s.taps_columns; ++tap)
-        columns += inside(s.out_columns, s.stride_columns, s.origin_columns, tap, s.columns).size();
+        columns += inside(s.out_columns, s.stride_columns, s.origin_columns, tap * s.dilation_columns, s.columns).size();
     const auto cost = [reload](std::size_t links) { return links + reload * ((links + panel_depth<T> - 1) / panel_depth<T>); };
     return rows * columns * cost(s.depth) < s.out_rows * s.out_columns * s.taps_rows * cost(s.row_links());
 }
@@ -75,21 +76,39 @@ struct correlation {
             multiply_links(pixels, {.segments = 0}, rows, 0, true);
             return;
         }
+        if (!source.side_by_side(s)) return by_positions(pixels, source, rows);
+        const std::size_t row_step = s.dilation_rows * source.row_pitch;
         const std::size_t cuts = (s.row_links() + depth - 1) / depth;
         const std::size_t together = cuts > 1 ? 1 : std::min(s.taps_rows, depth / s.row_links());
         for (std::size_t tap = 0, link = 0; tap < s.taps_rows; tap += together)
             for (std::size_t cut = 0; cut < cuts; ++cut) {
                 const parallel::block part = parallel::split(s.row_links(), cuts, cut);
-                const row_chain chain{std::min(together, s.taps_rows - tap), source.row_pitch, part.size(), 1, tile_columns<T>};
-                rows.a = source.data + tap * source.row_pitch + part.first;
+                const row_chain chain{std::min(together, s.taps_rows - tap), row_step, part.size(), 1, tile_columns<T>};
+                rows.a = source.data + tap * row_step + part.first;
                 multiply_links(pixels, chain, rows, link, link == 0);
                 link += chain.length();
             }
     }
 
+    /// Kernel positions lie apart: several of a kernel row at a time, or one in several cuts.
+    void by_positions(std::size_t pixels, const window<T>& source, pixel_rows<T> rows) const noexcept {
+        const std::size_t step = s.dilation_columns * source.pixel_pitch;
+        const std::size_t together = std::clamp<std::size_t>(depth / s.depth, 1, s.taps_columns);
+        const std::size_t cuts = (s.depth + depth - 1) / depth;
+        for (std::size_t i = 0, link = 0; i < s.taps_rows; ++i)
+            for (std::size_t j = 0; j < s.taps_columns; j += together)
+                for (std::size_t cut = 0; cut < cuts; ++cut) {
+                    const parallel::block part = parallel::split(s.depth, cuts, cut);
+                    const row_chain chain{std::min(together, s.taps_columns - j), step, part.size(), 1, tile_columns<T>};
+                    rows.a = source.data + i * s.dilation_rows * source.row_pitch + j * step + part.first;
+                    multiply_links(pixels, chain, rows, link, link == 0);
+                    link += chain.length();
+                }
+    }
+
     /// One kernel position at a time, straight from the images.
     void by_taps(const output_block& block) const noexcept {
-        const window<T> source{s.rows, s.columns, s.depth};
+        const window<T> source{s};
         pixel_rows<T> all = pixels_of(s, block, source, output(block), pitch);
         for (std::size_t i = block.pixels(s.out_columns); i > 0; --i) {
             const T* unused = nullptr;
@@ -102,21 +121,21 @@ struct correlation {
         }
         const std::size_t cuts = (s.depth + depth - 1) / depth;
         for (std::size_t i = 0; i < s.taps_rows; ++i) {
-            const parallel::block down = inside(s.out_rows, s.stride_rows, s.origin_rows, i, s.rows);
+            const parallel::block down = inside(s.out_rows, s.stride_rows, s.origin_rows, i * s.dilation_rows, s.rows);
             output_block part{block.samples, {std::max(down.first, block.rows.first), std::min(down.last, block.rows.last)}};
             if (part.rows.first >= part.rows.last) continue;
             for (std::size_t j = 0; j < s.taps_columns; ++j) {
-                const parallel::block across = inside(s.out_columns, s.stride_columns, s.origin_columns, j, s.columns);
+                const parallel::block across = inside(s.out_columns, s.stride_columns, s.origin_columns, j * s.dilation_columns, s.columns);
                 if (across.empty()) continue;
                 sliding seen = s;
                 seen.out_columns = across.size();
                 pixel_rows<T> rows = pixels_of(seen, part, source, output(part) + across.first * pitch.column, pitch);
-                const auto position = [](std::size_t out, std::size_t stride, std::ptrdiff_t origin, std::size_t tap) {
-                    return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(out * stride + tap) + origin);
+                const auto position = [](std::size_t out, std::size_t stride, std::ptrdiff_t origin, std::size_t distance) {
+                    return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(out * stride + distance) + origin);
                 };
                 const T* first = x + part.samples.first * source.sample_pitch +
-                                 position(part.rows.first, s.stride_rows, s.origin_rows, i) * source.row_pitch +
-                                 position(across.first, s.stride_columns, s.origin_columns, j) * s.depth;
+                                 position(part.rows.first, s.stride_rows, s.origin_rows, i * s.dilation_rows) * source.row_pitch +
+                                 position(across.first, s.stride_columns, s.origin_columns, j * s.dilation_columns) * s.pixel;
                 for (std::size_t cut = 0; cut < cuts; ++cut) {
                     const parallel::block links = parallel::split(s.depth, cuts, cut);
                     rows.a = first + links.first;
@@ -145,11 +164,40 @@ void correlate(const correlation<T>& all, std::size_t batch, parallel::team team
     });
 }
 
-/// Packs the elements of A for the weight gradient: for each pixel, its window's links first .. first + high - 1, in panels of tile_rows.
+/// Walks the links of a window: runs that are side by side in memory, `per_row` of them in each kernel row.
+struct link_walk {
+    std::size_t run = 1;
+    std::size_t per_row = 1;
+    std::size_t row_step = 0;
+    std::size_t column_step = 0;
+    std::size_t begin = 0;  ///< of the run, from the first link of the window on
+    std::size_t at = 0;     ///< in the run
+    std::size_t column = 0;
+
+    template <class T>
+    link_walk(const sliding& s, const window<T>& source, std::size_t link) noexcept
+        : run{source.side_by_side(s) ? s.row_links() : s.depth},
+          per_row{s.row_links() / run},
+          row_step{s.dilation_rows * source.row_pitch},
+          column_step{s.dilation_columns * source.pixel_pitch},
+          begin{link / s.row_links() * row_step + link / run % per_row * column_step},
+          at{link % run},
+          column{link / run % per_row} {}
+
+    [[nodiscard]] std::size_t offset() const noexcept { return begin + at; }
+    void advance(std::size_t links) noexcept {
+        for (at += links; at >= run; at -= run) {
+            begin += column_step;
+            if (++column < per_row) continue;
+            begin += row_step - per_row * column_step;
+            column = 0;
+        }
+    }
+};
+
+/// Packs the elements of A for the weight gradient: for each pixel, `high` links of its window from `links` on, in panels of tile_rows.
 template <class T>
-void pack_links(const sliding& s, std::size_t pixels, pixel_rows<T> walk, std::size_t row_pitch, std::size_t first, std::size_t high,
-                T* to) noexcept {
-    const std::size_t links = s.row_links();
+void pack_links(std::size_t pixels, pixel_rows<T> walk, const link_walk& links, std::size_t high, T* to) noexcept {
     // A few pixels at a time: long enough runs on both sides, few enough streams.
     constexpr std::size_t run = 8;
     const T* from[run];
@@ -157,39 +205,36 @@ void pack_links(const sliding& s, std::size_t pixels, pixel_rows<T> walk, std::s
     for (std::size_t p = 0; p < pixels; p += run) {
         const std::size_t count = std::min(run, pixels - p);
         for (std::size_t q = 0; q < count; ++q) walk.next(from[q], unused);
+        link_walk link = links;
         for (std::size_t i = 0; i < high; i += tile_rows) {
             T* panel = to + i * pixels + p * tile_rows;
             const std::size_t wide = std::min(tile_rows, high - i);
-            const std::size_t tap = (first + i) / links;
-            const std::size_t at = (first + i) % links;
-            if (wide == tile_rows && at + tile_rows <= links) {
-                const std::size_t offset = tap * row_pitch + at;
+            if (wide == tile_rows && link.at + tile_rows <= link.run) {
+                const std::size_t offset = link.offset();
                 for (std::size_t q = 0; q < count; ++q) std::memcpy(panel + q * tile_rows, from[q] + offset, tile_rows * sizeof(T));
+                link.advance(tile_rows);
                 continue;
             }
+            std::size_t offsets[tile_rows];
+            for (std::size_t r = 0; r < wide; ++r, link.advance(1)) offsets[r] = link.offset();
             for (std::size_t q = 0; q < count; ++q)
-                for (std::size_t r = 0; r < tile_rows; ++r) {
-                    const std::size_t link = first + i + r;
-                    panel[q * tile_rows + r] = r < wide ? from[q][link / links * row_pitch + link % links] : T{0};
-                }
+                for (std::size_t r = 0; r < tile_rows; ++r) panel[q * tile_rows + r] = r < wide ? from[q][offsets[r]] : T{0};
         }
     }
 }
 
-/// Rows of a weight gradient: link i of a window, and row i of dw.
+/// Rows of a weight gradient: a link of a window, and a row of dw.
 template <class T>
 struct link_rows {
     const T* a = nullptr;
     T* c = nullptr;
-    std::size_t links = 1;
-    std::size_t row_pitch = 0;
     std::size_t ldc = 0;
-    std::size_t link = 0;
+    link_walk link;
 
     void next(const T*& row_a, T*& row_c) noexcept {
-        row_a = a + link / links * row_pitch + link % links;
+        row_a = a + link.offset();
         row_c = c;
-        ++link;
+        link.advance(1);
         c += ldc;
     }
 };
@@ -214,16 +259,14 @@ struct outer_blocks {
     }
 };
 
-/// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the sum of dy.
-/// Threads split dw.
+/// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the sum of dy. The rows of
+/// dw and of dy are ld apart. Threads split dw.
 template <class T>
-void outer_products(const sliding& s, std::size_t batch, std::size_t n, const T* x, const T* dy, T* dw, T* dbias,
+void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
                     resources<T> use) noexcept {
     using sizes = outer_blocks<T>;
     const output_blocks blocks{batch, s, block_pixels, 1};
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
-    // Pixels close together: broadcasting from the window beats packing it.
-    const bool direct = s.stride_columns * s.depth * sizeof(T) <= 512;
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block down = parallel::split(s.links(), parts.down, thread / parts.across, tile_rows);
         const parallel::block across = parallel::split(n, parts.across, thread % parts.across, tile_columns<T>);
@@ -235,21 +278,22 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, const T*
             const output_block block = blocks[index];
             const window<T> source{s, block, x, copy};
             const std::size_t pixels = block.pixels(s.out_columns);
-            const T* from = dy + (block.samples.first * s.out_rows + block.rows.first) * s.out_columns * n + across.first;
-            T* const to = dw + down.first * n + across.first;
+            const T* from = dy + (block.samples.first * s.out_rows + block.rows.first) * s.out_columns * ld + across.first;
+            T* const to = dw + down.first * ld + across.first;
             if (dbias && down.first == 0) {
                 if (index == 0) std::fill_n(dbias + across.first, across.size(), T{0});
-                continue_column_sums(pixels, across.size(), from, n, dbias + across.first);
+                continue_column_sums(pixels, across.size(), from, ld, dbias + across.first);
             }
-            const bool direct_x = direct && block.samples.size() == 1;
+            // Pixels close together: broadcasting from the window beats packing it.
+            const bool direct_x = s.stride_columns * source.pixel_pitch * sizeof(T) <= 512 && block.samples.size() == 1;
             // Few rows of dw: dy is read so few times that a packed copy does not pay. Whole vectors only: none may reach behind the end.
             const bool direct_y = direct_x && down.size() <= 8 * tile_rows && across.size() % simd::width<T> == 0;
             const std::size_t panel_stride = direct_y ? tile_columns<T> : pixels * tile_columns<T>;
-            if (!direct_y) pack<tile_columns<T>>(pixels, across.size(), from, n, panels_y, panel_stride);
+            if (!direct_y) pack<tile_columns<T>>(pixels, across.size(), from, ld, panels_y, panel_stride);
             if (direct_x) {
-                const row_chain chain{block.rows.size(), s.stride_rows * source.row_pitch, s.out_columns, s.stride_columns * s.depth,
-                                      direct_y ? n : tile_columns<T>};
-                const link_rows<T> rows{source.data, to, s.row_links(), source.row_pitch, n, down.first};
+                const row_chain chain{block.rows.size(), s.stride_rows * source.row_pitch, s.out_columns,
+                                      s.stride_columns * source.pixel_pitch, direct_y ? ld : tile_columns<T>};
+                const link_rows<T> rows{source.data, to, ld, {s, source, down.first}};
                 multiply(down.size(), across.size(), chain, rows, direct_y ? from : panels_y, panel_stride, index == 0,
                          static_cast<const T*>(nullptr));
                 continue;
@@ -257,8 +301,8 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, const T*
             const pixel_rows<T> walk = pixels_of<T>(s, block, source, nullptr, {});
             for (std::size_t i = 0; i < down.size(); i += sizes::rows) {
                 const std::size_t high = std::min(sizes::rows, down.size() - i);
-                pack_links(s, pixels, walk, source.row_pitch, down.first + i, high, panels_x);
-                multiply(high, across.size(), packed_chain<T>{panels_x, pixels}, matrix_rows<T>{nullptr, 0, to + i * n, n}, panels_y,
+                pack_links(pixels, walk, {s, source, down.first + i}, high, panels_x);
+                multiply(high, across.size(), packed_chain<T>{panels_x, pixels}, matrix_rows<T>{nullptr, 0, to + i * ld, ld}, panels_y,
                          panel_stride, index == 0, static_cast<const T*>(nullptr));
             }
         }

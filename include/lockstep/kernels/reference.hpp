@@ -41,13 +41,18 @@ void column_sums(std::size_t rows, std::size_t n, const T* x, std::size_t ld, do
 /// Calls f(output pixel, kernel position, input pixel) for every position of every window that lies inside its image.
 template <class Geometry, class F>
 void for_taps(const Geometry& g, std::size_t batch, F&& f) {
+    std::size_t distance_rows = 1, distance_columns = 1;
+    if constexpr (requires { g.dilation_rows; }) {
+        distance_rows = g.dilation_rows;
+        distance_columns = g.dilation_columns;
+    }
     for (std::size_t s = 0; s < batch; ++s)
         for (std::size_t r = 0; r < g.out_rows(); ++r)
             for (std::size_t c = 0; c < g.out_columns(); ++c)
                 for (std::size_t kr = 0; kr < g.kernel_rows; ++kr)
                     for (std::size_t kc = 0; kc < g.kernel_columns; ++kc) {
-                        const std::size_t row = r * g.stride_rows + kr;
-                        const std::size_t column = c * g.stride_columns + kc;
+                        const std::size_t row = r * g.stride_rows + kr * distance_rows;
+                        const std::size_t column = c * g.stride_columns + kc * distance_columns;
                         if (row < g.pad_top || row >= g.rows + g.pad_top || column < g.pad_left || column >= g.columns + g.pad_left)
                             continue;
                         f((s * g.out_rows() + r) * g.out_columns() + c, kr * g.kernel_columns + kc,
@@ -55,14 +60,22 @@ void for_taps(const Geometry& g, std::size_t batch, F&& f) {
                     }
 }
 
+/// Calls f(channel, filter, weight of the first kernel position) for every pair of a group.
+template <class F>
+void for_pairs(const convolution& g, F&& f) {
+    for (std::size_t filter = 0; filter < g.filters; ++filter)
+        for (std::size_t c = 0; c < g.group_channels(); ++c)
+            f(filter / g.group_filters() * g.group_channels() + c, filter, c * g.filters + filter);
+}
+
 template <class T>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, double* y) {
     for (std::size_t i = 0; i < batch * g.out_size(); ++i) y[i] = bias ? static_cast<double>(bias[i % g.filters]) : 0.0;
     for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t in) {
-        for (std::size_t c = 0; c < g.channels; ++c)
-            for (std::size_t f = 0; f < g.filters; ++f)
-                y[out * g.filters + f] +=
-                    static_cast<double>(x[in * g.channels + c]) * static_cast<double>(w[(tap * g.channels + c) * g.filters + f]);
+        for_pairs(g, [&](std::size_t c, std::size_t f, std::size_t weight) {
+            y[out * g.filters + f] +=
+                static_cast<double>(x[in * g.channels + c]) * static_cast<double>(w[tap * g.group_channels() * g.filters + weight]);
+        });
     });
 }
 
@@ -70,10 +83,10 @@ template <class T>
 void convolution_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, double* dx) {
     std::fill_n(dx, batch * g.in_size(), 0.0);
     for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t in) {
-        for (std::size_t c = 0; c < g.channels; ++c)
-            for (std::size_t f = 0; f < g.filters; ++f)
-                dx[in * g.channels + c] +=
-                    static_cast<double>(dy[out * g.filters + f]) * static_cast<double>(w[(tap * g.channels + c) * g.filters + f]);
+        for_pairs(g, [&](std::size_t c, std::size_t f, std::size_t weight) {
+            dx[in * g.channels + c] +=
+                static_cast<double>(dy[out * g.filters + f]) * static_cast<double>(w[tap * g.group_channels() * g.filters + weight]);
+        });
     });
 }
 
@@ -81,10 +94,10 @@ template <class T>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, double* dw, double* dbias) {
     std::fill_n(dw, g.weight_count(), 0.0);
     for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t in) {
-        for (std::size_t c = 0; c < g.channels; ++c)
-            for (std::size_t f = 0; f < g.filters; ++f)
-                dw[(tap * g.channels + c) * g.filters + f] +=
-                    static_cast<double>(x[in * g.channels + c]) * static_cast<double>(dy[out * g.filters + f]);
+        for_pairs(g, [&](std::size_t c, std::size_t f, std::size_t weight) {
+            dw[tap * g.group_channels() * g.filters + weight] +=
+                static_cast<double>(x[in * g.channels + c]) * static_cast<double>(dy[out * g.filters + f]);
+        });
     });
     if (dbias) reference::column_sums(batch * g.out_rows() * g.out_columns(), g.filters, dy, g.filters, dbias);
 }

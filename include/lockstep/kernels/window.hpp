@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "lockstep/kernels/geometry.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::kernels::detail {
 
 /// A sliding window over batch x rows x columns x depth. Output (r, c) sees
-/// rows r stride_rows + origin_rows + 0 .. taps_rows-1, and columns
-/// likewise. An origin below zero is padding.
+/// rows r stride_rows + origin_rows + dilation_rows 0 .. taps_rows-1, and
+/// columns likewise. An origin below zero is padding.
 struct sliding {
     std::size_t rows = 1;
     std::size_t columns = 1;
@@ -25,11 +26,18 @@ struct sliding {
     std::size_t stride_columns = 1;
     std::ptrdiff_t origin_rows = 0;
     std::ptrdiff_t origin_columns = 0;
+    std::size_t dilation_rows = 1;
+    std::size_t dilation_columns = 1;
+    std::size_t pixel = depth;  ///< elements from a column to the next: more than the depth where that is a group of the channels
 
     /// Rows and columns that `count` neighbouring outputs see together.
-    [[nodiscard]] constexpr std::size_t seen_rows(std::size_t count) const noexcept { return (count - 1) * stride_rows + taps_rows; }
-    [[nodiscard]] constexpr std::size_t seen_columns() const noexcept { return (out_columns - 1) * stride_columns + taps_columns; }
-    /// Links of the chain of one output, and those of one kernel row, which lie side by side.
+    [[nodiscard]] constexpr std::size_t seen_rows(std::size_t count) const noexcept {
+        return (count - 1) * stride_rows + reach(taps_rows, dilation_rows);
+    }
+    [[nodiscard]] constexpr std::size_t seen_columns() const noexcept {
+        return (out_columns - 1) * stride_columns + reach(taps_columns, dilation_columns);
+    }
+    /// Links of the chain of one output, and those of one kernel row.
     [[nodiscard]] constexpr std::size_t links() const noexcept { return taps_rows * taps_columns * depth; }
     [[nodiscard]] constexpr std::size_t row_links() const noexcept { return taps_columns * depth; }
     /// Some window reaches out of its image.
@@ -40,7 +48,7 @@ struct sliding {
     }
 };
 
-/// Outputs along one dimension, of `count`, that see a position inside of the image with kernel position `tap`.
+/// Outputs along one dimension, of `count`, that see a position inside of the image `tap` positions behind the first one that they see.
 [[nodiscard]] constexpr parallel::block inside(std::size_t count, std::size_t stride, std::ptrdiff_t origin, std::size_t tap,
                                                std::size_t size) noexcept {
     const std::ptrdiff_t first = origin + static_cast<std::ptrdiff_t>(tap);
@@ -91,6 +99,12 @@ struct window {
     const T* data = nullptr;  ///< of the block's first sample and row, at the first column seen
     std::size_t sample_pitch = 0;
     std::size_t row_pitch = 0;
+    std::size_t pixel_pitch = 0;
+
+    /// The links of a kernel row follow each other in memory; else those of one kernel position do.
+    [[nodiscard]] bool side_by_side(const sliding& s) const noexcept {
+        return s.taps_columns == 1 || s.dilation_columns * pixel_pitch == s.depth;
+    }
 
     /// Elements that a copy of at most so many samples and output rows takes.
     static constexpr std::size_t copy_size(const sliding& s, std::size_t samples, std::size_t high) noexcept {
@@ -98,8 +112,8 @@ struct window {
     }
 
     /// The pitches of plain images.
-    window(std::size_t rows, std::size_t columns, std::size_t depth) noexcept
-        : sample_pitch{rows * columns * depth}, row_pitch{columns * depth} {}
+    explicit window(const sliding& s) noexcept
+        : sample_pitch{s.rows * s.columns * s.pixel}, row_pitch{s.columns * s.pixel}, pixel_pitch{s.pixel} {}
 
     window(const sliding& s, const output_block& block, const T* from, T* copy) noexcept {
         if (s.links() == 0) {
@@ -108,13 +122,13 @@ struct window {
         }
         const std::ptrdiff_t top = static_cast<std::ptrdiff_t>(block.rows.first * s.stride_rows) + s.origin_rows;
         if (!s.padded()) {
-            sample_pitch = s.rows * s.columns * s.depth;
-            row_pitch = s.columns * s.depth;
+            *this = window{s};
             data = from + block.samples.first * sample_pitch + static_cast<std::size_t>(top) * row_pitch +
-                   static_cast<std::size_t>(s.origin_columns) * s.depth;
+                   static_cast<std::size_t>(s.origin_columns) * s.pixel;
             return;
         }
         const std::size_t high = s.seen_rows(block.rows.size());
+        pixel_pitch = s.depth;
         row_pitch = s.seen_columns() * s.depth;
         sample_pitch = high * row_pitch;
         data = copy;
@@ -133,9 +147,12 @@ struct window {
                 }
                 const T* source = from + ((sample * s.rows + static_cast<std::size_t>(row)) * s.columns +
                                           static_cast<std::size_t>(s.origin_columns + before)) *
-                                             s.depth;
+                                             s.pixel;
                 std::fill_n(copy, left, T{0});
-                std::copy_n(source, inside, copy + left);
+                if (s.pixel == s.depth)
+                    std::copy_n(source, inside, copy + left);
+                else
+                    for (std::size_t at = 0; at < inside; at += s.depth, source += s.pixel) std::copy_n(source, s.depth, copy + left + at);
                 std::fill_n(copy + left + inside, row_pitch - left - inside, T{0});
             }
     }
@@ -186,7 +203,7 @@ template <class T>
     const auto distance = [](std::size_t to, std::size_t from) {
         return static_cast<std::ptrdiff_t>(to) - static_cast<std::ptrdiff_t>(from);
     };
-    const std::size_t step = source.row_pitch == 0 ? 0 : s.stride_columns * s.depth;
+    const std::size_t step = s.stride_columns * source.pixel_pitch;
     pixel_rows<T> out;
     out.columns = s.out_columns;
     out.rows = block.rows.size();

@@ -14,7 +14,7 @@ namespace lockstep::kernels {
 
 /// Kernels of 3 x 3 with stride 1, any padding.
 [[nodiscard]] constexpr bool winograd_applies(const convolution& g) noexcept {
-    return g.kernel_rows == 3 && g.kernel_columns == 3 && g.stride_rows == 1 && g.stride_columns == 1;
+    return g.kernel_rows == 3 && g.kernel_columns == 3 && g.stride_rows == 1 && g.stride_columns == 1 && !g.is_dilated() && g.groups == 1;
 }
 
 namespace detail {

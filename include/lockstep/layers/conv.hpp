@@ -18,7 +18,7 @@ namespace lockstep::layers {
 /// Whether a convolution adds a bias to each filter: none in front of a normalisation, which would take it away again.
 enum class bias : bool { none, each };
 
-/// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels x filters.
+/// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a group x filters.
 /// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule` picks
 /// the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
 template <kernels::convolution G, bias Bias = bias::each, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
@@ -26,8 +26,8 @@ struct conv_layer {
     using input = tensor::shape<G.rows, G.columns, G.channels>;
     using output = tensor::shape<G.out_rows(), G.out_columns(), G.filters>;
 
-    static constexpr std::size_t fan_in = G.kernel_rows * G.kernel_columns * G.channels;
-    static constexpr std::size_t fan_out = G.kernel_rows * G.kernel_columns * G.filters;
+    static constexpr std::size_t fan_in = G.kernel_rows * G.kernel_columns * G.group_channels();
+    static constexpr std::size_t fan_out = G.kernel_rows * G.kernel_columns * G.group_filters();
     static constexpr std::string_view name = "conv";
     static constexpr auto parameters = [] {
         constexpr tensor::parameter weight{.name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Branches of a network: residual, add, concatenate and path. They are written nested and read as one flat list of nodes, each with the numbers
-// of the nodes whose values it reads.
+// Branches of a network: residual, add, concatenate and path, and blocks that are run again in backward: recompute. They are written nested and
+// read as one flat list of nodes, each with the numbers of the nodes whose values it reads.
 
 #include <array>
 #include <cstddef>
@@ -24,6 +24,7 @@ struct graph {
     std::array<std::size_t, Edges> reads{};
     std::array<std::size_t, Nodes> readers{};  ///< how often the value of a node is read
     std::array<bool, Nodes> joined{};          ///< by a node that reads several
+    std::array<std::size_t, Nodes> block{};    ///< number of the recompute around a node, from 1 on; 0: none
 
     [[nodiscard]] constexpr std::size_t inputs(std::size_t node) const noexcept { return first[node + 1] - first[node]; }
     [[nodiscard]] constexpr std::size_t read(std::size_t node, std::size_t input = 0) const noexcept { return reads[first[node] + input]; }
@@ -37,6 +38,7 @@ template <std::size_t Nodes, std::size_t Edges>
 struct graph_writer {
     graph<Nodes, Edges> out{};
     std::size_t nodes = 0, edges = 0;
+    std::size_t block = 0, blocks = 0;  ///< the one that is being written, and how many there have been
 
     /// A node that reads these values; returns its number.
     constexpr std::size_t node(std::span<const std::size_t> from) noexcept {
@@ -46,6 +48,7 @@ struct graph_writer {
             ++out.readers[value];
             if (from.size() > 1) out.joined[value] = true;
         }
+        out.block[nodes] = block;
         out.first[++nodes] = edges;
         return nodes - 1;
     }
@@ -66,6 +69,13 @@ inline constexpr std::size_t edges_of = 1;
 template <class Item>
     requires is_combinator<Item>
 inline constexpr std::size_t edges_of<Item> = Item::edges;
+
+/// An item has a recompute inside.
+template <class Item>
+inline constexpr bool holds_recompute = false;
+template <class Item>
+    requires is_combinator<Item>
+inline constexpr bool holds_recompute<Item> = Item::recomputes;
 
 /// Writes the nodes of an item that reads the value `from`; returns the value that it gives.
 template <class Item, class Writer>
@@ -90,6 +100,7 @@ template <class... Items>
 struct items {
     static constexpr std::size_t nodes = (std::size_t{0} + ... + nodes_of<Items>);
     static constexpr std::size_t reads = (std::size_t{0} + ... + edges_of<Items>);
+    static constexpr bool recomputes = (holds_recompute<Items> || ...);
 
     core::pack<Items...> specs;
 
@@ -136,9 +147,36 @@ template <>
 struct path<> {
     static constexpr bool is_combinator = true;
     static constexpr std::size_t size = 0, edges = 0;
+    static constexpr bool recomputes = false;
     template <class Writer>
     static constexpr std::size_t wire(Writer&, std::size_t from) noexcept {
         return from;
+    }
+};
+
+/// recompute{layers..}: the layers one behind the other, of which forward keeps only what the first one reads; backward runs them forward once
+/// more before it needs their values (Chen et al. 2016). The bits stay. Cost: one more forward of these layers, but for those at their end
+/// whose values backward does not need. What holds the values of a block at a time is as large as the largest block.
+template <class... Specs>
+struct recompute : items<Specs...> {
+    static_assert(recompute::nodes > 0, "lockstep: a recompute has at least one layer");
+    static_assert(!items<Specs...>::recomputes, "lockstep: a recompute stands inside of another one; leave one of them out");
+    static constexpr bool is_combinator = true;
+    static constexpr bool recomputes = true;
+    static constexpr std::size_t size = recompute::nodes, edges = recompute::reads;
+
+    constexpr recompute(const Specs&... layers) : items<Specs...>{{layers...}} {}
+
+    template <class Writer>
+    static constexpr std::size_t wire(Writer& to, std::size_t from) noexcept {
+        to.block = ++to.blocks;
+        ((from = model::wire<Specs>(to, from)), ...);
+        to.block = 0;
+        return from;
+    }
+    template <std::size_t Index>
+    [[nodiscard]] constexpr const auto& node() const noexcept {
+        return this->template item_node<Index>();
     }
 };
 
@@ -209,5 +247,6 @@ namespace lockstep {
 using model::add;
 using model::concatenate;
 using model::path;
+using model::recompute;
 using model::residual;
 }  // namespace lockstep

@@ -77,14 +77,17 @@ struct memory_node {
     bool in_place = false;
     bool exchanges_in_front = false;
     bool exchanges_behind = false;
-    std::size_t input = 0;   ///< of what the layer reads, behind the exchange in front of it
-    std::size_t output = 0;  ///< of what the layer writes
-    std::size_t value = 0;   ///< of what its readers find, behind the exchange behind it
+    bool runs_again = false;  ///< forward, in backward
+    std::size_t block = 0;    ///< number of the recompute that it stands in: nodes with one number are neighbours; 0: none
+    std::size_t input = 0;    ///< of what the layer reads, behind the exchange in front of it
+    std::size_t output = 0;   ///< of what the layer writes
+    std::size_t value = 0;    ///< of what its readers find, behind the exchange behind it
     std::size_t stash = 0;
     std::size_t scratch = 0;
-    std::size_t observed = 0;  ///< partial sums of statistics, forward
-    std::size_t partials = 0;  ///< partial sums of gradients, backward
-    std::size_t exchange = 0;  ///< scratch of the exchanges around it
+    std::size_t observed = 0;        ///< partial sums of statistics, forward
+    std::size_t observed_again = 0;  ///< those and the sums, which nobody wants a second time
+    std::size_t partials = 0;        ///< partial sums of gradients, backward
+    std::size_t exchange = 0;        ///< scratch of the exchanges around it
 };
 
 /// The pieces of a node, by number; no_piece where it has none.
@@ -112,10 +115,12 @@ struct node_memory {
     std::vector<input_gradient> inputs;
 };
 
-/// The memory of a step. Event i is the forward run of node i, event n the loss, event 2n - i the backward run of node i.
+/// The memory of a step. Event i is the forward run of node i, event n the loss, event 2n - i the backward run of node i. The nodes of a
+/// block have a second forward run each in front of the backward run of the last of them; all that follows moves back.
 struct memory_plan {
     std::vector<piece> pieces;
     std::vector<node_memory> nodes;
+    std::vector<node_memory> again;  ///< of the second forward run: from `input` to `observed`
     std::size_t bytes = 0;
     std::size_t network_gradient = no_piece;  ///< where the loss writes
 
@@ -131,13 +136,29 @@ struct memory_plan {
     }
 };
 
+/// When the nodes run: forward as their numbers say, a second time in front of the backward run of their block, and backward.
+struct step_events {
+    std::vector<std::size_t> again, backward;
+    explicit step_events(std::span<const memory_node> nodes) : again(nodes.size()), backward(nodes.size()) {
+        std::size_t event = nodes.size(), from = nodes.size();
+        for (std::size_t i = nodes.size(); i-- > 0;) {
+            if (i < from && nodes[i].block != 0) {
+                for (from = i; from > 0 && nodes[from - 1].block == nodes[i].block;) --from;
+                for (std::size_t j = from; j <= i; ++j) again[j] = ++event;
+            }
+            backward[i] = ++event;
+        }
+    }
+};
+
 /// Forward keeps of a value what backward or a later reader needs. A layer that may work in place does so where nobody else needs its input
 /// any more. The gradient of a value is the sum over its readers, from the last to the first. Throws nothing but bad_alloc; for start-up.
 [[nodiscard, gnu::cold]] inline memory_plan plan_memory(std::span<const memory_node> nodes) {
     const std::size_t n = nodes.size(), loss = n;
-    const auto backward_of = [&](std::size_t node) { return 2 * n - node; };
+    const step_events events{nodes};
     memory_plan plan;
     plan.nodes.resize(n);
+    plan.again.resize(n);
     const auto make = [&](std::size_t bytes, std::size_t event, bool is_scratch = false) {
         plan.pieces.push_back({.bytes = bytes, .first = event, .last = event, .is_scratch = is_scratch});
         return plan.pieces.size() - 1;
@@ -145,53 +166,80 @@ struct memory_plan {
     const auto use = [&](std::size_t which, std::size_t event) {
         if (which != no_piece) plan.pieces[which].last = std::max(plan.pieces[which].last, event);
     };
+    // Value n + i is what the second run of node i gives. There it reads the second values of its own block.
+    const auto source = [&](std::size_t i, std::size_t value, bool again) {
+        return again && value != the_samples && nodes[value].block == nodes[i].block ? n + value : value;
+    };
+    const auto place = [&](std::size_t value) { return value < n ? plan.nodes[value].value : plan.again[value - n].value; };
 
     // Until when each value is needed. A view is the value that it reads.
-    std::vector<std::size_t> root(n, the_samples), needed(n, 0);
+    std::vector<std::size_t> root(2 * n, the_samples), needed(2 * n, 0);
     const auto is_alias = [&](std::size_t i) { return nodes[i].is_view && !nodes[i].exchanges_in_front && !nodes[i].exchanges_behind; };
+    const auto find_root = [&](std::size_t i, bool again) {
+        const std::size_t from = source(i, nodes[i].reads[0], again), own = again ? n + i : i;
+        root[own] = !is_alias(i) ? own : from == the_samples ? the_samples : root[from];
+    };
+    for (std::size_t i = 0; i < n; ++i) find_root(i, false);
     for (std::size_t i = 0; i < n; ++i)
-        root[i] = !is_alias(i) ? i : nodes[i].reads[0] == the_samples ? the_samples : root[nodes[i].reads[0]];
+        if (nodes[i].block != 0) find_root(i, true);
     const auto need = [&](std::size_t value, std::size_t event) {
         if (value != the_samples && root[value] != the_samples) needed[root[value]] = std::max(needed[root[value]], event);
     };
     for (std::size_t i = 0; i < n; ++i) {
         if (is_alias(i)) continue;
+        const bool in_block = nodes[i].block != 0;
         const bool keeps_x = nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view && !nodes[i].exchanges_in_front;
-        for (const std::size_t value : nodes[i].reads) need(value, keeps_x ? backward_of(i) : i);
-        if (nodes[i].learns && nodes[i].needs_y && !nodes[i].is_view && !nodes[i].exchanges_behind) need(i, backward_of(i));
+        for (const std::size_t value : nodes[i].reads) {
+            need(value, i);
+            if (nodes[i].runs_again) need(source(i, value, true), events.again[i]);
+            if (keeps_x) need(source(i, value, in_block), events.backward[i]);
+        }
+        if (nodes[i].learns && nodes[i].needs_y && !nodes[i].is_view && !nodes[i].exchanges_behind)
+            need(in_block ? n + i : i, events.backward[i]);
     }
     need(n - 1, loss);
 
-    for (std::size_t i = 0; i < n; ++i) {
+    const auto run_forward = [&](std::size_t i, bool again) {
         const memory_node& node = nodes[i];
-        node_memory& here = plan.nodes[i];
+        node_memory& here = again ? plan.again[i] : plan.nodes[i];
+        const std::size_t now = again ? events.again[i] : i;
+        const bool learns = node.learns && (again || node.block == 0);  // backward looks at this run
         if (node.exchanges_in_front) {
-            here.input = make(node.input, i);
-            if (node.learns && node.needs_x && !node.is_view) use(here.input, backward_of(i));
+            here.input = make(node.input, now);
+            if (learns && node.needs_x && !node.is_view) use(here.input, events.backward[i]);
         }
-        if (node.is_view)
-            here.output = node.exchanges_in_front ? here.input : node.reads[0] == the_samples ? no_piece : plan.nodes[node.reads[0]].value;
+        if (node.is_view) {
+            const std::size_t from = source(i, node.reads[0], again);
+            here.output = node.exchanges_in_front ? here.input : from == the_samples ? no_piece : place(from);
+        }
         // The piece of a value whose last use is this one can take the output.
         if (node.in_place && !node.is_view && !node.exchanges_in_front && !node.exchanges_behind)
             for (std::size_t k = node.reads.size(); k-- > 0 && here.output == no_piece;) {
-                const std::size_t value = node.reads[k];
-                if (value == the_samples || root[value] == the_samples || nodes[value].value != node.output) continue;
-                if (plan.pieces[plan.nodes[value].value].last == i) here.output = plan.nodes[value].value;
+                const std::size_t value = source(i, node.reads[k], again);
+                if (value == the_samples || root[value] == the_samples || nodes[value % n].value != node.output) continue;
+                if (plan.pieces[place(value)].last == now) here.output = place(value);
             }
-        if (here.output == no_piece && !node.is_view) here.output = make(node.output, i);
+        if (here.output == no_piece && !node.is_view) here.output = make(node.output, now);
         here.value = here.output;
         if (node.exchanges_behind) {
-            if (node.learns && node.needs_y && !node.is_view) use(here.output, backward_of(i));
-            here.value = make(node.value, i);
+            if (learns && node.needs_y && !node.is_view) use(here.output, events.backward[i]);
+            here.value = make(node.value, now);
         }
-        use(here.value, needed[i]);
-        here.exchange_forward = make(node.exchange, i, true);
-        if (node.is_view) continue;
-        here.stash = make(node.stash, i);
-        if (node.learns) use(here.stash, backward_of(i));
-        here.scratch_forward = make(node.scratch, i, true);
-        here.observed = make(node.observed, i, true);
-    }
+        use(here.value, needed[again ? n + i : i]);
+        here.exchange_forward = make(node.exchange, now, true);
+        if (node.is_view) return;
+        here.stash = make(node.stash, now);
+        if (learns) use(here.stash, events.backward[i]);
+        here.scratch_forward = make(node.scratch, now, true);
+        here.observed = make(again ? node.observed_again : node.observed, now, true);
+    };
+    for (std::size_t i = 0; i < n; ++i) run_forward(i, false);
+    // Blocks from the last to the first, each from its first node to its last: as they run.
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < n; ++i)
+        if (nodes[i].runs_again) order.push_back(i);
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return events.again[a] < events.again[b]; });
+    for (const std::size_t i : order) run_forward(i, true);
 
     // gradient[v]: the piece with the sum of what the readers of v have given so far.
     std::vector<std::size_t> gradient(n, no_piece);
@@ -199,7 +247,7 @@ struct memory_plan {
     for (std::size_t i = n; i-- > 0;) {
         const memory_node& node = nodes[i];
         node_memory& here = plan.nodes[i];
-        const std::size_t now = backward_of(i);
+        const std::size_t now = events.backward[i];
         here.inputs.resize(node.reads.size());
         here.dvalue = here.doutput = gradient[i];
         gradient[i] = no_piece;

@@ -28,6 +28,7 @@ struct layer_facts {
     bool is_view = false;
     bool input_learns = false;  ///< what it reads depends on parameters: only then anybody asks for the gradient with respect to it
     bool learns = false;        ///< what it gives depends on parameters
+    bool runs_again = false;    ///< forward, in backward: it stands in a recompute, and something there needs its value
 };
 
 /// A network on one of `Shards` ranks of a model group.
@@ -76,7 +77,25 @@ struct network {
             fact.statistics_offset = observed;
             observed += fact.statistics;
         });
+        // From the end on: who reads a value decides whether it is needed.
+        core::for_each_index_reversed<size>([&](auto index) {
+            using type = layer<index>;
+            auto& fact = out[index];
+            if (Net::graph.block[index] == 0) return;
+            fact.runs_again =
+                fact.runs_again || (fact.learns && !fact.is_view && (layers::needs_y<type> || layers::stash_bytes<type, float> > 0));
+            if (!fact.runs_again && !(fact.learns && !fact.is_view && layers::needs_x<type>)) return;
+            for (const std::size_t value : Net::graph.of(index))
+                if (value != the_samples && Net::graph.block[value] == Net::graph.block[index]) out[value].runs_again = true;
+        });
         return out;
+    }();
+    /// No value is exchanged inside of a recompute.
+    static constexpr bool recomputes_alone = [] {
+        for (std::size_t index = 0; index < size; ++index)
+            if (Net::graph.block[index] != 0 && (facts[index].in_front != exchange::none || facts[index].behind != exchange::none))
+                return false;
+        return true;
     }();
 
     /// Parameters of a segment on one rank.
@@ -99,7 +118,8 @@ struct network {
     }();
     /// Statistics of all layers, on every rank.
     static constexpr std::size_t statistics = facts[size - 1].statistics_offset + facts[size - 1].statistics;
-    /// Operations of one sample, forward; training takes three times as many, less the data gradient of layers in front of which nothing learns.
+    /// Operations of one sample, forward; training takes three times as many, less the data gradient of layers in front of which nothing learns,
+    /// and once more those that run again.
     static constexpr double forward_flops = [] {
         double sum = 0;
         for (const auto& fact : facts) sum += fact.flops;
@@ -108,7 +128,7 @@ struct network {
     static constexpr double training_flops = [] {
         double sum = 0;
         for (std::size_t index = 0; index < size; ++index)
-            sum += facts[index].flops * (facts[index].parameters > 0 && facts[index].input_learns ? 3 : 2);
+            sum += facts[index].flops * ((facts[index].parameters > 0 && facts[index].input_learns ? 3 : 2) + facts[index].runs_again);
         return sum;
     }();
     /// The first layer with parameters.

@@ -64,7 +64,7 @@ public:
         for (auto& one : exchanges_) one.prepare(rows.members());
         x_ = x;
         std::size_t exchange = 0;
-        core::for_each_index<size>([&](auto index) { forward_node<index>(weights, rows, key, observing, exchange); });
+        core::for_each_index<size>([&](auto index) { forward_node<index, false>(weights, rows, key, observing, exchange); });
         return {values_[size - 1], rows.own().rows()};
     }
 
@@ -78,6 +78,7 @@ public:
     void backward(const T* weights, const deal& rows, const step_key& key, Place&& place, Done&& done) {
         std::size_t exchange = exchanges_.size();
         core::for_each_index_reversed<size>([&](auto index) {
+            if constexpr (ends_block<index>()) run_block_again<graph.block[index]>(weights, rows, key);
             if constexpr (network::facts[index].learns) {
                 backward_node<index>(weights, rows, key, place, exchange);
                 done(index);
@@ -107,6 +108,19 @@ private:
     template <std::size_t Index>
     static constexpr bool is_grouped = network::template at<Index>::after == model::placement::features;
     static constexpr const auto& graph = Net::graph;
+    static_assert(network::recomputes_alone,
+                  "lockstep: a recompute holds layers between which a model partition exchanges values; leave these layers out of it");
+
+    /// The last node of a recompute: backward comes to it first.
+    template <std::size_t Index>
+    static constexpr bool ends_block() noexcept {
+        if constexpr (Index + 1 < size)
+            return graph.block[Index] != 0 && graph.block[Index + 1] != graph.block[Index];
+        else
+            return graph.block[Index] != 0;
+    }
+    template <std::size_t Index>
+    static constexpr bool in_block = graph.block[Index] != 0;
 
     template <std::size_t Index>
     [[gnu::cold]] model::memory_node describe_memory(std::size_t rows, const comm::group& model_group) {
@@ -145,9 +159,18 @@ private:
             out.scratch = layers::scratch_size<layer, T>(layer_rows, lanes, team_) * sizeof(T);
             if constexpr (!layers::adds_lanes<layer>)
                 out.partials = tensor::total_size(layer::parameters) * tensor::tree_depth(lanes) * sizeof(T);
-            out.observed = tensor::total_size(layers::statistics_of<layer>) * tensor::tree_depth(lanes) * sizeof(T);
+            constexpr std::size_t statistics = tensor::total_size(layers::statistics_of<layer>);
+            out.observed = statistics * tensor::tree_depth(lanes) * sizeof(T);
+            out.observed_again = out.observed + statistics * sums_of_statistics() * sizeof(T);
         }
+        out.runs_again = fact.runs_again;
+        out.block = graph.block[Index];
         return out;
+    }
+
+    /// Nodes of the tree that the lanes of this rank finish.
+    [[nodiscard, gnu::cold]] std::size_t sums_of_statistics() const {
+        return std::max<std::size_t>(1, tensor::cover(grid_.own_lanes(), grid_.lanes).size());
     }
 
     /// The memory of a piece; null where there is none.
@@ -179,10 +202,11 @@ private:
 
     /// Fields that both passes have.
     template <std::size_t Index>
-    void describe(auto& pass, const T* weights, const deal& rows, const step_key& key, std::size_t scratch) const noexcept {
+    void describe(auto& pass, const T* weights, const deal& rows, const step_key& key, std::size_t stash,
+                  std::size_t scratch) const noexcept {
         using layer = typename network::template layer<Index>;
         pass.w = {weights + network::offset(Index)};
-        pass.stash = span<std::byte>(plan_.nodes[Index].stash);
+        pass.stash = span<std::byte>(stash);
         pass.use = {team_, span<T>(scratch)};
         pass.random = {key.seed, core::purpose::dropout, static_cast<std::uint32_t>(Index), static_cast<std::uint32_t>(key.step)};
         pass.first_row = lanes<Index>(rows).first_row();
@@ -191,12 +215,26 @@ private:
 
     [[nodiscard]] const T* value(std::size_t node) const noexcept { return node == model::the_samples ? x_ : values_[node]; }
 
-    template <std::size_t Index>
+    /// The nodes of a recompute once more. Weights, samples and random numbers are those of the first time, so the values are as well.
+    template <std::size_t Block>
+    void run_block_again(const T* weights, const deal& rows, const step_key& key) {
+        std::size_t no_exchange = 0;
+        core::for_each_index<size>([&](auto index) {
+            if constexpr (graph.block[index] == Block) {
+                if constexpr (network::facts[index].runs_again)
+                    forward_node<index, true>(weights, rows, key, {}, no_exchange);
+                else
+                    inputs_[index] = value(graph.read(index));
+            }
+        });
+    }
+
+    template <std::size_t Index, bool Again>
     void forward_node(const T* weights, const deal& rows, const step_key& key, const statistics_place<T>& observing,
                       std::size_t& exchange) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
-        const model::node_memory& memory = plan_.nodes[Index];
+        const model::node_memory& memory = Again ? plan_.again[Index] : plan_.nodes[Index];
         const T* x = value(graph.read(Index));
         const std::size_t count = lanes<Index>(rows).rows();
         if constexpr (here::in_front != model::exchange::none) {
@@ -212,12 +250,18 @@ private:
             layer::forward(all, at<T>(memory.output), count, team_);
         } else if constexpr (!layers::is_view<layer>) {
             layers::forward_pass<T, layer> pass;
-            describe<Index>(pass, weights, rows, key, memory.scratch_forward);
+            describe<Index>(pass, weights, rows, key, memory.stash, memory.scratch_forward);
             pass.x = {x, count};
             pass.y = {at<T>(memory.output), count};
             pass.mode = key.mode;
             if (key.mode == layers::mode::training) pass.lanes = &lanes<Index>(rows);
-            if constexpr (layers::has_statistics<layer>) {
+            if constexpr (layers::has_statistics<layer> && Again) {
+                // The first time has written what counts.
+                constexpr std::size_t count_of = tensor::total_size(layers::statistics_of<layer>);
+                pass.observed = at<T>(memory.observed);
+                pass.observed_stride = count_of;
+                pass.observed_partials = pass.observed + lanes<Index>(rows).trees().size() * count_of;
+            } else if constexpr (layers::has_statistics<layer>) {
                 pass.statistics = {observing.running + network::facts[Index].statistics_offset};
                 pass.observed = observing.sums + network::facts[Index].statistics_offset;
                 pass.observed_stride = observing.stride;
@@ -238,6 +282,7 @@ private:
         using here = typename network::template at<Index>;
         using layer = typename here::type;
         const model::node_memory& memory = plan_.nodes[Index];
+        const std::size_t stash = in_block<Index> ? plan_.again[Index].stash : memory.stash;
         const std::size_t count = lanes<Index>(rows).rows();
         if constexpr (here::behind != model::exchange::none)
             timed([&] {
@@ -252,7 +297,7 @@ private:
             }
         } else if constexpr (!layers::is_view<layer>) {
             layers::backward_pass<T, layer> pass;
-            describe<Index>(pass, weights, rows, key, memory.scratch_backward);
+            describe<Index>(pass, weights, rows, key, stash, memory.scratch_backward);
             pass.x = {layers::needs_x<layer> ? inputs_[Index] : nullptr, count};
             pass.y = {layers::needs_y<layer> ? outputs_[Index] : nullptr, count};
             pass.dy = {at<T>(memory.doutput), count};

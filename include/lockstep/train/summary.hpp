@@ -22,6 +22,7 @@ struct layer_row {
     std::size_t parameters = 0;
     double flops = 0;  ///< forward, one sample
     bool sharded = false;
+    bool runs_again = false;  ///< forward, in backward
     std::string_view remark;  ///< what the layer wants to add: `static constexpr std::string_view remark`
 };
 
@@ -33,7 +34,8 @@ template <class Network>
         const auto& fact = Network::facts[index];
         std::string_view remark;
         if constexpr (requires { std::string_view{here::type::remark}; }) remark = here::type::remark;
-        out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded, remark});
+        out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded,
+                       fact.runs_again, remark});
     });
     return out;
 }
@@ -69,7 +71,7 @@ template <class Trainer>
                           right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
                           row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",
                           row.sharded ? core::text("  1/", grid.shards, " on each rank") : "", row.remark.empty() ? "" : "  ", row.remark,
-                          "\n");
+                          row.runs_again ? "  runs again in backward" : "", "\n");
     out += core::text("  in all          ", right(core::grouped(network::parameters), 23), " parameters",
                       right(core::fixed(network::forward_flops / 1e6, 3), 11), " MFLOP forward, ",
                       core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");

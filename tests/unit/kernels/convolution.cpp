@@ -66,7 +66,7 @@ exact wanted(const convolution& g, std::size_t batch, const operands<T>& in, boo
 std::string describe(const convolution& g, std::size_t batch) {
     return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", kernel ", g.kernel_rows, "x",
                       g.kernel_columns, ", stride ", g.stride_rows, "x", g.stride_columns, ", padding ", g.pad_top, " ", g.pad_bottom, " ",
-                      g.pad_left, " ", g.pad_right);
+                      g.pad_left, " ", g.pad_right, ", dilation ", g.dilation_rows, "x", g.dilation_columns, ", groups ", g.groups);
 }
 
 convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0,
@@ -122,7 +122,65 @@ std::vector<std::pair<convolution, std::size_t>> random_shapes(std::size_t count
     return out;
 }
 
+// The same with dilations and groups: strides that divide the dilation, are divided by it, share a factor with it and do not.
+std::vector<std::pair<convolution, std::size_t>> random_general_shapes(std::size_t count) {
+    const core::random_stream random{3, core::purpose::user, 10};
+    std::size_t drawn = 0;
+    const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
+    std::vector<std::pair<convolution, std::size_t>> out;
+    for (std::size_t i = 0; i < count; ++i) {
+        convolution g;
+        g.groups = i % 4 == 0 ? 1 : draw(2, 5);
+        g.rows = draw(1, 17);
+        g.columns = draw(1, 17);
+        g.channels = g.groups * (i % 5 == 0 ? draw(10, 40) : draw(1, 5));
+        g.filters = g.groups * (i % 3 == 0 ? draw(10, 40) : draw(1, 5));
+        g.kernel_rows = draw(1, 5);
+        g.kernel_columns = draw(1, 5);
+        g.stride_rows = draw(1, 4);
+        g.stride_columns = draw(1, 4);
+        g.dilation_rows = draw(1, 4);
+        g.dilation_columns = draw(1, 6);
+        g.pad_top = draw(0, 6);
+        g.pad_bottom = draw(0, 6);
+        g.pad_left = draw(0, 6);
+        g.pad_right = draw(0, 6);
+        out.emplace_back(g, draw(0, 3));
+    }
+    return out;
+}
+
+convolution dilated(convolution g, std::size_t rows, std::size_t columns) {
+    g.dilation_rows = rows;
+    g.dilation_columns = columns;
+    return g;
+}
+convolution grouped(convolution g, std::size_t groups) {
+    g.groups = groups;
+    return g;
+}
+
 }  // namespace
+
+TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly for dilated and grouped shapes of every kind", "[kernels]", float,
+                   double) {
+    bool with_bias = false;
+    std::size_t seen = 0;
+    for (const auto& [g, batch] : random_general_shapes(400)) {
+        require_exact<TestType>(g, batch, with_bias = !with_bias);
+        seen += batch * g.out_size() > 0;
+    }
+    REQUIRE(seen > 200);
+    require_exact<TestType>(dilated(square(20, 40, 24, 3, 2), 2, 2), 2, true);
+    require_exact<TestType>(dilated(square(20, 300, 24, 3, 2), 2, 2), 1, true);  // a kernel position longer than a cache block
+    require_exact<TestType>(dilated(square(21, 24, 300, 3, 0), 3, 1), 1, true);
+    require_exact<TestType>(dilated(square(33, 40, 24, 3, 4, 2), 4, 4), 1, true);
+    require_exact<TestType>(grouped(square(13, 96, 64, 5, 2), 2), 2, true);
+    require_exact<TestType>(grouped(square(9, 600, 40, 3, 1), 2), 1, true);
+    require_exact<TestType>(grouped(square(9, 40, 600, 3, 0), 2), 1, true);
+    require_exact<TestType>(grouped(square(9, 33, 33, 3, 1), 33), 2, true);
+    require_exact<TestType>(grouped(square(9, 32, 32, 1, 0), 4), 3, true);
+}
 
 TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly for shapes of every kind", "[kernels]", float, double) {
     bool with_bias = false;
@@ -151,13 +209,14 @@ TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on shape
 }
 
 TEMPLATE_TEST_CASE("kernels/convolution: the rounding error is that of one chain", "[kernels]", float, double) {
-    for (const convolution& g : {square(9, 70, 40, 3, 1), square(24, 1, 8, 5), square(11, 20, 30, 3, 1, 2)}) {
+    for (const convolution& g : {square(9, 70, 40, 3, 1), square(24, 1, 8, 5), square(11, 20, 30, 3, 1, 2),
+                                 dilated(square(12, 20, 30, 3, 2, 2), 2, 3), grouped(square(9, 60, 40, 3, 1), 2)}) {
         const auto in = random_operands<TestType>(g, 2);
         const auto want = wanted(g, 2, in);
         const auto got = run(g, 2, in, 1);
         INFO(describe(g, 2));
-        CHECK(distance(got.y, want.y) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.channels, 0.25));
-        CHECK(distance(got.dx, want.dx) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.filters, 0.25));
+        CHECK(distance(got.y, want.y) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.group_channels(), 0.25));
+        CHECK(distance(got.dx, want.dx) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.group_filters(), 0.25));
         CHECK(distance(got.dw, want.dw) <= sum_tolerance<TestType>(2 * g.out_rows() * g.out_columns(), 0.25));
         CHECK(distance(got.dbias, want.dbias) <= sum_tolerance<TestType>(2 * g.out_rows() * g.out_columns(), 0.5));
     }
@@ -165,6 +224,9 @@ TEMPLATE_TEST_CASE("kernels/convolution: the rounding error is that of one chain
 
 TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads", "[kernels]", float, double) {
     auto shapes = random_shapes(40);
+    for (const auto& shape : random_general_shapes(80)) shapes.push_back(shape);
+    shapes.emplace_back(dilated(square(20, 40, 24, 3, 2), 2, 2), 2);
+    shapes.emplace_back(grouped(square(20, 40, 24, 3, 1), 2), 3);
     shapes.emplace_back(square(28, 1, 32, 5), 3);
     shapes.emplace_back(square(20, 40, 24, 3, 1), 2);
     shapes.emplace_back(square(4, 40, 24, 3, 1), 9);
@@ -183,7 +245,8 @@ TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads"
 }
 
 TEMPLATE_TEST_CASE("kernels/convolution: a sample alone has the bits it has among others", "[kernels]", float, double) {
-    for (const convolution& g : {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2)}) {
+    for (const convolution& g : {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2),
+                                 dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4)}) {
         const std::size_t batch = 7;
         const auto in = random_operands<TestType>(g, batch);
         const auto all = run(g, batch, in, 1);
@@ -224,7 +287,8 @@ TEST_CASE("kernels/convolution: a NaN reaches every output whose window sees it,
 }
 
 TEST_CASE("kernels/convolution: scratch grows with the batch", "[kernels]") {
-    for (const convolution& g : {square(5, 20, 24, 3, 1), square(30, 3, 20, 3, 1), square(9, 33, 17, 3, 1, 2)})
+    for (const convolution& g : {square(5, 20, 24, 3, 1), square(30, 3, 20, 3, 1), square(9, 33, 17, 3, 1, 2),
+                                 dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4)})
         for (const int threads : thread_counts()) {
             std::size_t forward = 0, data = 0, weights = 0;
             for (std::size_t batch = 0; batch < 60; ++batch) {

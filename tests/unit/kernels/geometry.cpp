@@ -32,3 +32,28 @@ TEST_CASE("kernels/geometry: sizes and work of a convolution", "[kernels]") {
         .rows = 24, .columns = 23, .channels = 4, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2};
     STATIC_REQUIRE(pool.out_size() == 12 * 11 * 4);
 }
+
+TEST_CASE("kernels/geometry: dilation spreads the kernel, groups divide its weights", "[kernels]") {
+    STATIC_REQUIRE(reach(3, 4) == 9);
+    STATIC_REQUIRE(reach(1, 7) == 1);
+    constexpr convolution g{.rows = 20,
+                            .columns = 21,
+                            .channels = 12,
+                            .filters = 18,
+                            .kernel_rows = 3,
+                            .kernel_columns = 3,
+                            .stride_columns = 2,
+                            .pad_top = 1,
+                            .dilation_rows = 4,
+                            .dilation_columns = 2,
+                            .groups = 6};
+    STATIC_REQUIRE(g.out_rows() == 13);
+    STATIC_REQUIRE(g.out_columns() == 9);
+    STATIC_REQUIRE(g.group_channels() == 2);
+    STATIC_REQUIRE(g.group_filters() == 3);
+    STATIC_REQUIRE(g.weight_count() == 3 * 3 * 2 * 18);
+    STATIC_REQUIRE(g.flops() == 2.0 * 13 * 9 * 324);
+    STATIC_REQUIRE(!g.is_depthwise());
+    STATIC_REQUIRE(convolution{.channels = 8, .filters = 8, .groups = 8}.is_depthwise());
+    STATIC_REQUIRE(!convolution{.channels = 8, .filters = 16, .groups = 8}.is_depthwise());
+}

@@ -14,8 +14,9 @@
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/concept.hpp"
-#include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/depthwise_conv.hpp"
 #include "lockstep/layers/dropout.hpp"
 #include "lockstep/layers/layer_norm.hpp"
 #include "lockstep/layers/local_response_norm.hpp"
@@ -37,14 +38,19 @@ struct placed {
     using layer = layer_of<Spec, Input>;
 };
 
+inline constexpr layers::conv_options rectangle{.filters = 3, .kernel = {2, 3}, .stride = {2, 1}, .padding = {1, 0}};
+inline constexpr layers::conv_options dilated_groups{
+    .filters = 6, .kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 3}, .groups = 2, .bias = layers::bias::none};
+
 /// Every layer with parameters, and every other layer that computes something.
 using weighted_layers =
     std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<20>, shape<3>>,
                placed<layers::conv<4, 3>, shape<5, 6, 3>>, placed<layers::conv<3, 3, 2, 1>, shape<6, 5, 1>>,
                placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>, placed<layers::conv<5, 1>, shape<3, 2, 2>>,
-               placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>, placed<layers::batch_norm, shape<3, 2, 5>>,
-               placed<layers::batch_norm, shape<2, 2, 9>>, placed<layers::batch_norm, shape<11>>, placed<layers::layer_norm, shape<7>>,
-               placed<layers::layer_norm, shape<2, 3, 6>>>;
+               placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>, placed<layers::conv_with<rectangle>, shape<5, 6, 2>>,
+               placed<layers::conv_with<dilated_groups>, shape<6, 5, 4>>, placed<layers::depthwise_conv<3, 2, 1>, shape<4, 5, 3>>,
+               placed<layers::batch_norm, shape<3, 2, 5>>, placed<layers::batch_norm, shape<2, 2, 9>>,
+               placed<layers::batch_norm, shape<11>>, placed<layers::layer_norm, shape<7>>, placed<layers::layer_norm, shape<2, 3, 6>>>;
 using weightless_layers =
     std::tuple<placed<layers::max_pool<2>, shape<5, 4, 3>>, placed<layers::max_pool<3, 2>, shape<7, 7, 2>>,
                placed<layers::max_pool<3, 1>, shape<4, 5, 1>>, placed<layers::mean_pool<2>, shape<5, 4, 3>>,

@@ -117,3 +117,33 @@ TEST_CASE("model/combine: in a model partition several readers share whole sampl
     static_assert(half::behind == none);
     static_assert(std::is_same_v<half::layer<2>::input, shape<4>> && std::is_same_v<half::layer<7>::output, shape<12>>);
 }
+
+TEST_CASE("model/combine: a recompute is its layers, of which those run again that backward needs", "[model]") {
+    constexpr auto net = ls::sequential{
+        ls::input<8, 8, 3>,
+        conv<4, 3, 1, 1>{},                                                                    // 0
+        ls::recompute{conv<4, 3, 1, 1>{}, relu{}, conv<4, 3, 1, 1>{}},                         // 1 2 3
+        ls::residual{ls::recompute{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, 1, 1>{}, relu{}}},  // 4 5 6 7, join 8
+        flatten{},                                                                             // 9
+        ls::recompute{dense<10>{}},                                                            // 10
+    };
+    using type = std::remove_const_t<decltype(net)>;
+    CHECK(reads<type>() == list{{the_samples}, {0}, {1}, {2}, {3}, {4}, {5}, {6}, {3, 7}, {8}, {9}});
+    CHECK(std::vector<std::size_t>(type::graph.block.begin(), type::graph.block.end()) ==
+          std::vector<std::size_t>{0, 1, 1, 1, 2, 2, 2, 2, 0, 0, 3});
+    std::vector<bool> again;
+    double work = 0;
+    for (const auto& fact : network<type, 1>::facts) {
+        again.push_back(fact.runs_again);
+        if (fact.runs_again) work += fact.flops;
+    }
+    // The value of the last convolution of a block is nobody's affair in its backward; a maximum needs to know its winner.
+    CHECK(again == std::vector<bool>{false, true, true, false, true, true, true, true, false, false, false});
+    constexpr auto plain = ls::sequential{ls::input<8, 8, 3>, conv<4, 3, 1, 1>{},
+                                          conv<4, 3, 1, 1>{}, relu{},
+                                          conv<4, 3, 1, 1>{}, ls::residual{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, 1, 1>{}, relu{}},
+                                          flatten{},          dense<10>{}};
+    using other = network<std::remove_const_t<decltype(plain)>, 1>;
+    CHECK(network<type, 1>::training_flops == other::training_flops + work);
+    CHECK(network<type, 1>::forward_flops == other::forward_flops);
+}

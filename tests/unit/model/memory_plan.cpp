@@ -39,7 +39,7 @@ struct random_network {
     std::vector<std::vector<std::size_t>> reads;
     std::vector<memory_node> nodes;
 
-    explicit random_network(std::uint32_t series) {
+    explicit random_network(std::uint32_t series, bool with_blocks = false) {
         dice roll{series};
         const std::size_t n = 1 + roll(14);
         std::vector<bool> read(n);
@@ -94,6 +94,41 @@ struct random_network {
             for (const std::size_t value : reads[n - 1]) last.learns = last.learns || (value != the_samples && nodes[value].learns);
         }
         for (std::size_t i = 0; i < n; ++i) nodes[i].reads = reads[i];
+        std::size_t count = 0;
+        for (std::size_t first = 0; with_blocks && first < n; ++first)
+            for (std::size_t end = n; end > first; --end) {
+                if (!is_block(first, end) || roll(3) == 0) continue;
+                for (++count; first < end; ++first) nodes[first].block = count;
+                run_again(end, roll);
+                break;
+            }
+    }
+
+private:
+    /// Nodes first .. end - 1 read one value of others at most, others read the value of the last one at most, and none exchanges.
+    [[nodiscard]] bool is_block(std::size_t first, std::size_t end) const {
+        std::vector<std::size_t> outside;
+        for (std::size_t i = 0; i < nodes.size(); ++i)
+            for (const std::size_t value : reads[i]) {
+                const bool reader = i >= first && i < end, inside = value != the_samples && value >= first && value < end;
+                if (reader && !inside && std::count(outside.begin(), outside.end(), value) == 0) outside.push_back(value);
+                if (!reader && inside && value + 1 != end) return false;
+            }
+        for (std::size_t i = first; i < end; ++i)
+            if (nodes[i].exchanges_in_front || nodes[i].exchanges_behind) return false;
+        return outside.size() <= 1;
+    }
+    /// Those of the block in front of `end` that backward needs, and some more.
+    void run_again(std::size_t end, dice& roll) {
+        const auto block = nodes[end - 1].block;
+        for (std::size_t i = end; i-- > 0 && nodes[i].block == block;) {
+            auto& node = nodes[i];
+            const bool keeps = node.learns && !node.is_view;
+            node.runs_again = node.runs_again || (keeps && (node.needs_y || node.stash > 0)) || (!node.is_view && roll(8) == 0);
+            if (node.runs_again || (keeps && node.needs_x))
+                for (const std::size_t value : reads[i])
+                    if (value != the_samples && nodes[value].block == block) nodes[value].runs_again = true;
+        }
     }
 };
 
@@ -104,13 +139,22 @@ public:
 
     void run() {
         const std::size_t n = net_.nodes.size();
-        for (std::size_t i = 0; i < n; ++i) forward(i);
+        value_.resize(n);
+        where_.resize(n, no_piece);
+        input_.resize(n);
+        input_where_.resize(n, no_piece);
+        output_.resize(n);
+        stash_.resize(n);
+        for (std::size_t i = 0; i < n; ++i) forward(i, plan_.nodes[i]);
         read(plan_.nodes[n - 1].value, value_[n - 1]);
         gradients_.resize(n);
         gradients_[n - 1] = {plan_.network_gradient, ++token_, 1};
         write(plan_.network_gradient, token_);
-        for (std::size_t i = n; i-- > 0;)
+        for (std::size_t i = n; i-- > 0;) {
+            const std::size_t block = net_.nodes[i].block;
+            if (block != 0 && (i + 1 == n || net_.nodes[i + 1].block != block)) forward_again(block);
             if (net_.nodes[i].learns) backward(i);
+        }
     }
 
 private:
@@ -125,17 +169,26 @@ private:
         const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(at.offset);
         REQUIRE(std::count(begin, begin + static_cast<std::ptrdiff_t>(at.bytes), what) == static_cast<std::ptrdiff_t>(at.bytes));
     }
-    [[nodiscard]] std::size_t place_of(std::size_t value) const { return value == the_samples ? no_piece : plan_.nodes[value].value; }
+    [[nodiscard]] std::size_t place_of(std::size_t value) const { return value == the_samples ? no_piece : where_[value]; }
 
-    void forward(std::size_t i) {
+    void forward_again(std::size_t block) {
+        for (std::size_t i = 0; i < net_.nodes.size(); ++i) {
+            if (net_.nodes[i].block != block) continue;
+            if (net_.nodes[i].runs_again) {
+                forward(i, plan_.again[i]);
+                continue;
+            }
+            const std::size_t value = net_.reads[i][0];
+            input_[i] = value == the_samples ? 0 : value_[value];
+            input_where_[i] = place_of(value);
+        }
+    }
+
+    void forward(std::size_t i, const ls::model::node_memory& memory) {
         const auto& node = net_.nodes[i];
-        const auto& memory = plan_.nodes[i];
-        value_.resize(i + 1);
-        input_.resize(i + 1);
-        output_.resize(i + 1);
-        stash_.resize(i + 1);
         for (const std::size_t value : node.reads) read(place_of(value), value == the_samples ? 0 : value_[value]);
         input_[i] = node.reads[0] == the_samples ? 0 : value_[node.reads[0]];
+        input_where_[i] = place_of(node.reads[0]);
         if (node.exchanges_in_front) {
             write(memory.exchange_forward, ++token_);
             write(memory.input, input_[i] = ++token_);
@@ -157,6 +210,7 @@ private:
             read(memory.scratch_forward, scratch);
             read(memory.stash, stash_[i]);
         }
+        where_[i] = memory.value;
         value_[i] = output_[i];
         if (node.exchanges_behind) {
             write(memory.exchange_forward, ++token_);
@@ -188,10 +242,13 @@ private:
                     if (node.exchanges_in_front)
                         read(memory.input, input_[i]);
                     else
-                        read(place_of(node.reads[0]), input_[i]);
+                        read(input_where_[i], input_[i]);
                 }
-                if (node.needs_y) read(memory.output, output_[i]);
-                read(memory.stash, stash_[i]);
+                const auto& kept = node.block != 0 ? plan_.again[i] : memory;
+                if (node.needs_y) REQUIRE(kept.output != no_piece);
+                if (node.needs_y) read(kept.output, output_[i]);
+                if (node.stash > 0) REQUIRE(kept.stash != no_piece);
+                read(kept.stash, stash_[i]);
             }
             read(memory.doutput, dy);
             read(memory.scratch_backward, scratch);
@@ -240,6 +297,7 @@ private:
     const ls::model::memory_plan& plan_;
     std::vector<int> memory_;
     std::vector<int> value_, input_, output_, stash_;
+    std::vector<std::size_t> where_, input_where_;
     std::vector<gradient> gradients_;
     int token_ = 0;
 };
@@ -290,6 +348,25 @@ TEST_CASE("model/memory_plan: every read of a step finds what was written for it
     CHECK(reused > 1000);
 }
 
+TEST_CASE("model/memory_plan: every read finds what was written for it in random networks of which parts run again", "[model]") {
+    std::size_t blocks = 0, again = 0;
+    for (std::uint32_t series = 0; series < 3000; ++series) {
+        const random_network net{series, true};
+        const auto plan = ls::model::plan_memory(net.nodes);
+        INFO("network " << series);
+        check_placement(plan.pieces, plan.bytes);
+        machine{net, plan}.run();
+        std::size_t last = 0;
+        for (const auto& node : net.nodes) {
+            last = std::max(last, node.block);
+            again += node.runs_again;
+        }
+        blocks += last;
+    }
+    CHECK(blocks > 1000);
+    CHECK(again > 1000);
+}
+
 namespace {
 
 memory_node layer(std::span<const std::size_t> reads, bool needs_x, bool needs_y, bool in_place) {
@@ -334,4 +411,28 @@ TEST_CASE("model/memory_plan: the gradient of a sum is that of its parts, and is
     CHECK(last.written != plan.network_gradient);
     CHECK(last.sum == last.written);
     CHECK(plan.nodes[0].dvalue == last.sum);
+}
+
+TEST_CASE("model/memory_plan: a chain in blocks keeps the input of each block and the values of one", "[model]") {
+    // Twelve convolutions of 64 bytes, each of which needs its input in backward.
+    constexpr std::size_t n = 12;
+    std::vector<std::vector<std::size_t>> reads{{the_samples}};
+    for (std::size_t i = 1; i < n; ++i) reads.push_back({i - 1});
+    const auto plan_of = [&](std::size_t length) {
+        std::vector<memory_node> nodes;
+        for (std::size_t i = 0; i < n; ++i) nodes.push_back(layer(reads[i], true, false, false));
+        for (std::size_t i = 0; length > 0 && i < n; ++i) {
+            nodes[i].block = 1 + i / length;
+            nodes[i].runs_again = (i + 1) % length != 0;
+        }
+        return ls::model::plan_memory(nodes);
+    };
+    const auto plain = plan_of(0), blocks = plan_of(4);
+    // 11 inputs, the output and, behind the loss, two gradients.
+    CHECK(plain.bytes == 13 * 64);
+    // The inputs of two blocks; of the last block three values, and two gradients.
+    CHECK(blocks.bytes == 7 * 64);
+    CHECK(blocks.pieces[blocks.nodes[3].value].last > blocks.pieces[blocks.nodes[11].value].last);
+    CHECK(blocks.pieces[blocks.nodes[2].value].last == 3);
+    CHECK(blocks.again[3].output == no_piece);
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A block that runs again inside of another one.
+// build error: lockstep: a recompute stands inside of another one; leave one of them out
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/layers/pool.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{
+        ls::input<28, 28, 1>, conv<8, 5>{}, max_pool<2>{}, ls::recompute{ls::path{conv<16, 3>{}, ls::recompute{relu{}}}}, flatten{},
+        dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}
