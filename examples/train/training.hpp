@@ -92,7 +92,7 @@ template <class Trainer>
 nlohmann::json plan_json(Trainer& trainer, std::size_t exchanged) {
     using network = typename Trainer::network;
     nlohmann::json layers = nlohmann::json::array();
-    for (const auto& row : ls::train::layer_rows<network>())
+    for (const auto& row : ls::train::layer_rows<network>(trainer.recipe().model))
         layers.push_back({{"name", row.name},
                           {"output", row.output},
                           {"parameters", row.parameters},

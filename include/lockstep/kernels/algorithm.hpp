@@ -10,20 +10,34 @@
 
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/im2col.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/winograd.hpp"
 #include "lockstep/kernels/winograd_weights.hpp"
 
 namespace lockstep::kernels {
 
-/// direct: one chain over all products. winogradM: F(M x M, 3 x 3), see winograd_forward for errors.
-enum class algorithm { direct, winograd2, winograd4, winograd6 };
+/// direct: one chain over all products. winogradM: F(M x M, 3 x 3), see winograd_forward for errors. im2col: a product of copied patches.
+enum class algorithm { direct, winograd2, winograd4, winograd6, im2col };
+inline constexpr std::array algorithms{algorithm::direct, algorithm::winograd2, algorithm::winograd4, algorithm::winograd6,
+                                       algorithm::im2col};
 
 enum class convolution_pass { forward, backward_data, backward_weights };
+inline constexpr std::array convolution_passes{convolution_pass::forward, convolution_pass::backward_data,
+                                               convolution_pass::backward_weights};
 
 [[nodiscard]] constexpr std::string_view name(algorithm a) noexcept {
-    constexpr std::array<std::string_view, 4> names{"direct", "winograd2", "winograd4", "winograd6"};
+    constexpr std::array<std::string_view, algorithms.size()> names{"direct", "winograd2", "winograd4", "winograd6", "im2col"};
     return names[static_cast<std::size_t>(a)];
+}
+[[nodiscard]] constexpr std::string_view name(convolution_pass pass) noexcept {
+    constexpr std::array<std::string_view, convolution_passes.size()> names{"forward", "backward_data", "backward_weights"};
+    return names[static_cast<std::size_t>(pass)];
+}
+
+/// Whether an algorithm can compute this convolution.
+[[nodiscard]] constexpr bool applies(algorithm a, const convolution& g) noexcept {
+    return a == algorithm::direct || a == algorithm::im2col || winograd_applies(g);
 }
 
 namespace detail {
@@ -99,7 +113,7 @@ using algorithm_rule = algorithm (*)(const convolution&, convolution_pass) noexc
 
 namespace detail {
 
-/// M of winogradM; 0 for direct.
+/// M of winogradM.
 [[nodiscard]] constexpr std::size_t output_tile(algorithm a) noexcept { return 2 * static_cast<std::size_t>(a); }
 
 /// Calls f with the algorithm as a constant.
@@ -112,6 +126,8 @@ constexpr decltype(auto) with_algorithm(algorithm a, F&& f) {
             return f(std::integral_constant<algorithm, algorithm::winograd4>{});
         case algorithm::winograd6:
             return f(std::integral_constant<algorithm, algorithm::winograd6>{});
+        case algorithm::im2col:
+            return f(std::integral_constant<algorithm, algorithm::im2col>{});
         case algorithm::direct:
             break;
     }
@@ -125,6 +141,8 @@ template <algorithm A, class T>
 [[nodiscard]] constexpr std::size_t convolve_forward_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
     if constexpr (A == algorithm::direct)
         return convolution_forward_scratch<T>(g, batch, team);
+    else if constexpr (A == algorithm::im2col)
+        return im2col_forward_scratch<T>(g, batch, team);
     else
         return winograd_forward_scratch<detail::output_tile(A), T>(g, batch, team);
 }
@@ -134,12 +152,14 @@ template <class T>
     return detail::with_algorithm(a, [&](auto known) { return convolve_forward_scratch<known, T>(g, batch, team); });
 }
 
-/// y = x * w + bias by the algorithm named, which must apply to the geometry: see convolution_forward, winograd_forward. A constant A compiles this
-/// algorithm only.
+/// y = x * w + bias by the algorithm named, which must apply to the geometry: see convolution_forward, winograd_forward,
+/// im2col_forward. A constant A compiles this algorithm only.
 template <algorithm A, class T>
 void convolve_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
         convolution_forward(g, batch, x, w, bias, y, use);
+    else if constexpr (A == algorithm::im2col)
+        im2col_forward(g, batch, x, w, bias, y, use);
     else
         winograd_forward<detail::output_tile(A)>(g, batch, x, w, bias, y, use);
 }
@@ -154,6 +174,8 @@ template <algorithm A, class T>
 [[nodiscard]] constexpr std::size_t convolve_backward_data_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
     if constexpr (A == algorithm::direct)
         return convolution_backward_data_scratch<T>(g, batch, team);
+    else if constexpr (A == algorithm::im2col)
+        return im2col_backward_data_scratch<T>(g, batch, team);
     else
         return winograd_backward_data_scratch<detail::output_tile(A), T>(g, batch, team);
 }
@@ -163,12 +185,14 @@ template <class T>
     return detail::with_algorithm(a, [&](auto known) { return convolve_backward_data_scratch<known, T>(g, batch, team); });
 }
 
-/// dx from dy by the algorithm named, which must apply to the geometry: see convolution_backward_data, winograd_backward_data. A constant A compiles this
-/// algorithm only.
+/// dx from dy by the algorithm named, which must apply to the geometry: see convolution_backward_data, winograd_backward_data,
+/// im2col_backward_data. A constant A compiles this algorithm only.
 template <algorithm A, class T>
 void convolve_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
         convolution_backward_data(g, batch, dy, w, dx, use);
+    else if constexpr (A == algorithm::im2col)
+        im2col_backward_data(g, batch, dy, w, dx, use);
     else
         winograd_backward_data<detail::output_tile(A)>(g, batch, dy, w, dx, use);
 }
@@ -184,6 +208,8 @@ template <algorithm A, class T>
                                                                       parallel::team team) noexcept {
     if constexpr (A == algorithm::direct)
         return convolution_backward_weights_scratch<T>(g, batch, team);
+    else if constexpr (A == algorithm::im2col)
+        return im2col_backward_weights_scratch<T>(g, batch, team);
     else
         return winograd_backward_weights_scratch<detail::output_tile(A), T>(g, batch, team);
 }
@@ -193,13 +219,15 @@ template <class T>
     return detail::with_algorithm(a, [&](auto known) { return convolve_backward_weights_scratch<known, T>(g, batch, team); });
 }
 
-/// dw and dbias by the algorithm named, which must apply to the geometry: see convolution_backward_weights, winograd_backward_weights. A constant A compiles this
-/// algorithm only.
+/// dw and dbias by the algorithm named, which must apply to the geometry: see convolution_backward_weights, winograd_backward_weights,
+/// im2col_backward_weights. A constant A compiles this algorithm only.
 template <algorithm A, class T>
 void convolve_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
         convolution_backward_weights(g, batch, x, dy, dw, dbias, use);
+    else if constexpr (A == algorithm::im2col)
+        im2col_backward_weights(g, batch, x, dy, dw, dbias, use);
     else
         winograd_backward_weights<detail::output_tile(A)>(g, batch, x, dy, dw, dbias, use);
 }

@@ -96,11 +96,11 @@ template <class L, class T>
     requires requires { L::template stash_bytes<T>; }
 inline constexpr std::size_t stash_bytes<L, T> = L::template stash_bytes<T>;
 
-/// `static std::size_t scratch<T>(rows, lanes, team)`: elements of scratch that both passes need. Default: none.
-template <class L, class T>
-[[nodiscard]] constexpr std::size_t scratch_size(std::size_t rows, std::size_t lanes, parallel::team team) {
-    if constexpr (requires { L::template scratch<T>(rows, lanes, team); })
-        return L::template scratch<T>(rows, lanes, team);
+/// `std::size_t scratch<T>(rows, lanes, team)`, const or static: elements of scratch that both passes need. Default: none.
+template <class T, class L>
+[[nodiscard]] constexpr std::size_t scratch_size(const L& layer, std::size_t rows, std::size_t lanes, parallel::team team) {
+    if constexpr (requires { layer.template scratch<T>(rows, lanes, team); })
+        return layer.template scratch<T>(rows, lanes, team);
     else
         return 0;
 }

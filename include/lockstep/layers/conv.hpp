@@ -18,6 +18,43 @@ namespace lockstep::layers {
 /// Whether a convolution adds a bias to each filter: none in front of a normalisation, which would take it away again.
 enum class bias : bool { none, each };
 
+/// What the spec of a convolution holds beside its type: nothing, if a rule picks the algorithms. tuned_conv.hpp has another version.
+template <kernels::algorithm_rule Rule>
+struct conv_settings {};
+
+/// The passes of a convolution by the algorithms that the rule picks from the geometry; others are not compiled.
+template <kernels::convolution G, kernels::algorithm_rule Rule>
+struct conv_algorithms {
+    static constexpr auto forward_algorithm = Rule(G, kernels::convolution_pass::forward);
+    static constexpr auto data_algorithm = Rule(G, kernels::convolution_pass::backward_data);
+    static constexpr auto weights_algorithm = Rule(G, kernels::convolution_pass::backward_weights);
+
+    constexpr conv_algorithms() = default;
+    constexpr explicit conv_algorithms(const conv_settings<Rule>&) noexcept {}
+
+    [[nodiscard]] static constexpr std::string_view remark() noexcept {
+        return forward_algorithm == kernels::algorithm::direct ? "" : kernels::name(forward_algorithm);
+    }
+    template <class T>
+    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, parallel::team team) {
+        return std::max({kernels::convolve_forward_scratch<forward_algorithm, T>(G, rows, team),
+                         kernels::convolve_backward_data_scratch<data_algorithm, T>(G, rows, team),
+                         kernels::convolve_backward_weights_scratch<weights_algorithm, T>(G, rows, team)});
+    }
+    template <class T>
+    static void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y, kernels::resources<T> use) noexcept {
+        kernels::convolve_forward<forward_algorithm>(G, rows, x, w, bias, y, use);
+    }
+    template <class T>
+    static void backward_data(std::size_t rows, const T* dy, const T* w, T* dx, kernels::resources<T> use) noexcept {
+        kernels::convolve_backward_data<data_algorithm>(G, rows, dy, w, dx, use);
+    }
+    template <class T>
+    static void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias, kernels::resources<T> use) noexcept {
+        kernels::convolve_backward_weights<weights_algorithm>(G, rows, x, dy, dw, dbias, use);
+    }
+};
+
 /// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a group x filters.
 /// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule` picks
 /// the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
@@ -41,31 +78,28 @@ struct conv_layer {
     static constexpr double flops = G.flops();
     static constexpr bool needs_y = false;
 
-    static constexpr auto forward_algorithm = Rule(G, kernels::convolution_pass::forward);
-    static constexpr auto data_algorithm = Rule(G, kernels::convolution_pass::backward_data);
-    static constexpr auto weights_algorithm = Rule(G, kernels::convolution_pass::backward_weights);
+    static constexpr kernels::convolution geometry = G;
+
+    [[no_unique_address]] conv_algorithms<G, Rule> by{};
+
     /// What the printed plan says of it.
-    static constexpr std::string_view remark = forward_algorithm == kernels::algorithm::direct ? "" : kernels::name(forward_algorithm);
+    [[nodiscard]] constexpr auto remark() const { return by.remark(); }
 
     template <class T>
-    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) {
-        return std::max({kernels::convolve_forward_scratch<forward_algorithm, T>(G, rows, team),
-                         kernels::convolve_backward_data_scratch<data_algorithm, T>(G, rows, team),
-                         kernels::convolve_backward_weights_scratch<weights_algorithm, T>(G, rows, team)});
+    [[nodiscard]] constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) const {
+        return by.template scratch<T>(rows, team);
     }
 
     void forward(const auto& pass) const noexcept {
-        kernels::convolve_forward<forward_algorithm>(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data, pass.use);
+        by.forward(pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data, pass.use);
     }
 
     void backward(const auto& pass) const {
         pass.each_lane([&](parallel::block rows, const auto& dw) {
-            kernels::convolve_backward_weights<weights_algorithm>(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
-                                                                  pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of(dw),
-                                                                  pass.use);
+            by.backward_weights(rows.size(), pass.x.part(rows.first, rows.size()).data, pass.dy.part(rows.first, rows.size()).data,
+                                dw[0].data(), bias_of(dw), pass.use);
         });
-        if (pass.wants_dx())
-            kernels::convolve_backward_data<data_algorithm>(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
+        if (pass.wants_dx()) by.backward_data(pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
     }
 
 private:
@@ -97,6 +131,8 @@ struct conv {
     static_assert(Filters > 0 && Kernel > 0 && Stride > 0, "lockstep: filters, kernel and stride of a convolution are at least 1");
     static constexpr std::size_t window = Kernel;
     static constexpr std::size_t padding = Padding;
+    [[no_unique_address]] conv_settings<Rule> chosen{};
+
     template <tensor::ImageShape Input>
     static constexpr kernels::convolution geometry{.rows = Input::extents[0],
                                                    .columns = Input::extents[1],
@@ -116,9 +152,15 @@ struct conv {
         static_assert(is_image<conv, Input>, "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
         static_assert(window_fits<conv, Input>, "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
         if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && is_image<conv, Input> && window_fits<conv, Input>)
-            return conv_layer<geometry<Input>, Bias, Rule>{};
+            return conv_layer<geometry<Input>, Bias, Rule>{conv_algorithms<geometry<Input>, Rule>{chosen}};
         else
             return unbound<Input>{};
+    }
+
+    /// The same convolution by another rule.
+    template <kernels::algorithm_rule Other>
+    [[nodiscard]] constexpr auto with_rule() const noexcept {
+        return conv<Filters, Kernel, Stride, Padding, Bias, Other>{};
     }
 };
 

@@ -163,6 +163,7 @@ template <class Plan>
             .threads = of.threads,
             .bucket = of.bucket,
             .prefetch = of.prefetch,
+            .algorithms = of.algorithms,
         };
         return out;
     } else {

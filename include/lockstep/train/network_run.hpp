@@ -156,7 +156,7 @@ private:
             out.passes_gradient = layers::passes_gradient<layer>;
         } else if constexpr (!layers::is_view<layer>) {
             out.stash = layer_rows * layers::stash_bytes<layer, T>;
-            out.scratch = layers::scratch_size<layer, T>(layer_rows, lanes, team_) * sizeof(T);
+            out.scratch = layers::scratch_size<T>(here::make(net_), layer_rows, lanes, team_) * sizeof(T);
             if constexpr (!layers::adds_lanes<layer>)
                 out.partials = tensor::total_size(layer::parameters) * tensor::tree_depth(lanes) * sizeof(T);
             constexpr std::size_t statistics = tensor::total_size(layers::statistics_of<layer>);

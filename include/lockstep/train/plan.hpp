@@ -45,6 +45,7 @@ struct plan {
     std::size_t threads = 1;         ///< on each rank
     std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 0 = each layer alone
     bool prefetch = false;           ///< fit() reads the next minibatch on a thread of its own
+    std::string algorithms{};        ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule
 };
 
 namespace detail {

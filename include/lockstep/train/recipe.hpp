@@ -11,6 +11,7 @@
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/model/network.hpp"
 
 namespace lockstep::train {
@@ -35,12 +36,14 @@ template <class Plan>
     using net = decltype(of.model);
     using network = model::network<net, 1>;
     std::string layers = tensor::to_text<typename net::input>();
+    std::string algorithms;
     core::for_each_index<net::size>([&](auto index) {
         const auto& spec = of.model.template node<index>();
         const auto& fact = network::facts[index];
         layers += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
         if (net::graph.inputs(index) > 1 || net::graph.read(index) + 1 != index)
             for (const std::size_t value : net::graph.of(index)) layers += core::text("<", value + 1);
+        if constexpr (requires { std::string{spec.chosen.algorithms()}; }) algorithms += spec.chosen.algorithms();
         if constexpr (requires { std::string{spec.settings()}; }) layers += core::text("(", std::string{spec.settings()}, ")");
     });
     // A lambda has no settings: its values at a few steps stand for it.
@@ -54,6 +57,7 @@ template <class Plan>
     add("lanes", core::text(of.lanes));
     add("bucket", core::text(of.bucket));
     add("network", std::move(layers));
+    add("choice of algorithms", algorithms.empty() ? "that of the rules" : core::hexadecimal(core::hash(algorithms)));
     add("loss", describe(of.loss));
     add("optimizer", describe(of.optimizer));
     add("schedule", describe(of.schedule));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/text.hpp"
@@ -23,19 +24,19 @@ struct layer_row {
     double flops = 0;  ///< forward, one sample
     bool sharded = false;
     bool runs_again = false;  ///< forward, in backward
-    std::string_view remark;  ///< what the layer wants to add: `static constexpr std::string_view remark`
+    std::string remark;  ///< what the layer wants to add: `remark()`
 };
 
-template <class Network>
-[[nodiscard]] std::vector<layer_row> layer_rows() {
+template <class Network, class Net>
+[[nodiscard]] std::vector<layer_row> layer_rows(const Net& net) {
     std::vector<layer_row> out;
     core::for_each_index<Network::size>([&](auto index) {
         using here = typename Network::template at<index>;
         const auto& fact = Network::facts[index];
-        std::string_view remark;
-        if constexpr (requires { std::string_view{here::type::remark}; }) remark = here::type::remark;
+        std::string remark;
+        if constexpr (requires(const typename here::type& layer) { std::string{layer.remark()}; }) remark = here::make(net).remark();
         out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded,
-                       fact.runs_again, remark});
+                       fact.runs_again, std::move(remark)});
     });
     return out;
 }
@@ -64,9 +65,10 @@ template <class Trainer>
     out += core::text("minibatch     ", plan.batch, " samples in ", count(plan.lanes, "lane"), ", seed ", plan.seed, "\n");
     out += core::text("optimizer     ", describe(plan.optimizer), ", rate ", describe(plan.schedule), "\n");
     out += core::text("compressor    ", describe(plan.compressor), "\n");
+    if (!plan.algorithms.empty()) out += core::text("algorithms    ", plan.algorithms, "\n");
     out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
     std::size_t number = 0;
-    for (const auto& row : layer_rows<network>())
+    for (const auto& row : layer_rows<network>(plan.model))
         out += core::text("  ", right(core::text(number++), 3), "  ", left(std::string{row.name}, 11), left(row.output, 12),
                           right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
                           row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",

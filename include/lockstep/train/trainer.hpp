@@ -21,6 +21,7 @@
 #include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/xtensor.hpp"
+#include "lockstep/train/algorithms.hpp"
 #include "lockstep/train/averaging.hpp"
 #include "lockstep/train/checks.hpp"
 #include "lockstep/train/events.hpp"
@@ -191,12 +192,12 @@ private:
         tell_all(ranks);
     }
     [[gnu::cold]] trainer(const Plan& plan, const comm::group& ranks)
-        : plan_{plan},
+        : plan_{with_algorithms(plan)},
           ranks_{ranks},
           grid_{on_all_ranks([&] {
               check(plan);
               const auto made = partition::make_grid<partition_type>(ranks_.rank(), ranks_.size(), plan.lanes);
-              agree(ranks_, describe_plan(plan));
+              agree(ranks_, describe_plan(plan_));
               return made;
           })},
           group_{shards > 1 ? ranks_.split(grid_.replica(), grid_.shard()) : comm::group{}},
@@ -204,7 +205,7 @@ private:
           team_{static_cast<int>(plan.threads)},
           capacity_{deal::capacity(plan.batch, grid_)},
           deal_{grid_},
-          run_{plan.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
+          run_{plan_.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
           averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
           statistics_{grid_, ranks_, team_, arena_},
           sums_{grid_, ranks_},

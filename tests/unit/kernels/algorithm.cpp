@@ -80,6 +80,20 @@ results<T> direct(const convolution& g, std::size_t batch, parallel::team team) 
 }
 
 template <class T>
+results<T> im2col(const convolution& g, std::size_t batch, parallel::team team) {
+    const auto x = uniform<T>(batch * g.in_size(), 1), w = uniform<T>(g.weight_count(), 2), bias = uniform<T>(g.filters, 3),
+               dy = uniform<T>(batch * g.out_size(), 4);
+    results<T> out{unwritten<T>(dy.size()), unwritten<T>(x.size()), unwritten<T>(w.size()), unwritten<T>(g.filters)};
+    scratch<T> forward(kernels::im2col_forward_scratch<T>(g, batch, team), team);
+    kernels::im2col_forward<T>(g, batch, x.data(), w.data(), bias.data(), out.y.data(), forward.use);
+    scratch<T> data(kernels::im2col_backward_data_scratch<T>(g, batch, team), team);
+    kernels::im2col_backward_data<T>(g, batch, dy.data(), w.data(), out.dx.data(), data.use);
+    scratch<T> weights(kernels::im2col_backward_weights_scratch<T>(g, batch, team), team);
+    kernels::im2col_backward_weights<T>(g, batch, x.data(), dy.data(), out.dw.data(), out.dbias.data(), weights.use);
+    return out;
+}
+
+template <class T>
 void require_same(const results<T>& left, const results<T>& right) {
     REQUIRE(same_bits(left.y, right.y));
     REQUIRE(same_bits(left.dx, right.dx));
@@ -96,6 +110,7 @@ TEMPLATE_TEST_CASE("kernels/algorithm: each name calls its kernels", "[kernels]"
         require_same(dispatch<TestType>(algorithm::winograd2, g, 3, team), winograd<2, TestType>(g, 3, team));
         require_same(dispatch<TestType>(algorithm::winograd4, g, 3, team), winograd<4, TestType>(g, 3, team));
         require_same(dispatch<TestType>(algorithm::winograd6, g, 3, team), winograd<6, TestType>(g, 3, team));
+        require_same(dispatch<TestType>(algorithm::im2col, g, 3, team), im2col<TestType>(g, 3, team));
     }
     require_same(dispatch<TestType>(algorithm::direct, square(9, 4, 3, 5, 2, 2), 2, {1}),
                  direct<TestType>(square(9, 4, 3, 5, 2, 2), 2, {1}));
@@ -154,7 +169,21 @@ TEST_CASE("kernels/algorithm: what is picked applies", "[kernels]") {
     CHECK(seen.count(algorithm::winograd4) == 1);
 }
 
+TEST_CASE("kernels/algorithm: Winograd's is for kernels of 3 x 3 with stride 1", "[kernels]") {
+    for (const algorithm a : kernels::algorithms) {
+        const bool is_winograd = a != algorithm::direct && a != algorithm::im2col;
+        CHECK(kernels::applies(a, square(9, 4, 4)));
+        CHECK(kernels::applies(a, square(9, 4, 4, 3, 1, 2)) == !is_winograd);
+        CHECK(kernels::applies(a, square(9, 4, 4, 5, 2)) == !is_winograd);
+    }
+}
+
 TEST_CASE("kernels/algorithm: names", "[kernels]") {
     CHECK(name(algorithm::direct) == "direct");
     CHECK(name(algorithm::winograd6) == "winograd6");
+    CHECK(name(algorithm::im2col) == "im2col");
+    CHECK(name(convolution_pass::backward_data) == "backward_data");
+    for (std::size_t i = 0; i < kernels::algorithms.size(); ++i) CHECK(static_cast<std::size_t>(kernels::algorithms[i]) == i);
+    for (std::size_t i = 0; i < kernels::convolution_passes.size(); ++i)
+        CHECK(static_cast<std::size_t>(kernels::convolution_passes[i]) == i);
 }

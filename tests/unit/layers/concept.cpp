@@ -52,7 +52,7 @@ TEST_CASE("layers/concept: what is a layer, and what may stand in a network", "[
 TEST_CASE("layers/concept: what holds for a layer that leaves out the optional members", "[layers]") {
     using plain = doubled::layer<shape<3>>;
     STATIC_REQUIRE(!layers::is_view<plain> && !layers::adds_lanes<plain> && !layers::is_elementwise<plain> && !layers::is_shardable<plain>);
-    STATIC_REQUIRE(layers::stash_bytes<plain, float> == 0 && layers::scratch_size<plain, float>(5, 2, {3}) == 0);
+    STATIC_REQUIRE(layers::stash_bytes<plain, float> == 0 && layers::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
 
     using dense = layer_of<layers::dense<4>, shape<3>>;
     STATIC_REQUIRE(layers::adds_lanes<dense> && layers::is_shardable<dense> && !layers::is_elementwise<dense> && !layers::is_view<dense>);

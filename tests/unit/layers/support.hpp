@@ -117,7 +117,7 @@ forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
     const auto alone = one_lane(of.rows);
     const tensor::lane_set& cut = of.lanes ? *of.lanes : alone;
     forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layers::stash_bytes<L, T>, std::byte{99})};
-    scratch<T> s(layers::scratch_size<L, T>(of.rows, std::max(lanes, cut.count()), of.team), of.team);
+    scratch<T> s(layers::scratch_size<T>(of.layer, of.rows, std::max(lanes, cut.count()), of.team), of.team);
     auto observed = unwritten<T>(cut.trees().size() * (n + gap));
     auto partials = unwritten<T>(n * tensor::tree_depth(cut.count()));
     const bool trains = of.mode == layers::mode::training;
@@ -150,7 +150,7 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     backward_result<T> out{unwritten<T>(wants_dx ? of.rows * L::input::size : 0), {}};
     auto gradient = unwritten<T>(lanes.trees().size() * (n + gap));
     auto partials = unwritten<T>(layers::adds_lanes<L> ? 0 : n * tensor::tree_depth(lanes.count()));
-    scratch<T> s(layers::scratch_size<L, T>(of.rows, lanes.count(), of.team), of.team);
+    scratch<T> s(layers::scratch_size<T>(of.layer, of.rows, lanes.count(), of.team), of.team);
     T nothing{};  // so that dx of no rows is not null
     if (of.in_place) std::copy(dy.begin(), dy.end(), out.dx.begin());
     of.layer.backward(layers::backward_pass<T, L>{.x = {of.x.data(), of.rows},

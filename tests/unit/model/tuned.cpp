@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/model/tuned.hpp"
+
+#include <catch2/catch.hpp>
+#include <type_traits>
+
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/dropout.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/models/resnet.hpp"
+
+using namespace lockstep;
+using namespace lockstep::layers;
+
+namespace {
+
+template <std::size_t Filters>
+using tuned_conv = conv<Filters, 3, 1, 1, bias::each, layers::tuned>;
+
+template <class A, class B>
+constexpr bool same(const A&, const B&) {
+    return std::is_same_v<A, B>;
+}
+
+}  // namespace
+
+TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model]") {
+    constexpr auto net = sequential{input<8, 8, 3>,
+                                    conv<4, 3, 1, 1>{},
+                                    residual{conv<4, 3, 1, 1>{}, relu{}},
+                                    add{path{conv<5, 3, 1, 1>{}, relu{}}, conv<5, 3, 1, 1>{}},
+                                    concatenate{path{}, path{path{conv<6, 3, 1, 1>{}}}},
+                                    flatten{},
+                                    dropout{.rate = 0.125},
+                                    dense<3>{}};
+    const auto want = sequential{input<8, 8, 3>,
+                                 tuned_conv<4>{},
+                                 residual{tuned_conv<4>{}, relu{}},
+                                 add{path{tuned_conv<5>{}, relu{}}, tuned_conv<5>{}},
+                                 concatenate{path{}, path{path{tuned_conv<6>{}}}},
+                                 flatten{},
+                                 dropout{.rate = 0.125},
+                                 dense<3>{}};
+    constexpr auto got = lockstep::tuned(net);
+    static_assert(same(got, want));
+    static_assert(got.size == net.size);
+    CHECK(got.node<11>().rate == 0.125);
+}
+
+TEST_CASE("model/tuned: a network that takes a rule", "[model]") {
+    static_assert(same(lockstep::tuned(models::resnet<20>), models::resnet<20, layers::tuned>));
+    static_assert(!same(models::resnet<20>, models::resnet<20, layers::tuned>));
+    CHECK(models::resnet<20, layers::tuned>.size == models::resnet<20>.size);
+}
