@@ -9,7 +9,10 @@
 #include "lockstep/kernels/correlate.hpp"
 #include "lockstep/kernels/geometry.hpp"
 #include "lockstep/kernels/pack.hpp"
+#include "lockstep/kernels/planes.hpp"
+#include "lockstep/kernels/planes_weights.hpp"
 #include "lockstep/kernels/resources.hpp"
+#include "lockstep/kernels/scatter.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/kernels/window.hpp"
 
@@ -82,6 +85,7 @@ constexpr void for_phases(const convolution& g, F&& f) {
 template <class T>
 [[nodiscard]] constexpr std::size_t convolution_forward_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
+    if (detail::prefers_planes<T>(g)) return detail::plane_forward<T>{{g}}.scratch(batch, static_cast<std::size_t>(team.threads));
     const detail::sliding s = detail::forward_sliding(g);
     return s.links() * detail::round_up(g.group_filters(), detail::tile_columns<T>) +
            static_cast<std::size_t>(team.threads) * detail::copy_share<T>(s, g.group_filters(), batch, team);
@@ -89,10 +93,11 @@ template <class T>
 
 /// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds: it starts from the bias and
 /// goes over kernel rows, kernel columns and channels of the group in this order; padding takes part as zeros or is left out, as the sizes say.
-/// Cost: batch x flops(), one packed copy of w, one padded copy of x.
+/// Few filters have another order, see planes.hpp. Cost: batch x flops(), one packed copy of w, one padded copy of x.
 template <class T>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return;
+    if (detail::prefers_planes<T>(g)) return detail::planes_forward(g, batch, x, w, bias, y, use);
     const detail::sliding s = detail::forward_sliding(g);
     constexpr std::size_t columns = detail::tile_columns<T>;
     const std::size_t filters = g.group_filters();
@@ -113,6 +118,7 @@ template <class T>
 [[nodiscard]] constexpr std::size_t convolution_backward_data_scratch(const convolution& g, std::size_t batch,
                                                                       parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
+    if (detail::scatters<T>(g)) return detail::scattering<T>{g}.scratch(static_cast<std::size_t>(team.threads));
     std::size_t most = 0;
     detail::for_phases(g, [&](std::size_t, std::size_t, const detail::phase& down, const detail::phase& across) {
         const detail::sliding s = detail::backward_sliding(g, down, across);
@@ -123,8 +129,9 @@ template <class T>
     return most;
 }
 
-/// dx = the gradient with respect to x, from dy. Each element is one chain from zero over output rows, output columns and filters, in this
-/// order. A stride above 1 makes stride_rows x stride_columns convolutions of stride 1, for each group. Cost: batch x flops(), one transposed copy of w.
+/// dx = the gradient with respect to x, from dy. Each element is one chain from zero over output rows, output columns and filters, in
+/// this order; few channels have it in another one, see scatter.hpp. A stride above 1 makes stride_rows x stride_columns convolutions
+/// of stride 1, for each group. Cost: batch x flops(), one transposed copy of w.
 template <class T>
 void convolution_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
     if (batch == 0) return;
@@ -132,6 +139,7 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
         std::fill_n(dx, batch * g.in_size(), T{0});
         return;
     }
+    if (detail::scatters<T>(g)) return detail::scatter_backward_data(g, batch, dy, w, dx, use);
     constexpr std::size_t columns = detail::tile_columns<T>;
     const std::size_t channels = g.group_channels();
     const detail::output_pitch pitch{g.stride_columns * g.channels, g.stride_rows * g.columns * g.channels, g.in_size()};
@@ -162,16 +170,19 @@ template <class T>
 [[nodiscard]] constexpr std::size_t convolution_backward_weights_scratch(const convolution& g, std::size_t batch,
                                                                          parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
+    if (detail::prefers_planes<T>(g)) return detail::plane_weights<T>{{g}}.scratch(batch, static_cast<std::size_t>(team.threads));
     return static_cast<std::size_t>(team.threads) * detail::outer_blocks<T>::share(detail::forward_sliding(g), batch, g.group_filters());
 }
 
-/// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. Each element is one chain
-/// from zero over samples, output rows and output columns in ascending order. Threads split dw, so small kernels use few of them.
-/// Cost: batch x flops(), one packed copy of dy, kernel_rows x kernel_columns / stride of x.
+/// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. Each element is one
+/// chain from zero over samples, output rows and output columns in ascending order; few filters have a chain for each element of a
+/// vector, see planes_weights.hpp. Threads split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy,
+/// kernel_rows x kernel_columns / stride of x.
 template <class T>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                   resources<T> use) noexcept {
     if (batch > 0 && !detail::nothing_to_see(g)) {
+        if (detail::prefers_planes<T>(g)) return detail::planes_backward_weights(g, batch, x, dy, dw, dbias, use);
         const detail::sliding s = detail::forward_sliding(g);
         const std::size_t filters = g.group_filters();
         for (std::size_t group = 0; group < g.groups; ++group) {

@@ -267,6 +267,8 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
     using sizes = outer_blocks<T>;
     const output_blocks blocks{batch, s, block_pixels, 1};
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
+    // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading and storing sums weighs more.
+    const bool close = s.stride_columns * s.pixel * sizeof(T) <= 512;
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block down = parallel::split(s.links(), parts.down, thread / parts.across, tile_rows);
         const parallel::block across = parallel::split(n, parts.across, thread % parts.across, tile_columns<T>);
@@ -284,18 +286,20 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
                 if (index == 0) std::fill_n(dbias + across.first, across.size(), T{0});
                 continue_column_sums(pixels, across.size(), from, ld, dbias + across.first);
             }
-            // Pixels close together: broadcasting from the window beats packing it.
-            const bool direct_x = s.stride_columns * source.pixel_pitch * sizeof(T) <= 512 && block.samples.size() == 1;
-            // Few rows of dw: dy is read so few times that a packed copy does not pay. Whole vectors only: none may reach behind the end.
-            const bool direct_y = direct_x && down.size() <= 8 * tile_rows && across.size() % simd::width<T> == 0;
+            const bool direct = close && (block.samples.size() == 1 || pixels / block.samples.size() >= 64);
+            // Few rows of dw: dy is read so few times that a packed copy does not pay, and one panel is packed already. Whole vectors only: none
+            // may reach behind the end.
+            const bool direct_y = direct && across.size() % simd::width<T> == 0 && (down.size() <= 8 * tile_rows || ld == tile_columns<T>);
             const std::size_t panel_stride = direct_y ? tile_columns<T> : pixels * tile_columns<T>;
             if (!direct_y) pack<tile_columns<T>>(pixels, across.size(), from, ld, panels_y, panel_stride);
-            if (direct_x) {
+            if (direct) {
                 const row_chain chain{block.rows.size(), s.stride_rows * source.row_pitch, s.out_columns,
                                       s.stride_columns * source.pixel_pitch, direct_y ? ld : tile_columns<T>};
-                const link_rows<T> rows{source.data, to, ld, {s, source, down.first}};
-                multiply(down.size(), across.size(), chain, rows, direct_y ? from : panels_y, panel_stride, index == 0,
-                         static_cast<const T*>(nullptr));
+                for (std::size_t sample = 0; sample < block.samples.size(); ++sample) {
+                    const link_rows<T> rows{source.data + sample * source.sample_pitch, to, ld, {s, source, down.first}};
+                    multiply(down.size(), across.size(), chain, rows, (direct_y ? from : panels_y) + sample * chain.length() * chain.b_step,
+                             panel_stride, index == 0 && sample == 0, static_cast<const T*>(nullptr));
+                }
                 continue;
             }
             const pixel_rows<T> walk = pixels_of<T>(s, block, source, nullptr, {});

@@ -44,6 +44,7 @@ struct pool_window {
     std::size_t input;   ///< first channel of the first input
     pool_span rows;
     pool_span columns;
+    bool alone;  ///< or the first of `together` neighbours with the same rows and columns
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows.size() * columns.size(); }
 
     /// Calls f(distance from the first input, number of the position, no other window side by side or above has seen it).
@@ -57,9 +58,31 @@ struct pool_window {
     }
 };
 
-/// Calls f(window, what is to be prefetched below each of its inputs) for each output pixel: the next row of windows. So many streams at once
-/// are more than the hardware foresees.
-template <class F>
+/// Output pixels that go through registers together where they have few channels: whatever a vector holds behind the channels of a pixel
+/// belongs to the next one, which is written later.
+inline constexpr std::size_t together = 4;
+
+/// Whether pixels may go together that end `room` numbers behind the first one.
+template <class T>
+[[nodiscard]] constexpr bool join_pixels(const pooling& g, std::size_t step, std::size_t room) noexcept {
+    return g.channels < together * simd::width<T> && (together - 1) * step + std::max(g.channels, simd::width<T>) <= room;
+}
+
+/// Calls f(part, channel, count, distance of inputs, distance of outputs) for the vectors of one window, or of one vector of neighbouring windows.
+template <class T, class F>
+LOCKSTEP_FLATTEN inline void for_vectors(const pooling& g, bool alone, F&& f) noexcept {
+    constexpr std::size_t width = simd::width<T>;
+    if (alone)
+        return for_channels<T>(g.channels,
+                               [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN { f(part, c, count, width, width); });
+    // The last vector overlaps the one before it.
+    for (std::size_t c = 0; c < g.channels; c += width)
+        f(channel_vector<T>{}, g.channels < width ? 0 : std::min(c, g.channels - width), std::integral_constant<std::size_t, together>{},
+          g.stride_columns * g.channels, g.channels);
+}
+
+/// Calls f(window) for each output pixel, or for several at once.
+template <class T, class F>
 void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const F& f) noexcept {
     detail::for_blocks(team, batch * g.out_rows(), 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         const std::size_t high = g.out_rows();
@@ -67,9 +90,19 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const
         for (std::size_t at = mine.first; at < mine.last; ++at) {
             const pool_span rows = pool_rows(g, at % high);
             const std::size_t from = (at / high * g.rows + rows.origin + rows.first) * g.columns;
-            for (std::size_t column = 0; column < wide; ++column) {
+            for (std::size_t column = 0; column < wide;) {
                 const pool_span columns = pool_columns(g, column);
-                f(pool_window{(at * wide + column) * g.channels, (from + columns.origin + columns.first) * g.channels, rows, columns});
+                const std::size_t output = (at * wide + column) * g.channels;
+                const std::size_t input = (from + columns.origin + columns.first) * g.channels;
+                // Neighbours must lie inside of the image, what they write in the part of this thread, and what they read in the images.
+                const bool join =
+                    column + together <= wide && columns.size() == g.kernel_columns &&
+                    pool_columns(g, column + together - 1).size() == g.kernel_columns && rows.size() > 0 &&
+                    join_pixels<T>(g, g.channels, mine.last * wide * g.channels - output) &&
+                    join_pixels<T>(g, g.stride_columns * g.channels,
+                                   batch * g.in_size() - input - ((rows.size() - 1) * g.columns + columns.size() - 1) * g.channels);
+                f(pool_window{output, input, rows, columns, !join});
+                column += join ? together : 1;
             }
         }
     });
@@ -90,26 +123,36 @@ struct pool_taps {
     std::size_t count;        ///< of positions
     std::size_t window_size;  ///< positions of the whole window inside of the image
     std::size_t room;         ///< elements from the first input to the end of its row
+    bool alone;               ///< or the first of `together` windows with the same positions
 };
 
 /// Calls f(taps) for kernel row `kr` of output row `at` of the batch. All positions of a window at once, or one by one where pixels are so large
 /// that the hardware takes each for a stream of its own.
-template <class F>
-LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::size_t kr, std::size_t pixel_bytes, F&& f) noexcept {
+template <class T, class F>
+LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::size_t kr, std::size_t outputs, F&& f) noexcept {
     const std::size_t high = g.out_rows();
     const std::size_t wide = g.out_columns();
     const pool_span rows = pool_rows(g, at % high);
     const std::size_t image_row = (at / high * g.rows + rows.origin + kr) * g.columns;
-    const std::size_t most = pixel_bytes > 512 ? 1 : g.kernel_columns;
-    for (std::size_t column = 0; column < wide; ++column) {
+    const std::size_t most = g.channels * sizeof(T) > 512 ? 1 : g.kernel_columns;
+    const bool exact = most == g.stride_columns && most == g.kernel_columns && outputs > 0;
+    for (std::size_t column = 0; column < wide;) {
         const pool_span columns = pool_columns(g, column);
+        const std::size_t output = (at * wide + column) * g.channels;
+        const std::size_t last_input = (columns.origin + columns.first + columns.size() - 1) * g.channels;
+        const bool join = exact && column + together <= wide && columns.size() == g.kernel_columns &&
+                          pool_columns(g, column + together - 1).size() == g.kernel_columns &&
+                          join_pixels<T>(g, g.channels, outputs - output) &&
+                          join_pixels<T>(g, g.stride_columns * g.channels, g.columns * g.channels - last_input);
         for (std::size_t kc = columns.first; kc < columns.last; kc += most)
-            f(pool_taps{.output = (at * wide + column) * g.channels,
+            f(pool_taps{.output = output,
                         .input = (image_row + columns.origin + kc) * g.channels,
                         .number = kr * g.kernel_columns + kc,
                         .count = std::min(most, columns.last - kc),
                         .window_size = rows.size() * columns.size(),
-                        .room = (g.columns - columns.origin - kc) * g.channels});
+                        .room = (g.columns - columns.origin - kc) * g.channels,
+                        .alone = !join});
+        column += join ? together : 1;
     }
 }
 
@@ -132,11 +175,10 @@ void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team,
                 const std::size_t output = row / g.rows * high + r;
                 const std::size_t kr = at - r * g.stride_rows;
                 if (once)
-                    for_taps(g, output, kr, g.channels * sizeof(T),
-                             [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::true_type{}); });
+                    for_taps<T>(g, output, kr, batch * g.out_size(),
+                                [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::true_type{}); });
                 else
-                    for_taps(g, output, kr, g.channels * sizeof(T),
-                             [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::false_type{}); });
+                    for_taps<T>(g, output, kr, 0, [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::false_type{}); });
             }
         }
     });
@@ -149,35 +191,35 @@ void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team,
 template <class T>
 void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
     using vector = simd::batch<T>;
-    constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    detail::for_outputs(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
+    detail::for_outputs<T>(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const bool empty = window.size() == 0;
         const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
-        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
-            vector best[count];
-            vector index[count];
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * width);
-                index[v] = vector(empty ? T{255} : static_cast<T>(first));
-            });
-            window.each(g, [&](std::size_t at, std::size_t tap, bool fresh) LOCKSTEP_FLATTEN {
-                const vector number(static_cast<T>(tap));
-                const T* from = x + window.input + c + at;
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    const vector value = part.load(from + v * width);
-                    if (fresh) detail::prefetch_below(g, from, v);
-                    // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
-                    const auto stays = value <= best[v] || isnan(best[v]);
-                    best[v] = select(stays, best[v], value);
-                    index[v] = select(stays, index[v], number);
-                });
-            });
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                part.store(y + window.output + c + v * width, best[v]);
-                if (which) part.store(which + window.output + c + v * width, index[v]);
-            });
-        });
+        detail::for_vectors<T>(g, window.alone,
+                               [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                                   vector best[count];
+                                   vector index[count];
+                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                       best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * in);
+                                       index[v] = vector(empty ? T{255} : static_cast<T>(first));
+                                   });
+                                   window.each(g, [&](std::size_t at, std::size_t tap, bool fresh) LOCKSTEP_FLATTEN {
+                                       const vector number(static_cast<T>(tap));
+                                       const T* from = x + window.input + c + at;
+                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                           const vector value = part.load(from + v * in);
+                                           if (fresh) detail::prefetch_below(g, from, v);
+                                           // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
+                                           const auto stays = value <= best[v] || isnan(best[v]);
+                                           best[v] = select(stays, best[v], value);
+                                           index[v] = select(stays, index[v], number);
+                                       });
+                                   });
+                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                       part.store(y + window.output + c + v * out, best[v]);
+                                       if (which) part.store(which + window.output + c + v * out, index[v]);
+                                   });
+                               });
     });
 }
 
@@ -185,28 +227,31 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
 template <class T>
 void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
-    constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
     detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
-        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
-            vector slope[count];
-            vector winner[count];
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                slope[v] = part.load(dy + taps.output + c + v * width);
-                winner[v] = part.load(which + taps.output + c + v * width);
-            });
-            vector number(static_cast<T>(taps.number));
-            T* to = dx + taps.input + c;
-            std::size_t room = taps.room;
-            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels, number = number + vector(T{1}))
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    const vector term = select(winner[v] == number, slope[v], vector(T{0}));
-                    if constexpr (once)
-                        part.store_over(to + v * width, term, room);
-                    else
-                        part.store(to + v * width, part.load(to + v * width) + term);
-                });
-        });
+        detail::for_vectors<T>(g, taps.alone,
+                               [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                                   vector slope[count];
+                                   vector winner[count];
+                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                       slope[v] = part.load(dy + taps.output + c + v * out);
+                                       winner[v] = part.load(which + taps.output + c + v * out);
+                                   });
+                                   // What a vector writes behind its channels, the next position writes again: they are taken in the order of memory.
+                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                       T* to = dx + taps.input + c + v * in;
+                                       vector number(static_cast<T>(taps.number));
+                                       std::size_t room = taps.room - v * in;
+                                       for (std::size_t tap = 0; tap < taps.count;
+                                            ++tap, to += g.channels, room -= g.channels, number = number + vector(T{1})) {
+                                           const vector term = select(winner[v] == number, slope[v], vector(T{0}));
+                                           if constexpr (once)
+                                               part.store_over(to, term, room);
+                                           else
+                                               part.store(to, part.load(to) + term);
+                                       }
+                                   });
+                               });
     });
 }
 
@@ -214,22 +259,22 @@ void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const s
 template <class T>
 void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, parallel::team team) noexcept {
     using vector = simd::batch<T>;
-    constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    detail::for_outputs(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
+    detail::for_outputs<T>(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const vector share(window.size() == 0 ? T{0} : T{1} / static_cast<T>(window.size()));
-        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
-            vector sum[count];
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = vector(T{0}); });
-            window.each(g, [&](std::size_t at, std::size_t, bool fresh) LOCKSTEP_FLATTEN {
-                const T* from = x + window.input + c + at;
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    sum[v] = sum[v] + part.load(from + v * width);
-                    if (fresh) detail::prefetch_below(g, from, v);
+        detail::for_vectors<T>(
+            g, window.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                vector sum[count];
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = vector(T{0}); });
+                window.each(g, [&](std::size_t at, std::size_t, bool fresh) LOCKSTEP_FLATTEN {
+                    const T* from = x + window.input + c + at;
+                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                        sum[v] = sum[v] + part.load(from + v * in);
+                        if (fresh) detail::prefetch_below(g, from, v);
+                    });
                 });
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { part.store(y + window.output + c + v * out, sum[v] * share); });
             });
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { part.store(y + window.output + c + v * width, sum[v] * share); });
-        });
     });
 }
 
@@ -237,23 +282,23 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
 template <class T>
 void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
-    constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
     detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
         const vector share(T{1} / static_cast<T>(taps.window_size));
-        detail::for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
-            vector term[count];
-            unroll<count>([&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * width); });
-            T* to = dx + taps.input + c;
-            std::size_t room = taps.room;
-            for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels)
+        detail::for_vectors<T>(
+            g, taps.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                vector term[count];
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * out); });
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    if constexpr (once)
-                        part.store_over(to + v * width, term[v], room);
-                    else
-                        part.store(to + v * width, part.load(to + v * width) + term[v]);
+                    T* to = dx + taps.input + c + v * in;
+                    std::size_t room = taps.room - v * in;
+                    for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels)
+                        if constexpr (once)
+                            part.store_over(to, term[v], room);
+                        else
+                            part.store(to, part.load(to) + term[v]);
                 });
-        });
+            });
     });
 }
 

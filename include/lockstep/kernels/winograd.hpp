@@ -95,7 +95,6 @@ struct winograd_correlation {
     bool reversed = false;  ///< weights are taps x n x depth and are read from the last tap to the first; else taps x depth x n
     image_windows<T> y;
     const T* bias = nullptr;
-    bool rectify = false;
 
     /// U of the outputs of `lines`. Weights are packed in short runs of whole lines of the cache; the next ones are asked for meanwhile.
     void transform_filters(parallel::block lines, const panels& to, T* raw) const noexcept {
@@ -183,13 +182,7 @@ struct winograd_correlation {
         if (bias) std::copy_n(bias + whole, n - whole, rest);
         const auto start = [&](std::size_t c)
                                LOCKSTEP_FLATTEN { return bias ? simd::load(c < whole ? bias + c : rest + (c - whole)) : zero; };
-        if (rectify)
-            store([&](const batch& value, std::size_t c) LOCKSTEP_FLATTEN {
-                const batch sum = value + start(c);
-                return select(sum <= zero, zero, sum);
-            });
-        else
-            store([&](const batch& value, std::size_t c) LOCKSTEP_FLATTEN { return value + start(c); });
+        store([&](const batch& value, std::size_t c) LOCKSTEP_FLATTEN { return value + start(c); });
     }
 
     void run(std::size_t batch, resources<T> use) const noexcept {
@@ -262,22 +255,21 @@ template <std::size_t M, class T>
     return detail::winograd_scratch<M, T>(detail::forward_sliding(g), g.filters, batch, team);
 }
 
-/// y = x * w + bias by F(M x M, 3 x 3), M = 2, 4 or 6; `bias` has `filters` entries or is null; `rectify` gives max(y, 0) as relu_forward
-/// does. For each tile of M x M outputs: y = A^T (sum over channels of (G w G^T) . (B^T x B)) A, (M + 2)^2 multiplications for 9 M^2. The
-/// sum is one chain of fused multiply-adds over ascending channels, the bias is added last. Padding and what hangs over at the lower and
-/// right edge are zeros. Cost: batch x flops() divided by 2.25, 4 or 5.06 where tiles fit the image, and transforms of x, w, y.
-/// Error: with u = half an epsilon, at most n u |A^T| (sum of (|G| |w| |G^T|) . (|B^T| |x| |B|)) |A|, n = channels + 3 M + 25. For random
-/// operands the root mean square is that of a chain of `channels` links times 1.7 (M = 2), 4.8 (M = 4), 20.6 (M = 6). Measured for 64
-/// channels, relative to the outputs: 2.2, 6.7 and 29 epsilon, largest 12, 52 and 290; directly 3.5 and 35. A number that is not finite reaches
-/// all outputs of the tiles that read it. Papers: Winograd, Arithmetic Complexity of Computations (1980); Lavin and Gray, Fast Algorithms
-/// for Convolutional Neural Networks (2016).
+/// y = x * w + bias by F(M x M, 3 x 3), M = 2, 4 or 6; `bias` has `filters` entries or is null. For each tile of M x M outputs: y = A^T
+/// (sum over channels of (G w G^T) . (B^T x B)) A, (M + 2)^2 multiplications for 9 M^2. The sum is one chain of fused multiply-adds
+/// over ascending channels, the bias is added last. Padding and what hangs over at the lower and right edge are zeros. Cost: batch x
+/// flops() divided by 2.25, 4 or 5.06 where tiles fit the image, and transforms of x, w, y. Error: with u = half an epsilon, at most n
+/// u |A^T| (sum of (|G| |w| |G^T|) . (|B^T| |x| |B|)) |A|, n = channels + 3 M + 25. For random operands the root mean square is that of
+/// a chain of `channels` links times 1.7 (M = 2), 4.8 (M = 4), 20.6 (M = 6). Measured for 64 channels, relative to the outputs: 2.2,
+/// 6.7 and 29 epsilon, largest 12, 52 and 290; directly 3.5 and 35. A number that is not finite reaches all outputs of the tiles that
+/// read it. Papers: Winograd, Arithmetic Complexity of Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural
+/// Networks (2016).
 template <std::size_t M, class T>
-void winograd_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use,
-                      bool rectify = false) noexcept {
+void winograd_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return;
     const detail::sliding s = detail::forward_sliding(g);
     detail::winograd_correlation<T, M>{
-        s, g.filters, {M, s, batch}, {x, g.rows, g.columns, g.channels}, w, false, {y, s.out_rows, s.out_columns, g.filters}, bias, rectify}
+        s, g.filters, {M, s, batch}, {x, g.rows, g.columns, g.channels}, w, false, {y, s.out_rows, s.out_columns, g.filters}, bias}
         .run(batch, use);
 }
 
@@ -299,8 +291,7 @@ void winograd_backward_data(const convolution& g, std::size_t batch, const T* dy
     }
     const detail::sliding s = detail::winograd_backward(g);
     detail::winograd_correlation<T, M>{
-        s,       g.channels, {M, s, batch}, {dy, g.out_rows(), g.out_columns(), g.filters}, w, true, {dx, g.rows, g.columns, g.channels},
-        nullptr, false}
+        s, g.channels, {M, s, batch}, {dy, g.out_rows(), g.out_columns(), g.filters}, w, true, {dx, g.rows, g.columns, g.channels}, nullptr}
         .run(batch, use);
 }
 

@@ -228,6 +228,8 @@ TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads"
     shapes.emplace_back(dilated(square(20, 40, 24, 3, 2), 2, 2), 2);
     shapes.emplace_back(grouped(square(20, 40, 24, 3, 1), 2), 3);
     shapes.emplace_back(square(28, 1, 32, 5), 3);
+    shapes.emplace_back(square(28, 1, 6, 5, 2), 3);
+    shapes.emplace_back(square(14, 6, 16, 5), 5);
     shapes.emplace_back(square(20, 40, 24, 3, 1), 2);
     shapes.emplace_back(square(4, 40, 24, 3, 1), 9);
     for (const auto& [g, batch] : shapes) {
@@ -245,8 +247,9 @@ TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads"
 }
 
 TEMPLATE_TEST_CASE("kernels/convolution: a sample alone has the bits it has among others", "[kernels]", float, double) {
-    for (const convolution& g : {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2),
-                                 dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4)}) {
+    for (const convolution& g :
+         {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2),
+          dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4), square(28, 1, 6, 5, 2), square(14, 6, 16, 5)}) {
         const std::size_t batch = 7;
         const auto in = random_operands<TestType>(g, batch);
         const auto all = run(g, batch, in, 1);
@@ -287,8 +290,9 @@ TEST_CASE("kernels/convolution: a NaN reaches every output whose window sees it,
 }
 
 TEST_CASE("kernels/convolution: scratch grows with the batch", "[kernels]") {
-    for (const convolution& g : {square(5, 20, 24, 3, 1), square(30, 3, 20, 3, 1), square(9, 33, 17, 3, 1, 2),
-                                 dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4)})
+    for (const convolution& g :
+         {square(5, 20, 24, 3, 1), square(30, 3, 20, 3, 1), square(9, 33, 17, 3, 1, 2), dilated(square(11, 33, 17, 3, 2, 2), 2, 2),
+          grouped(square(5, 20, 24, 3, 1), 4), square(28, 1, 6, 5, 2), square(14, 6, 16, 5)})
         for (const int threads : thread_counts()) {
             std::size_t forward = 0, data = 0, weights = 0;
             for (std::size_t batch = 0; batch < 60; ++batch) {

@@ -25,6 +25,28 @@ std::vector<shape> shapes() {
     std::vector<shape> out{
         {{.rows = 24, .columns = 24, .channels = 32, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2}, 2},
         {{.rows = 13, .columns = 13, .channels = 5, .kernel_rows = 3, .kernel_columns = 3, .stride_rows = 2, .stride_columns = 2}, 2}};
+    // Few channels, windows side by side: several go through registers together.
+    for (const std::size_t channels : {1U, 3U, 4U, 6U, 7U, 8U, 9U, 15U, 16U, 17U, 31U, 33U})
+        for (const std::size_t columns : {8U, 9U, 18U, 28U}) {
+            out.push_back({{.rows = 6,
+                            .columns = columns,
+                            .channels = channels,
+                            .kernel_rows = 2,
+                            .kernel_columns = 2,
+                            .stride_rows = 2,
+                            .stride_columns = 2},
+                           2});
+            out.push_back({{.rows = 7,
+                            .columns = columns,
+                            .channels = channels,
+                            .kernel_rows = 3,
+                            .kernel_columns = 3,
+                            .stride_rows = 2,
+                            .stride_columns = 2,
+                            .pad_top = 1,
+                            .pad_left = 1},
+                           2});
+        }
     for (int i = 0; i < 80; ++i) {
         pooling g;
         g.rows = draw(1, 12);

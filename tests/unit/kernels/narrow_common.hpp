@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What the tests of convolutions with few channels or filters share: shapes of every kind, and the parts of a batch.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/kernels/convolution.hpp"
+#include "lockstep/kernels/reference.hpp"
+
+namespace kernel_test {
+
+using kernels::convolution;
+
+constexpr convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0,
+                             std::size_t stride = 1) {
+    return {.rows = size,
+            .columns = size,
+            .channels = channels,
+            .filters = filters,
+            .kernel_rows = kernel,
+            .kernel_columns = kernel,
+            .stride_rows = stride,
+            .stride_columns = stride,
+            .pad_top = pad,
+            .pad_bottom = pad,
+            .pad_left = pad,
+            .pad_right = pad};
+}
+
+inline std::string describe(const convolution& g, std::size_t batch) {
+    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", kernel ", g.kernel_rows, "x",
+                      g.kernel_columns, ", stride ", g.stride_rows, "x", g.stride_columns, ", padding ", g.pad_top, " ", g.pad_bottom, " ",
+                      g.pad_left, " ", g.pad_right);
+}
+
+/// Those of LeNet-5, those around a vector and a tile, and random ones with strides of at most `stride`. All have outputs.
+template <class T>
+std::vector<std::pair<convolution, std::size_t>> narrow_shapes(std::size_t stride, std::size_t count) {
+    constexpr std::size_t w = simd::width<T>;
+    std::vector<std::pair<convolution, std::size_t>> out{
+        {square(28, 1, 6, 5, 2), 3}, {square(14, 6, 16, 5), 15}, {square(40, 2, 5, 3, 1), 2}};
+    for (const std::size_t few : {std::size_t{1}, std::size_t{3}, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1}) {
+        out.emplace_back(square(7, few, 3, 3, 1), 2);
+        out.emplace_back(square(7, 2, few, 3, 1), 2);
+        out.emplace_back(square(few + 2, 2, 3, 3), 2);
+    }
+    const core::random_stream random{5, core::purpose::user, 9};
+    std::size_t drawn = 0;
+    const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
+    while (count > 0) {
+        convolution g;
+        g.rows = draw(1, 14);
+        g.columns = draw(1, 20);
+        g.channels = draw(1, 9);
+        g.filters = draw(1, 20);
+        g.kernel_rows = draw(1, 5);
+        g.kernel_columns = draw(1, 5);
+        g.stride_rows = draw(1, stride);
+        g.stride_columns = draw(1, stride);
+        g.pad_top = draw(0, 3);
+        g.pad_bottom = draw(0, 3);
+        g.pad_left = draw(0, 3);
+        g.pad_right = draw(0, 3);
+        const std::size_t batch = draw(1, 9);
+        if (g.out_rows() == 0 || g.out_columns() == 0) continue;
+        out.emplace_back(g, batch);
+        --count;
+    }
+    return out;
+}
+
+/// Sample `sample` of an array of samples.
+template <class T>
+array<T> sample_of(const array<T>& from, std::size_t sample, std::size_t size) {
+    const auto first = from.begin() + static_cast<std::ptrdiff_t>(sample * size);
+    return array<T>(first, first + static_cast<std::ptrdiff_t>(size));
+}
+
+}  // namespace kernel_test
