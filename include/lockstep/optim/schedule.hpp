@@ -95,6 +95,61 @@ struct warmup_cosine {
     }
 };
 
-static_assert(LrSchedule<constant> && LrSchedule<step_decay> && LrSchedule<warmup_cosine>);
+/// How a rate goes from one value to another: in a straight line, or along half a cosine.
+enum class curve { linear, cosine };
+
+[[nodiscard]] constexpr std::string_view name(curve of) noexcept { return of == curve::linear ? "linear" : "cosine"; }
+
+/// One rise and one fall: with top = rise total, the rate goes from peak / divisor at step 0 to `peak` at step `top`, then down to `floor`, which it
+/// keeps from step `total` on. At progress p of the way, linear: from + (to - from) p; cosine: from + (to - from) (1 - cos(pi p)) / 2.
+/// Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates", 2018. Momentum is left as it is.
+struct one_cycle {
+    double peak = 0.1;
+    std::uint64_t total = 1;
+    double rise = 0.3;  ///< part of the steps before the peak
+    double divisor = 25;
+    double floor = 0;
+    curve rising = curve::linear;
+    curve falling = curve::cosine;
+
+    static constexpr std::string_view name = "one_cycle";
+
+    [[nodiscard]] std::string settings() const {
+        return core::text("peak=", peak, " total=", total, " rise=", rise, " divisor=", divisor, " floor=", floor,
+                          " rising=", optim::name(rising), " falling=", optim::name(falling));
+    }
+
+    /// Throws core::error unless peak > 0, total >= 1, 0 <= rise <= 1, divisor >= 1 and 0 <= floor <= peak.
+    void check() const {
+        detail::check_rate(name, "peak", peak);
+        core::require(
+            total >= 1, [&] { return core::text("one_cycle has total = ", total, " steps"); },
+            [] { return "give the number of steps of the whole run, at least 1"; });
+        core::require(
+            rise >= 0 && rise <= 1, [&] { return core::text("one_cycle has rise = ", rise, ", outside [0, 1]"); },
+            [] { return "take the part of the steps before the peak, such as 0.3"; });
+        core::require(
+            divisor >= 1 && std::isfinite(divisor),
+            [&] { return core::text("one_cycle has divisor = ", divisor, ", not a number from 1"); },
+            [] { return "take the ratio of the highest to the first rate, such as 25"; });
+        core::require(
+            floor >= 0 && floor <= peak,
+            [&] { return core::text("one_cycle has floor = ", floor, ", outside [0, peak] with peak = ", peak); },
+            [] { return "take the rate to end at, or 0"; });
+    }
+
+    [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
+        if (step >= total) return floor;
+        const double at = static_cast<double>(step), last = static_cast<double>(total), top = rise * last;
+        return at < top ? between(rising, peak / divisor, peak, at / top) : between(falling, peak, floor, (at - top) / (last - top));
+    }
+
+private:
+    [[nodiscard]] static double between(curve along, double from, double to, double progress) noexcept {
+        return from + (to - from) * (along == curve::linear ? progress : 0.5 * (1 - std::cos(std::numbers::pi * progress)));
+    }
+};
+
+static_assert(LrSchedule<constant> && LrSchedule<step_decay> && LrSchedule<warmup_cosine> && LrSchedule<one_cycle>);
 
 }  // namespace lockstep::optim

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// test on 2 ranks: --steps 4 --train-samples 256 --test-samples 64 --batch 32
+// Trains ResNet-20 on CIFAR-10, or on generated shapes where there are no files. `mpirun -n 2 cifar10 --help` lists the options.
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/comm/program.hpp"
+#include "lockstep/core/error.hpp"
+#include "options.hpp"
+
+namespace {
+
+void describe(CLI::App& app, example::options& of) {
+    app.description(
+        "Trains ResNet-20 on pictures of 32x32 pixels in ten classes, on all ranks of mpirun together.\n"
+        "The batch is the global one: more ranks give the same weights, bit for bit, sooner.\n\n"
+        "  mpirun -n 2 cifar10 --data cifar-10-batches-bin      15 epochs on photographs\n"
+        "  mpirun -n 2 cifar10 --epochs 2                       generated shapes, nothing to download\n"
+        "  mpirun -n 2 cifar10 --direct                         without Winograd's algorithm");
+    const CLI::Validator positive{[](std::string& word) {
+                                      double number = 0;
+                                      const bool good = CLI::detail::lexical_cast(word, number) && number > 0;
+                                      return good ? std::string{} : "'" + word + "' is not a number above 0";
+                                  },
+                                  "NUMBER > 0"};
+    app.add_option("--data", of.data, "'shapes' (generated, nothing to download) or the folder with the binary version of CIFAR-10")
+        ->capture_default_str();
+    app.add_option("--epochs", of.epochs, "passes over the training samples")->check(positive)->capture_default_str();
+    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")->check(positive);
+    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->capture_default_str();
+    app.add_option("--lanes", of.lanes, "cut of the minibatch, each normalised by itself; at least as many as ranks")
+        ->capture_default_str();
+    app.add_option("--lr", of.rate, "peak of the one-cycle learning rate")->check(positive)->capture_default_str();
+    app.add_option("--momentum", of.momentum, "of Nesterov's method")->capture_default_str();
+    app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases and normalisations")->capture_default_str();
+    app.add_option("--smoothing", of.smoothing, "part of each label that is spread over all classes")->capture_default_str();
+    app.add_option("--seed", of.seed, "of everything random")->capture_default_str();
+    app.add_option("--threads", of.threads, "OpenMP threads on each rank")->capture_default_str();
+    app.add_option("--train-samples", of.train_samples, "pictures of an epoch: the first ones")->check(positive)->capture_default_str();
+    app.add_option("--test-samples", of.test_samples, "pictures to test on: the first ones")->check(positive)->capture_default_str();
+    app.add_option("--csv", of.csv, "file for a line of numbers after each step");
+    app.add_option("--report", of.report, "file for the final report as JSON");
+    app.add_flag("--direct", of.direct, "convolutions without Winograd's algorithm");
+    app.add_flag("--plan", of.plan_only, "print the plan and stop");
+    app.add_flag("--quiet", of.quiet, "print nothing unless something fails");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return lockstep::program(argc, argv, [&](const boost::mpi::communicator& world) {
+        example::options of;
+        CLI::App app;
+        describe(app, of);
+        try {
+            app.parse(argc, argv);
+        } catch (const CLI::Success& asked_for_help) {
+            return world.rank() == 0 ? app.exit(asked_for_help) : 0;
+        } catch (const CLI::ParseError& mistake) {
+            throw lockstep::core::error{mistake.what(), "see cifar10 --help"};
+        }
+        return of.direct ? example::run_direct(world, of) : example::run_winograd(world, of);
+    });
+}

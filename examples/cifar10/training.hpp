@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// One training run of a network for pictures of 32 x 32 pixels in ten classes; everything else comes from the options.
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/data/augmented.hpp"
+#include "lockstep/data/cifar10.hpp"
+#include "lockstep/data/flip.hpp"
+#include "lockstep/data/pad_crop.hpp"
+#include "lockstep/data/shapes.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/weight_decay.hpp"
+#include "lockstep/train/logs.hpp"
+#include "lockstep/train/progress.hpp"
+#include "lockstep/train/summary.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "options.hpp"
+
+namespace example {
+
+namespace ls = lockstep;
+
+/// Lines for people, and files that may be absent.
+struct chosen_logs {
+    std::optional<ls::progress> lines;
+    std::optional<ls::csv_log> csv;
+    std::optional<ls::train::log_file> report;
+
+    explicit chosen_logs(const options& of) {
+        if (!of.quiet) lines.emplace(std::cout, 30);
+        if (!of.csv.empty()) csv.emplace(of.csv);
+        if (!of.report.empty()) report.emplace(of.report);
+    }
+    void on_begin() {
+        if (csv) csv->on_begin();
+        if (report) report->open();
+    }
+    void on_step(const ls::train::step_event& event) {
+        if (csv) csv->on_step(event);
+        if (lines) lines->on_step(event);
+    }
+    void on_epoch(const ls::train::epoch_event& event) {
+        if (lines) lines->on_epoch(event);
+    }
+    void on_end(const ls::train::report& of) {
+        if (lines) lines->on_end(of);
+    }
+};
+
+template <class Trainer>
+void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
+    const std::string hash = ls::core::hexadecimal(trainer.weights_hash());
+    if (trainer.grid().rank != 0) return;
+    if (!of.quiet) std::cout << "weights " << hash << std::endl;
+    if (!logs.report) return;
+    const auto report = trainer.report();
+    nlohmann::json epochs = nlohmann::json::array();
+    for (const auto& epoch : report.epochs)
+        epochs.push_back({{"loss", epoch.loss},
+                          {"seconds", epoch.seconds},
+                          {"test_loss", epoch.test->loss},
+                          {"test_accuracy", *epoch.test->accuracy}});
+    const auto& plan = trainer.recipe();
+    logs.report->line(nlohmann::json{{"data", of.data},
+                                     {"algorithm", of.direct ? "direct" : "winograd"},
+                                     {"batch", of.batch},
+                                     {"lanes", of.lanes},
+                                     {"optimizer", ls::train::describe(plan.optimizer)},
+                                     {"schedule", ls::train::describe(plan.schedule)},
+                                     {"seed", of.seed},
+                                     {"ranks", report.ranks},
+                                     {"threads", report.threads},
+                                     {"epochs", epochs},
+                                     {"steps", report.steps},
+                                     {"samples_per_second", report.samples_per_second()},
+                                     {"weights_hash", hash}}
+                          .dump(2));
+}
+
+template <class Net, class Train, class Test>
+int with_data(const boost::mpi::communicator& world, const options& of, const Net& net, const Train& pictures, const Test& test) {
+    const ls::data::augmented train{pictures, ls::data::pad_crop{.padding = 4}, ls::data::flip{}};
+    const std::size_t batch = std::max<std::size_t>(of.batch, 1), per_epoch = (train.size() + batch - 1) / batch;
+    const std::size_t total = of.steps > 0 ? of.steps : of.epochs * per_epoch;
+    ls::trainer trainer{
+        world,
+        ls::plan{.model = net,
+                 .loss = ls::softmax_cross_entropy{.smoothing = of.smoothing},
+                 .optimizer = ls::optim::weight_decay{.rate = of.weight_decay,
+                                                      .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}},
+                 .schedule = ls::optim::one_cycle{.peak = of.rate, .total = std::max<std::size_t>(total, 1)},
+                 .batch = of.batch,
+                 .lanes = of.lanes,
+                 .seed = of.seed,
+                 .threads = of.threads}};
+    const std::string table = ls::summary(trainer);
+    if (world.rank() == 0 && !of.quiet)
+        std::cout << "lockstep      " << ls::data::name_of(train) << ": " << train.size() << " samples to train, " << test.size()
+                  << " to test\n"
+                  << table << std::flush;
+    if (of.plan_only) return 0;
+    chosen_logs logs{of};
+    if (of.steps > 0)
+        trainer.fit(train, ls::steps{of.steps}, ls::validate{test}, logs);
+    else
+        trainer.fit(train, ls::epochs{of.epochs}, ls::validate{test}, logs);
+    write_report(trainer, of, logs);
+    return 0;
+}
+
+template <class Net>
+int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
+    if (of.data == "shapes")
+        return with_data(world, of, net, ls::data::shapes{.count = of.train_samples},
+                         ls::data::shapes{.count = of.test_samples, .first = 1'000'000'000});
+    const ls::data::cifar10 train{of.data, ls::data::part::training, of.train_samples};
+    return with_data(world, of, net, train, ls::data::cifar10{of.data, ls::data::part::test, of.test_samples});
+}
+
+}  // namespace example
