@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <new>
 #include <span>
 #include <vector>
 
