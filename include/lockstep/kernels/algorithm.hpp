@@ -37,7 +37,8 @@ inline constexpr std::array convolution_passes{convolution_pass::forward, convol
 
 /// Whether an algorithm can compute this convolution.
 [[nodiscard]] constexpr bool applies(algorithm a, const convolution& g) noexcept {
-    return a == algorithm::direct || a == algorithm::im2col || winograd_applies(g);
+    if (a == algorithm::direct) return true;
+    return a == algorithm::im2col ? !g.is_dilated() && g.groups == 1 : winograd_applies(g);
 }
 
 namespace detail {

@@ -70,7 +70,6 @@ struct product {
     std::size_t ldc;
     bool starts;
     const T* bias;
-    gemm_epilogue then;
 };
 
 /// One thread's part of a product. With lanes, chains end with them and are added over their tree: see lane_tile.hpp.
@@ -245,7 +244,6 @@ private:
             task.held_tile = whole ? 0 : tile_size;
             task.held_level = whole ? tile_size : tiles.count * panels_.count * tile_size;
         }
-        task.relu = last_cut_ && p_.then == gemm_epilogue::relu;
         const T* const a = task.a;
         const bool packs = first && !direct_b_;
         // Small operands are in the cache anyhow, and small tiles have no time for it.

@@ -69,19 +69,19 @@ template <class T>
 }
 
 /// C = op(A) op(B) + bias, row-major: op(A) is m x k, op(B) is k x n, bias has n entries or is null; C overlaps no operand.
-/// c[i][j] = fma(a[i][k-1], b[k-1][j], .. fma(a[i][0], b[0][j], bias[j])): the chain starts from the bias, or from zero; `then` is applied to its
-/// end. Cost: 2 m n k flops; A is copied n/1024 times at most, B once.
+/// c[i][j] = fma(a[i][k-1], b[k-1][j], .. fma(a[i][0], b[0][j], bias[j])): the chain starts from the bias, or from zero.
+/// Cost: 2 m n k flops; A is copied n/1024 times at most, B once.
 template <class T>
 void gemm(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a, std::size_t lda, const T* b, std::size_t ldb,
-          T* c, std::size_t ldc, const T* bias, resources<T> use, gemm_epilogue then = gemm_epilogue::none) noexcept {
-    detail::gemm_threads<T>({ta, tb, m, n, k, a, lda, b, ldb, c, ldc, true, bias, then}, use);
+          T* c, std::size_t ldc, const T* bias, resources<T> use) noexcept {
+    detail::gemm_threads<T>({ta, tb, m, n, k, a, lda, b, ldb, c, ldc, true, bias}, use);
 }
 
 /// C += op(A) op(B): the chains start from what C holds.
 template <class T>
 void gemm_accumulate(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a, std::size_t lda, const T* b,
-                     std::size_t ldb, T* c, std::size_t ldc, resources<T> use, gemm_epilogue then = gemm_epilogue::none) noexcept {
-    detail::gemm_threads<T>({ta, tb, m, n, k, a, lda, b, ldb, c, ldc, false, nullptr, then}, use);
+                     std::size_t ldb, T* c, std::size_t ldc, resources<T> use) noexcept {
+    detail::gemm_threads<T>({ta, tb, m, n, k, a, lda, b, ldb, c, ldc, false, nullptr}, use);
 }
 
 }  // namespace lockstep::kernels

@@ -53,8 +53,7 @@ void gemm_lanes(std::span<const parallel::block> lanes, std::size_t m, std::size
                                       dw + down.first * lddw + across.first,
                                       lddw,
                                       true,
-                                      nullptr,
-                                      gemm_epilogue::none};
+                                      nullptr};
         detail::block_product<T>(mine, use.scratch.data() + thread * share, lanes).run();
     });
 }

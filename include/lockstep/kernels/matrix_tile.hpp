@@ -18,9 +18,6 @@ namespace detail {
 struct lane_stretch;
 }
 
-/// What happens to an element of a product after the last link of its chain.
-enum class gemm_epilogue { none, relu };
-
 namespace detail {
 
 /// What a kernel does beside its products: nothing, it fetches memory that is wanted next, or it packs the next panel of B, whose rows lie in the
@@ -114,7 +111,6 @@ struct tile_task {
     std::size_t to_ld = 0;
     std::size_t to_second = 0;
     std::size_t tiles = 1;
-    bool relu = false;
     panel_walk<T>* walk = nullptr;          ///< never null
     const lane_stretch* stretch = nullptr;  ///< lanes: see lane_tile.hpp
     T* held = nullptr;                      ///< sums that wait, of the first tile
@@ -170,7 +166,6 @@ LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, s
 /// `Across`: the elements of A for one link of a tile lie side by side; else those of one row do.
 template <class T, bool Across, std::size_t Height>
 void run_tiles(const tile_task<T>& task) noexcept {
-    using batch = simd::batch<T>;
     // A row pointer for every third row: the others are one and two leading dimensions away, which an address can say.
     constexpr std::size_t pointers = Across ? 1 : (Height + 2) / 3;
     const std::size_t lda = task.lda;
@@ -181,7 +176,7 @@ void run_tiles(const tile_task<T>& task) noexcept {
     T* to = task.to;
     std::size_t wait = task.walk->wait;
     for (std::size_t tile = task.tiles; tile > 0; --tile) {
-        batch sum[Height][tile_vectors];
+        simd::batch<T> sum[Height][tile_vectors];
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Height; ++i, from += task.from_ld) {
             sum[i][0] = simd::load(from);
@@ -197,12 +192,6 @@ void run_tiles(const tile_task<T>& task) noexcept {
             LOCKSTEP_UNROLL
             for (std::size_t i = 0; i < pointers; ++i) advance(a[i], Across ? lda : 1);
         });
-        if (task.relu) {
-            const batch zero(T{0});
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < Height; ++i)
-                for (batch& s : sum[i]) s = select(s <= zero, zero, s);
-        }
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Height; ++i, to += task.to_ld) {
             simd::store(to, sum[i][0]);

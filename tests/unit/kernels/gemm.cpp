@@ -31,12 +31,11 @@ struct product {
 };
 
 template <class T>
-array<T> run(const product& p, const array<T>& a, const array<T>& b, const T* bias, int threads,
-             kernels::gemm_epilogue then = kernels::gemm_epilogue::none) {
+array<T> run(const product& p, const array<T>& a, const array<T>& b, const T* bias, int threads) {
     const parallel::team team{threads};
     scratch<T> s(kernels::gemm_scratch<T>(p.m, p.n, p.k, team), team);
     array<T> c(p.m * p.ldc(), T{99});
-    kernels::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(), bias, s.use, then);
+    kernels::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(), bias, s.use);
     return c;
 }
 
@@ -195,27 +194,6 @@ TEMPLATE_TEST_CASE("kernels/gemm: more rows than share a block of B", "[kernels]
         const auto b = integers<TestType>(p.b_size(), 2);
         CHECK(equal(run<TestType>(p, a, b, nullptr, 1), wanted<TestType>(p, a, b, nullptr)));
     });
-}
-
-TEMPLATE_TEST_CASE("kernels/gemm: relu is applied to the ends of chains and keeps NaN", "[kernels]", float, double) {
-    for (const std::size_t n : {std::size_t{3}, std::size_t{45}, std::size_t{400}})
-        for (const std::size_t k : {std::size_t{0}, std::size_t{40}, kernels::detail::gemm_blocks<TestType>::depth + 9}) {
-            const product p{transpose::no, transpose::no, 23, n, k, 1};
-            auto a = uniform<TestType>(p.a_size(), 1);
-            const auto b = uniform<TestType>(p.b_size(), 2);
-            const auto bias = uniform<TestType>(n, 3);
-            if (k > 0) a[4 * p.lda() + k - 1] = std::numeric_limits<TestType>::quiet_NaN();
-            auto want = run<TestType>(p, a, b, bias.data(), 1);
-            for (TestType& value : want) value = value <= 0 ? TestType{0} : value;
-            for (const int threads : {1, 2}) {
-                const auto got = run<TestType>(p, a, b, bias.data(), threads, kernels::gemm_epilogue::relu);
-                bool same = true;
-                for (std::size_t i = 0; i < got.size(); ++i)
-                    same = same && (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])));
-                CHECK(same);
-                if (k > 0) CHECK(std::isnan(got[4 * p.ldc()]));
-            }
-        }
 }
 
 TEMPLATE_TEST_CASE("kernels/gemm: accumulating continues the chain", "[kernels]", float, double) {
