@@ -69,7 +69,7 @@ TEST_CASE("layers/conv_with: what it declares", "[layers]") {
     CHECK(grouped::flops == 2.0 * 27 * 27 * 5 * 5 * 48 * 256);
     // No algorithm but the direct one knows dilation and groups.
     using dilated = layer_of<conv_with<conv_options{.filters = 256, .kernel = 3, .padding = 2, .dilation = 2}>, shape<28, 28, 256>>;
-    CHECK(dilated::forward_algorithm == kernels::algorithm::direct);
+    CHECK(decltype(dilated::by)::forward_algorithm == kernels::algorithm::direct);
     CHECK(std::is_same_v<dilated::output, shape<28, 28, 256>>);
     CHECK(std::is_same_v<layer_of<conv_with<conv_options{.filters = 2, .kernel = {1, 7}, .dilation = {9, 2}}>, shape<4, 15, 3>>::output,
                          shape<4, 3, 2>>);
