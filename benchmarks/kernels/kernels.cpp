@@ -163,13 +163,13 @@ void depthwise_case(const options& given, const std::string& name, std::size_t b
         dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
     if (wanted(given, name + ".backward_data"))
         measure<T>(given, name + ".backward_data", flops,
-                   [&] { kernels::depthwise_backward_data<T>(g, batch, y.get(), w.get(), dx.get(), team); });
+                   [&] { kernels::depthwise_backward_data<T>(g, batch, y.data(), w.data(), dx.data(), team); });
     if (wanted(given, name + ".backward_weights"))
         measure<T>(given, name + ".backward_weights", flops,
-                   [&] { kernels::depthwise_backward_weights<T>(g, batch, x.get(), y.get(), dw.get(), dbias.get(), team); });
+                   [&] { kernels::depthwise_backward_weights<T>(g, batch, x.data(), y.data(), dw.data(), dbias.data(), team); });
     if (wanted(given, name + ".forward"))
         measure<T>(given, name + ".forward", flops,
-                   [&] { kernels::depthwise_forward<T>(g, batch, x.get(), w.get(), bias.get(), y.get(), team); });
+                   [&] { kernels::depthwise_forward<T>(g, batch, x.data(), w.data(), bias.data(), y.data(), team); });
 }
 
 // The layers of 3 x 3 kernels of VGG-A, OverFeat and the residual networks for CIFAR. GFLOP/s count the direct algorithm.

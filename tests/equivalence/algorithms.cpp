@@ -38,7 +38,9 @@ constexpr auto tuned = ls::tuned(fixed<ls::kernels::preferred_algorithm>);
 
 /// A file in a folder of its own for each process.
 struct file {
-    std::filesystem::path folder = std::filesystem::temp_directory_path() / ("lockstep-algorithms-" + std::to_string(getpid()));
+    static inline int made = 0;
+    std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / ("lockstep-algorithms-" + std::to_string(getpid()) + "-" + std::to_string(made++));
     std::string path = (folder / "chosen.txt").string();
 
     explicit file(const std::string& text) {
@@ -77,7 +79,7 @@ auto recipe(const Net& net, const std::string& algorithms = {}, std::size_t thre
                     .schedule = ls::optim::constant{.rate = 0.02},
                     .batch = batch,
                     .lanes = 8,
-                    .threads = threads,
+                    .threads = ls::parallel::has_threads ? threads : 1,
                     .algorithms = algorithms};
 }
 
@@ -112,6 +114,7 @@ TEST_CASE("equivalence/algorithms: equal bits on 1, 2 and 4 ranks, on 1 and 2 th
     const auto serial = run(ls::comm::group{}, recipe(tuned, chosen.path));
     REQUIRE(serial.losses.size() == steps);
     CHECK(run(ls::comm::group{}, recipe(tuned, chosen.path, 2)) == serial);
+    CHECK(run(ls::comm::group{}, recipe(tuned, whole.path)) == serial);
     for (const auto& sizes : std::vector<std::vector<int>>{{1, 3}, {2, 2}, {4}})
         on_groups(sizes, [&](const mpi::communicator& group) {
             for (const std::size_t threads : {1U, 2U}) {

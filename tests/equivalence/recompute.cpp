@@ -44,7 +44,7 @@ auto recipe(const Net& net, const Partition& partition, std::size_t threads = 1,
                     .batch = batch,
                     .lanes = 9,
                     .seed = 4,
-                    .threads = threads,
+                    .threads = ls::parallel::has_threads ? threads : 1,
                     .bucket = bucket};
 }
 

@@ -238,7 +238,7 @@ struct step_events {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < n; ++i)
         if (nodes[i].runs_again) order.push_back(i);
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return events.again[a] < events.again[b]; });
+    core::sort(order, [&](std::size_t a, std::size_t b) { return events.again[a] < events.again[b]; });
     for (const std::size_t i : order) run_forward(i, true);
 
     // gradient[v]: the piece with the sum of what the readers of v have given so far.

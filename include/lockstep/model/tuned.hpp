@@ -50,10 +50,12 @@ template <class... Specs>
 struct with_tuned_rule<add<Specs...>> : with_tuned_items<add, Specs...> {};
 template <class... Specs>
 struct with_tuned_rule<concatenate<Specs...>> : with_tuned_items<concatenate, Specs...> {};
+template <class... Specs>
+struct with_tuned_rule<recompute<Specs...>> : with_tuned_items<recompute, Specs...> {};
 
 }  // namespace detail
 
-/// The network with the rule layers::tuned for all of its convolutions, in branches too.
+/// The network with the rule layers::tuned for every `conv`, in branches too; conv_with and depthwise_conv keep their algorithms.
 template <class Input, class... Specs>
 [[nodiscard]] constexpr auto tuned(const sequential<Input, Specs...>& net) {
     return detail::rebuild(net, [](const auto&... specs) { return sequential<Input, detail::tuned_type<Specs>...>{Input{}, specs...}; });

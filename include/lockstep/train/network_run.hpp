@@ -180,6 +180,7 @@ private:
     }
     template <class U>
     [[nodiscard]] std::span<U> span(std::size_t which) const noexcept {
+        if (which == model::no_piece) return {};
         return {at<U>(which), plan_.pieces[which].bytes / sizeof(U)};
     }
     template <std::size_t Index>

@@ -31,6 +31,7 @@ TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model
                                     residual{conv<4, 3, 1, 1>{}, relu{}},
                                     add{path{conv<5, 3, 1, 1>{}, relu{}}, conv<5, 3, 1, 1>{}},
                                     concatenate{path{}, path{path{conv<6, 3, 1, 1>{}}}},
+                                    recompute{conv<6, 3, 1, 1>{}, relu{}},
                                     flatten{},
                                     dropout{.rate = 0.125},
                                     dense<3>{}};
@@ -39,13 +40,14 @@ TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model
                                  residual{tuned_conv<4>{}, relu{}},
                                  add{path{tuned_conv<5>{}, relu{}}, tuned_conv<5>{}},
                                  concatenate{path{}, path{path{tuned_conv<6>{}}}},
+                                 recompute{tuned_conv<6>{}, relu{}},
                                  flatten{},
                                  dropout{.rate = 0.125},
                                  dense<3>{}};
     constexpr auto got = lockstep::tuned(net);
     static_assert(same(got, want));
     static_assert(got.size == net.size);
-    CHECK(got.node<11>().rate == 0.125);
+    CHECK(got.node<13>().rate == 0.125);
 }
 
 TEST_CASE("model/tuned: a network that takes a rule", "[model]") {
