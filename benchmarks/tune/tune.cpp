@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/model/tuned.hpp"
 #include "lockstep/models/alexnet.hpp"
 #include "lockstep/models/lenet5.hpp"
 #include "lockstep/models/overfeat_fast.hpp"
@@ -57,7 +58,7 @@ struct network {
 };
 template <const auto& Net>
 std::vector<planner::convolution_layer> layers_of() {
-    return planner::convolutions<std::remove_cvref_t<decltype(Net)>>();
+    return planner::convolutions<std::remove_cvref_t<decltype(ls::tuned(Net))>>(true);
 }
 constexpr std::array networks{
     network{"lenet5", layers_of<ls::models::lenet5>},

@@ -15,10 +15,8 @@
 namespace lockstep::kernels {
 
 namespace detail {
-struct lane_stretch;
-}
 
-namespace detail {
+struct lane_stretch;
 
 /// What a kernel does beside its products: nothing, it fetches memory that is wanted next, or it packs the next panel of B, whose rows lie in the
 /// rows or in the columns of its matrix. Between two groups of links all of it costs next to nothing.

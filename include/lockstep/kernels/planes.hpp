@@ -150,7 +150,7 @@ struct plane_forward : plane_sizes<T> {
         constexpr std::size_t width = simd::width<T>;
         for (std::size_t pixel = 0; pixel < columns; pixel += width)
             for (std::size_t filter = 0; filter < g.filters; filter += width) {
-                // The last square overlaps the one before it; the only one writes zeros behind the filters, and the next pixel covers them.
+                // The last square overlaps the one before it; the only one writes anything behind the filters, and the next pixel covers it.
                 const std::size_t at = g.filters < width ? 0 : std::min(filter, g.filters - width);
                 transpose_square(turned + at * columns + pixel, columns, to + pixel * g.filters + at, g.filters);
             }
@@ -163,7 +163,7 @@ struct plane_forward : plane_sizes<T> {
         for (std::size_t sample = block.samples.first; sample < block.samples.last; ++sample) {
             sizes::copy_in(x + sample * g.in_size(), block.rows, scratch);
             T* to = y + (sample * g.out_rows() + block.rows.first) * g.out_columns() * g.filters;
-            const T* const end = to + block.pixels(g.out_columns()) / block.samples.size() * g.filters;
+            const T* const end = to + block.rows.size() * g.out_columns() * g.filters;
             for (std::size_t row = 0; row < block.rows.size(); ++row)
                 for (std::size_t first = 0; first < g.out_columns(); first += columns) {
                     const T* weight = packed;

@@ -44,7 +44,7 @@ struct pool_window {
     std::size_t input;   ///< first channel of the first input
     pool_span rows;
     pool_span columns;
-    bool alone;  ///< or the first of `together` neighbours with the same rows and columns
+    bool alone;  ///< or the first of `joined_pixels` neighbours with the same rows and columns
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows.size() * columns.size(); }
 
     /// Calls f(distance from the first input, number of the position, no other window side by side or above has seen it).
@@ -60,12 +60,12 @@ struct pool_window {
 
 /// Output pixels that go through registers together where they have few channels: whatever a vector holds behind the channels of a pixel
 /// belongs to the next one, which is written later.
-inline constexpr std::size_t together = 4;
+inline constexpr std::size_t joined_pixels = 4;
 
 /// Whether pixels may go together that end `room` numbers behind the first one.
 template <class T>
 [[nodiscard]] constexpr bool join_pixels(const pooling& g, std::size_t step, std::size_t room) noexcept {
-    return g.channels < together * simd::width<T> && (together - 1) * step + std::max(g.channels, simd::width<T>) <= room;
+    return g.channels < joined_pixels * simd::width<T> && (joined_pixels - 1) * step + std::max(g.channels, simd::width<T>) <= room;
 }
 
 /// Calls f(part, channel, count, distance of inputs, distance of outputs) for the vectors of one window, or of one vector of neighbouring windows.
@@ -77,8 +77,8 @@ LOCKSTEP_FLATTEN inline void for_vectors(const pooling& g, bool alone, F&& f) no
                                [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN { f(part, c, count, width, width); });
     // The last vector overlaps the one before it.
     for (std::size_t c = 0; c < g.channels; c += width)
-        f(channel_vector<T>{}, g.channels < width ? 0 : std::min(c, g.channels - width), std::integral_constant<std::size_t, together>{},
-          g.stride_columns * g.channels, g.channels);
+        f(channel_vector<T>{}, g.channels < width ? 0 : std::min(c, g.channels - width),
+          std::integral_constant<std::size_t, joined_pixels>{}, g.stride_columns * g.channels, g.channels);
 }
 
 /// Calls f(window) for each output pixel, or for several at once.
@@ -96,13 +96,13 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const
                 const std::size_t input = (from + columns.origin + columns.first) * g.channels;
                 // Neighbours must lie inside of the image, what they write in the part of this thread, and what they read in the images.
                 const bool join =
-                    column + together <= wide && columns.size() == g.kernel_columns &&
-                    pool_columns(g, column + together - 1).size() == g.kernel_columns && rows.size() > 0 &&
+                    column + joined_pixels <= wide && columns.size() == g.kernel_columns &&
+                    pool_columns(g, column + joined_pixels - 1).size() == g.kernel_columns && rows.size() > 0 &&
                     join_pixels<T>(g, g.channels, mine.last * wide * g.channels - output) &&
                     join_pixels<T>(g, g.stride_columns * g.channels,
                                    batch * g.in_size() - input - ((rows.size() - 1) * g.columns + columns.size() - 1) * g.channels);
                 f(pool_window{output, input, rows, columns, !join});
-                column += join ? together : 1;
+                column += join ? joined_pixels : 1;
             }
         }
     });
@@ -123,7 +123,7 @@ struct pool_taps {
     std::size_t count;        ///< of positions
     std::size_t window_size;  ///< positions of the whole window inside of the image
     std::size_t room;         ///< elements from the first input to the end of its row
-    bool alone;               ///< or the first of `together` windows with the same positions
+    bool alone;               ///< or the first of `joined_pixels` windows with the same positions
 };
 
 /// Calls f(taps) for kernel row `kr` of output row `at` of the batch. All positions of a window at once, or one by one where pixels are so large
@@ -140,8 +140,8 @@ LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::siz
         const pool_span columns = pool_columns(g, column);
         const std::size_t output = (at * wide + column) * g.channels;
         const std::size_t last_input = (columns.origin + columns.first + columns.size() - 1) * g.channels;
-        const bool join = exact && column + together <= wide && columns.size() == g.kernel_columns &&
-                          pool_columns(g, column + together - 1).size() == g.kernel_columns &&
+        const bool join = exact && column + joined_pixels <= wide && columns.size() == g.kernel_columns &&
+                          pool_columns(g, column + joined_pixels - 1).size() == g.kernel_columns &&
                           join_pixels<T>(g, g.channels, outputs - output) &&
                           join_pixels<T>(g, g.stride_columns * g.channels, g.columns * g.channels - last_input);
         for (std::size_t kc = columns.first; kc < columns.last; kc += most)
@@ -152,7 +152,7 @@ LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::siz
                         .window_size = rows.size() * columns.size(),
                         .room = (g.columns - columns.origin - kc) * g.channels,
                         .alone = !join});
-        column += join ? together : 1;
+        column += join ? joined_pixels : 1;
     }
 }
 

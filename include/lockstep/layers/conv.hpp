@@ -28,6 +28,8 @@ struct conv_algorithms {
     static constexpr auto forward_algorithm = Rule(G, kernels::convolution_pass::forward);
     static constexpr auto data_algorithm = Rule(G, kernels::convolution_pass::backward_data);
     static constexpr auto weights_algorithm = Rule(G, kernels::convolution_pass::backward_weights);
+    static_assert(kernels::applies(forward_algorithm, G) && kernels::applies(data_algorithm, G) && kernels::applies(weights_algorithm, G),
+                  "lockstep: the rule of a convolution picks an algorithm that does not apply to its geometry; see kernels::applies");
 
     constexpr conv_algorithms() = default;
     constexpr explicit conv_algorithms(const conv_settings<Rule>&) noexcept {}

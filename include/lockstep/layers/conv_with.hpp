@@ -3,6 +3,7 @@
 // The convolution layer with every option by its name: rectangles, dilation, groups. Models LayerSpec.
 
 #include <cstddef>
+#include <type_traits>
 
 #include "lockstep/kernels/algorithm.hpp"
 #include "lockstep/kernels/geometry.hpp"
@@ -76,10 +77,12 @@ inline constexpr bool groups_divide<tensor::shape<Rows, Columns, Channels>, Filt
                                                                                                                Filters % Groups == 0);
 
 /// conv_with<conv_options{.filters = 64, .kernel = {3, 5}, .stride = {2, 1}, .padding = {1, 2}, .dilation = 2, .groups = 4}>{}.
-/// As many groups as channels and filters is depthwise convolution and has kernels of its own. `Rule` as for conv.
+/// As many groups as channels and filters is depthwise convolution and has kernels of its own. `Rule` as for conv, but not layers::tuned.
 template <conv_options Options, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv_with {
     static_assert(Options.at_least_one(), "lockstep: filters, kernel, stride, dilation and groups of a convolution are at least 1");
+    static_assert(std::is_empty_v<conv_settings<Rule>>,
+                  "lockstep: conv_with takes no algorithms from a file; use conv, or another rule than layers::tuned");
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {

@@ -80,7 +80,7 @@ struct forward_pass {
     tensor::batch<T, typename L::output> y;
     parameters<const T, L> w;
     std::span<std::byte> stash;  ///< L::stash_bytes<T> for each row: what backward needs besides x and y
-    kernels::resources<T> use;   ///< threads, and L::scratch<T>(rows, threads) elements
+    kernels::resources<T> use;   ///< threads, and scratch_size<T>(layer, rows, lanes, team) elements
     layers::mode mode = layers::mode::training;
     core::random_stream random{0, core::purpose::dropout};  ///< of this layer in this step
     std::size_t first_row = 0;                              ///< number of the first row in the global minibatch

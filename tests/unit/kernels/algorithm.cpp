@@ -175,6 +175,11 @@ TEST_CASE("kernels/algorithm: Winograd's is for kernels of 3 x 3 with stride 1",
         CHECK(kernels::applies(a, square(9, 4, 4)));
         CHECK(kernels::applies(a, square(9, 4, 4, 3, 1, 2)) == !is_winograd);
         CHECK(kernels::applies(a, square(9, 4, 4, 5, 2)) == !is_winograd);
+        convolution dilated = square(9, 4, 4), grouped = square(9, 4, 4);
+        dilated.dilation_rows = 2;
+        grouped.groups = 2;
+        CHECK(kernels::applies(a, dilated) == (a == algorithm::direct));
+        CHECK(kernels::applies(a, grouped) == (a == algorithm::direct));
     }
 }
 

@@ -3,12 +3,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common.hpp"
-#include "lockstep/core/text.hpp"
-#include "lockstep/kernels/reference.hpp"
+#include "narrow_common.hpp"
 
 using namespace kernel_test;
-using kernels::convolution;
 using kernels::transpose;
 
 namespace {
@@ -67,28 +64,6 @@ exact wanted(const convolution& g, std::size_t batch, const operands<T>& in, boo
     reference::convolution_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data());
     reference::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), with_bias ? out.dbias.data() : nullptr);
     return out;
-}
-
-std::string describe(const convolution& g, std::size_t batch) {
-    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", kernel ", g.kernel_rows, "x",
-                      g.kernel_columns, ", stride ", g.stride_rows, "x", g.stride_columns, ", padding ", g.pad_top, " ", g.pad_bottom, " ",
-                      g.pad_left, " ", g.pad_right);
-}
-
-convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0,
-                   std::size_t stride = 1) {
-    return {.rows = size,
-            .columns = size,
-            .channels = channels,
-            .filters = filters,
-            .kernel_rows = kernel,
-            .kernel_columns = kernel,
-            .stride_rows = stride,
-            .stride_columns = stride,
-            .pad_top = pad,
-            .pad_bottom = pad,
-            .pad_left = pad,
-            .pad_right = pad};
 }
 
 template <class T>
@@ -201,17 +176,13 @@ TEMPLATE_TEST_CASE("kernels/im2col: a sample alone has the bits it has among oth
         const auto in = random_operands<TestType>(g, batch);
         const auto all = run(g, batch, in, 1);
         for (const std::size_t sample : {0U, 1U, 6U, 12U}) {
-            const auto part = [sample](const array<TestType>& from, std::size_t size) {
-                const auto first = from.begin() + static_cast<std::ptrdiff_t>(sample * size);
-                return array<TestType>(first, first + static_cast<std::ptrdiff_t>(size));
-            };
             auto mine = in;
-            mine.x = part(in.x, g.in_size());
-            mine.dy = part(in.dy, g.out_size());
+            mine.x = sample_of(in.x, sample, g.in_size());
+            mine.dy = sample_of(in.dy, sample, g.out_size());
             const auto got = run(g, 1, mine, 1);
             INFO(describe(g, batch) << ", sample " << sample);
-            REQUIRE(same_bits(got.y, part(all.y, g.out_size())));
-            REQUIRE(same_bits(got.dx, part(all.dx, g.in_size())));
+            REQUIRE(same_bits(got.y, sample_of(all.y, sample, g.out_size())));
+            REQUIRE(same_bits(got.dx, sample_of(all.dx, sample, g.in_size())));
         }
     }
 }

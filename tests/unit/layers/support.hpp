@@ -175,7 +175,6 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     return out;
 }
 
-/// All rows in one lane.
 /// Runs of lanes with even, uneven, empty and single lanes, at the beginning, the end and in the middle of the minibatch.
 inline std::vector<tensor::lane_set> lane_cuts() {
     struct cut {
