@@ -14,60 +14,50 @@
 
 namespace lockstep::models {
 
+namespace detail {
+
+/// The network around its second, fourth and fifth convolution.
+template <class Second, class Fourth, class Fifth>
+[[nodiscard]] constexpr auto make_alexnet(const Second& second, const Fourth& fourth, const Fifth& fifth) {
+    using namespace layers;
+    return model::sequential{
+        input<227, 227, 3>,
+        conv<96, 11, 4>{},
+        relu{},
+        local_response_norm<5>{},
+        max_pool<3, 2>{},
+        second,
+        relu{},
+        local_response_norm<5>{},
+        max_pool<3, 2>{},
+        conv<384, 3, 1, 1>{},
+        relu{},
+        fourth,
+        relu{},
+        fifth,
+        relu{},
+        max_pool<3, 2>{},
+        flatten{},
+        dense<4096>{},
+        relu{},
+        dropout{.rate = 0.5},
+        dense<4096>{},
+        relu{},
+        dropout{.rate = 0.5},
+        dense<1000>{},
+    };
+}
+
+}  // namespace detail
+
 /// 227 x 227 images of 3 colours to 1000 classes: 62,378,344 parameters.
-inline constexpr model::sequential alexnet{
-    input<227, 227, 3>,
-    layers::conv<96, 11, 4>{},
-    layers::relu{},
-    layers::local_response_norm<5>{},
-    layers::max_pool<3, 2>{},
-    layers::conv<256, 5, 1, 2>{},
-    layers::relu{},
-    layers::local_response_norm<5>{},
-    layers::max_pool<3, 2>{},
-    layers::conv<384, 3, 1, 1>{},
-    layers::relu{},
-    layers::conv<384, 3, 1, 1>{},
-    layers::relu{},
-    layers::conv<256, 3, 1, 1>{},
-    layers::relu{},
-    layers::max_pool<3, 2>{},
-    layers::flatten{},
-    layers::dense<4096>{},
-    layers::relu{},
-    layers::dropout{.rate = 0.5},
-    layers::dense<4096>{},
-    layers::relu{},
-    layers::dropout{.rate = 0.5},
-    layers::dense<1000>{},
-};
+inline constexpr auto alexnet =
+    detail::make_alexnet(layers::conv<256, 5, 1, 2>{}, layers::conv<384, 3, 1, 1>{}, layers::conv<256, 3, 1, 1>{});
 
 /// The second, fourth and fifth convolution in two groups, once one for each of two processors: 60,965,224 parameters.
-inline constexpr model::sequential alexnet_two_columns{
-    input<227, 227, 3>,
-    layers::conv<96, 11, 4>{},
-    layers::relu{},
-    layers::local_response_norm<5>{},
-    layers::max_pool<3, 2>{},
-    layers::conv_with<layers::conv_options{.filters = 256, .kernel = 5, .padding = 2, .groups = 2}>{},
-    layers::relu{},
-    layers::local_response_norm<5>{},
-    layers::max_pool<3, 2>{},
-    layers::conv<384, 3, 1, 1>{},
-    layers::relu{},
-    layers::conv_with<layers::conv_options{.filters = 384, .kernel = 3, .padding = 1, .groups = 2}>{},
-    layers::relu{},
-    layers::conv_with<layers::conv_options{.filters = 256, .kernel = 3, .padding = 1, .groups = 2}>{},
-    layers::relu{},
-    layers::max_pool<3, 2>{},
-    layers::flatten{},
-    layers::dense<4096>{},
-    layers::relu{},
-    layers::dropout{.rate = 0.5},
-    layers::dense<4096>{},
-    layers::relu{},
-    layers::dropout{.rate = 0.5},
-    layers::dense<1000>{},
-};
+inline constexpr auto alexnet_two_columns =
+    detail::make_alexnet(layers::conv_with<layers::conv_options{.filters = 256, .kernel = 5, .padding = 2, .groups = 2}>{},
+                         layers::conv_with<layers::conv_options{.filters = 384, .kernel = 3, .padding = 1, .groups = 2}>{},
+                         layers::conv_with<layers::conv_options{.filters = 256, .kernel = 3, .padding = 1, .groups = 2}>{});
 
 }  // namespace lockstep::models
