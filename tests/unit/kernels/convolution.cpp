@@ -3,42 +3,16 @@
 
 #include <catch2/catch.hpp>
 
-#include "common.hpp"
-#include "lockstep/core/text.hpp"
-#include "lockstep/kernels/reference.hpp"
+#include "convolution_common.hpp"
 
 using namespace kernel_test;
-using kernels::convolution;
 
 namespace {
 
 template <class T>
-struct operands {
-    array<T> x, w, bias, dy;
-    template <class Fill>
-    operands(const convolution& g, std::size_t batch, Fill&& fill)
-        : x(fill(batch * g.in_size(), 1U)), w(fill(g.weight_count(), 2U)), bias(fill(g.filters, 3U)), dy(fill(batch * g.out_size(), 4U)) {}
-};
-
-template <class T>
-operands<T> random_operands(const convolution& g, std::size_t batch) {
-    return {g, batch, [](std::size_t count, std::uint32_t series) { return uniform<T>(count, series); }};
-}
-template <class T>
-operands<T> integer_operands(const convolution& g, std::size_t batch) {
-    return {g, batch, [](std::size_t count, std::uint32_t series) { return integers<T>(count, series); }};
-}
-
-template <class T>
-struct results {
-    array<T> y, dx, dw, dbias;
-};
-
-template <class T>
 results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, int threads, bool with_bias = true) {
     const parallel::team team{threads};
-    results<T> out{unwritten<T>(batch * g.out_size()), unwritten<T>(batch * g.in_size()), unwritten<T>(g.weight_count()),
-                   unwritten<T>(g.filters)};
+    auto out = unwritten_results<T>(g, batch);
     scratch<T> forward(kernels::convolution_forward_scratch<T>(g, batch, team), team);
     kernels::convolution_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data(), forward.use);
     scratch<T> data(kernels::convolution_backward_data_scratch<T>(g, batch, team), team);
@@ -46,43 +20,6 @@ results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, i
     scratch<T> weights(kernels::convolution_backward_weights_scratch<T>(g, batch, team), team);
     kernels::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data(), weights.use);
     return out;
-}
-
-struct exact {
-    std::vector<double> y, dx, dw, dbias;
-};
-
-template <class T>
-exact wanted(const convolution& g, std::size_t batch, const operands<T>& in, bool with_bias = true) {
-    exact out{std::vector<double>(batch * g.out_size()), std::vector<double>(batch * g.in_size()), std::vector<double>(g.weight_count()),
-              std::vector<double>(g.filters)};
-    namespace reference = kernels::reference;
-    reference::convolution_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data());
-    reference::convolution_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data());
-    reference::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data());
-    return out;
-}
-
-std::string describe(const convolution& g, std::size_t batch) {
-    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", kernel ", g.kernel_rows, "x",
-                      g.kernel_columns, ", stride ", g.stride_rows, "x", g.stride_columns, ", padding ", g.pad_top, " ", g.pad_bottom, " ",
-                      g.pad_left, " ", g.pad_right, ", dilation ", g.dilation_rows, "x", g.dilation_columns, ", groups ", g.groups);
-}
-
-convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0,
-                   std::size_t stride = 1) {
-    return {.rows = size,
-            .columns = size,
-            .channels = channels,
-            .filters = filters,
-            .kernel_rows = kernel,
-            .kernel_columns = kernel,
-            .stride_rows = stride,
-            .stride_columns = stride,
-            .pad_top = pad,
-            .pad_bottom = pad,
-            .pad_left = pad,
-            .pad_right = pad};
 }
 
 template <class T>

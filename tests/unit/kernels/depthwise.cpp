@@ -3,38 +3,15 @@
 
 #include <catch2/catch.hpp>
 
-#include "common.hpp"
-#include "lockstep/core/text.hpp"
-#include "lockstep/kernels/reference.hpp"
+#include "convolution_common.hpp"
 
 using namespace kernel_test;
-using kernels::convolution;
 
 namespace {
 
 template <class T>
-struct results {
-    array<T> y, dx, dw, dbias;
-};
-
-template <class T>
 bool same_bits(const results<T>& left, const results<T>& right) {
     return same_bits(left.y, right.y) && same_bits(left.dx, right.dx) && same_bits(left.dw, right.dw) && same_bits(left.dbias, right.dbias);
-}
-
-template <class T>
-struct operands {
-    array<T> x, w, bias, dy;
-};
-
-template <class T, class Fill>
-operands<T> operands_of(const convolution& g, std::size_t batch, Fill&& fill) {
-    return {fill(batch * g.in_size(), 1U), fill(g.weight_count(), 2U), fill(g.filters, 3U), fill(batch * g.out_size(), 4U)};
-}
-
-template <class T>
-results<T> unwritten_results(const convolution& g, std::size_t batch) {
-    return {unwritten<T>(batch * g.out_size()), unwritten<T>(batch * g.in_size()), unwritten<T>(g.weight_count()), unwritten<T>(g.filters)};
 }
 
 template <class T>
@@ -63,29 +40,8 @@ results<T> run_direct(const convolution& g, std::size_t batch, const operands<T>
     return out;
 }
 
-struct exact {
-    std::vector<double> y, dx, dw, dbias;
-};
-
-template <class T>
-exact wanted(const convolution& g, std::size_t batch, const operands<T>& in, bool with_bias = true) {
-    exact out{std::vector<double>(batch * g.out_size()), std::vector<double>(batch * g.in_size()), std::vector<double>(g.weight_count()),
-              std::vector<double>(g.filters)};
-    namespace reference = kernels::reference;
-    reference::convolution_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data());
-    reference::convolution_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data());
-    reference::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data());
-    return out;
-}
-
-std::string describe(const convolution& g, std::size_t batch) {
-    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, ", kernel ", g.kernel_rows, "x", g.kernel_columns,
-                      ", stride ", g.stride_rows, "x", g.stride_columns, ", padding ", g.pad_top, " ", g.pad_bottom, " ", g.pad_left, " ",
-                      g.pad_right, ", dilation ", g.dilation_rows, "x", g.dilation_columns);
-}
-
-convolution square(std::size_t size, std::size_t channels, std::size_t kernel, std::size_t pad, std::size_t stride = 1,
-                   std::size_t dilation = 1) {
+convolution depthwise_square(std::size_t size, std::size_t channels, std::size_t kernel, std::size_t pad, std::size_t stride = 1,
+                             std::size_t dilation = 1) {
     return {.rows = size,
             .columns = size,
             .channels = channels,
@@ -110,7 +66,7 @@ std::vector<std::pair<convolution, std::size_t>> random_shapes(std::size_t count
     const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
     std::vector<std::pair<convolution, std::size_t>> out;
     for (std::size_t i = 0; i < count; ++i) {
-        convolution g = square(1, i % 4 == 0 ? draw(30, 110) : draw(2, 40), 1, 0);
+        convolution g = depthwise_square(1, i % 4 == 0 ? draw(30, 110) : draw(2, 40), 1, 0);
         g.rows = draw(1, 19);
         g.columns = draw(1, 19);
         g.kernel_rows = draw(1, 7);
@@ -157,15 +113,15 @@ TEMPLATE_TEST_CASE("kernels/depthwise: whole numbers come out exactly on the siz
     constexpr std::size_t w = simd::width<TestType>;
     for (const std::size_t channels : {std::size_t{2}, w - 1, w, w + 1, 4 * w - 1, 4 * w, 4 * w + 1, 9 * w + 3})
         for (const std::size_t size : std::initializer_list<std::size_t>{1, 3, 4, 5, 7, 8, 9, 13, 14, 15}) {
-            require_exact<TestType>(square(size, channels, 3, 1), 2, true);
-            require_exact<TestType>(square(size, channels, 3, 1, 2), 2, false);
-            require_exact<TestType>(square(size, channels, 5, 2), 1, true);
+            require_exact<TestType>(depthwise_square(size, channels, 3, 1), 2, true);
+            require_exact<TestType>(depthwise_square(size, channels, 3, 1, 2), 2, false);
+            require_exact<TestType>(depthwise_square(size, channels, 5, 2), 1, true);
         }
 }
 
 TEMPLATE_TEST_CASE("kernels/depthwise: the bits are those of the convolution for any groups", "[kernels]", float, double) {
     auto shapes = random_shapes(60);
-    shapes.emplace_back(square(14, 70, 3, 1), 3);
+    shapes.emplace_back(depthwise_square(14, 70, 3, 1), 3);
     for (const auto& [g, batch] : shapes) {
         const auto in = operands_of<TestType>(g, batch, uniform<TestType>);
         INFO(describe(g, batch));
@@ -174,7 +130,7 @@ TEMPLATE_TEST_CASE("kernels/depthwise: the bits are those of the convolution for
 }
 
 TEMPLATE_TEST_CASE("kernels/depthwise: the rounding error is that of one chain", "[kernels]", float, double) {
-    for (const convolution& g : {square(15, 40, 3, 1), square(15, 33, 5, 2, 2), square(15, 33, 3, 2, 1, 2)}) {
+    for (const convolution& g : {depthwise_square(15, 40, 3, 1), depthwise_square(15, 33, 5, 2, 2), depthwise_square(15, 33, 3, 2, 1, 2)}) {
         const auto in = operands_of<TestType>(g, 2, uniform<TestType>);
         const auto want = wanted(g, 2, in);
         const auto got = run(g, 2, in, 1);
@@ -188,8 +144,8 @@ TEMPLATE_TEST_CASE("kernels/depthwise: the rounding error is that of one chain",
 
 TEMPLATE_TEST_CASE("kernels/depthwise: equal bits for every number of threads", "[kernels]", float, double) {
     auto shapes = random_shapes(60);
-    shapes.emplace_back(square(14, 70, 3, 1), 3);
-    shapes.emplace_back(square(7, 200, 3, 1, 2), 2);
+    shapes.emplace_back(depthwise_square(14, 70, 3, 1), 3);
+    shapes.emplace_back(depthwise_square(7, 200, 3, 1, 2), 2);
     for (const auto& [g, batch] : shapes) {
         const auto in = operands_of<TestType>(g, batch, uniform<TestType>);
         const auto alone = run(g, batch, in, 1);
@@ -201,7 +157,7 @@ TEMPLATE_TEST_CASE("kernels/depthwise: equal bits for every number of threads", 
 }
 
 TEMPLATE_TEST_CASE("kernels/depthwise: a sample alone has the bits it has among others", "[kernels]", float, double) {
-    for (const convolution& g : {square(9, 37, 3, 1), square(14, 16, 5, 2, 2), square(5, 3, 3, 2, 1, 2)}) {
+    for (const convolution& g : {depthwise_square(9, 37, 3, 1), depthwise_square(14, 16, 5, 2, 2), depthwise_square(5, 3, 3, 2, 1, 2)}) {
         const std::size_t batch = 5;
         const auto in = operands_of<TestType>(g, batch, uniform<TestType>);
         const auto all = run(g, batch, in, 1);
@@ -222,7 +178,7 @@ TEMPLATE_TEST_CASE("kernels/depthwise: a sample alone has the bits it has among 
 }
 
 TEST_CASE("kernels/depthwise: a NaN stays in its channel and in the windows that see it", "[kernels]") {
-    const convolution g = square(9, 20, 3, 1);
+    const convolution g = depthwise_square(9, 20, 3, 1);
     auto in = operands_of<float>(g, 1, uniform<float>);
     in.x[(4 * 9 + 4) * 20 + 19] = NAN;
     in.dy[(2 * 9 + 6) * 20 + 17] = NAN;

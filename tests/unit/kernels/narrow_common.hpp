@@ -8,36 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "common.hpp"
-#include "lockstep/core/text.hpp"
+#include "convolution_common.hpp"
 #include "lockstep/kernels/convolution.hpp"
-#include "lockstep/kernels/reference.hpp"
 
 namespace kernel_test {
-
-using kernels::convolution;
-
-constexpr convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad = 0,
-                             std::size_t stride = 1) {
-    return {.rows = size,
-            .columns = size,
-            .channels = channels,
-            .filters = filters,
-            .kernel_rows = kernel,
-            .kernel_columns = kernel,
-            .stride_rows = stride,
-            .stride_columns = stride,
-            .pad_top = pad,
-            .pad_bottom = pad,
-            .pad_left = pad,
-            .pad_right = pad};
-}
-
-inline std::string describe(const convolution& g, std::size_t batch) {
-    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", kernel ", g.kernel_rows, "x",
-                      g.kernel_columns, ", stride ", g.stride_rows, "x", g.stride_columns, ", padding ", g.pad_top, " ", g.pad_bottom, " ",
-                      g.pad_left, " ", g.pad_right);
-}
 
 /// Those of LeNet-5, those around a vector and a tile, and random ones with strides of at most `stride`. All have outputs.
 template <class T>
