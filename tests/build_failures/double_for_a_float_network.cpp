@@ -7,6 +7,7 @@
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace ls = lockstep;

@@ -9,6 +9,7 @@
 #include "equivalence/support.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 
 namespace {
 

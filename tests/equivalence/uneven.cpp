@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 
 namespace {
 

@@ -16,6 +16,7 @@
 #include "lockstep/layers/shortcut.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/sgd.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace {

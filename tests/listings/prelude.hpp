@@ -16,6 +16,7 @@
 #include <xtensor/xtensor.hpp>
 
 #include "lockstep/lockstep.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 
 namespace mpi = boost::mpi;
 namespace ls = lockstep;

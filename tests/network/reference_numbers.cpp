@@ -15,6 +15,7 @@
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/sgd.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace ls = lockstep;

@@ -22,6 +22,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 
 namespace {
 

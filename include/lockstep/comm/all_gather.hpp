@@ -46,8 +46,8 @@ enum class doubling_order : std::uint8_t { outwards, inwards };
 namespace detail {
 
 /// What a rank holds in front of the round with this distance; nothing if that is not one range.
-[[nodiscard]] inline std::optional<parallel::block> doubled(std::span<const parallel::block> strips, std::size_t rank, std::size_t distance,
-                                                            doubling_order order) {
+[[nodiscard, gnu::cold]] inline std::optional<parallel::block> doubled(std::span<const parallel::block> strips, std::size_t rank,
+                                                                       std::size_t distance, doubling_order order) {
     const std::size_t ranks = strips.size();
     const bool outwards = order == doubling_order::outwards;
     const std::size_t first = outwards ? rank & ~(distance - 1) : rank & (2 * distance - 1);
@@ -71,7 +71,7 @@ namespace detail {
 
 /// Whether recursive doubling sends one range per round: a power of two of ranks whose strips lie in natural order (distances 1, 2, ..) or in
 /// mirrored order (distances p/2, p/4, ..: the strips of the lane tree). Strips in another order: nothing.
-[[nodiscard]] inline std::optional<doubling_order> can_double(std::span<const parallel::block> strips) {
+[[nodiscard, gnu::cold]] inline std::optional<doubling_order> can_double(std::span<const parallel::block> strips) {
     if (!std::has_single_bit(strips.size())) return std::nullopt;
     for (const auto order : {doubling_order::outwards, doubling_order::inwards}) {
         bool whole = true;

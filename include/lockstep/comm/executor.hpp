@@ -77,7 +77,7 @@ public:
     untyped_operation& operator=(untyped_operation&&) noexcept = default;
     [[gnu::noinline]] ~untyped_operation() {}  // of which there is one copy, whatever holds operations
 
-    void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size) {
+    [[gnu::cold]] void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size) {
         core::require(
             !running_, [&] { return core::text("the operation '", program_.name(), "' was started while it is running"); },
             [] { return std::string{"call finish() first"}; });
@@ -102,7 +102,7 @@ public:
         return false;
     }
 
-    void finish() {
+    [[gnu::cold]] void finish() {
         for (patience waiting; running_ && !advance();) {
             try {
                 waiting.wait(ranks_.notices());
@@ -124,7 +124,7 @@ private:
     }
     [[nodiscard]] std::span<std::byte> bytes(const range& what) const noexcept { return {at(what), what.count * of_.size}; }
 
-    void post() {
+    [[gnu::cold]] void post() {
         if (round_ == program_.rounds().size()) return;
         const auto& round = program_.rounds()[round_];
         for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
@@ -153,7 +153,7 @@ private:
         return true;
     }
 
-    void check() {
+    [[gnu::cold]] void check() {
         try {
             ranks_.check();
         } catch (...) {

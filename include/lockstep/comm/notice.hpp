@@ -39,7 +39,7 @@ private:
 /// Keeps a thing until the end of the program: what MPI may still use after a failure. A send whose receiver has failed can be neither
 /// completed nor recalled, and MPI reads its memory whenever the receiver's side answers.
 template <class T>
-void keep(T thing) {
+[[gnu::cold]] void keep(T thing) {
     static std::vector<T> kept;
     kept.push_back(std::move(thing));
 }
@@ -57,7 +57,7 @@ public:
     ~notice_board() { requests_.settle(std::chrono::milliseconds{500}); }
 
     /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told, and only if it is its own.
-    void announce(std::string_view text) {
+    [[gnu::cold]] void announce(std::string_view text) {
         if (failure_) return;
         failure_.emplace(over_.rank(), std::string{text.substr(0, longest)});
         failed_after_ = passed_;
@@ -70,7 +70,7 @@ public:
     }
 
     /// Looks once for a notice; throws remote_failure if there is one, or has been.
-    void check() {
+    [[gnu::cold]] void check() {
         if (!failure_) {
             if (const auto letter = over_.take(tag, buffer_)) {
                 failure_.emplace(letter->from, std::string{buffer_.data() + header, letter->bytes - header});

@@ -76,7 +76,7 @@ public:
 
     /// The place of every node for the strip of `owner`. `direct`: all at the owner. Otherwise the fewest transfers that exist
     /// (Fitch 1971: the same problem as the fewest mutations in a tree), and among equals the ones that recursive halving takes.
-    void place(std::size_t owner, bool direct, std::span<placed> out) const {
+    [[gnu::cold]] void place(std::size_t owner, bool direct, std::span<placed> out) const {
         for (std::size_t v = nodes_.size(); v-- > 0;) {
             const node& here = nodes_[v];
             if (here.leaf()) {
@@ -109,7 +109,7 @@ public:
     }
 
     /// The elements that the busiest rank sends or receives, whichever is more, when each rank owns its strip.
-    [[nodiscard]] std::size_t busiest(std::span<const parallel::block> strips, bool direct) const {
+    [[nodiscard, gnu::cold]] std::size_t busiest(std::span<const parallel::block> strips, bool direct) const {
         std::vector<placed> places(nodes_.size());
         std::vector<std::size_t> sent(strips.size());
         std::vector<std::size_t> received(strips.size());
@@ -143,7 +143,7 @@ private:
         return here.best[(turn == nowhere ? wanted : turn) % here.best.size()];
     }
 
-    std::size_t build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length) {
+    [[gnu::cold]] std::size_t build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length) {
         const std::size_t end = std::min(first + length, total_);
         const held& leaf = leaves[next];
         node here;

@@ -96,12 +96,12 @@ public:
     }
 
     /// Into the round that is being written. Nothing is noted for an empty range, on either side.
-    void send(std::size_t peer, range what) {
+    [[gnu::cold]] void send(std::size_t peer, range what) {
         if (what.count == 0) return;
         touch(what);
         sends_.push_back({peer, what});
     }
-    void receive(std::size_t peer, range what) {
+    [[gnu::cold]] void receive(std::size_t peer, range what) {
         if (what.count == 0) return;
         touch(what);
         receives_.push_back({peer, what});
@@ -110,7 +110,7 @@ public:
     void copy(range to, range from) { append({action::copy, to, from}); }
 
     /// Closes the round that is being written; what follows belongs to the next. An empty round leaves no trace.
-    void end_round() {
+    [[gnu::cold]] void end_round() {
         const round last = rounds_.empty() ? round{} : rounds_.back();
         const round now{{last.sends.last, sends_.size()}, {last.receives.last, receives_.size()}, {last.locals.last, locals_.size()}};
         if (!now.sends.empty() || !now.receives.empty() || !now.locals.empty()) rounds_.push_back(now);
@@ -143,7 +143,7 @@ private:
     }
 
     /// Neighbouring operations of one kind become one, so that a loop runs over as many elements as it can.
-    void append(const local_operation& next) {
+    [[gnu::cold]] void append(const local_operation& next) {
         if (next.to.count == 0) return;
         touch(next.to);
         touch(next.from);

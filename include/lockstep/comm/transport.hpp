@@ -90,13 +90,13 @@ public:
     void reserve(std::size_t pieces) { pending_.reserve(pieces); }
 
     /// All receives of a round come before its sends.
-    void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
+    [[gnu::cold]] void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
         for_pieces(into, [&](std::span<std::byte> part) {
             MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, static_cast<int>(from), tag, over.communicator(), next());
         });
         receives_ = pending_.size();
     }
-    void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
+    [[gnu::cold]] void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
         for_pieces(what, [&](std::span<const std::byte> part) {
             MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, static_cast<int>(to), tag, over.communicator(), next());
             ++messages_;
@@ -125,7 +125,7 @@ public:
 
     /// Gives up: receives are cancelled, so that nothing is written later into memory that may be gone. A receive that is being filled just
     /// now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will.
-    void abandon() noexcept {
+    [[gnu::cold]] void abandon() noexcept {
         if (!pending_.empty() && !finalized()) {
             for (std::size_t i = 0; i < receives_; ++i)
                 if (pending_[i] != MPI_REQUEST_NULL) MPI_Cancel(&pending_[i]);

@@ -185,7 +185,7 @@ private:
     }
 
     /// Neighbouring strips of one node in one array travel as one message: sender and receiver cut alike, because both know all places.
-    static transfers::const_iterator joined(transfers::const_iterator first, transfers::const_iterator end) {
+    [[gnu::cold]] static transfers::const_iterator joined(transfers::const_iterator first, transfers::const_iterator end) {
         auto last = first;
         for (auto next = first + 1; next != end; last = next++)
             if (next->round != first->round || next->peer != first->peer || next->node != first->node || next->leaf != first->leaf ||
@@ -195,7 +195,7 @@ private:
     }
 
     /// The first gap in the scratch that is long enough until round `until` is over.
-    std::size_t allocate(std::size_t count, std::size_t until) {
+    [[gnu::cold]] std::size_t allocate(std::size_t count, std::size_t until) {
         std::size_t at = 0;
         auto next = live_.begin();
         for (; next != live_.end() && next->first < at + count; ++next) at = next->last;

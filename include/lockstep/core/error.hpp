@@ -19,10 +19,14 @@ public:
 };
 
 namespace detail {
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail(const std::string& problem, const std::string& remedy) {
+    throw error{problem, remedy};
+}
+
 /// Apart from the code that checks, and compiled for size: messages are built once in a run at most.
 template <class Problem, class Remedy>
-[[noreturn, gnu::cold, gnu::noinline]] void fail(Problem& problem, Remedy& remedy) {
-    throw error{problem(), remedy()};
+[[noreturn, gnu::cold, gnu::noinline]] void fail_with(Problem& problem, Remedy& remedy) {
+    fail(problem(), remedy());
 }
 }  // namespace detail
 
@@ -30,7 +34,7 @@ template <class Problem, class Remedy>
 template <class Problem, class Remedy>
 void require(bool condition, Problem&& problem, Remedy&& remedy) {
     if (!condition) [[unlikely]]
-        detail::fail(problem, remedy);
+        detail::fail_with(problem, remedy);
 }
 
 }  // namespace lockstep::core

@@ -4,37 +4,90 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace lockstep::core {
 
 namespace detail {
 
-inline void append(std::string& out, std::string_view part) { out += part; }
-inline void append(std::string& out, char part) { out += part; }
+/// One value on its way into a text. Values of all types come through one function: a message costs no code of its own beyond its list.
+class text_part {
+public:
+    text_part(std::string_view part) noexcept : kind_{kind::words}, words_{part} {}
+    text_part(const std::string& part) noexcept : text_part{std::string_view{part}} {}
+    text_part(const char* part) noexcept : text_part{std::string_view{part}} {}
+    template <class Number>
+        requires std::integral<Number> || std::floating_point<Number> text_part(Number number)
+    noexcept {
+        if constexpr (std::same_as<Number, bool>)
+            *this = number ? "true" : "false";
+        else if constexpr (std::same_as<Number, char>)
+            kind_ = kind::letter, letter_ = number;
+        else if constexpr (std::same_as<Number, float>)
+            kind_ = kind::real, real_ = number;
+        else if constexpr (std::floating_point<Number>)
+            kind_ = kind::longer_real, longer_real_ = static_cast<double>(number);
+        else if constexpr (std::is_signed_v<Number>)
+            kind_ = kind::integer, integer_ = number;
+        else
+            kind_ = kind::natural, natural_ = number;
+    }
 
-template <class Number>
-    requires std::integral<Number> || std::floating_point<Number>
-void append(std::string& out, Number number) {
-    // Not an overload: a string literal would rather become a bool than a string_view.
-    if constexpr (std::same_as<Number, bool>) {
-        out += number ? "true" : "false";
-    } else {
+    [[gnu::cold]] void append_to(std::string& out) const {
         char buffer[64];
-        const auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
+        char* end = buffer;
+        switch (kind_) {
+            case kind::words:
+                out += words_;
+                return;
+            case kind::letter:
+                out += letter_;
+                return;
+            case kind::integer:
+                end = std::to_chars(buffer, buffer + sizeof buffer, integer_).ptr;
+                break;
+            case kind::natural:
+                end = std::to_chars(buffer, buffer + sizeof buffer, natural_).ptr;
+                break;
+            case kind::real:
+                end = std::to_chars(buffer, buffer + sizeof buffer, real_).ptr;
+                break;
+            case kind::longer_real:
+                end = std::to_chars(buffer, buffer + sizeof buffer, longer_real_).ptr;
+                break;
+        }
         out.append(buffer, end);
     }
+
+private:
+    enum class kind { words, letter, integer, natural, real, longer_real };
+    kind kind_;
+    union {
+        std::string_view words_;
+        char letter_;
+        long long integer_;
+        unsigned long long natural_;
+        float real_;
+        double longer_real_;
+    };
+};
+
+[[nodiscard, gnu::cold, gnu::noinline]] inline std::string join(const text_part* parts, std::size_t count) {
+    std::string out;
+    for (std::size_t i = 0; i < count; ++i) parts[i].append_to(out);
+    return out;
 }
 
 }  // namespace detail
 
 /// The parts one after the other; numbers in their shortest form that reads back as the same number.
 template <class... Parts>
-[[nodiscard]] std::string text(const Parts&... parts) {
-    std::string out;
-    (detail::append(out, parts), ...);
-    return out;
+[[nodiscard, gnu::cold]] std::string text(const Parts&... parts) {
+    const detail::text_part list[sizeof...(parts) + 1]{parts..., ""};
+    return detail::join(list, sizeof...(parts));
 }
 
 /// A number with `digits` digits behind the point, for tables and progress lines.

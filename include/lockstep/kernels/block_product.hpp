@@ -185,7 +185,8 @@ private:
         const std::size_t row = rows_.first + rows.first;
         const bool transposed = p_.ta == transpose::yes;
         task.a = p_.a + (transposed ? links_.first * p_.lda + row : row * p_.lda + links_.first);
-        task.lda = p_.lda;
+        task.lda = transposed ? 1 : p_.lda;
+        task.a_link = transposed ? p_.lda : 1;
         const bool near = transposed ? deep * p_.lda * sizeof(T) <= 16384 : p_.lda <= deep + deep / 4;
         if (panels_.count <= (near ? 16 : 3)) return task;
         if (transposed)
@@ -195,7 +196,8 @@ private:
                 pack_columns(tiles[tile].size, p_.m - row - tiles[tile].first, task.a + tiles[tile].first * p_.lda,
                              packed_a_ + tile * deep * tile_rows);
         task.a = packed_a_;
-        task.lda = tile_rows;
+        task.lda = 1;
+        task.a_link = tile_rows;
         return task;
     }
 
@@ -235,7 +237,6 @@ private:
         const row_tiles tiles(rows.size());
         tile_task<T> task = task_of(rows, tiles);
         const bool packed = task.a == packed_a_;
-        const bool side_by_side = packed || p_.ta == transpose::yes;
         task.links = links_.size();
         if (has_lanes()) {
             task.stretch = &stretch_;
@@ -267,11 +268,11 @@ private:
             panel_walk<T> walk;
             if (packs_next) walk = walk_over(panel + 1, tiles.count);
             task.walk = &walk;
-            const auto& kernels = has_lanes() ? lane_tile_kernels<T> : side_by_side ? tile_kernels<T, true> : tile_kernels<T, false>;
+            const auto& kernels = has_lanes() ? lane_tile_kernels<T> : tile_kernels<T>;
             const auto kernel = [&](std::size_t height) { return kernels[height - 1]; };
             const auto at = [&](std::size_t tile) {
                 const std::size_t row = tiles[tile].first;
-                task.a = a + (packed ? tile * tile_rows * task.links : side_by_side ? row : row * task.lda);
+                task.a = a + (packed ? tile * tile_rows * task.links : row * task.lda);
                 task.from = starts ? start : first_cut_ ? c + row * p_.ldc : rest + row * columns;
                 task.to = last_cut_ ? c + row * p_.ldc : rest + row * columns;
                 if (has_lanes()) task.held = resting_ + (panel * tiles.count + tile) * task.held_tile;
@@ -285,7 +286,7 @@ private:
                     if (count == 0) return;
                     at(tile);
                     task.tiles = count;
-                    task.a_tile = packed ? tile_rows * task.links : side_by_side ? height : height * task.lda;
+                    task.a_tile = packed ? tile_rows * task.links : height * task.lda;
                     kernel(height)(task);
                 };
                 several(0, tiles.higher, tiles.low + 1);

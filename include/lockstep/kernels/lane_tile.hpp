@@ -56,7 +56,7 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
     constexpr std::size_t width = simd::width<T>;
     const std::size_t level = task.held_level;
     const std::span<const parallel::block> lanes = task.stretch->lanes;
-    const std::size_t lda = task.lda;
+    const std::size_t a_link = task.a_link;
     const std::size_t ldb = task.ldb;
     const std::size_t b_second = task.b_second;
     const T* first = task.a;
@@ -65,15 +65,25 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
     std::size_t wait = task.walk->wait;
     for (std::size_t tile = task.tiles; tile > 0; --tile) {
         batch sum[Height][tile_vectors];
-        const auto each = [&](auto&& f) LOCKSTEP_FLATTEN {
+        // Loops in place of a function of the accumulators: those stay in registers, and each height costs little to compile.
+        const auto clear = [&]() LOCKSTEP_FLATTEN {
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < Height; ++i) sum[i][0] = sum[i][1] = batch(T{0});
+        };
+        const auto keep = [&](T* at) LOCKSTEP_FLATTEN {
             LOCKSTEP_UNROLL
             for (std::size_t i = 0; i < Height; ++i) {
-                f(sum[i][0], i * tile_columns<T>);
-                f(sum[i][1], i * tile_columns<T> + width);
+                simd::store(at + i * tile_columns<T>, sum[i][0]);
+                simd::store(at + i * tile_columns<T> + width, sum[i][1]);
             }
         };
-        const auto clear = [&]() LOCKSTEP_FLATTEN { each([](batch& s, std::size_t) LOCKSTEP_FLATTEN { s = batch(T{0}); }); };
-        const auto keep = [&](T* at) LOCKSTEP_FLATTEN { each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { simd::store(at + q, s); }); };
+        const auto add_held = [&](const T* at) LOCKSTEP_FLATTEN {
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < Height; ++i) {
+                sum[i][0] = simd::load(at + i * tile_columns<T>) + sum[i][0];
+                sum[i][1] = simd::load(at + i * tile_columns<T> + width) + sum[i][1];
+            }
+        };
         const T* a = first;
         const T* b = task.b;
         // The lines of the next tile of C: stores that wait for memory would hold up those of the sums.
@@ -82,17 +92,22 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
         lane_position at = task.stretch->begin;
         std::size_t left = task.links;
         T* top = held + at.held * level;  // where the next sum that waits is put
-        if (at.row > 0)
-            each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { s = simd::load(top + q); });
-        else
+        if (at.row > 0) {
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < Height; ++i) {
+                sum[i][0] = simd::load(top + i * tile_columns<T>);
+                sum[i][1] = simd::load(top + i * tile_columns<T> + width);
+            }
+        } else {
             clear();
+        }
         while (true) {
             const std::size_t size = lanes[at.lane].size();
             const std::size_t piece = std::min(left, size - at.row);
             run_links<Height, false>(piece, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
                 add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i]; });
                 advance(b, ldb);
-                advance(a, lda);
+                advance(a, a_link);
             });
             left -= piece;
             if (at.row + piece < size) {
@@ -100,19 +115,18 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
                 break;
             }
             at.row = 0;
-            const auto add = [&]() LOCKSTEP_FLATTEN {
-                top -= level;
-                each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN { s = simd::load(top + q) + s; });
-            };
+            // As many sums as the carries of a binary counter ask for; all that wait, where the lanes are over.
             const bool ends = ++at.lane == lanes.size();
-            if (ends)
-                while (top > held) add();
-            else
-                for (std::size_t carry = at.lane; (carry & 1) == 0; carry >>= 1) add();
+            for (std::size_t carry = at.lane; ends ? top > held : (carry & 1) == 0; carry >>= 1) {
+                top -= level;
+                add_held(top);
+            }
             if (ends) {
-                each([&](batch& s, std::size_t q) LOCKSTEP_FLATTEN {
-                    simd::store(to + q / tile_columns<T> * task.to_ld + (q % tile_columns<T> > 0 ? task.to_second : 0), s);
-                });
+                LOCKSTEP_UNROLL
+                for (std::size_t i = 0; i < Height; ++i) {
+                    simd::store(to + i * task.to_ld, sum[i][0]);
+                    simd::store(to + i * task.to_ld + task.to_second, sum[i][1]);
+                }
                 break;
             }
             keep(top);

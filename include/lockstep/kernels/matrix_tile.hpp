@@ -96,7 +96,8 @@ struct panel_walk {
 template <class T>
 struct tile_task {
     const T* a = nullptr;
-    std::size_t lda = 0;     ///< between rows of the tile, or between links where the rows of the tile lie side by side
+    std::size_t lda = 0;     ///< between rows of the tile
+    std::size_t a_link = 1;  ///< between links
     std::size_t a_tile = 0;  ///< between tiles
     const T* b = nullptr;
     std::size_t ldb = 0;
@@ -161,12 +162,14 @@ LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, s
     for (; links > 0; --links) link();
 }
 
-/// `Across`: the elements of A for one link of a tile lie side by side; else those of one row do.
-template <class T, bool Across, std::size_t Height>
+/// The elements of A lie `lda` apart from row to row and `a_link` apart from link to link: rows of the tile side by side, packed or in a
+/// transposed matrix, as well as one below the other.
+template <class T, std::size_t Height>
 void run_tiles(const tile_task<T>& task) noexcept {
     // A row pointer for every third row: the others are one and two leading dimensions away, which an address can say.
-    constexpr std::size_t pointers = Across ? 1 : (Height + 2) / 3;
+    constexpr std::size_t pointers = (Height + 2) / 3;
     const std::size_t lda = task.lda;
+    const std::size_t a_link = task.a_link;
     const std::size_t ldb = task.ldb;
     const std::size_t b_second = task.b_second;
     const T* first = task.a;
@@ -185,10 +188,10 @@ void run_tiles(const tile_task<T>& task) noexcept {
         for (std::size_t i = 0; i < pointers; ++i) a[i] = first + i * 3 * lda;
         const T* b = task.b;
         run_links<Height, true>(task.links, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
-            add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return Across ? a[0][i] : a[i / 3][i % 3 * lda]; });
+            add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i / 3][i % 3 * lda]; });
             advance(b, ldb);
             LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < pointers; ++i) advance(a[i], Across ? lda : 1);
+            for (std::size_t i = 0; i < pointers; ++i) advance(a[i], a_link);
         });
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Height; ++i, to += task.to_ld) {
@@ -204,9 +207,9 @@ template <class T>
 using tile_kernel = void (*)(const tile_task<T>&) noexcept;
 
 /// The tile of every height. A panel of one vector has it twice: that costs less than twice as many kernels would to compile.
-template <class T, bool Across>
+template <class T>
 inline constexpr auto tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<tile_kernel<T>, tile_rows>{&run_tiles<T, Across, I + 1>...};
+    return std::array<tile_kernel<T>, tile_rows>{&run_tiles<T, I + 1>...};
 }
 (std::make_index_sequence<tile_rows>{});
 

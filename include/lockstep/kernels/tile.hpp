@@ -88,9 +88,10 @@ struct row_chain {
 
     [[nodiscard]] std::size_t length() const noexcept { return segments * count; }
 
-    /// Continues the chains in c, or starts them at `start`; a[i] is the first element of row i, b a packed panel.
+    /// Continues the chains in c, or starts them at `start`; a[i] is the first element of row i, b a packed panel. Compiled once, wherever the
+    /// rows come from.
     template <std::size_t Rows, std::size_t Vectors, class T>
-    void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start) const noexcept {
+    [[gnu::noinline]] void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start) const noexcept {
         accumulators<T, Rows, Vectors> tile;
         tile.load(c, start);
         const T* row[Rows];

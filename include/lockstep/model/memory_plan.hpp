@@ -139,7 +139,7 @@ struct memory_plan {
 /// When the nodes run: forward as their numbers say, a second time in front of the backward run of their block, and backward.
 struct step_events {
     std::vector<std::size_t> again, backward;
-    explicit step_events(std::span<const memory_node> nodes) : again(nodes.size()), backward(nodes.size()) {
+    [[gnu::cold]] explicit step_events(std::span<const memory_node> nodes) : again(nodes.size()), backward(nodes.size()) {
         std::size_t event = nodes.size(), from = nodes.size();
         for (std::size_t i = nodes.size(); i-- > 0;) {
             if (i < from && nodes[i].block != 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Views of the library's memory as xtensor adaptors: the only header that includes xtensor.
+// Views of the library's memory as xtensor adaptors: the only header that includes xtensor, and none of the library includes it. Programs that call
+// a trainer's predict() or weights() do.
 
 #if __has_include(<xtensor/containers/xadapt.hpp>)
 #include <xtensor/containers/xadapt.hpp>
@@ -13,6 +14,7 @@
 #include <span>
 
 #include "lockstep/tensor/shape.hpp"
+#include "lockstep/tensor/views.hpp"
 
 namespace lockstep::tensor {
 
@@ -29,5 +31,17 @@ template <Shape S, class T>
     for (std::size_t i = 0; i < S::rank; ++i) extents[i + 1] = S::extents[i];
     return as_xtensor(numbers, extents);
 }
+
+template <class T>
+struct views {
+    template <std::size_t Rank>
+    [[nodiscard]] static auto of(std::span<T> numbers, const std::array<std::size_t, Rank>& extents) {
+        return as_xtensor(numbers, extents);
+    }
+    template <Shape S>
+    [[nodiscard]] static auto of_batch(std::span<T> numbers) {
+        return as_xtensor_batch<S>(numbers);
+    }
+};
 
 }  // namespace lockstep::tensor

@@ -47,7 +47,7 @@ public:
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return gather_.program().sent().elements * sizeof(double); }
 
 private:
-    static comm::schedule gathering(const partition::grid& on) {
+    [[gnu::cold]] static comm::schedule gathering(const partition::grid& on) {
         std::vector<parallel::block> strips;
         for (std::size_t rank = 0; rank < on.ranks; ++rank)
             strips.push_back({on.lanes_of(rank).first * Numbers, on.lanes_of(rank).last * Numbers});
@@ -63,7 +63,8 @@ private:
 /// How many rows each rank brings to a step. Cost per rank: one all-gather of 8 bytes from each.
 class row_counts {
 public:
-    row_counts(const partition::grid& on, const comm::group& ranks) : rank_{on.rank}, counts_(on.ranks), gather_{ranks, gathering(on)} {}
+    [[gnu::cold]] row_counts(const partition::grid& on, const comm::group& ranks)
+        : rank_{on.rank}, counts_(on.ranks), gather_{ranks, gathering(on)} {}
 
     [[nodiscard]] std::span<const std::size_t> gather(std::size_t mine) {
         counts_[rank_] = mine;
@@ -72,7 +73,7 @@ public:
     }
 
 private:
-    static comm::schedule gathering(const partition::grid& on) {
+    [[gnu::cold]] static comm::schedule gathering(const partition::grid& on) {
         std::vector<parallel::block> strips;
         for (std::size_t rank = 0; rank < on.ranks; ++rank) strips.push_back({rank, rank + 1});
         return comm::all_gather(on.rank, strips);

@@ -17,7 +17,7 @@
 namespace lockstep::train {
 
 /// 1:02:03 or 2:03.
-[[nodiscard]] inline std::string clock_text(double seconds) {
+[[nodiscard, gnu::cold]] inline std::string clock_text(double seconds) {
     const auto whole = static_cast<std::uint64_t>(seconds < 0 ? 0 : seconds + 0.5);
     const auto two = [](std::uint64_t number) { return core::text(number < 10 ? "0" : "", number); };
     return whole >= 3600 ? core::text(whole / 3600, ":", two(whole / 60 % 60), ":", two(whole % 60))
@@ -61,7 +61,7 @@ public:
         }
         out_ << std::endl;
     }
-    void on_end(const report& of) {
+    [[gnu::cold]] void on_end(const report& of) {
         close();
         if (end_report_) out_ << to_text(of) << std::flush;
     }

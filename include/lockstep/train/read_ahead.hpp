@@ -25,7 +25,7 @@ namespace lockstep::train {
 /// A thread that runs one job at a time and sleeps in between. It takes no signals: handlers of the application run where they did before.
 class side_thread {
 public:
-    side_thread() {
+    [[gnu::cold]] side_thread() {
         sigset_t all, before;
         sigfillset(&all);
         for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, own);
@@ -44,7 +44,7 @@ public:
     side_thread(const side_thread&) = delete;
     side_thread& operator=(const side_thread&) = delete;
     /// Waits for the job that is running.
-    ~side_thread() {
+    [[gnu::cold]] ~side_thread() {
         {
             const std::lock_guard lock{mutex_};
             over_ = true;

@@ -21,7 +21,7 @@ using recipe_text = std::vector<std::pair<std::string, std::string>>;
 
 /// name(settings) of a component; a lambda or a user's own type may have neither.
 template <class Part>
-[[nodiscard]] std::string describe(const Part& part) {
+[[nodiscard, gnu::cold]] std::string describe(const Part& part) {
     std::string out = "custom";
     if constexpr (requires { std::string_view{Part::name}; }) out = std::string{std::string_view{Part::name}};
     if constexpr (requires { std::string{part.settings()}; }) {
@@ -100,7 +100,7 @@ template <class Plan>
 
 /// The same for a data set that has settings: every rank has to read its samples alike. Collective.
 template <class Dataset>
-void agree_on(const comm::group& ranks, const Dataset& set) {
+[[gnu::cold]] void agree_on(const comm::group& ranks, const Dataset& set) {
     if constexpr (requires { std::string{set.settings()}; }) agree(ranks, {{"data set", set.settings()}});
 }
 

@@ -24,7 +24,7 @@ struct layer_row {
     double flops = 0;  ///< forward, one sample
     bool sharded = false;
     bool runs_again = false;  ///< forward, in backward
-    std::string remark;  ///< what the layer wants to add: `remark()`
+    std::string remark;       ///< what the layer wants to add: `remark()`
 };
 
 template <class Network, class Net>

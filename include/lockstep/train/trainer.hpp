@@ -20,7 +20,7 @@
 #include "lockstep/metrics/accuracy.hpp"
 #include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/container.hpp"
-#include "lockstep/tensor/xtensor.hpp"
+#include "lockstep/tensor/views.hpp"
 #include "lockstep/train/algorithms.hpp"
 #include "lockstep/train/averaging.hpp"
 #include "lockstep/train/checks.hpp"
@@ -99,10 +99,11 @@ public:
             return {};
     }
 
-    /// The network's outputs for these rows, as an xtensor of rows x the output shape, valid until the next call. Other ranks may bring other
-    /// numbers of rows. Collective in a model partition, else local.
+    /// The network's outputs for these rows, as an xtensor of rows x the output shape, valid until the next call: include
+    /// lockstep/tensor/xtensor.hpp. Other ranks may bring other numbers of rows. Collective in a model partition, else local.
     template <class X>
     auto predict(const X& x) {
+        static_assert(tensor::has_views<const T>, "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         return on_all_ranks([&] {
             const auto rows = brought_.take_x(x);
             std::size_t most = rows.count;
@@ -118,15 +119,17 @@ public:
                                             statistics_.place());
                 std::copy_n(y.data, here * output::size, predictions_.data() + first * output::size);
             }
-            return tensor::as_xtensor_batch<output>(std::span<const T>{predictions_});
+            if constexpr (tensor::has_views<const T>)
+                return tensor::views<const T>::template of_batch<output>(std::span<const T>{predictions_});
         });
     }
 
-    /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory; in a model partition,
-    /// the columns of this rank. Throws core::error if there is none of that name.
+    /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory: include
+    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
+        static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         const auto found = find_numbers<network>(layer, name, arena_[weights_], statistics_.running());
-        return tensor::as_xtensor(found.numbers, found.extents);
+        if constexpr (tensor::has_views<const T>) return tensor::views<const T>::of(found.numbers, found.extents);
     }
 
     /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
@@ -276,7 +279,7 @@ private:
     }
 
     template <class Dataset, class Until, class... Observers>
-    void fit_checked(const Dataset& set, Until until, Observers&... observers) {
+    [[gnu::cold]] void fit_checked(const Dataset& set, Until until, Observers&... observers) {
         require_samples(set, "fit");
         require_equal(set.size(), "samples to fit");
         agree_on(ranks_, set);
