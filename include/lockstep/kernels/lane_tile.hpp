@@ -86,9 +86,7 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
         };
         const T* a = first;
         const T* b = task.b;
-        // The lines of the next tile of C: stores that wait for memory would hold up those of the sums.
-        if (task.to_ld != tile_columns<T>)
-            for (std::size_t i = 0; i < Height; ++i) __builtin_prefetch(to + (Height + i) * task.to_ld, 1, 3);
+        std::size_t lines = Height;  // of C that are still to be fetched
         lane_position at = task.stretch->begin;
         std::size_t left = task.links;
         T* top = held + at.held * level;  // where the next sum that waits is put
@@ -110,6 +108,9 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
                 advance(a, a_link);
             });
             left -= piece;
+            // Once, behind the first lane: see run_tiles.
+            for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(to + i * task.to_ld, 1, 3);
+            lines = 0;
             if (at.row + piece < size) {
                 keep(top);
                 break;

@@ -187,12 +187,22 @@ void run_tiles(const tile_task<T>& task) noexcept {
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < pointers; ++i) a[i] = first + i * 3 * lda;
         const T* b = task.b;
-        run_links<Height, true>(task.links, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
-            add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i / 3][i % 3 * lda]; });
-            advance(b, ldb);
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < pointers; ++i) advance(a[i], a_link);
-        });
+        // Half of the links, the lines that will be stored to and those that the next tile starts from, the other half: stores and loads that wait
+        // for memory hold up those of the products, and lines that come at the beginning of a tile drive out what it reads.
+        std::size_t links = task.links / (2 * link_group) * link_group;
+        for (std::size_t rest = task.links - links;; links = rest, rest = 0) {
+            run_links<Height, true>(links, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
+                add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i / 3][i % 3 * lda]; });
+                advance(b, ldb);
+                LOCKSTEP_UNROLL
+                for (std::size_t i = 0; i < pointers; ++i) advance(a[i], a_link);
+            });
+            if (rest == 0) break;
+            for (std::size_t i = 0; i < Height; ++i) {
+                __builtin_prefetch(to + i * task.to_ld, 1, 3);
+                __builtin_prefetch(from + i * task.from_ld, 0, 3);
+            }
+        }
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Height; ++i, to += task.to_ld) {
             simd::store(to, sum[i][0]);
