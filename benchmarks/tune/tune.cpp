@@ -61,7 +61,7 @@ std::vector<planner::convolution_layer> layers_of() {
     return planner::convolutions<std::remove_cvref_t<decltype(ls::tuned(Net))>>(true);
 }
 constexpr std::array networks{
-    network{"lenet5", layers_of<ls::models::lenet5>},
+    network{"lenet5", layers_of<ls::models::lenet5_layer_by_layer>},
     network{"alexnet", layers_of<ls::models::alexnet>},
     network{"overfeat_fast", layers_of<ls::models::overfeat_fast>},
     network{"vgg_a", layers_of<ls::models::vgg_a>},

@@ -20,6 +20,7 @@
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/conv_max_pool.hpp"
 #include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/depthwise_conv.hpp"

@@ -21,7 +21,7 @@ template <class Network>
 constexpr double weight_flops() {
     double sum = 0;
     for (const auto& fact : Network::facts)
-        if (fact.name == "conv" || fact.name == "dense") sum += fact.flops;
+        if (fact.name == "conv" || fact.name == "conv_max_pool" || fact.name == "dense") sum += fact.flops;
     return sum;
 }
 

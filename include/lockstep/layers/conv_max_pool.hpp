@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A convolution and the maximum of each window of its outputs as one layer, whose gradients multiply the winners only. Models LayerSpec.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/kernels/pooled_convolution.hpp"
+#include "lockstep/kernels/pooled_gradients.hpp"
+#include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/conv.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::layers {
+
+/// y = the largest element of each window of x * W + b; weights as in conv_layer. Cost per sample: forward that of the convolution, each gradient
+/// that divided by the size of a window. Keeps one byte for each output; the outputs of the convolution are kept nowhere.
+template <kernels::pooled_convolution G, bias Bias = bias::each>
+struct conv_max_pool_layer {
+    static_assert(G.window_rows * G.window_columns <= 256,
+                  "lockstep: conv_max_pool numbers the elements of a window in one byte; use at most 16 x 16");
+    using conv = conv_layer<G.conv, Bias, kernels::always_direct>;
+    using input = typename conv::input;
+    using output = tensor::shape<G.out_rows(), G.out_columns(), G.conv.filters>;
+
+    static constexpr std::string_view name = "conv_max_pool";
+    static constexpr auto parameters = conv::parameters;
+    static constexpr double flops = conv::flops;
+    static constexpr bool needs_y = false;
+    template <class T>
+    static constexpr std::size_t stash_bytes = output::size;
+
+    template <class T>
+    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) {
+        return std::max({kernels::pooled_forward_scratch<T>(G, rows, team), kernels::pooled_backward_weights_scratch<T>(G, team),
+                         kernels::pooled_backward_data_scratch<T>(G, team)});
+    }
+
+    void forward(const auto& pass) const noexcept {
+        kernels::pooled_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data,
+                                pass.mode == mode::training ? reinterpret_cast<std::uint8_t*>(pass.stash.data()) : nullptr, pass.use);
+    }
+    void backward(const auto& pass) const {
+        const auto* const which = reinterpret_cast<const std::uint8_t*>(pass.stash.data());
+        pass.each_lane([&](parallel::block rows, const auto& dw) {
+            kernels::pooled_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
+                                             pass.dy.part(rows.first, rows.size()).data, which + rows.first * output::size, dw[0].data(),
+                                             bias_of(dw), pass.use);
+        });
+        if (pass.wants_dx()) kernels::pooled_backward_data(G, pass.x.rows, pass.dy.data, which, pass.w[0].data(), pass.dx.data, pass.use);
+    }
+
+private:
+    [[nodiscard]] static constexpr auto* bias_of(const auto& w) noexcept {
+        if constexpr (Bias == bias::each)
+            return w[1].data();
+        else
+            return static_cast<decltype(w[0].data())>(nullptr);
+    }
+};
+
+/// The outputs of the convolution hold at least one window.
+template <class Spec, class Input>
+inline constexpr bool holds_a_window = true;
+template <class Spec, tensor::ImageShape Input>
+inline constexpr bool holds_a_window<Spec, Input> =
+    Spec::template pooled<Input>.out_rows() > 0 && Spec::template pooled<Input>.out_columns() > 0;
+
+/// conv_max_pool<6, 5, 1, 2>{}: what conv<6, 5, 1, 2>{}, max_pool<2>{} computes. A relu behind it gives what one between the two gives.
+template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, std::size_t Window = 2,
+          bias Bias = bias::each>
+struct conv_max_pool {
+    static_assert(Filters > 0 && Kernel > 0 && Stride > 0 && Window > 0,
+                  "lockstep: filters, kernel, stride and window of conv_max_pool are at least 1");
+    static constexpr std::size_t window = Kernel;
+    static constexpr std::size_t padding = Padding;
+
+    template <tensor::ImageShape Input>
+    static constexpr kernels::pooled_convolution pooled{conv<Filters, Kernel, Stride, Padding, Bias>::template geometry<Input>, Window,
+                                                        Window};
+
+    template <tensor::Shape Input>
+    constexpr auto on(Input) const {
+        static_assert(is_image<conv_max_pool, Input>,
+                      "lockstep: conv_max_pool takes an image, rows x columns x channels; put it in front of flatten{}");
+        static_assert(window_fits<conv_max_pool, Input>,
+                      "lockstep: the kernel of conv_max_pool is larger than its input; use a smaller one or padding");
+        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && Window > 0 && is_image<conv_max_pool, Input> &&
+                      window_fits<conv_max_pool, Input>) {
+            static_assert(holds_a_window<conv_max_pool, Input>,
+                          "lockstep: the window of conv_max_pool is larger than what its convolution puts out; use a smaller one");
+            if constexpr (holds_a_window<conv_max_pool, Input>)
+                return conv_max_pool_layer<pooled<Input>, Bias>{};
+            else
+                return unbound<Input>{};
+        } else {
+            return unbound<Input>{};
+        }
+    }
+};
+
+}  // namespace lockstep::layers
