@@ -88,6 +88,12 @@ TEST_CASE("comm/executor: messages beyond the largest piece travel in parts", "[
     const comm::group ranks{boost::mpi::communicator{}};
     CHECK(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{8}, 1000, 100)));
     CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 999, 4)));
+    // More pieces than may be under way, several messages to one peer in a round, pieces that end inside of what is added.
+    for (const std::size_t lanes : {std::size_t{8}, std::size_t{13}})
+        for (const auto route : {comm::tree_route::direct, comm::tree_route::least})
+            CHECK(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{lanes, route}, 5'003, 64)));
+    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 200'003, comm::flow::usual_piece)));
+    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 99, 3)));  // no less than an element
     const comm::requests parts{100};
     CHECK(parts.pieces(0) == 0);
     CHECK(parts.pieces(100) == 1);

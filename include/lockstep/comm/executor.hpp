@@ -59,19 +59,17 @@ template <class T>
 class untyped_operation {
 public:
     [[gnu::cold]] untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, element of)
-        : ranks_{std::move(ranks)}, program_{std::move(program)}, team_{team}, of_{of}, tag_{ranks_.next_tag()}, under_way_{piece} {
+        : ranks_{std::move(ranks)},
+          program_{std::move(program)},
+          team_{team},
+          of_{of},
+          // Pieces hold whole elements.
+          under_way_{ranks_.over().communicator(), ranks_.next_tag(), std::max<std::size_t>(1, piece / of.size) * of.size} {
         core::require(
             of.add != nullptr || program_.added() == 0,
             [&] { return core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"); },
             [] { return std::string{"use a gathering schedule, or an arithmetic element type"}; });
-        std::size_t most = 0;
-        for (const auto& round : program_.rounds()) {
-            std::size_t pieces = 0;
-            for (std::size_t i = round.receives.first; i < round.receives.last; ++i) pieces += count_pieces(program_.receives()[i]);
-            for (std::size_t i = round.sends.first; i < round.sends.last; ++i) pieces += count_pieces(program_.sends()[i]);
-            most = std::max(most, pieces);
-        }
-        under_way_.reserve(most);
+        prepare();
     }
     untyped_operation(untyped_operation&&) noexcept = default;
     untyped_operation& operator=(untyped_operation&&) noexcept = default;
@@ -115,10 +113,65 @@ public:
 
     [[nodiscard]] bool running() const noexcept { return running_; }
     [[nodiscard]] const schedule& program() const noexcept { return program_; }
-    [[nodiscard]] const requests& under_way() const noexcept { return under_way_; }
+    [[nodiscard]] const flow& under_way() const noexcept { return under_way_; }
 
 private:
-    [[nodiscard]] std::size_t count_pieces(const message& one) const noexcept { return under_way_.pieces(one.what.count * of_.size); }
+    /// Where a message stands in its stream.
+    struct link {
+        bool leads = true;
+        std::size_t next = flow::none;
+    };
+
+    /// What start() needs to know, for each message and local operation; and room for the largest round.
+    [[gnu::cold]] void prepare() {
+        std::size_t messages = 0;
+        std::size_t slots = 0;
+        send_links_.resize(program_.sends().size());
+        receive_links_.resize(program_.receives().size());
+        early_.assign(program_.locals().size(), flow::none);
+        for (const auto& round : program_.rounds()) {
+            messages = std::max(messages, round.sends.size() + round.receives.size());
+            slots = std::max(slots, chain(program_.sends(), round.sends, 0, send_links_) +
+                                        chain(program_.receives(), round.receives, round.sends.size(), receive_links_));
+            for (std::size_t i = round.locals.first; i < round.locals.last; ++i) early_[i] = source(round, i);
+        }
+        under_way_.reserve(messages, slots + 1);
+    }
+
+    /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in flight.
+    [[nodiscard]] std::size_t chain(const std::vector<message>& all, parallel::block part, std::size_t first,
+                                    std::vector<link>& links) const {
+        std::size_t slots = 0;
+        for (std::size_t i = part.first; i < part.last; ++i) {
+            slots += std::min(flow::window, under_way_.pieces(all[i].what.count * of_.size));
+            for (std::size_t next = i + 1; next < part.last && links[i].next == flow::none; ++next) {
+                if (all[next].peer != all[i].peer) continue;
+                links[i].next = first + next - part.first;
+                links[next].leads = false;
+            }
+        }
+        return slots;
+    }
+
+    /// The message whose pieces a local operation may use as they arrive, if nothing else of the round touches what it writes and it needs
+    /// nothing else: so an element is added in the same place of the same order, only earlier.
+    [[nodiscard]] std::size_t source(const schedule::round& round, std::size_t number) const noexcept {
+        const local_operation& local = program_.locals()[number];
+        std::size_t found = flow::none;
+        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
+            const range& what = program_.receives()[i].what;
+            if (overlap(what, local.to)) return flow::none;
+            if (what.in == local.from.in && what.first <= local.from.first && local.from.last() <= what.last()) found = i;
+        }
+        for (std::size_t i = round.sends.first; i < round.sends.last; ++i)
+            if (overlap(program_.sends()[i].what, local.to)) return flow::none;
+        for (std::size_t i = round.locals.first; i < number; ++i) {
+            const local_operation& before = program_.locals()[i];
+            if (overlap(before.to, local.to) || overlap(before.to, local.from) || overlap(before.from, local.to)) return flow::none;
+        }
+        return found;
+    }
+
     [[nodiscard]] std::byte* at(const range& what) const noexcept {
         return arrays_[static_cast<std::size_t>(what.in)] + what.first * of_.size;
     }
@@ -127,30 +180,44 @@ private:
     [[gnu::cold]] void post() {
         if (round_ == program_.rounds().size()) return;
         const auto& round = program_.rounds()[round_];
-        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
-            const message& one = program_.receives()[i];
-            under_way_.receive(ranks_.over(), one.peer, tag_, bytes(one.what));
-        }
         for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
             const message& one = program_.sends()[i];
-            under_way_.send(ranks_.over(), one.peer, tag_, bytes(one.what));
+            under_way_.send(one.peer, bytes(one.what), send_links_[i].leads, send_links_[i].next);
         }
+        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
+            const message& one = program_.receives()[i];
+            under_way_.receive(one.peer, bytes(one.what), receive_links_[i].leads, receive_links_[i].next);
+        }
+        under_way_.start();
     }
 
     bool advance() {
         for (; round_ < program_.rounds().size(); ++round_, post()) {
-            if (!under_way_.test()) return false;
             const auto& round = program_.rounds()[round_];
-            for (std::size_t i = round.locals.first; i < round.locals.last; ++i) {
-                const local_operation& local = program_.locals()[i];
-                if (local.what == action::copy)
-                    std::copy_n(at(local.from), local.from.count * of_.size, at(local.to));
-                else
-                    of_.add(team_, at(local.to), at(local.from), local.to.count);
-            }
+            const auto arrived = [&](std::size_t number, std::size_t first, std::size_t size) {
+                const std::size_t receive = round.receives.first + number - round.sends.size();
+                const std::size_t begin = program_.receives()[receive].what.first + first / of_.size;
+                for (std::size_t i = round.locals.first; i < round.locals.last; ++i) {
+                    if (early_[i] != receive) continue;
+                    const range& from = program_.locals()[i].from;
+                    const std::size_t low = std::max(begin, from.first), high = std::min(begin + size / of_.size, from.last());
+                    if (low < high) apply(program_.locals()[i], low - from.first, high - low);
+                }
+            };
+            if (!under_way_.test(arrived)) return false;
+            for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
+                if (early_[i] == flow::none) apply(program_.locals()[i], 0, program_.locals()[i].to.count);
         }
         running_ = false;
         return true;
+    }
+
+    /// Elements first .. first + count - 1 of a local operation.
+    void apply(const local_operation& local, std::size_t first, std::size_t count) const noexcept {
+        if (local.what == action::copy)
+            std::copy_n(at(local.from) + first * of_.size, count * of_.size, at(local.to) + first * of_.size);
+        else
+            of_.add(team_, at(local.to) + first * of_.size, at(local.from) + first * of_.size, count);
     }
 
     [[gnu::cold]] void check() {
@@ -171,8 +238,10 @@ private:
     schedule program_;
     parallel::team team_;
     element of_;
-    int tag_;
-    requests under_way_;
+    flow under_way_;
+    std::vector<link> send_links_;
+    std::vector<link> receive_links_;
+    std::vector<std::size_t> early_;  // of each local operation: the message whose pieces it uses as they arrive
     std::byte* arrays_[2] = {nullptr, nullptr};
     std::size_t round_ = 0;
     std::size_t polls_ = 0;
@@ -188,8 +257,8 @@ class operation {
     static_assert(std::is_trivially_copyable_v<T>, "messages are bytes: elements must be trivially copyable");
 
 public:
-    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes.
-    operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = requests::largest_piece)
+    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all ranks.
+    operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece)
         : run_{std::move(ranks), std::move(program), team, piece, detail::element_of<T>()} {}
 
     /// `data` and `work` hold at least what the schedule says and stay where they are until the end. Sends at once what can be sent.

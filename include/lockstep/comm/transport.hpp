@@ -143,13 +143,13 @@ public:
     [[nodiscard]] std::size_t sent_messages() const noexcept { return messages_; }
     [[nodiscard]] std::size_t sent_bytes() const noexcept { return bytes_; }
 
-private:
     [[nodiscard]] static bool finalized() noexcept {
         int over = 0;
         MPI_Finalized(&over);
         return over != 0;
     }
 
+private:
     MPI_Request* next() {
         pending_.push_back(MPI_REQUEST_NULL);
         return &pending_.back();
@@ -165,6 +165,161 @@ private:
     std::size_t receives_ = 0;
     std::size_t messages_ = 0;
     std::size_t bytes_ = 0;
+};
+
+/// Messages of one round, cut into pieces. A few pieces of each stream, the messages to or from one peer, are under way at a time: control
+/// messages of MPI get through between them (a long message would hold back the answer that the other direction waits for), what has arrived
+/// can be used while the rest travels, and no stream waits for another. Both ends cut alike. Storage is reserved once.
+class flow {
+public:
+    /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the receiver, which stands in line
+    /// behind the data that the receiver sends: two ranks that exchange long messages use their link in one direction at a time.
+    static constexpr std::size_t usual_piece = (std::size_t{64} << 10) - 512;
+    static constexpr std::size_t window = 16;
+    /// Each so many-th piece is complete only when its receiver has asked for it. Before that at most window x acknowledged pieces of a stream
+    /// can lie in MPI's memory.
+    static constexpr std::size_t acknowledged = 16;
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    flow(MPI_Comm over, int tag, std::size_t piece) noexcept : over_{over}, tag_{tag}, piece_{piece} {}
+    flow(flow&&) noexcept = default;  // a vector that was moved from is empty
+    flow& operator=(flow&&) = delete;
+    ~flow() { abandon(); }
+
+    [[nodiscard]] std::size_t pieces(std::size_t bytes) const noexcept { return (bytes + piece_ - 1) / piece_; }
+    /// Room for so many messages, and for the pieces that may be under way.
+    void reserve(std::size_t messages, std::size_t slots) {
+        transfers_.reserve(messages);
+        streams_.reserve(messages);
+        slots_.reserve(slots);
+        requests_.reserve(slots);
+        done_.reserve(slots);
+    }
+
+    /// Adds a message to the round: number 0, 1, .. in this order. `next`: the number of the next one in the same direction with the same peer;
+    /// `leads`: there is none before it. At least one byte.
+    void send(std::size_t to, std::span<std::byte> what, bool leads, std::size_t next) { put(to, what, true, leads, next); }
+    void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next) { put(from, into, false, leads, next); }
+
+    /// Lets the first pieces go. Sends go first: the peer then knows of ours when it answers our answer to its own.
+    void start() noexcept {
+        for (std::size_t stream = 0; stream < streams_.size(); ++stream)
+            for (std::size_t i = 0; i < window; ++i) {
+                slots_.push_back({});
+                requests_.push_back(MPI_REQUEST_NULL);
+                if (post(stream, slots_.size() - 1)) continue;
+                slots_.pop_back();
+                requests_.pop_back();
+                break;
+            }
+        done_.resize(slots_.size());
+        live_ = slots_.size();
+    }
+
+    /// Makes progress; true when the round is over, and empty again. arrived(number, first, bytes) for each piece that has been received.
+    template <class Arrived>
+    [[nodiscard]] bool test(Arrived&& arrived) noexcept {
+        while (live_ > 0) {
+            int count = 0;
+            MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(), MPI_STATUSES_IGNORE);
+            if (count <= 0) return false;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+                const auto at = static_cast<std::size_t>(done_[i]);
+                const slot piece = slots_[at];
+                if (!post(piece.stream, at)) --live_;
+                if (!piece.sends) arrived(piece.message, piece.first, piece.size);
+            }
+        }
+        clear();
+        return true;
+    }
+
+    /// As requests::abandon().
+    void abandon() noexcept {
+        if (live_ > 0 && !requests::finalized()) {
+            for (std::size_t i = 0; i < slots_.size(); ++i)
+                if (!slots_[i].sends && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
+            const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds{200};
+            for (bool ended = false; !ended && std::chrono::steady_clock::now() < deadline;) {
+                ended = true;
+                for (std::size_t i = 0; i < slots_.size(); ++i) {
+                    int done = 1;
+                    if (!slots_[i].sends) MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE);
+                    ended = ended && done != 0;
+                }
+            }
+            for (MPI_Request& one : requests_)
+                if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
+        }
+        clear();
+    }
+
+    /// What was really handed to MPI since construction.
+    [[nodiscard]] std::size_t sent_messages() const noexcept { return sent_messages_; }
+    [[nodiscard]] std::size_t sent_bytes() const noexcept { return sent_bytes_; }
+
+private:
+    struct transfer {
+        std::byte* data;
+        std::size_t size;
+        std::size_t posted;
+        std::size_t next;
+        int peer;
+        bool sends;
+    };
+    struct slot {
+        std::size_t stream = 0;
+        std::size_t message = 0;
+        std::size_t first = 0;
+        std::size_t size = 0;
+        bool sends = false;
+    };
+
+    void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
+        if (leads) streams_.push_back(transfers_.size());
+        transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
+    }
+
+    /// The next piece of a stream; false if there is none. Pieces of a stream are posted in order on both sides: so they meet.
+    bool post(std::size_t stream, std::size_t at) noexcept {
+        std::size_t& current = streams_[stream];
+        while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
+        if (current == none) return false;
+        transfer& one = transfers_[current];
+        const std::size_t size = std::min(piece_, one.size - one.posted);
+        std::byte* const data = one.data + one.posted;
+        slots_[at] = {stream, current, one.posted, size, one.sends};
+        one.posted += size;
+        if (one.sends) {
+            const bool counted = one.posted / piece_ % acknowledged == 0 && one.posted > piece_;
+            (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
+            ++sent_messages_;
+            sent_bytes_ += size;
+        } else {
+            MPI_Irecv(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
+        }
+        return true;
+    }
+
+    void clear() noexcept {
+        transfers_.clear();
+        streams_.clear();
+        slots_.clear();
+        requests_.clear();
+        live_ = 0;
+    }
+
+    MPI_Comm over_;
+    int tag_;
+    std::size_t piece_;
+    std::vector<transfer> transfers_;
+    std::vector<std::size_t> streams_;  // the message of each that is being posted
+    std::vector<slot> slots_;           // what each request is
+    std::vector<MPI_Request> requests_;
+    std::vector<int> done_;
+    std::size_t live_ = 0;
+    std::size_t sent_messages_ = 0;
+    std::size_t sent_bytes_ = 0;
 };
 
 }  // namespace lockstep::comm
