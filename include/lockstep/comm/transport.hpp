@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Bytes between ranks: the only header with raw MPI calls, all of them non-blocking and on the calling thread.
+// Bytes between ranks: the only header with raw MPI calls beside shared_window.hpp, all of them non-blocking and on the calling thread.
 
 // The C++ bindings that MPI 3 removed, and their warnings, stay outside; Boost.MPI does the same.
 #ifndef OMPI_SKIP_MPICXX

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Sums and gathers of the ranks of a node straight out of each other's memory and into each other's, without a message, in the order of the lane tree.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/one_pass_sum.hpp"
+#include "lockstep/comm/shared_parts.hpp"
+#include "lockstep/comm/tree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/tensor/arena.hpp"
+#include "lockstep/tensor/lanes.hpp"
+
+namespace lockstep::comm {
+
+/// What a shared_operation does with data, the array of the same place in every rank's part.
+/// all_reduce: before, data holds one n-vector for each node of the rank's lanes; after, data[0, n) is the sum, on every rank.
+/// reduce_scatter: the same before; after, data[strips[rank]] is the sum there, all else is as it was.
+/// all_gather: before, data[strips[rank]] is this rank's; after, data[0, n) has the strips of all.
+enum class shared_kind : std::uint8_t { all_reduce, reduce_scatter, all_gather };
+
+/// How an all-reduce goes. strips: each rank adds its strip of all parts and writes it into all parts; two waits. copies: each rank puts its
+/// vectors into a second place, and adds all n elements for itself when all have; one wait, p times the additions. automatic: copies
+/// for up to 16 KiB where ranks have to share cores.
+enum class shared_route : std::uint8_t { automatic, strips, copies };
+
+/// One collective over shared memory, again and again. Made in the same order, with equal arguments, on all ranks; the parts outlive it.
+/// Memory traffic in bytes, all ranks together, v = vectors of all ranks (p where lanes are aligned), s = sizeof(T):
+/// all_reduce by strips reads v n s and writes p n s, copies reads (p + 1) v n s and writes (v + p) n s; reduce_scatter reads v n s and writes n s;
+/// all_gather reads and writes (p - 1) n s. Between start and the end of finish nobody touches data.
+template <class T>
+class shared_operation {
+public:
+    /// `lanes`: the run of each rank (not used by all_gather). `strips`: a partition of 0 .. n-1, one for each rank.
+    [[gnu::cold]] shared_operation(shared_parts& memory, shared_kind kind, std::span<const parallel::block> lanes,
+                                   std::span<const parallel::block> strips, tensor::slice<T> data, std::size_t n, parallel::team team = {},
+                                   shared_route route = shared_route::automatic)
+        : kind_{kind},
+          team_{team},
+          rank_{memory.rank()},
+          n_{n},
+          strips_(strips.begin(), strips.end()),
+          sum_{lanes},
+          notices_{memory.notices()},
+          crowded_{memory.crowded()} {
+        const std::size_t ranks = memory.size();
+        core::require(
+            lanes.size() == ranks && strips_.size() == ranks,
+            [&] { return core::text(ranks, " ranks with ", lanes.size(), " runs of lanes and ", strips_.size(), " strips"); },
+            [] { return std::string{"pass one run of lanes and one strip for each rank"}; });
+        std::size_t vectors = 1;
+        for (const auto& leaf : sum_.leaves()) vectors = std::max(vectors, leaf.slot + 1);
+        if (kind_ == shared_kind::all_gather) vectors = 1;
+        core::require(
+            data.count >= vectors * n, [&] { return core::text("a shared operation on ", data.count, " numbers needs ", vectors * n); },
+            [] { return std::string{"reserve one vector for each node of the lanes of the rank that has the most"}; });
+        copies_ = kind_ == shared_kind::all_reduce && (route == shared_route::copies || (route == shared_route::automatic && ranks > 1 &&
+                                                                                         vectors * n * sizeof(T) <= small(crowded_)));
+
+        const auto signals = memory.reserve<shared_signal>(1);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            signals_.push_back(memory.of(rank, signals).data());
+            data_.push_back(memory.of(rank, data).data());
+        }
+        std::size_t own = 0;
+        for (const auto& leaf : sum_.leaves()) own += leaf.rank == rank_;
+        own_ = own * n;
+        std::vector<tensor::slice<T>> places{data};
+        if (copies_) places = {memory.reserve<T>(vectors * n), memory.reserve<T>(vectors * n)};
+        for (const auto& place : places)
+            for (const auto& leaf : sum_.leaves()) leaves_.push_back(memory.of(leaf.rank, place).data() + leaf.slot * n);
+        if (copies_)
+            for (const auto& place : places) copy_.push_back(memory.mine(place).data());
+        scratch_.resize(sum_.scratch_size() * static_cast<std::size_t>(std::max(1, team_.threads)));
+        mark_ = (n << 8U) + (static_cast<std::uint64_t>(kind_) << 6U) + (copies_ ? 32U : 0U) + sizeof(T);
+        signals_[rank_]->mark = mark_;
+    }
+
+    /// Bytes that an operation takes in each part beside its data.
+    [[nodiscard]] static constexpr std::size_t overhead(std::size_t vectors, std::size_t n) noexcept {
+        return sizeof(shared_signal) + 2 * shared_parts::footprint(std::min(vectors * n * sizeof(T), small(true)));
+    }
+
+    /// Data of this rank is ready, and others may read and write it. Throws core::error if the operation is running.
+    void start() {
+        core::require(
+            !running_, [] { return std::string{"a shared operation was started while it is running"}; },
+            [] { return std::string{"call finish() first"}; });
+        running_ = true;
+        worked_ = false;
+        ++turn_;
+        // In two places by turns: who has seen all others arrive in one turn knows that they have read those of the turn before.
+        if (copies_) std::copy_n(data_[rank_], own_, copy_[turn_ % 2]);
+        signals_[rank_]->raise(2 * turn_ - 1);
+        (void)advance();
+    }
+
+    /// Does what can be done without waiting; true when the operation is over. Now and then looks for a failure: throws remote_failure.
+    bool poll() {
+        if (!running_ || advance()) return true;
+        if (notices_ != nullptr && ++polls_ % shared_patience::notice_interval == 0) check();
+        return false;
+    }
+
+    /// Waits until the operation is over. Throws remote_failure if a rank has announced one.
+    void finish() {
+        for (shared_patience waiting{crowded_}; running_ && !advance();) {
+            try {
+                waiting.wait(notices_);
+            } catch (...) {
+                running_ = false;
+                throw;
+            }
+        }
+    }
+
+    void run() {
+        start();
+        finish();
+    }
+
+    [[nodiscard]] bool running() const noexcept { return running_; }
+    /// Whether an all-reduce goes by copies.
+    [[nodiscard]] bool copies() const noexcept { return copies_; }
+
+private:
+    /// Up to so many bytes of a rank, one wait instead of two is worth the additional work: only where a wait is a change of processes.
+    [[nodiscard]] static constexpr std::size_t small(bool crowded) noexcept { return crowded ? std::size_t{16} << 10U : 0; }
+
+    [[nodiscard]] bool all_reached(std::uint64_t value) const noexcept {
+        for (shared_signal* signal : signals_)
+            if (!signal->reached(value)) return false;
+        return true;
+    }
+
+    bool advance() {
+        if (!worked_) {
+            if (!all_reached(2 * turn_ - 1)) return false;
+            if (turn_ == 1) compare();
+            work();
+            worked_ = true;
+            if (!copies_) signals_[rank_]->raise(2 * turn_);
+        }
+        if (!copies_ && !all_reached(2 * turn_)) return false;
+        running_ = false;
+        return true;
+    }
+
+    [[gnu::cold]] void compare() {
+        for (std::size_t rank = 0; rank < signals_.size(); ++rank) {
+            if (signals_[rank]->mark == mark_) continue;
+            running_ = false;
+            core::require(
+                false,
+                [&] {
+                    return core::text("rank ", rank_, " is in a shared operation on ", n_, " numbers, rank ", rank, " in another one on ",
+                                      signals_[rank]->mark >> 8U);
+                },
+                [] { return std::string{"make the same shared operations in the same order on all ranks"}; });
+        }
+    }
+
+    void work() noexcept {
+        const parallel::block mine = strips_[rank_];
+        const std::span<const T* const> leaves{leaves_};
+        const std::span<T* const> own{&data_[rank_], 1};
+        if (kind_ == shared_kind::all_gather)
+            gather();
+        else if (copies_)
+            add(leaves.subspan(turn_ % 2 * sum_.leaves().size(), sum_.leaves().size()), own, {0, n_});
+        else
+            add(leaves, kind_ == shared_kind::all_reduce ? std::span<T* const>{data_} : own, mine);
+    }
+
+    void add(std::span<const T* const> from, std::span<T* const> to, parallel::block part) noexcept {
+        const auto threads = static_cast<std::size_t>(team_.threads);
+        if (threads <= 1 || part.size() <= 16384) {
+            sum_(from, to, part, scratch_);
+            return;
+        }
+        parallel::on_each_thread(team_, [&](std::size_t thread) {
+            const auto piece = parallel::split(part.size(), threads, thread, strip_grain);
+            sum_(from, to, {part.first + piece.first, part.first + piece.last},
+                 std::span{scratch_}.subspan(thread * sum_.scratch_size(), sum_.scratch_size()));
+        });
+    }
+
+    void gather() noexcept {
+        // Each rank begins with another one: not all of them with rank 0.
+        for (std::size_t distance = 1; distance < data_.size(); ++distance) {
+            const std::size_t from = (rank_ + distance) % data_.size();
+            const parallel::block strip = strips_[from];
+            parallel::for_blocks(team_, strip.size(), 16384, [&](parallel::block part) {
+                std::copy_n(data_[from] + strip.first + part.first, part.size(), data_[rank_] + strip.first + part.first);
+            });
+        }
+    }
+
+    void check() {
+        try {
+            notices_->check();
+        } catch (...) {
+            running_ = false;
+            throw;
+        }
+    }
+
+    shared_kind kind_;
+    bool copies_ = false;
+    bool running_ = false;
+    bool worked_ = false;
+    parallel::team team_;
+    std::size_t rank_;
+    std::size_t n_;
+    std::size_t own_ = 0;
+    std::vector<parallel::block> strips_;
+    one_pass_sum<T> sum_;
+    std::vector<shared_signal*> signals_;
+    std::vector<T*> data_;          // of each rank
+    std::vector<const T*> leaves_;  // of the tree, in data, or in one place for copies after the other
+    std::vector<T*> copy_;          // of this rank: two places
+    std::vector<T> scratch_;
+    notice_board* notices_;
+    bool crowded_;
+    std::uint64_t mark_ = 0;
+    std::uint64_t turn_ = 0;
+    std::size_t polls_ = 0;
+};
+
+/// The sum over all lanes on every rank, with the bits of tree_all_reduce{lanes}.
+template <class T>
+[[nodiscard]] shared_operation<T> shared_all_reduce(shared_parts& memory, std::size_t lanes, tensor::slice<T> data, std::size_t n,
+                                                    parallel::team team = {}, shared_route route = shared_route::automatic) {
+    const auto runs = deal_lanes(memory.size(), lanes);
+    std::vector<parallel::block> strips;
+    for (std::size_t rank = 0; rank < memory.size(); ++rank) strips.push_back(parallel::split(n, memory.size(), rank, strip_grain));
+    return {memory, shared_kind::all_reduce, runs, strips, data, n, team, route};
+}
+
+/// The strip of this rank of the sum, with the bits of tree_reduce_scatter().
+template <class T>
+[[nodiscard]] shared_operation<T> shared_reduce_scatter(shared_parts& memory, std::span<const parallel::block> lanes,
+                                                        std::span<const parallel::block> strips, tensor::slice<T> data, std::size_t n,
+                                                        parallel::team team = {}) {
+    return {memory, shared_kind::reduce_scatter, lanes, strips, data, n, team};
+}
+
+/// The strips of all ranks.
+template <class T>
+[[nodiscard]] shared_operation<T> shared_all_gather(shared_parts& memory, std::span<const parallel::block> strips, tensor::slice<T> data,
+                                                    std::size_t n, parallel::team team = {}) {
+    return {memory, shared_kind::all_gather, deal_lanes(memory.size(), memory.size()), strips, data, n, team};
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A window of memory that all ranks of a node can read and write (MPI_Win_allocate_shared, MPI 3.1 section 11.2.3).
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/statvfs.h>
+#endif
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/comm/large_pages.hpp"
+#include "lockstep/comm/shared_parts.hpp"
+#include "lockstep/comm/transport.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::comm {
+
+namespace detail {
+
+/// Whether all ranks together may use fewer cores than they are. Collective.
+[[nodiscard, gnu::cold]] inline bool is_crowded([[maybe_unused]] const group& ranks) {
+#if defined(__linux__)
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    (void)sched_getaffinity(0, sizeof mine, &mine);
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (const cpu_set_t& one : ranks.gather_all(mine)) CPU_OR(&all, &all, &one);
+    return static_cast<std::size_t>(CPU_COUNT(&all)) < ranks.size();
+#else
+    return true;
+#endif
+}
+
+/// Bytes that shared memory can still hold here, as far as is known.
+[[nodiscard, gnu::cold]] inline std::size_t free_shared_bytes() {
+#if defined(__linux__)
+    struct statvfs disk {};
+    if (::statvfs("/dev/shm", &disk) == 0) return static_cast<std::size_t>(disk.f_bavail) * disk.f_frsize;
+#endif
+    return static_cast<std::size_t>(-1);
+}
+
+}  // namespace detail
+
+/// Whether all ranks of the group can share memory. Collective.
+[[nodiscard, gnu::cold]] inline bool on_one_node(const group& ranks) {
+    if (ranks.size() == 1) return true;
+    // Nobody enters MPI's own, blocking call before all ranks have arrived.
+    (void)ranks.gather_all(0);
+    MPI_Comm node = MPI_COMM_NULL;
+    int size = 0;
+    MPI_Comm_split_type(ranks.over().communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &size);
+    MPI_Comm_free(&node);
+    bool all = true;
+    for (const int one : ranks.gather_all(size)) all = all && static_cast<std::size_t>(one) == ranks.size();
+    return all;
+}
+
+/// `bytes` for each rank of the group, zero at first, each rank's part touched by itself first, so that it lies in the memory next to it.
+/// Made and destroyed collectively; not given back after a failure, since nobody knows who still writes into it.
+/// Throws core::error on all ranks if they are not on one node, or if /dev/shm is too small. A group of one rank needs no MPI.
+class shared_window {
+public:
+    [[gnu::cold]] shared_window(group ranks, std::size_t bytes) : ranks_{std::move(ranks)} {
+        bytes = shared_parts::footprint(bytes == 0 ? 1 : bytes);
+        check(bytes);
+        std::vector<std::byte*> parts(ranks_.size());
+        if (ranks_.size() == 1) {
+            alone_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (bytes + page - 1) / page * page)));
+            if (!alone_) throw std::bad_alloc{};
+            parts[0] = alone_.get();
+        } else {
+            allocate(bytes, parts);
+        }
+        // The same memory, where large pages can be had.
+        views_.reserve(parts.size());
+        for (std::byte*& part : parts) part = views_.emplace_back(part, ranks_.size() == 1 ? 0 : bytes).data();
+        std::memset(parts[ranks_.rank()], 0, bytes);
+        views_[ranks_.rank()].collapse();
+        const bool crowded = detail::is_crowded(ranks_);  // ends when all parts are zero
+        for (const large_page_view& view : views_) view.collapse();
+        memory_.emplace(ranks_.rank(), std::move(parts), bytes, crowded, &ranks_.notices());
+    }
+    shared_window(const shared_window&) = delete;
+    shared_window& operator=(const shared_window&) = delete;
+
+    ~shared_window() {
+        if (window_ == MPI_WIN_NULL || ranks_.notices().failed() || std::uncaught_exceptions() > exceptions_) return;
+        int over = 0;
+        MPI_Finalized(&over);
+        if (over != 0) return;
+        try {
+            (void)ranks_.gather_all(0);  // nobody waits in MPI for a rank that has failed
+        } catch (...) {
+            return;
+        }
+        views_.clear();
+        MPI_Win_unlock_all(window_);
+        MPI_Win_free(&window_);
+    }
+
+    [[nodiscard]] shared_parts& memory() noexcept { return *memory_; }
+    [[nodiscard]] const shared_parts& memory() const noexcept { return *memory_; }
+
+private:
+    static constexpr std::size_t page = 4096;
+
+    /// The same outcome on all ranks: who is alone in MPI's own call waits there for ever.
+    void check(std::size_t bytes) const {
+        if (ranks_.size() == 1) return;
+        const auto all = ranks_.gather_all(bytes);
+        for (const std::size_t one : all)
+            core::require(
+                one == all[0], [&] { return core::text("a shared window of ", all[0], " bytes on rank 0, of ", one, " on another"); },
+                [] { return std::string{"ask for equally many on all ranks"}; });
+        core::require(
+            on_one_node(ranks_), [&] { return core::text("a shared window for ", ranks_.size(), " ranks that are not on one node"); },
+            [] { return std::string{"split the group by hosts() first"}; });
+        std::size_t room = static_cast<std::size_t>(-1);
+        for (const std::size_t one : ranks_.gather_all(detail::free_shared_bytes())) room = one < room ? one : room;
+        core::require(
+            bytes <= room / ranks_.size(),
+            [&] { return core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes, but /dev/shm has ", room, " left"); },
+            [] { return std::string{"enlarge it (mount -o remount,size=.. /dev/shm, docker --shm-size), or do without shared memory"}; });
+    }
+
+    void allocate(std::size_t bytes, std::vector<std::byte*>& parts) {
+        const MPI_Comm over = ranks_.over().communicator();
+        MPI_Info info = MPI_INFO_NULL;
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "alloc_shared_noncontig", "true");
+        MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+        MPI_Comm_get_errhandler(over, &before);
+        MPI_Comm_set_errhandler(over, MPI_ERRORS_RETURN);
+        void* base = nullptr;
+        const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, over, static_cast<void*>(&base), &window_);
+        MPI_Comm_set_errhandler(over, before);
+        MPI_Errhandler_free(&before);
+        MPI_Info_free(&info);
+        bool well = true;
+        for (const bool one : ranks_.gather_all(code == MPI_SUCCESS)) well = well && one;
+        if (!well) window_ = MPI_WIN_NULL;
+        core::require(
+            well, [&] { return core::text("MPI cannot allocate a shared window of ", ranks_.size(), " x ", bytes, " bytes"); },
+            [] { return std::string{"look at the free space of /dev/shm and of the memory, or do without shared memory"}; });
+        MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+        for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+            MPI_Aint size = 0;
+            int unit = 0;
+            void* part = nullptr;
+            MPI_Win_shared_query(window_, static_cast<int>(rank), &size, &unit, static_cast<void*>(&part));
+            parts[rank] = static_cast<std::byte*>(part);
+        }
+    }
+
+    struct release {
+        void operator()(std::byte* memory) const noexcept { std::free(memory); }
+    };
+
+    group ranks_;
+    int exceptions_ = std::uncaught_exceptions();
+    MPI_Win window_ = MPI_WIN_NULL;
+    std::unique_ptr<std::byte, release> alone_;
+    std::vector<large_page_view> views_;
+    std::optional<shared_parts> memory_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/comm/shared_reduce.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/comm/verify.hpp"
+#include "lockstep/core/random.hpp"
+
+namespace comm = lockstep::comm;
+namespace core = lockstep::core;
+using lockstep::parallel::block;
+
+namespace {
+
+/// Memory of one process, whose threads are the ranks.
+class shared_memory {
+public:
+    shared_memory(std::size_t ranks, std::size_t bytes, bool crowded = true)
+        : ranks_{ranks}, bytes_{comm::shared_parts::footprint(bytes)}, crowded_{crowded}, all_(ranks * bytes_ / sizeof(line)) {}
+    [[nodiscard]] comm::shared_parts of(std::size_t rank) {
+        std::vector<std::byte*> parts;
+        for (std::size_t other = 0; other < ranks_; ++other) parts.push_back(reinterpret_cast<std::byte*>(all_.data()) + other * bytes_);
+        return {rank, parts, bytes_, crowded_};
+    }
+
+private:
+    struct alignas(comm::shared_line) line {
+        std::byte bytes[comm::shared_line] = {};
+    };
+    std::size_t ranks_;
+    std::size_t bytes_;
+    bool crowded_;
+    std::vector<line> all_;
+};
+
+template <class F>
+void on_ranks(std::size_t ranks, F f) {
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < ranks; ++rank) threads.emplace_back([=] { f(rank); });
+    for (auto& one : threads) one.join();
+}
+
+template <class T>
+std::vector<T> values(std::size_t rank, std::size_t count, std::uint32_t step) {
+    const core::random_stream numbers{11, core::purpose::user, static_cast<std::uint32_t>(rank), step};
+    std::vector<T> out(count);
+    for (std::size_t i = 0; i < count; ++i) out[i] = (static_cast<T>(numbers.uniform(i)) - T(0.5)) * (i % 5 == 0 ? T(1e4) : T(1) / 3);
+    return out;
+}
+
+template <class T>
+bool same_bits(std::span<const T> a, std::span<const T> b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+/// The vectors of the rank that has the most.
+std::size_t most_vectors(std::size_t ranks, std::size_t lanes) {
+    std::size_t most = 1;
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+        most = std::max(most, comm::tree_data_size(lockstep::parallel::split(lanes, ranks, rank), lanes, 1));
+    return most;
+}
+
+/// Bytes equal to those of the schedule over messages on every rank, some times over.
+template <class T>
+void compare_all_reduce(std::size_t ranks, std::size_t lanes, std::size_t n, comm::shared_route route, int threads) {
+    INFO(ranks << " ranks, " << lanes << " lanes, " << n << " elements, route " << int(route) << ", " << threads << " threads");
+    constexpr std::uint32_t steps = 5;
+    const comm::tree_all_reduce over_messages{lanes};
+    std::vector<comm::schedule> programs;
+    for (std::size_t rank = 0; rank < ranks; ++rank) programs.push_back(over_messages(rank, ranks, n));
+    std::vector<std::vector<std::vector<T>>> expected(steps);
+    for (std::uint32_t step = 0; step < steps; ++step) {
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+            expected[step].push_back(values<T>(rank, over_messages.data_size(rank, ranks, n), step));
+        comm::simulate<T>(programs, expected[step]);
+    }
+    const std::size_t vectors = most_vectors(ranks, lanes);
+    shared_memory memory{ranks, comm::shared_parts::footprint(vectors * n * sizeof(T)) * 3 + sizeof(comm::shared_signal)};
+    std::vector<char> right(ranks, 1);
+    on_ranks(ranks, [&](std::size_t rank) {
+        auto parts = memory.of(rank);
+        const auto data = parts.reserve<T>(vectors * n);
+        auto sum = comm::shared_all_reduce<T>(parts, lanes, data, n, {threads}, route);
+        for (std::uint32_t step = 0; step < steps; ++step) {
+            const auto mine = values<T>(rank, over_messages.data_size(rank, ranks, n), step);
+            std::copy(mine.begin(), mine.end(), parts.mine(data).begin());
+            sum.start();
+            if (step % 2 == 1)
+                while (!sum.poll()) std::this_thread::yield();
+            sum.finish();
+            right[rank] =
+                right[rank] && !sum.running() && same_bits<T>(parts.mine(data).first(n), std::span<const T>{expected[step][rank]}.first(n));
+        }
+    });
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        INFO("rank " << rank);
+        REQUIRE(right[rank]);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("comm/shared_reduce: the bits of the tree over messages", "[comm]") {
+    for (const auto route : {comm::shared_route::automatic, comm::shared_route::strips, comm::shared_route::copies})
+        for (std::size_t ranks = 1; ranks <= 8; ++ranks)
+            for (const std::size_t lanes : {ranks, std::size_t{8}, std::size_t{13}, std::size_t{64}})
+                for (const std::size_t n : {0U, 1U, 7U, 17U, 1009U, 3001U}) {
+                    compare_all_reduce<float>(ranks, lanes, n, route, 1);
+                    if (n % 2 == 1) compare_all_reduce<double>(ranks, lanes, n, route, 1);
+                }
+}
+
+TEST_CASE("comm/shared_reduce: threads of a rank do not change a bit", "[comm]") {
+    for (const std::size_t ranks : {2U, 3U})
+        for (const int threads : {1, 2, 3}) {
+            compare_all_reduce<float>(ranks, 8, 100'003, comm::shared_route::strips, threads);
+            compare_all_reduce<double>(ranks, 8, 100'003, comm::shared_route::copies, threads);
+        }
+}
+
+TEST_CASE("comm/shared_reduce: more than sixteen ranks", "[comm]") {
+    for (const std::size_t ranks : {17U, 33U}) compare_all_reduce<float>(ranks, ranks, 5003, comm::shared_route::strips, 1);
+}
+
+TEST_CASE("comm/shared_reduce: strips of the sum, and the gather of strips", "[comm]") {
+    for (std::size_t ranks = 1; ranks <= 6; ++ranks)
+        for (const std::size_t n : {0U, 5U, 1003U}) {
+            INFO(ranks << " ranks, " << n << " elements");
+            const std::size_t lanes = 8 + ranks % 2;
+            const auto runs = comm::deal_lanes(ranks, lanes);
+            const auto strips = comm::tree_strips(runs, n);
+            const std::size_t vectors = most_vectors(ranks, lanes);
+            std::vector<comm::schedule> programs;
+            std::vector<std::vector<float>> expected;
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                programs.push_back(comm::tree_reduce_scatter(rank, runs, n, strips));
+                expected.push_back(values<float>(rank, comm::tree_data_size(runs[rank], lanes, n), 1));
+            }
+            comm::simulate<float>(programs, expected);
+            shared_memory memory{ranks, comm::shared_parts::footprint(vectors * n * sizeof(float)) + 2 * sizeof(comm::shared_signal)};
+            std::vector<char> right(ranks, 1);
+            on_ranks(ranks, [&](std::size_t rank) {
+                auto parts = memory.of(rank);
+                const auto data = parts.reserve<float>(vectors * n);
+                auto sum = comm::shared_reduce_scatter<float>(parts, runs, strips, data, n);
+                auto gather = comm::shared_all_gather<float>(parts, strips, data, n);
+                const std::span<float> mine = parts.mine(data);
+                const auto before = values<float>(rank, comm::tree_data_size(runs[rank], lanes, n), 1);
+                for (int turn = 0; turn < 3; ++turn) {
+                    std::copy(before.begin(), before.end(), mine.begin());
+                    sum.run();
+                    const block own = strips[rank];
+                    right[rank] = right[rank] && same_bits<float>(mine.subspan(own.first, own.size()),
+                                                                  std::span{expected[rank]}.subspan(own.first, own.size()));
+                    // Nothing else of a rank's data is touched.
+                    for (std::size_t i = 0; i < before.size(); ++i)
+                        right[rank] = right[rank] && ((i >= own.first && i < own.last) || mine[i] == before[i]);
+                    gather.run();
+                    for (std::size_t other = 0; other < ranks; ++other)
+                        right[rank] =
+                            right[rank] && same_bits<float>(mine.subspan(strips[other].first, strips[other].size()),
+                                                            std::span{expected[other]}.subspan(strips[other].first, strips[other].size()));
+                }
+            });
+            CHECK(std::count(right.begin(), right.end(), 0) == 0);
+        }
+}
+
+TEST_CASE("comm/shared_reduce: many calls of operations of several sizes in flight, with ranks that are late", "[comm]") {
+    const std::size_t ranks = 4;
+    const std::vector<std::size_t> sizes{1, 16, 1000, 30'000};
+    std::size_t bytes = 0;
+    for (const std::size_t n : sizes)
+        bytes += comm::shared_parts::footprint(n * sizeof(float)) + comm::shared_operation<float>::overhead(1, n);
+    shared_memory memory{ranks, bytes};
+    std::vector<char> right(ranks, 1);
+    on_ranks(ranks, [&](std::size_t rank) {
+        auto parts = memory.of(rank);
+        std::vector<lockstep::tensor::slice<float>> data;
+        std::vector<comm::shared_operation<float>> sums;
+        for (const std::size_t n : sizes) {
+            data.push_back(parts.reserve<float>(n));
+            sums.push_back(comm::shared_all_reduce<float>(parts, ranks, data.back(), n));
+        }
+        for (std::size_t turn = 0; turn < 1000; ++turn) {
+            for (std::size_t k = 0; k < sums.size(); ++k) {
+                const std::size_t which = (k + rank) % sums.size();
+                if (which == 3 && turn % 50 != 0) continue;
+                const auto mine = parts.mine(data[which]);
+                for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>((rank + 1) * (turn + i + which));
+                sums[which].start();
+            }
+            if (turn % 100 == rank) std::this_thread::sleep_for(std::chrono::milliseconds{2});
+            for (std::size_t k = 0; k < sums.size(); ++k) {
+                const std::size_t which = (2 * rank + 3 * k) % sums.size();
+                if (which == 3 && turn % 50 != 0) continue;
+                sums[which].finish();
+                const auto mine = parts.mine(data[which]);
+                for (std::size_t i = 0; i < mine.size(); ++i)
+                    right[rank] = right[rank] && mine[i] == static_cast<float>(10 * (turn + i + which));
+            }
+        }
+    });
+    CHECK(std::count(right.begin(), right.end(), 0) == 0);
+}
+
+TEST_CASE("comm/shared_reduce: the size decides the route, as stated memory suffices", "[comm]") {
+    for (const std::size_t n : {std::size_t{1}, std::size_t{100}, std::size_t{10'000}, std::size_t{1'000'000}}) {
+        const std::size_t bytes = comm::shared_parts::footprint(n * sizeof(float)) + comm::shared_operation<float>::overhead(1, n);
+        for (const bool crowded : {false, true}) {
+            shared_memory memory{2, bytes, crowded};
+            auto parts = memory.of(0);
+            const auto data = parts.reserve<float>(n);
+            const auto sum = comm::shared_all_reduce<float>(parts, 2, data, n);
+            CHECK(sum.copies() == (crowded && n <= 100));
+        }
+    }
+}
+
+TEST_CASE("comm/shared_reduce: misuse is an error", "[comm]") {
+    shared_memory memory{2, 4096};
+    auto parts = memory.of(0);
+    const auto data = parts.reserve<float>(100);
+    CHECK_THROWS_AS(parts.reserve<float>(1000), core::error);
+    CHECK_THROWS_AS(comm::shared_all_reduce<float>(parts, 2, data, 101), core::error);
+    // Rank 1 of 2 has the lanes 1 and 2 of 3, in two nodes.
+    CHECK_THROWS_AS(comm::shared_all_reduce<float>(parts, 3, data, 100), core::error);
+    CHECK_THROWS_AS(comm::shared_reduce_scatter<float>(parts, comm::deal_lanes(3, 3), comm::tree_strips(3, 3, 10), data, 10), core::error);
+    auto sum = comm::shared_all_reduce<float>(parts, 2, data, 100);
+    sum.start();
+    CHECK_THROWS_AS(sum.start(), core::error);
+    CHECK_FALSE(sum.poll());
+
+    // Ranks that make different operations.
+    shared_memory other{2, 4096};
+    std::vector<char> thrown(2, 0);
+    on_ranks(2, [&](std::size_t rank) {
+        auto mine = other.of(rank);
+        const auto numbers = mine.reserve<float>(100);
+        auto wrong = comm::shared_all_reduce<float>(mine, 2, numbers, rank == 0 ? 100 : 90);
+        try {
+            wrong.run();
+        } catch (const core::error&) {
+            thrown[rank] = 1;
+        }
+    });
+    CHECK(thrown == std::vector<char>{1, 1});
+}
