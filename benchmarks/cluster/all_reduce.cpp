@@ -18,7 +18,6 @@
 #include "lockstep/comm/program.hpp"
 #include "lockstep/comm/ring.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/hash.hpp"
 #include "measure.hpp"
 
 namespace comm = lockstep::comm;
@@ -51,7 +50,7 @@ options read(int argc, char** argv) {
         if (name == "--mebibytes")
             out.mebibytes = std::stod(value);
         else if (name == "--repeats")
-            out.repeats = std::stoul(value);
+            out.repeats = std::max<std::size_t>(1, std::stoul(value));
         else if (name == "--piece")
             out.piece = std::stoul(value);
         else if (name == "--only")
@@ -83,7 +82,7 @@ double slowest(MPI_Comm world, F&& f) {
     return took;
 }
 
-/// One value that a change of any bit changes, and whether every element is the sum 1 + 2 + .. + p of its rank's numbers.
+/// Whether every element is the sum 1 + 2 + .. + p of its rank's numbers.
 bool right(const std::vector<float>& data, std::size_t n, std::size_t ranks) {
     const auto expected = [&](std::size_t i) { return static_cast<float>(ranks * (ranks + 1) / 2 * (i % 1000)); };
     for (std::size_t i = 0; i < n; ++i)

@@ -30,7 +30,7 @@ constexpr const char* usage =
 
 usage: bench_tune --net NAME [--batch N] [--lanes N] [--ranks N] [--threads N] [--limit MB] [--divide] [--winograd6]
                   [--margin F] [--repeats N] [--all] [--write FILE]
-  --net NAME     lenet5, alexnet, overfeat_fast, vgg_a, resnet20, resnet44, resnet50
+  --net NAME     lenet5 (layer by layer), alexnet, overfeat_fast, vgg_a, resnet20, resnet44, resnet50
   --batch N      samples of the global minibatch [64]
   --lanes N      lanes of the plan [8]
   --ranks N      ranks that share the minibatch [1]

@@ -168,7 +168,7 @@ TEST_CASE("equivalence/algorithms: a file that one rank cannot read, or that doe
     CHECK(unread.find("lockstep: the file of algorithms /no/such/file cannot be read; ") != std::string::npos);
     const auto unasked = failure(world, recipe(fixed<ls::kernels::always_direct>, "a.txt"));
     CHECK(unasked.find("lockstep: the plan names a file of algorithms, a.txt, but no layer takes them from a file; write .model = "
-                       "ls::tuned(net), or leave plan.algorithms empty") != std::string::npos);
+                       "ls::tuned(net) with a net that has layers conv, or leave plan.algorithms empty") != std::string::npos);
 }
 
 TEST_CASE("equivalence/algorithms: the printed plan names the file and the algorithms, and counts their scratch", "[equivalence]") {

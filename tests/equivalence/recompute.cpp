@@ -9,6 +9,7 @@
 
 #include "equivalence/support.hpp"
 #include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/layers/conv_max_pool.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/train/summary.hpp"
@@ -25,7 +26,7 @@ constexpr auto net_of(const Around& around) {
     return ls::sequential{ls::input<12, 12, 1>,
                           around(conv<6, 3, 1, 1>{}, batch_norm{}, relu{}, ls::layers::dropout{0.25}, conv<6, 3, 1, 1>{}),
                           ls::residual{around(batch_norm{}, relu{}, conv<6, 3, 1, 1>{}, ls::layers::tanh{}, conv<6, 3, 1, 1>{})},
-                          around(max_pool<2>{}, ls::residual{conv<6, 3, 1, 1>{}, relu{}}, relu{}, flatten{}),
+                          around(conv_max_pool<6, 3, 1, 1>{}, ls::residual{conv<6, 3, 1, 1>{}, relu{}}, relu{}, flatten{}),
                           dense<24>{},
                           ls::layers::dropout{0.25},
                           dense<10>{}};

@@ -75,7 +75,7 @@ public:
     untyped_operation& operator=(untyped_operation&&) noexcept = default;
     [[gnu::noinline]] ~untyped_operation() {}  // of which there is one copy, whatever holds operations
 
-    [[gnu::cold]] void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size) {
+    [[gnu::noinline]] void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size) {
         core::require(
             !running_, [&] { return core::text("the operation '", program_.name(), "' was started while it is running"); },
             [] { return std::string{"call finish() first"}; });
@@ -100,7 +100,7 @@ public:
         return false;
     }
 
-    [[gnu::cold]] void finish() {
+    [[gnu::noinline]] void finish() {
         for (patience waiting; running_ && !advance();) {
             try {
                 waiting.wait(ranks_.notices());
@@ -136,6 +136,15 @@ private:
             for (std::size_t i = round.locals.first; i < round.locals.last; ++i) early_[i] = source(round, i);
         }
         under_way_.reserve(messages, slots + 1);
+        // For each receive its local operations, in their order.
+        early_begin_.assign(program_.receives().size() + 1, 0);
+        for (const std::size_t receive : early_)
+            if (receive != flow::none) ++early_begin_[receive + 1];
+        for (std::size_t i = 1; i < early_begin_.size(); ++i) early_begin_[i] += early_begin_[i - 1];
+        early_list_.resize(early_begin_.back());
+        std::vector<std::size_t> next = early_begin_;
+        for (std::size_t i = 0; i < early_.size(); ++i)
+            if (early_[i] != flow::none) early_list_[next[early_[i]]++] = i;
     }
 
     /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in flight.
@@ -177,7 +186,7 @@ private:
     }
     [[nodiscard]] std::span<std::byte> bytes(const range& what) const noexcept { return {at(what), what.count * of_.size}; }
 
-    [[gnu::cold]] void post() {
+    [[gnu::noinline]] void post() {
         if (round_ == program_.rounds().size()) return;
         const auto& round = program_.rounds()[round_];
         for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
@@ -197,8 +206,8 @@ private:
             const auto arrived = [&](std::size_t number, std::size_t first, std::size_t size) {
                 const std::size_t receive = round.receives.first + number - round.sends.size();
                 const std::size_t begin = program_.receives()[receive].what.first + first / of_.size;
-                for (std::size_t i = round.locals.first; i < round.locals.last; ++i) {
-                    if (early_[i] != receive) continue;
+                for (std::size_t entry = early_begin_[receive]; entry < early_begin_[receive + 1]; ++entry) {
+                    const std::size_t i = early_list_[entry];
                     const range& from = program_.locals()[i].from;
                     const std::size_t low = std::max(begin, from.first), high = std::min(begin + size / of_.size, from.last());
                     if (low < high) apply(program_.locals()[i], low - from.first, high - low);
@@ -241,7 +250,8 @@ private:
     flow under_way_;
     std::vector<link> send_links_;
     std::vector<link> receive_links_;
-    std::vector<std::size_t> early_;  // of each local operation: the message whose pieces it uses as they arrive
+    std::vector<std::size_t> early_;                     // of each local operation: the message whose pieces it uses as they arrive
+    std::vector<std::size_t> early_begin_, early_list_;  // the same, of each message
     std::byte* arrays_[2] = {nullptr, nullptr};
     std::size_t round_ = 0;
     std::size_t polls_ = 0;
@@ -251,7 +261,8 @@ private:
 }  // namespace detail
 
 /// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each operation their own tag, so
-/// any number of operations may be in flight, started and polled in any order. Several starts of one operation never overlap.
+/// any number of operations may be in flight, started and polled in any order. finish() moves its own operation only: ranks finish several in the
+/// same order. Several starts of one operation never overlap.
 template <class T>
 class operation {
     static_assert(std::is_trivially_copyable_v<T>, "messages are bytes: elements must be trivially copyable");

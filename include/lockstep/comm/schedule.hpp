@@ -61,7 +61,8 @@ struct traffic {
     friend constexpr bool operator==(const traffic&, const traffic&) = default;
 };
 
-/// The program of one rank. All messages of a round are under way at once; when they are complete, its local operations run in order.
+/// The program of one rank. All messages of a round are under way at once; when they are complete, its local operations run in order, or
+/// as if they did.
 /// The k-th message that a rank sends to a peer is the k-th that the peer receives from it, whatever the rounds are called on either side.
 class schedule {
 public:

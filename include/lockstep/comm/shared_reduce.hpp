@@ -84,7 +84,7 @@ public:
         signals_[rank_]->mark = mark_;
     }
 
-    /// Bytes that an operation takes in each part beside its data.
+    /// Bytes that an operation takes in each part beside its data, on the automatic route.
     [[nodiscard]] static constexpr std::size_t overhead(std::size_t vectors, std::size_t n) noexcept {
         return sizeof(shared_signal) + 2 * shared_parts::footprint(std::min(vectors * n * sizeof(T), small(true)));
     }

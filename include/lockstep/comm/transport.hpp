@@ -90,13 +90,13 @@ public:
     void reserve(std::size_t pieces) { pending_.reserve(pieces); }
 
     /// All receives of a round come before its sends.
-    [[gnu::cold]] void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
+    [[gnu::noinline]] void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
         for_pieces(into, [&](std::span<std::byte> part) {
             MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, static_cast<int>(from), tag, over.communicator(), next());
         });
         receives_ = pending_.size();
     }
-    [[gnu::cold]] void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
+    [[gnu::noinline]] void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
         for_pieces(what, [&](std::span<const std::byte> part) {
             MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, static_cast<int>(to), tag, over.communicator(), next());
             ++messages_;
@@ -267,6 +267,11 @@ private:
         int peer;
         bool sends;
     };
+    /// All messages to or from one peer: the one that is being posted, and the pieces so far.
+    struct stream_state {
+        std::size_t message;
+        std::size_t posted;
+    };
     struct slot {
         std::size_t stream = 0;
         std::size_t message = 0;
@@ -276,13 +281,13 @@ private:
     };
 
     void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
-        if (leads) streams_.push_back(transfers_.size());
+        if (leads) streams_.push_back({transfers_.size(), 0});
         transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
     }
 
     /// The next piece of a stream; false if there is none. Pieces of a stream are posted in order on both sides: so they meet.
     bool post(std::size_t stream, std::size_t at) noexcept {
-        std::size_t& current = streams_[stream];
+        auto& [current, pieces_posted] = streams_[stream];
         while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
         if (current == none) return false;
         transfer& one = transfers_[current];
@@ -291,7 +296,7 @@ private:
         slots_[at] = {stream, current, one.posted, size, one.sends};
         one.posted += size;
         if (one.sends) {
-            const bool counted = one.posted / piece_ % acknowledged == 0 && one.posted > piece_;
+            const bool counted = ++pieces_posted % acknowledged == 0;
             (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
             ++sent_messages_;
             sent_bytes_ += size;
@@ -313,8 +318,8 @@ private:
     int tag_;
     std::size_t piece_;
     std::vector<transfer> transfers_;
-    std::vector<std::size_t> streams_;  // the message of each that is being posted
-    std::vector<slot> slots_;           // what each request is
+    std::vector<stream_state> streams_;
+    std::vector<slot> slots_;  // what each request is
     std::vector<MPI_Request> requests_;
     std::vector<int> done_;
     std::size_t live_ = 0;

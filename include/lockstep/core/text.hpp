@@ -16,12 +16,13 @@ namespace detail {
 /// One value on its way into a text. Values of all types come through one function: a message costs no code of its own beyond its list.
 class text_part {
 public:
-    text_part(std::string_view part) noexcept : kind_{kind::words}, words_{part} {}
-    text_part(const std::string& part) noexcept : text_part{std::string_view{part}} {}
-    text_part(const char* part) noexcept : text_part{std::string_view{part}} {}
+    template <class Words>
+        requires std::convertible_to<const Words&, std::string_view> text_part(const Words& part)
+    noexcept : kind_{kind::words}, words_{part} {}
     template <class Number>
         requires std::integral<Number> || std::floating_point<Number> text_part(Number number)
     noexcept {
+        static_assert(!std::same_as<Number, long double>, "lockstep: a text takes float and double; convert the long double");
         if constexpr (std::same_as<Number, bool>)
             *this = number ? "true" : "false";
         else if constexpr (std::same_as<Number, char>)

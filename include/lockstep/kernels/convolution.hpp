@@ -83,8 +83,8 @@ constexpr void for_phases(const convolution& g, F&& f) {
 
 /// Elements of scratch of convolution_forward for at most `batch` samples.
 template <class T>
-[[nodiscard, gnu::cold]] constexpr std::size_t convolution_forward_scratch(const convolution& g, std::size_t batch,
-                                                                           parallel::team team) noexcept {
+[[nodiscard, gnu::noinline]] constexpr std::size_t convolution_forward_scratch(const convolution& g, std::size_t batch,
+                                                                               parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
     if (detail::prefers_planes<T>(g)) return detail::plane_forward<T>{{g}}.scratch(batch, static_cast<std::size_t>(team.threads));
     const detail::sliding s = detail::forward_sliding(g);
@@ -116,8 +116,8 @@ void convolution_forward(const convolution& g, std::size_t batch, const T* x, co
 
 /// Elements of scratch of convolution_backward_data for at most `batch` samples.
 template <class T>
-[[nodiscard, gnu::cold]] constexpr std::size_t convolution_backward_data_scratch(const convolution& g, std::size_t batch,
-                                                                                 parallel::team team) noexcept {
+[[nodiscard, gnu::noinline]] constexpr std::size_t convolution_backward_data_scratch(const convolution& g, std::size_t batch,
+                                                                                     parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
     if (detail::scatters<T>(g)) return detail::scattering<T>{g}.scratch(static_cast<std::size_t>(team.threads));
     std::size_t most = 0;
@@ -168,8 +168,8 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
 
 /// Elements of scratch of convolution_backward_weights for at most `batch` samples.
 template <class T>
-[[nodiscard, gnu::cold]] constexpr std::size_t convolution_backward_weights_scratch(const convolution& g, std::size_t batch,
-                                                                                    parallel::team team) noexcept {
+[[nodiscard, gnu::noinline]] constexpr std::size_t convolution_backward_weights_scratch(const convolution& g, std::size_t batch,
+                                                                                        parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
     if (detail::prefers_planes<T>(g)) return detail::plane_weights<T>{{g}}.scratch(batch, static_cast<std::size_t>(team.threads));
     return static_cast<std::size_t>(team.threads) * detail::outer_blocks<T>::share(detail::forward_sliding(g), batch, g.group_filters());

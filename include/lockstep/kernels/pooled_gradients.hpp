@@ -72,8 +72,8 @@ struct pooled_weights : padded_images<T> {
         const std::size_t across = images::across();
         const std::size_t first = stream[0] / vectors();
         const std::size_t second = stream[1] / vectors() - first;
-        const T* const behind = x + stream[1] % vectors() * width - stream[0] % vectors() * width;
-        const std::ptrdiff_t apart = behind - x;
+        const auto apart =
+            static_cast<std::ptrdiff_t>(stream[1] % vectors() * width) - static_cast<std::ptrdiff_t>(stream[0] % vectors() * width);
         x += stream[0] % vectors() * width;
         dy += first;
         which += first;
@@ -225,8 +225,7 @@ template <class T>
 }
 
 /// dw and dbias (filters entries, or null) from dy and the winners that pooled_forward wrote. Each element is one chain from zero over samples and
-/// windows in ascending order. A number of x that is not finite reaches other positions of its kernel row, too. Threads split dw, and each
-/// copies all of x. Cost: batch x flops of the convolution / size of a window.
+/// windows in ascending order. Threads split dw, and each copies all of x. Cost: batch x flops of the convolution / size of a window.
 template <class T>
 void pooled_backward_weights(const pooled_convolution& g, std::size_t batch, const T* x, const T* dy, const std::uint8_t* which, T* dw,
                              T* dbias, resources<T> use) noexcept {
@@ -247,7 +246,7 @@ template <class T>
 }
 
 /// dx from dy and the winners that pooled_forward wrote: the sum over windows, column after column, of chains over the filters. Threads split the
-/// samples. Cost: batch x flops of the convolution / size of a window, and what a window's rows and columns have more than a kernel's.
+/// samples. A dy that is not finite reaches all that its window may see, not only what the winner saw. Cost: batch x flops of the convolution / size of a window, and what a window's rows and columns have more than a kernel's.
 template <class T>
 void pooled_backward_data(const pooled_convolution& g, std::size_t batch, const T* dy, const std::uint8_t* which, const T* w, T* dx,
                           resources<T> use) noexcept {

@@ -156,7 +156,8 @@ LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::siz
     }
 }
 
-/// Each row of dx: f(taps, true) writes it, where every input has exactly one window; else zeros, and f(taps, false) adds to them.
+/// Each row of dx: f(taps, true) writes it, where every input has exactly one window; else zeros, and f(taps, false) adds to them. A branch
+/// at run time: f is compiled once.
 template <class T, class F>
 void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team, const F& f) noexcept {
     const std::size_t high = g.out_rows();
@@ -174,11 +175,7 @@ void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team,
                  ++r) {
                 const std::size_t output = row / g.rows * high + r;
                 const std::size_t kr = at - r * g.stride_rows;
-                if (once)
-                    for_taps<T>(g, output, kr, batch * g.out_size(),
-                                [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::true_type{}); });
-                else
-                    for_taps<T>(g, output, kr, 0, [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, std::false_type{}); });
+                for_taps<T>(g, output, kr, once ? batch * g.out_size() : 0, [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, once); });
             }
         }
     });
@@ -228,7 +225,7 @@ template <class T>
 void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
+    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, bool once) LOCKSTEP_FLATTEN {
         detail::for_vectors<T>(g, taps.alone,
                                [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
                                    vector slope[count];
@@ -245,7 +242,7 @@ void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const s
                                        for (std::size_t tap = 0; tap < taps.count;
                                             ++tap, to += g.channels, room -= g.channels, number = number + vector(T{1})) {
                                            const vector term = select(winner[v] == number, slope[v], vector(T{0}));
-                                           if constexpr (once)
+                                           if (once)
                                                part.store_over(to, term, room);
                                            else
                                                part.store(to, part.load(to) + term);
@@ -283,7 +280,7 @@ template <class T>
 void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, auto once) LOCKSTEP_FLATTEN {
+    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, bool once) LOCKSTEP_FLATTEN {
         const vector share(T{1} / static_cast<T>(taps.window_size));
         detail::for_vectors<T>(
             g, taps.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
@@ -293,7 +290,7 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
                     T* to = dx + taps.input + c + v * in;
                     std::size_t room = taps.room - v * in;
                     for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels)
-                        if constexpr (once)
+                        if (once)
                             part.store_over(to, term[v], room);
                         else
                             part.store(to, part.load(to) + term[v]);

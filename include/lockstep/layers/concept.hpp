@@ -89,6 +89,13 @@ inline constexpr bool is_unbound<unbound<Input>> = true;
 
 // Optional members, with what holds where a layer does not have them.
 
+/// `static constexpr double gradient_flops`: of one gradient, with respect to x or to the parameters. Default: as many as forward.
+template <class L>
+inline constexpr double gradient_flops = static_cast<double>(L::flops);
+template <class L>
+    requires requires { L::gradient_flops; }
+inline constexpr double gradient_flops<L> = L::gradient_flops;
+
 /// `template <class T> static constexpr std::size_t stash_bytes`: bytes kept for each row from forward to backward. Default: none.
 template <class L, class T>
 inline constexpr std::size_t stash_bytes = 0;

@@ -17,7 +17,7 @@
 
 namespace lockstep::layers {
 
-/// y = the largest element of each window of x * W + b; weights as in conv_layer. Cost per sample: forward that of the convolution, each gradient
+/// y = the largest element of each window of x * W + b, by the direct algorithm; weights as in conv_layer. Cost per sample: forward that of the convolution, each gradient
 /// that divided by the size of a window. Keeps one byte for each output; the outputs of the convolution are kept nowhere.
 template <kernels::pooled_convolution G, bias Bias = bias::each>
 struct conv_max_pool_layer {
@@ -30,6 +30,7 @@ struct conv_max_pool_layer {
     static constexpr std::string_view name = "conv_max_pool";
     static constexpr auto parameters = conv::parameters;
     static constexpr double flops = conv::flops;
+    static constexpr double gradient_flops = flops / static_cast<double>(G.window_rows * G.window_columns);
     static constexpr bool needs_y = false;
     template <class T>
     static constexpr std::size_t stash_bytes = output::size;

@@ -22,6 +22,7 @@ struct layer_facts {
     std::size_t statistics = 0;         ///< numbers that are averaged, not learned
     std::size_t statistics_offset = 0;  ///< of them among those of the network
     double flops = 0;                   ///< forward, one sample, the whole layer
+    double gradient_flops = 0;          ///< of one of its gradients
     model::segment segment = segment::replicated;
     exchange in_front = exchange::none;
     exchange behind = exchange::none;
@@ -63,6 +64,7 @@ struct network {
             fact.parameters = tensor::total_size(here::whole::parameters);
             fact.parameters_here = tensor::total_size(here::type::parameters);
             fact.flops = static_cast<double>(here::whole::flops);
+            fact.gradient_flops = layers::gradient_flops<typename here::whole>;
             fact.segment = here::is_sharded ? segment::sharded : segment::replicated;
             fact.in_front = here::in_front;
             fact.behind = here::behind;
@@ -118,8 +120,8 @@ struct network {
     }();
     /// Statistics of all layers, on every rank.
     static constexpr std::size_t statistics = facts[size - 1].statistics_offset + facts[size - 1].statistics;
-    /// Operations of one sample, forward; training takes three times as many, less the data gradient of layers in front of which nothing learns,
-    /// and once more those that run again.
+    /// Operations of one sample, forward; training adds those of both gradients (mostly as many each), less the data gradient of layers in front
+    /// of which nothing learns, and once more those that run again.
     static constexpr double forward_flops = [] {
         double sum = 0;
         for (const auto& fact : facts) sum += fact.flops;
@@ -128,7 +130,8 @@ struct network {
     static constexpr double training_flops = [] {
         double sum = 0;
         for (std::size_t index = 0; index < size; ++index)
-            sum += facts[index].flops * ((facts[index].parameters > 0 && facts[index].input_learns ? 3 : 2) + facts[index].runs_again);
+            sum += facts[index].flops * static_cast<double>(1 + facts[index].runs_again) +
+                   facts[index].gradient_flops * (facts[index].parameters > 0 && facts[index].input_learns ? 2 : 1);
         return sum;
     }();
     /// The first layer with parameters.

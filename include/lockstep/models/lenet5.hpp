@@ -12,7 +12,7 @@
 
 namespace lockstep::models {
 
-/// 28 x 28 gray images to 10 classes: 61,706 parameters. The maximum is taken in front of relu, which gives the same numbers.
+/// 28 x 28 gray images to 10 classes: 61,706 parameters. The maximum is taken in front of relu, which gives the same outputs.
 inline constexpr model::sequential lenet5{
     input<28, 28, 1>,     layers::conv_max_pool<6, 5, 1, 2>{},
     layers::relu{},       layers::conv_max_pool<16, 5>{},

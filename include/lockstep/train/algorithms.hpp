@@ -29,7 +29,7 @@ template <class Plan>
         core::require(
             false,
             [&] { return core::text("the plan names a file of algorithms, ", plan.algorithms, ", but no layer takes them from a file"); },
-            [] { return std::string{"write .model = ls::tuned(net), or leave plan.algorithms empty"}; });
+            [] { return std::string{"write .model = ls::tuned(net) with a net that has layers conv, or leave plan.algorithms empty"}; });
     }
     return plan;
 }

@@ -21,7 +21,7 @@ public:
         : grid_{on}, lengths_(on.lanes), own_{on.lanes, on.own_lanes()}, group_{on.lanes, on.group_lanes()}, members_(on.shards) {}
 
     /// A minibatch of `rows` samples, cut into lanes as evenly as possible: lane l has the rows parallel::split(rows, lanes, l).
-    [[gnu::cold]] void whole(std::size_t rows) {
+    void whole(std::size_t rows) {
         tensor::deal_rows(rows, lengths_);
         assign();
     }

@@ -129,7 +129,7 @@ public:
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
         static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         const auto found = find_numbers<network>(layer, name, arena_[weights_], statistics_.running());
-        if constexpr (tensor::has_views<const T>) return tensor::views<const T>::of(found.numbers, found.extents);
+        if constexpr (tensor::has_views<const T>) return tensor::views<T>::of(found.numbers, found.extents);
     }
 
     /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
@@ -279,7 +279,7 @@ private:
     }
 
     template <class Dataset, class Until, class... Observers>
-    [[gnu::cold]] void fit_checked(const Dataset& set, Until until, Observers&... observers) {
+    void fit_checked(const Dataset& set, Until until, Observers&... observers) {
         require_samples(set, "fit");
         require_equal(set.size(), "samples to fit");
         agree_on(ranks_, set);

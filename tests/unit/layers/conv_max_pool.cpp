@@ -49,7 +49,9 @@ TEMPLATE_LIST_TEST_CASE("layers/conv_max_pool: what conv and max_pool compute on
                 for (std::size_t node = 0; node < ran.nodes.size(); ++node) CHECK(ran.nodes[node] == wanted.nodes[node]);
 
                 of.mode = layers::mode::inference;
-                CHECK(same_bits(forward(of).y, got.y));
+                const auto inferred = forward(of);
+                CHECK(same_bits(inferred.y, got.y));
+                CHECK(std::all_of(inferred.stash.begin(), inferred.stash.end(), [](std::byte one) { return one == std::byte{99}; }));
             }
     };
     check(0.0F);

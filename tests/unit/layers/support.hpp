@@ -14,6 +14,7 @@
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/conv_max_pool.hpp"
 #include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/depthwise_conv.hpp"
@@ -49,6 +50,8 @@ using weighted_layers =
                placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>, placed<layers::conv<5, 1>, shape<3, 2, 2>>,
                placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>, placed<layers::conv_with<rectangle>, shape<5, 6, 2>>,
                placed<layers::conv_with<dilated_groups>, shape<6, 5, 4>>, placed<layers::depthwise_conv<3, 2, 1>, shape<4, 5, 3>>,
+               placed<layers::conv_max_pool<4, 3>, shape<6, 7, 3>>, placed<layers::conv_max_pool<6, 5, 1, 2>, shape<6, 9, 1>>,
+               placed<layers::conv_max_pool<3, 3, 2, 1, 3, layers::bias::none>, shape<11, 12, 2>>,
                placed<layers::batch_norm, shape<3, 2, 5>>, placed<layers::batch_norm, shape<2, 2, 9>>,
                placed<layers::batch_norm, shape<11>>, placed<layers::layer_norm, shape<7>>, placed<layers::layer_norm, shape<2, 3, 6>>>;
 using weightless_layers =
