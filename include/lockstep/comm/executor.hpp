@@ -148,7 +148,7 @@ private:
     }
 
     /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in flight.
-    [[nodiscard]] std::size_t chain(const std::vector<message>& all, parallel::block part, std::size_t first,
+    [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<message>& all, parallel::block part, std::size_t first,
                                     std::vector<link>& links) const {
         std::size_t slots = 0;
         for (std::size_t i = part.first; i < part.last; ++i) {
@@ -164,7 +164,7 @@ private:
 
     /// The message whose pieces a local operation may use as they arrive, if nothing else of the round touches what it writes and it needs
     /// nothing else: so an element is added in the same place of the same order, only earlier.
-    [[nodiscard]] std::size_t source(const schedule::round& round, std::size_t number) const noexcept {
+    [[nodiscard, gnu::cold]] std::size_t source(const schedule::round& round, std::size_t number) const noexcept {
         const local_operation& local = program_.locals()[number];
         std::size_t found = flow::none;
         for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
@@ -238,7 +238,7 @@ private:
         }
     }
 
-    void stop() noexcept {
+    [[gnu::cold]] void stop() noexcept {
         under_way_.abandon();
         running_ = false;
     }

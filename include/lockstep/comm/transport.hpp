@@ -188,7 +188,7 @@ public:
 
     [[nodiscard]] std::size_t pieces(std::size_t bytes) const noexcept { return (bytes + piece_ - 1) / piece_; }
     /// Room for so many messages, and for the pieces that may be under way.
-    void reserve(std::size_t messages, std::size_t slots) {
+    [[gnu::cold]] void reserve(std::size_t messages, std::size_t slots) {
         transfers_.reserve(messages);
         streams_.reserve(messages);
         slots_.reserve(slots);
@@ -202,7 +202,7 @@ public:
     void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next) { put(from, into, false, leads, next); }
 
     /// Lets the first pieces go. Sends go first: the peer then knows of ours when it answers our answer to its own.
-    void start() noexcept {
+    [[gnu::noinline]] void start() noexcept {
         for (std::size_t stream = 0; stream < streams_.size(); ++stream)
             for (std::size_t i = 0; i < window; ++i) {
                 slots_.push_back({});
@@ -235,7 +235,7 @@ public:
     }
 
     /// As requests::abandon().
-    void abandon() noexcept {
+    [[gnu::cold]] void abandon() noexcept {
         if (live_ > 0 && !requests::finalized()) {
             for (std::size_t i = 0; i < slots_.size(); ++i)
                 if (!slots_[i].sends && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
@@ -280,13 +280,13 @@ private:
         bool sends = false;
     };
 
-    void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
+    [[gnu::noinline]] void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
         if (leads) streams_.push_back({transfers_.size(), 0});
         transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
     }
 
     /// The next piece of a stream; false if there is none. Pieces of a stream are posted in order on both sides: so they meet.
-    bool post(std::size_t stream, std::size_t at) noexcept {
+    [[gnu::noinline]] bool post(std::size_t stream, std::size_t at) noexcept {
         auto& [current, pieces_posted] = streams_[stream];
         while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
         if (current == none) return false;
