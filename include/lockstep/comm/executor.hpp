@@ -149,7 +149,7 @@ private:
 
     /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in flight.
     [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<message>& all, parallel::block part, std::size_t first,
-                                    std::vector<link>& links) const {
+                                               std::vector<link>& links) const {
         std::size_t slots = 0;
         for (std::size_t i = part.first; i < part.last; ++i) {
             slots += std::min(flow::window, under_way_.pieces(all[i].what.count * of_.size));
