@@ -55,16 +55,6 @@ struct options {
     bool help = false;
 };
 
-std::vector<std::string> list(const std::string& text) {
-    std::vector<std::string> out;
-    for (std::size_t at = 0; at <= text.size();) {
-        const std::size_t end = std::min(text.find(',', at), text.size());
-        if (end > at) out.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return out;
-}
-
 [[noreturn]] void wrong(const std::string& what) { throw core::error{what, "see --help"}; }
 
 double number(const std::string& option, const std::string& text) {
@@ -100,9 +90,9 @@ options read(int argc, char** argv) {
         else if (option == "--rewrite")
             out.rewrite = true;
         else if (option == "--sizes")
-            out.sizes = list(value());
+            out.sizes = benchmark::split(value());
         else if (option == "--methods")
-            out.methods = list(value());
+            out.methods = benchmark::split(value());
         else if (option == "--reps")
             out.reps = static_cast<std::size_t>(std::ceil(number(option, value())));
         else if (option == "--min-time")

@@ -152,16 +152,6 @@ void measure(const std::string& shape, const std::string& op, const sizes& s, in
     std::fflush(stdout);
 }
 
-std::vector<std::string> split(const std::string& text) {
-    std::vector<std::string> out;
-    for (std::size_t at = 0; at <= text.size();) {
-        const std::size_t end = std::min(text.find(',', at), text.size());
-        if (end > at) out.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return out;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -189,8 +179,8 @@ int main(int argc, char** argv) {
 #if defined(LOCKSTEP_PEER_OPENBLAS)
     openblas_set_num_threads(1);
 #endif
-    for (const std::string& shape : split(shapes))
-        for (const std::string& op : split(ops)) {
+    for (const std::string& shape : benchmark::split(shapes))
+        for (const std::string& op : benchmark::split(ops)) {
             sizes s{0, 0, 0, op[0] == 'T' || op == "lanes", op == "NT"};
             if (std::sscanf(shape.c_str(), "%zux%zux%zu", &s.m, &s.n, &s.k) != 3) {
                 std::fprintf(stderr, "%s: '%s' is no shape MxNxK (see --help)\n", argv[0], shape.c_str());

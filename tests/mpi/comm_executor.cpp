@@ -65,7 +65,7 @@ bool runs_as_simulated(const comm::group& ranks, const C& collective, std::size_
     }
     const auto counted = sum.program().sent();
     right = right && sum.sent_bytes() == 3 * counted.elements * sizeof(float);
-    if (piece == comm::requests::largest_piece) right = right && sum.sent_messages() == 3 * counted.messages;
+    if (piece == comm::flow::largest_piece) right = right && sum.sent_messages() == 3 * counted.messages;
     return right;
 }
 
@@ -77,10 +77,10 @@ TEST_CASE("comm/executor: MPI leaves the bits of the simulation and sends what w
         for (const std::size_t lanes : {ranks.size(), std::size_t{8}, std::size_t{13}}) {
             for (const auto route : {comm::tree_route::automatic, comm::tree_route::direct, comm::tree_route::least}) {
                 INFO("rank " << ranks.rank() << ", " << n << " elements, " << lanes << " lanes, route " << int(route));
-                REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{lanes, route}, n, comm::requests::largest_piece)));
+                REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{lanes, route}, n, comm::flow::largest_piece)));
             }
         }
-        REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, n, comm::requests::largest_piece)));
+        REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, n, comm::flow::largest_piece)));
     }
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("comm/executor: messages beyond the largest piece travel in parts", "[
             CHECK(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{lanes, route}, 5'003, 64)));
     CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 200'003, comm::flow::usual_piece)));
     CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 99, 3)));  // no less than an element
-    const comm::requests parts{100};
+    const comm::flow parts{MPI_COMM_NULL, 0, 100};
     CHECK(parts.pieces(0) == 0);
     CHECK(parts.pieces(100) == 1);
     CHECK(parts.pieces(101) == 2);

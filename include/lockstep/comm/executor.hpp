@@ -64,7 +64,8 @@ public:
           team_{team},
           of_{of},
           // Pieces hold whole elements.
-          under_way_{ranks_.over().communicator(), ranks_.next_tag(), std::max<std::size_t>(1, piece / of.size) * of.size} {
+          under_way_{ranks_.over().communicator(), ranks_.next_tag(),
+                     std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / of.size) * of.size} {
         core::require(
             of.add != nullptr || program_.added() == 0,
             [&] { return core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"); },

@@ -67,41 +67,23 @@ private:
     int tags_ = 32767;
 };
 
-/// Messages that are under way together. Storage is reserved once; messages longer than `piece` bytes travel in several pieces, because MPI
-/// counts in int. What is still under way when it is destroyed is abandoned.
+/// A few short messages that are under way together, for setting up and for failures. What is still under way when it is destroyed is abandoned.
 class requests {
 public:
-    static constexpr std::size_t largest_piece = std::size_t{1} << 30;
-
-    explicit requests(std::size_t piece = largest_piece) noexcept : piece_{piece} {}
-    requests(requests&& other) noexcept
-        : piece_{other.piece_},
-          pending_{std::move(other.pending_)},
-          receives_{other.receives_},
-          messages_{other.messages_},
-          bytes_{other.bytes_} {
-        other.pending_.clear();
-        other.receives_ = 0;
-    }
-    requests& operator=(requests&&) = delete;
+    requests() = default;
+    requests(const requests&) = delete;
+    requests& operator=(const requests&) = delete;
     ~requests() { abandon(); }
 
-    [[nodiscard]] std::size_t pieces(std::size_t bytes) const noexcept { return (bytes + piece_ - 1) / piece_; }
-    void reserve(std::size_t pieces) { pending_.reserve(pieces); }
+    void reserve(std::size_t messages) { pending_.reserve(messages); }
 
     /// All receives of a round come before its sends.
     [[gnu::noinline]] void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
-        for_pieces(into, [&](std::span<std::byte> part) {
-            MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, static_cast<int>(from), tag, over.communicator(), next());
-        });
+        MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE, static_cast<int>(from), tag, over.communicator(), next());
         receives_ = pending_.size();
     }
     [[gnu::noinline]] void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
-        for_pieces(what, [&](std::span<const std::byte> part) {
-            MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, static_cast<int>(to), tag, over.communicator(), next());
-            ++messages_;
-            bytes_ += part.size();
-        });
+        MPI_Isend(what.data(), static_cast<int>(what.size()), MPI_BYTE, static_cast<int>(to), tag, over.communicator(), next());
     }
 
     /// Makes progress; true when all are complete, and the set is empty again.
@@ -139,10 +121,6 @@ public:
         receives_ = 0;
     }
 
-    /// What was really handed to MPI since construction.
-    [[nodiscard]] std::size_t sent_messages() const noexcept { return messages_; }
-    [[nodiscard]] std::size_t sent_bytes() const noexcept { return bytes_; }
-
     [[nodiscard]] static bool finalized() noexcept {
         int over = 0;
         MPI_Finalized(&over);
@@ -155,16 +133,8 @@ private:
         return &pending_.back();
     }
 
-    template <class Bytes, class F>
-    void for_pieces(Bytes all, F&& f) {
-        for (std::size_t at = 0; at < all.size(); at += piece_) f(all.subspan(at, std::min(piece_, all.size() - at)));
-    }
-
-    std::size_t piece_;
     std::vector<MPI_Request> pending_;
     std::size_t receives_ = 0;
-    std::size_t messages_ = 0;
-    std::size_t bytes_ = 0;
 };
 
 /// Messages of one round, cut into pieces. A few pieces of each stream, the messages to or from one peer, are under way at a time: control
@@ -175,6 +145,7 @@ public:
     /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the receiver, which stands in line
     /// behind the data that the receiver sends: two ranks that exchange long messages use their link in one direction at a time.
     static constexpr std::size_t usual_piece = (std::size_t{64} << 10) - 512;
+    static constexpr std::size_t largest_piece = std::size_t{1} << 30;  ///< MPI counts in int
     static constexpr std::size_t window = 16;
     /// Each so many-th piece is complete only when its receiver has asked for it. Before that at most window x acknowledged pieces of a stream
     /// can lie in MPI's memory.

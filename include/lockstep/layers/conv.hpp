@@ -18,6 +18,15 @@ namespace lockstep::layers {
 /// Whether a convolution adds a bias to each filter: none in front of a normalisation, which would take it away again.
 enum class bias : bool { none, each };
 
+/// The biases among the weights of a layer, or null where there are none.
+template <bias Bias>
+[[nodiscard]] constexpr auto* bias_of(const auto& w) noexcept {
+    if constexpr (Bias == bias::each)
+        return w[1].data();
+    else
+        return static_cast<decltype(w[0].data())>(nullptr);
+}
+
 /// What the spec of a convolution holds beside its type: nothing, if a rule picks the algorithms. tuned_conv.hpp has another version.
 template <kernels::algorithm_rule Rule>
 struct conv_settings {};
@@ -93,24 +102,15 @@ struct conv_layer {
     }
 
     void forward(const auto& pass) const noexcept {
-        by.forward(pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data, pass.use);
+        by.forward(pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data, pass.use);
     }
 
     void backward(const auto& pass) const {
         pass.each_lane([&](parallel::block rows, const auto& dw) {
             by.backward_weights(rows.size(), pass.x.part(rows.first, rows.size()).data, pass.dy.part(rows.first, rows.size()).data,
-                                dw[0].data(), bias_of(dw), pass.use);
+                                dw[0].data(), bias_of<Bias>(dw), pass.use);
         });
         if (pass.wants_dx()) by.backward_data(pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
-    }
-
-private:
-    /// Null where there is none.
-    [[nodiscard]] static constexpr auto* bias_of(const auto& w) noexcept {
-        if constexpr (Bias == bias::each)
-            return w[1].data();
-        else
-            return static_cast<decltype(w[0].data())>(nullptr);
     }
 };
 

@@ -42,7 +42,7 @@ struct conv_max_pool_layer {
     }
 
     void forward(const auto& pass) const noexcept {
-        kernels::pooled_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data,
+        kernels::pooled_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data,
                                 pass.mode == mode::training ? reinterpret_cast<std::uint8_t*>(pass.stash.data()) : nullptr, pass.use);
     }
     void backward(const auto& pass) const {
@@ -50,17 +50,9 @@ struct conv_max_pool_layer {
         pass.each_lane([&](parallel::block rows, const auto& dw) {
             kernels::pooled_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
                                              pass.dy.part(rows.first, rows.size()).data, which + rows.first * output::size, dw[0].data(),
-                                             bias_of(dw), pass.use);
+                                             bias_of<Bias>(dw), pass.use);
         });
         if (pass.wants_dx()) kernels::pooled_backward_data(G, pass.x.rows, pass.dy.data, which, pass.w[0].data(), pass.dx.data, pass.use);
-    }
-
-private:
-    [[nodiscard]] static constexpr auto* bias_of(const auto& w) noexcept {
-        if constexpr (Bias == bias::each)
-            return w[1].data();
-        else
-            return static_cast<decltype(w[0].data())>(nullptr);
     }
 };
 

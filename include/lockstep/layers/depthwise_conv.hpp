@@ -29,24 +29,15 @@ struct depthwise_layer {
     static constexpr bool needs_y = false;
 
     void forward(const auto& pass) const noexcept {
-        kernels::depthwise_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of(pass.w), pass.y.data, pass.use.team);
+        kernels::depthwise_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data, pass.use.team);
     }
 
     void backward(const auto& pass) const {
         pass.each_lane([&](parallel::block rows, const auto& dw) {
             kernels::depthwise_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
-                                                pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of(dw), pass.use.team);
+                                                pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of<Bias>(dw), pass.use.team);
         });
         if (pass.wants_dx()) kernels::depthwise_backward_data(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use.team);
-    }
-
-private:
-    /// Null where there is none.
-    [[nodiscard]] static constexpr auto* bias_of(const auto& w) noexcept {
-        if constexpr (Bias == bias::each)
-            return w[1].data();
-        else
-            return static_cast<decltype(w[0].data())>(nullptr);
     }
 };
 

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "common.hpp"
+#include "convolution_common.hpp"
 
 using namespace kernel_test;
 using kernels::algorithm;
@@ -15,26 +15,11 @@ namespace {
 
 constexpr auto passes = {convolution_pass::forward, convolution_pass::backward_data, convolution_pass::backward_weights};
 
-constexpr convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel = 3, std::size_t pad = 1,
+/// 3x3 with padding unless something else is asked for.
+constexpr convolution padded(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel = 3, std::size_t pad = 1,
                              std::size_t stride = 1) {
-    return {.rows = size,
-            .columns = size,
-            .channels = channels,
-            .filters = filters,
-            .kernel_rows = kernel,
-            .kernel_columns = kernel,
-            .stride_rows = stride,
-            .stride_columns = stride,
-            .pad_top = pad,
-            .pad_bottom = pad,
-            .pad_left = pad,
-            .pad_right = pad};
+    return square(size, channels, filters, kernel, pad, stride);
 }
-
-template <class T>
-struct results {
-    array<T> y, dx, dw, dbias;
-};
 
 /// The three passes through the functions that take the algorithm.
 template <class T>
@@ -104,7 +89,7 @@ void require_same(const results<T>& left, const results<T>& right) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("kernels/algorithm: each name calls its kernels", "[kernels]", float, double) {
-    for (const convolution& g : {square(9, 20, 18), square(4, 5, 33, 3, 0)}) {
+    for (const convolution& g : {padded(9, 20, 18), padded(4, 5, 33, 3, 0)}) {
         const parallel::team team{2};
         require_same(dispatch<TestType>(algorithm::direct, g, 3, team), direct<TestType>(g, 3, team));
         require_same(dispatch<TestType>(algorithm::winograd2, g, 3, team), winograd<2, TestType>(g, 3, team));
@@ -112,23 +97,23 @@ TEMPLATE_TEST_CASE("kernels/algorithm: each name calls its kernels", "[kernels]"
         require_same(dispatch<TestType>(algorithm::winograd6, g, 3, team), winograd<6, TestType>(g, 3, team));
         require_same(dispatch<TestType>(algorithm::im2col, g, 3, team), im2col<TestType>(g, 3, team));
     }
-    require_same(dispatch<TestType>(algorithm::direct, square(9, 4, 3, 5, 2, 2), 2, {1}),
-                 direct<TestType>(square(9, 4, 3, 5, 2, 2), 2, {1}));
+    require_same(dispatch<TestType>(algorithm::direct, padded(9, 4, 3, 5, 2, 2), 2, {1}),
+                 direct<TestType>(padded(9, 4, 3, 5, 2, 2), 2, {1}));
 }
 
 TEST_CASE("kernels/algorithm: the rule is known to the compiler", "[kernels]") {
-    STATIC_REQUIRE(preferred_algorithm(square(28, 512, 512), convolution_pass::forward) == algorithm::winograd4);
-    STATIC_REQUIRE(preferred_algorithm(square(224, 3, 64), convolution_pass::forward) == algorithm::direct);
+    STATIC_REQUIRE(preferred_algorithm(padded(28, 512, 512), convolution_pass::forward) == algorithm::winograd4);
+    STATIC_REQUIRE(preferred_algorithm(padded(224, 3, 64), convolution_pass::forward) == algorithm::direct);
 }
 
 TEST_CASE("kernels/algorithm: the layers of VGG-A, OverFeat and the CIFAR residual networks", "[kernels]") {
     for (const convolution_pass pass : passes) {
-        for (const convolution& g : {square(112, 64, 128), square(56, 128, 256), square(56, 256, 256), square(28, 256, 512),
-                                     square(28, 512, 512), square(14, 512, 512), square(12, 256, 512), square(12, 512, 1024),
-                                     square(12, 1024, 1024), square(32, 16, 16), square(16, 32, 32), square(8, 64, 64)})
+        for (const convolution& g : {padded(112, 64, 128), padded(56, 128, 256), padded(56, 256, 256), padded(28, 256, 512),
+                                     padded(28, 512, 512), padded(14, 512, 512), padded(12, 256, 512), padded(12, 512, 1024),
+                                     padded(12, 1024, 1024), padded(32, 16, 16), padded(16, 32, 32), padded(8, 64, 64)})
             CHECK(preferred_algorithm(g, pass) == algorithm::winograd4);
-        for (const convolution& g : {square(224, 3, 64), square(231, 3, 96, 11, 0, 4), square(28, 96, 256, 5, 0),
-                                     square(32, 16, 32, 3, 1, 2), square(32, 3, 16), square(28, 1, 32, 5, 0)})
+        for (const convolution& g : {padded(224, 3, 64), padded(231, 3, 96, 11, 0, 4), padded(28, 96, 256, 5, 0),
+                                     padded(32, 16, 32, 3, 1, 2), padded(32, 3, 16), padded(28, 1, 32, 5, 0)})
             CHECK(preferred_algorithm(g, pass) == algorithm::direct);
     }
 }
@@ -136,9 +121,9 @@ TEST_CASE("kernels/algorithm: the layers of VGG-A, OverFeat and the CIFAR residu
 TEST_CASE("kernels/algorithm: a tile that hangs over costs what it computes", "[kernels]") {
     // One tile of 4 x 4 outputs, or four of 2 x 2 that are all used; and an image where half of the multiplications of the larger tile are
     // lost.
-    CHECK(preferred_algorithm(square(4, 64, 64), convolution_pass::forward) == algorithm::winograd4);
-    CHECK(preferred_algorithm(square(6, 64, 64), convolution_pass::forward) == algorithm::winograd2);
-    CHECK(preferred_algorithm(square(1, 64, 64), convolution_pass::forward) == algorithm::direct);
+    CHECK(preferred_algorithm(padded(4, 64, 64), convolution_pass::forward) == algorithm::winograd4);
+    CHECK(preferred_algorithm(padded(6, 64, 64), convolution_pass::forward) == algorithm::winograd2);
+    CHECK(preferred_algorithm(padded(1, 64, 64), convolution_pass::forward) == algorithm::direct);
 }
 
 TEST_CASE("kernels/algorithm: what is picked applies", "[kernels]") {
@@ -172,10 +157,10 @@ TEST_CASE("kernels/algorithm: what is picked applies", "[kernels]") {
 TEST_CASE("kernels/algorithm: Winograd's is for kernels of 3 x 3 with stride 1", "[kernels]") {
     for (const algorithm a : kernels::algorithms) {
         const bool is_winograd = a != algorithm::direct && a != algorithm::im2col;
-        CHECK(kernels::applies(a, square(9, 4, 4)));
-        CHECK(kernels::applies(a, square(9, 4, 4, 3, 1, 2)) == !is_winograd);
-        CHECK(kernels::applies(a, square(9, 4, 4, 5, 2)) == !is_winograd);
-        convolution dilated = square(9, 4, 4), grouped = square(9, 4, 4);
+        CHECK(kernels::applies(a, padded(9, 4, 4)));
+        CHECK(kernels::applies(a, padded(9, 4, 4, 3, 1, 2)) == !is_winograd);
+        CHECK(kernels::applies(a, padded(9, 4, 4, 5, 2)) == !is_winograd);
+        convolution dilated = padded(9, 4, 4), grouped = padded(9, 4, 4);
         dilated.dilation_rows = 2;
         grouped.groups = 2;
         CHECK(kernels::applies(a, dilated) == (a == algorithm::direct));
