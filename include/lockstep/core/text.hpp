@@ -3,11 +3,9 @@
 // Joins values into one string without streams: what every message of the library is written with.
 
 #include <charconv>
-#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 namespace lockstep::core {
 
@@ -16,26 +14,20 @@ namespace detail {
 /// One value on its way into a text. Values of all types come through one function: a message costs no code of its own beyond its list.
 class text_part {
 public:
-    template <class Words>
-        requires std::convertible_to<const Words&, std::string_view> text_part(const Words& part)
-    noexcept : kind_{kind::words}, words_{part} {}
-    template <class Number>
-        requires std::integral<Number> || std::floating_point<Number> text_part(Number number)
-    noexcept {
-        static_assert(!std::same_as<Number, long double>, "lockstep: a text takes float and double; convert the long double");
-        if constexpr (std::same_as<Number, bool>)
-            *this = number ? "true" : "false";
-        else if constexpr (std::same_as<Number, char>)
-            kind_ = kind::letter, letter_ = number;
-        else if constexpr (std::same_as<Number, float>)
-            kind_ = kind::real, real_ = number;
-        else if constexpr (std::floating_point<Number>)
-            kind_ = kind::longer_real, longer_real_ = static_cast<double>(number);
-        else if constexpr (std::is_signed_v<Number>)
-            kind_ = kind::integer, integer_ = number;
-        else
-            kind_ = kind::natural, natural_ = number;
-    }
+    // No templates: conversions are looked up for every word of every message.
+    text_part(std::string_view part) noexcept : kind_{kind::words}, words_{part} {}
+    text_part(const std::string& part) noexcept : kind_{kind::words}, words_{part} {}
+    text_part(const char* part) noexcept : kind_{kind::words}, words_{part} {}
+    text_part(bool truth) noexcept : text_part{truth ? "true" : "false"} {}
+    text_part(char letter) noexcept : kind_{kind::letter}, letter_{letter} {}
+    text_part(int number) noexcept : kind_{kind::integer}, integer_{number} {}
+    text_part(long number) noexcept : kind_{kind::integer}, integer_{number} {}
+    text_part(long long number) noexcept : kind_{kind::integer}, integer_{number} {}
+    text_part(unsigned number) noexcept : kind_{kind::natural}, natural_{number} {}
+    text_part(unsigned long number) noexcept : kind_{kind::natural}, natural_{number} {}
+    text_part(unsigned long long number) noexcept : kind_{kind::natural}, natural_{number} {}
+    text_part(float number) noexcept : kind_{kind::real}, real_{number} {}
+    text_part(double number) noexcept : kind_{kind::longer_real}, longer_real_{number} {}
 
     [[gnu::cold]] void append_to(std::string& out) const {
         char buffer[64];

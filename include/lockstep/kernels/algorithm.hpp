@@ -106,6 +106,13 @@ struct algorithm_cost {
     return two <= four ? algorithm::winograd2 : algorithm::winograd4;
 }
 
+/// For sizes that the compiler knows: whether a pass of the direct algorithm is narrow.
+template <class T>
+[[nodiscard]] constexpr narrow known_narrow(const convolution& g, convolution_pass pass) noexcept {
+    const bool is = pass == convolution_pass::backward_data ? detail::scatters<T>(g) : detail::prefers_planes<T>(g);
+    return is ? narrow::yes : narrow::no;
+}
+
 /// A rule: the algorithm of one pass from the geometry alone.
 using algorithm_rule = algorithm (*)(const convolution&, convolution_pass) noexcept;
 
@@ -138,10 +145,10 @@ constexpr decltype(auto) with_algorithm(algorithm a, F&& f) {
 }  // namespace detail
 
 /// Elements of scratch of convolve_forward for at most `batch` samples.
-template <algorithm A, class T>
+template <algorithm A, class T, narrow Narrow = narrow::perhaps>
 [[nodiscard]] constexpr std::size_t convolve_forward_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
     if constexpr (A == algorithm::direct)
-        return convolution_forward_scratch<T>(g, batch, team);
+        return convolution_forward_scratch<T, Narrow>(g, batch, team);
     else if constexpr (A == algorithm::im2col)
         return im2col_forward_scratch<T>(g, batch, team);
     else
@@ -154,11 +161,11 @@ template <class T>
 }
 
 /// y = x * w + bias by the algorithm named, which must apply to the geometry: see convolution_forward, winograd_forward,
-/// im2col_forward. A constant A compiles this algorithm only.
-template <algorithm A, class T>
+/// im2col_forward. Constant A and Narrow compile this algorithm only.
+template <algorithm A, class T, narrow Narrow = narrow::perhaps>
 void convolve_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
-        convolution_forward(g, batch, x, w, bias, y, use);
+        convolution_forward<T, Narrow>(g, batch, x, w, bias, y, use);
     else if constexpr (A == algorithm::im2col)
         im2col_forward(g, batch, x, w, bias, y, use);
     else
@@ -171,10 +178,10 @@ void convolve_forward(algorithm a, const convolution& g, std::size_t batch, cons
 }
 
 /// Elements of scratch of convolve_backward_data for at most `batch` samples.
-template <algorithm A, class T>
+template <algorithm A, class T, narrow Narrow = narrow::perhaps>
 [[nodiscard]] constexpr std::size_t convolve_backward_data_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
     if constexpr (A == algorithm::direct)
-        return convolution_backward_data_scratch<T>(g, batch, team);
+        return convolution_backward_data_scratch<T, Narrow>(g, batch, team);
     else if constexpr (A == algorithm::im2col)
         return im2col_backward_data_scratch<T>(g, batch, team);
     else
@@ -187,11 +194,11 @@ template <class T>
 }
 
 /// dx from dy by the algorithm named, which must apply to the geometry: see convolution_backward_data, winograd_backward_data,
-/// im2col_backward_data. A constant A compiles this algorithm only.
-template <algorithm A, class T>
+/// im2col_backward_data. Constant A and Narrow compile this algorithm only.
+template <algorithm A, class T, narrow Narrow = narrow::perhaps>
 void convolve_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
-        convolution_backward_data(g, batch, dy, w, dx, use);
+        convolution_backward_data<T, Narrow>(g, batch, dy, w, dx, use);
     else if constexpr (A == algorithm::im2col)
         im2col_backward_data(g, batch, dy, w, dx, use);
     else
@@ -204,11 +211,11 @@ void convolve_backward_data(algorithm a, const convolution& g, std::size_t batch
 }
 
 /// Elements of scratch of convolve_backward_weights for at most `batch` samples.
-template <algorithm A, class T>
+template <algorithm A, class T, narrow Narrow = narrow::perhaps>
 [[nodiscard]] constexpr std::size_t convolve_backward_weights_scratch(const convolution& g, std::size_t batch,
                                                                       parallel::team team) noexcept {
     if constexpr (A == algorithm::direct)
-        return convolution_backward_weights_scratch<T>(g, batch, team);
+        return convolution_backward_weights_scratch<T, Narrow>(g, batch, team);
     else if constexpr (A == algorithm::im2col)
         return im2col_backward_weights_scratch<T>(g, batch, team);
     else
@@ -221,12 +228,12 @@ template <class T>
 }
 
 /// dw and dbias by the algorithm named, which must apply to the geometry: see convolution_backward_weights, winograd_backward_weights,
-/// im2col_backward_weights. A constant A compiles this algorithm only.
-template <algorithm A, class T>
+/// im2col_backward_weights. Constant A and Narrow compile this algorithm only.
+template <algorithm A, class T, narrow Narrow = narrow::perhaps>
 void convolve_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
-        convolution_backward_weights(g, batch, x, dy, dw, dbias, use);
+        convolution_backward_weights<T, Narrow>(g, batch, x, dy, dw, dbias, use);
     else if constexpr (A == algorithm::im2col)
         im2col_backward_weights(g, batch, x, dy, dw, dbias, use);
     else

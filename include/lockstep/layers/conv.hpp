@@ -34,9 +34,12 @@ struct conv_settings {};
 /// The passes of a convolution by the algorithms that the rule picks from the geometry; others are not compiled.
 template <kernels::convolution G, kernels::algorithm_rule Rule>
 struct conv_algorithms {
-    static constexpr auto forward_algorithm = Rule(G, kernels::convolution_pass::forward);
-    static constexpr auto data_algorithm = Rule(G, kernels::convolution_pass::backward_data);
-    static constexpr auto weights_algorithm = Rule(G, kernels::convolution_pass::backward_weights);
+    using pass = kernels::convolution_pass;
+    static constexpr auto forward_algorithm = Rule(G, pass::forward);
+    static constexpr auto data_algorithm = Rule(G, pass::backward_data);
+    static constexpr auto weights_algorithm = Rule(G, pass::backward_weights);
+    template <class T, pass Pass>
+    static constexpr auto narrow = kernels::known_narrow<T>(G, Pass);
     static_assert(kernels::applies(forward_algorithm, G) && kernels::applies(data_algorithm, G) && kernels::applies(weights_algorithm, G),
                   "lockstep: the rule of a convolution picks an algorithm that does not apply to its geometry; see kernels::applies");
 
@@ -48,21 +51,22 @@ struct conv_algorithms {
     }
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, parallel::team team) {
-        return std::max({kernels::convolve_forward_scratch<forward_algorithm, T>(G, rows, team),
-                         kernels::convolve_backward_data_scratch<data_algorithm, T>(G, rows, team),
-                         kernels::convolve_backward_weights_scratch<weights_algorithm, T>(G, rows, team)});
+        return std::max(
+            {kernels::convolve_forward_scratch<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, team),
+             kernels::convolve_backward_data_scratch<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, team),
+             kernels::convolve_backward_weights_scratch<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, team)});
     }
     template <class T>
     static void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y, kernels::resources<T> use) noexcept {
-        kernels::convolve_forward<forward_algorithm>(G, rows, x, w, bias, y, use);
+        kernels::convolve_forward<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, x, w, bias, y, use);
     }
     template <class T>
     static void backward_data(std::size_t rows, const T* dy, const T* w, T* dx, kernels::resources<T> use) noexcept {
-        kernels::convolve_backward_data<data_algorithm>(G, rows, dy, w, dx, use);
+        kernels::convolve_backward_data<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, dy, w, dx, use);
     }
     template <class T>
     static void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias, kernels::resources<T> use) noexcept {
-        kernels::convolve_backward_weights<weights_algorithm>(G, rows, x, dy, dw, dbias, use);
+        kernels::convolve_backward_weights<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, x, dy, dw, dbias, use);
     }
 };
 
