@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All-reduce between hosts, in turns: this library's schedules through its executor, and MPI_Allreduce, as a fraction of what the links allow.
-//   benchmarks/cluster/run --hosts 4 --rate 1gbit -- bench_cluster [--mebibytes 64] [--repeats 5] [--piece BYTES] [--only TEXT] [--link]
+// All-reduce between hosts, in turns: this library's schedules through its executor, and MPI_Allreduce, as a fraction of what the links allow, and of
+// what the cost model predicts.
+//   benchmarks/cluster/run --hosts 4 --rate 1gbit -- bench_cluster [--mebibytes 64[,1,..]] [--repeats 5] [--piece BYTES] [--only TEXT] [--link]
 // --link measures the link itself: a stream from rank 0 to the last rank, and both directions at once, against the rate asked for.
 // The rate comes from LOCKSTEP_CLUSTER_RATE, or from --rate 1gbit. One JSON line a case, on rank 0; times are those of the slowest rank.
 
@@ -10,13 +11,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/all_reduce.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/measure_costs.hpp"
+#include "lockstep/comm/predict.hpp"
 #include "lockstep/comm/program.hpp"
-#include "lockstep/comm/ring.hpp"
+#include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/core/error.hpp"
 #include "measure.hpp"
 
@@ -26,7 +29,7 @@ namespace core = lockstep::core;
 namespace {
 
 struct options {
-    double mebibytes = 64;
+    std::vector<std::string> mebibytes{"64"};
     std::size_t repeats = 5;
     std::size_t piece = 0;
     std::string only;
@@ -43,12 +46,10 @@ options read(int argc, char** argv) {
             out.link = true;
             continue;
         }
-        core::require(
-            i + 1 < argc, [&] { return "the argument " + name + " is unknown or has no value"; },
-            [] { return std::string{"see the head of all_reduce.cpp"}; });
+        if (i + 1 >= argc) core::fail("the argument " + name + " is unknown or has no value", "see the head of all_reduce.cpp");
         const std::string value = argv[++i];
         if (name == "--mebibytes")
-            out.mebibytes = std::stod(value);
+            out.mebibytes = benchmark::split(value);
         else if (name == "--repeats")
             out.repeats = std::max<std::size_t>(1, std::stoul(value));
         else if (name == "--piece")
@@ -93,12 +94,13 @@ bool right(const std::vector<float>& data, std::size_t n, std::size_t ranks) {
 struct contender {
     std::string name;
     std::function<void()> run;
-    std::vector<double> seconds;
+    double predicted = 0;
+    std::vector<double> seconds = {};
     bool right = true;
 };
 
 void measure_link(const boost::mpi::communicator& world, const options& chosen, double rate) {
-    const auto n = static_cast<std::size_t>(chosen.mebibytes * 1048576);
+    const auto n = static_cast<std::size_t>(std::stod(chosen.mebibytes[0]) * 1048576);
     std::vector<char> out(n, 1);
     std::vector<char> in(n);
     const int last = world.size() - 1;
@@ -124,36 +126,40 @@ void measure_link(const boost::mpi::communicator& world, const options& chosen, 
     }
 }
 
-int run(const boost::mpi::communicator& world, const options& chosen) {
+int measure(const boost::mpi::communicator& world, const comm::group& all, const comm::cost_model& model, const options& chosen,
+            std::size_t n) {
     const double rate = bits_per_second(chosen.rate);
-    if (chosen.link) {
-        measure_link(world, chosen, rate);
-        return 0;
-    }
-    const comm::group all{world};
     const std::size_t rank = all.rank();
     const std::size_t ranks = all.size();
-    const auto n = static_cast<std::size_t>(chosen.mebibytes * 1048576 / sizeof(float));
     const auto own = [&](std::size_t i) { return static_cast<float>((rank + 1) * (i % 1000)); };
-    const comm::tree_all_reduce tree{.lanes = ranks};
-    std::vector<float> data(std::max(n, tree.data_size(rank, ranks, n)));
+    std::vector<float> data(n);
     std::vector<float> work(n);
     const auto fill = [&] {
         for (std::size_t i = 0; i < n; ++i) data[i] = own(i);
     };
-    const auto made = [&](comm::schedule program) {
-        return chosen.piece > 0 ? comm::operation<float>{all, std::move(program), {}, chosen.piece}
-                                : comm::operation<float>{all, std::move(program)};
-    };
-    auto by_ring = made(comm::ring_all_reduce{}(rank, ranks, n));
-    auto by_tree = made(tree(rank, ranks, n));
     std::vector<contender> contenders;
-    const auto add = [&](std::string name, std::function<void()> f) {
-        if (name.find(chosen.only) != std::string::npos) contenders.push_back({std::move(name), std::move(f), {}, true});
+    const auto add = [&](std::string name, std::function<void()> f, double predicted) {
+        if (name.find(chosen.only) != std::string::npos) contenders.push_back({std::move(name), std::move(f), predicted});
     };
-    add("MPI_Allreduce", [&] { MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM, world); });
-    add("ring", [&] { by_ring.run(data, work); });
-    add("tree", [&] { by_tree.run(data, work); });
+    add(
+        "MPI_Allreduce", [&] { MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM, world); }, 0);
+    const auto runs = comm::deal_lanes(ranks, ranks);
+    for (const auto algorithm : {comm::sum_algorithm::ring, comm::sum_algorithm::tree, comm::sum_algorithm::doubling,
+                                 comm::sum_algorithm::halving_doubling, comm::sum_algorithm::hierarchical}) {
+        const bool levels = comm::ranks_of_hosts(model.on).size() < ranks;
+        if (algorithm == comm::sum_algorithm::hierarchical && !(levels && comm::keeps_lane_tree(runs, model.on))) continue;
+        std::vector<comm::schedule> programs;
+        for (std::size_t other = 0; other < ranks; ++other) {
+            auto halves = comm::make_sum(algorithm, other, runs, n, model.on);
+            programs.push_back(halves.sum.then(halves.share));
+        }
+        const auto piece = chosen.piece > 0 ? chosen.piece : comm::flow::usual_piece;
+        const auto sum = std::make_shared<comm::operation<float>>(all, programs[rank], lockstep::parallel::team{}, piece);
+        data.resize(std::max(data.size(), programs[rank].data_size()));
+        work.resize(std::max(work.size(), programs[rank].work_size()));
+        add(
+            std::string{comm::name_of(algorithm)}, [&, sum] { sum->run(data, work); }, comm::predict(programs, sizeof(float), model));
+    }
     for (std::size_t repeat = 0; repeat <= chosen.repeats; ++repeat)  // the first one connects the hosts and is not counted
         for (auto& one : contenders) {
             fill();
@@ -174,11 +180,32 @@ int run(const boost::mpi::communicator& world, const options& chosen) {
         if (!everywhere) code = 1;
         if (rank == 0)
             std::printf(
-                "{\"case\":\"%s\",\"ranks\":%zu,\"hosts\":%.0f,\"bytes\":%zu,\"seconds\":%.4f,\"best\":%.4f,\"of_bound\":%.3f,\"right\":%s}"
-                "\n",
+                "{\"case\":\"%s\",\"ranks\":%zu,\"hosts\":%.0f,\"bytes\":%zu,\"seconds\":%.6f,\"best\":%.6f,\"of_bound\":%.3f,"
+                "\"predicted_s\":%.6f,\"predicted\":%.3f,\"right\":%s}\n",
                 one.name.c_str(), ranks, hosts, n * sizeof(float), seconds, *std::min_element(one.seconds.begin(), one.seconds.end()),
-                bound / seconds, everywhere ? "true" : "false");
+                bound / seconds, one.predicted, one.predicted / seconds, everywhere ? "true" : "false");
     }
+    return code;
+}
+
+int run(const boost::mpi::communicator& world, const options& chosen) {
+    if (chosen.link) {
+        measure_link(world, chosen, bits_per_second(chosen.rate));
+        return 0;
+    }
+    const comm::group all{world};
+    const double begin = benchmark::seconds(true);
+    const comm::cost_model model = comm::measure_costs(all);
+    const double took = benchmark::seconds(true) - begin;
+    if (all.rank() == 0)
+        std::printf(
+            "{\"case\":\"cost model\",\"ranks\":%zu,\"seconds\":%.4f,\"model\":\"%s\",\"algorithms\":\"%s\",\"least_bucket\":%zu}\n",
+            all.size(), took, comm::to_text(model).c_str(),
+            comm::choose_algorithms(comm::deal_lanes(all.size(), all.size()), sizeof(float), model).text().c_str(),
+            comm::least_bucket(comm::deal_lanes(all.size(), all.size()), sizeof(float), model));
+    int code = 0;
+    for (const auto& size : chosen.mebibytes)
+        code = std::max(code, measure(world, all, model, chosen, static_cast<std::size_t>(std::stod(size) * 1048576 / sizeof(float))));
     return code;
 }
 

@@ -13,12 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/comm/algorithm_table.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/measure_costs.hpp"
+#include "lockstep/comm/predict.hpp"
 #include "lockstep/comm/program.hpp"
-#include "lockstep/comm/ring.hpp"
 #include "lockstep/comm/shared_reduce.hpp"
 #include "lockstep/comm/shared_window.hpp"
+#include "lockstep/comm/sum_algorithms.hpp"
 #include "measure.hpp"
 
 namespace comm = lockstep::comm;
@@ -36,14 +38,16 @@ constexpr const char* usage = R"(Times all-reduces of floats on all ranks: start
   --help
 
 methods: tree      the lane tree over messages: the same bits for any number of ranks
-         ring      over messages; the order of additions depends on the number of ranks
+         doubling  over messages, whole vectors: the bits of the tree
+         hierarchical  inside hosts, between them, inside again: the bits of the tree; only on several hosts
+         ring, halving-doubling  over messages; the order of additions depends on the number of ranks
          shared    the lane tree through shared memory, data in the window; strips, copies: by this route
          mpi       MPI_Allreduce          impi   MPI_Iallreduce, MPI_Wait
          bound     the additions of "shared" on memory of the rank alone, without a wait: the bandwidth of caches and memory
 
 One JSON line for each size and method. Seconds are those of the slowest rank; median, min, max of samples taken in turns with the other methods.
 algorithm_GB_per_s: bytes / median. bus_GB_per_s: that times 2(p-1)/p. of_bound: time of bound / time of the method. of_best_mpi: the same for the
-faster one of mpi and impi. preempted: involuntary changes of process on this rank during all samples of this size.
+faster one of mpi and impi. predicted_s: by the cost model, measured at start; predicted: that / median. preempted: involuntary changes of process on this rank during all samples of this size.
 )";
 
 struct options {
@@ -75,7 +79,8 @@ std::size_t bytes_of(const std::string& text) {
     return static_cast<std::size_t>(bytes);
 }
 
-const std::vector<std::string> known{"tree", "ring", "shared", "strips", "copies", "mpi", "impi", "bound"};
+const std::vector<std::string> known{"tree",   "doubling", "hierarchical", "ring", "halving-doubling", "shared", "strips",
+                                     "copies", "mpi",      "impi",         "bound"};
 
 options read(int argc, char** argv) {
     options out;
@@ -116,18 +121,30 @@ struct method {
     std::size_t calls = 1;
     std::size_t samples = 0;
     std::vector<double> times = {};
+    double predicted = 0;
 };
 
-method over_messages(const std::string& name, const comm::group& ranks, comm::schedule program, std::size_t n) {
+/// One vector and one lane for each rank.
+method over_messages(comm::sum_algorithm algorithm, const comm::group& ranks, std::size_t n, const comm::cost_model& model) {
     struct state {
         benchmark::buffer<float> data, work;
         comm::operation<float> operation;
     };
-    const std::size_t work = program.work_size();
-    auto held = std::make_shared<state>(state{benchmark::buffer<float>{std::max(n, program.data_size())}, benchmark::buffer<float>{work},
-                                              comm::operation<float>{ranks, std::move(program)}});
-    return {name, held->data.all().first(n), held->data.all().first(n),
-            [held = held.get()] { held->operation.run(held->data.all(), held->work.all()); }, held};
+    std::vector<comm::schedule> all;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        auto halves = comm::make_sum(algorithm, rank, comm::deal_lanes(ranks.size(), ranks.size()), n, model.on);
+        all.push_back(halves.sum.then(halves.share));
+    }
+    const double predicted = comm::predict(all, sizeof(float), model);
+    const comm::schedule& program = all[ranks.rank()];
+    auto held = std::make_shared<state>(state{benchmark::buffer<float>{std::max(n, program.data_size())},
+                                              benchmark::buffer<float>{program.work_size()}, comm::operation<float>{ranks, program}});
+    return {.name = std::string{comm::name_of(algorithm)},
+            .in = held->data.all().first(n),
+            .out = held->data.all().first(n),
+            .run = [held = held.get()] { held->operation.run(held->data.all(), held->work.all()); },
+            .keeps = held,
+            .predicted = predicted};
 }
 
 method through_memory(const std::string& name, const comm::group& ranks, std::size_t n, comm::shared_route route) {
@@ -260,6 +277,7 @@ void measure(const comm::group& ranks, std::vector<method>& all, std::size_t byt
             *std::max_element(one.times.begin(), one.times.end()), one.samples, one.calls, rate, rate * 2 * (p - 1) / p);
         if (limit > 0) std::printf(", \"of_bound\": %.3g", limit / median);
         if (best_mpi > 0) std::printf(", \"of_best_mpi\": %.3g", best_mpi / median);
+        if (one.predicted > 0) std::printf(", \"predicted_s\": %.4g, \"predicted\": %.3g", one.predicted, one.predicted / median);
         std::printf(", \"rewrite\": %s, \"preempted\": %ld}\n", how.rewrite ? "true" : "false", preempted);
         std::fflush(stdout);
     }
@@ -276,12 +294,17 @@ int main(int argc, char** argv) {
         }
         const comm::group ranks{world};
         const bool near = comm::on_one_node(ranks);
+        const comm::cost_model model = comm::measure_costs(ranks);
+        if (ranks.rank() == 0 && ranks.size() > 1)
+            std::printf("{\"bench\": \"collectives\", \"ranks\": %zu, \"cost_model\": \"%s\", \"algorithms\": \"%s\"}\n", ranks.size(),
+                        comm::to_text(model).c_str(),
+                        comm::choose_algorithms(comm::deal_lanes(ranks.size(), ranks.size()), sizeof(float), model).text().c_str());
         const auto wanted = [&](const std::string& name) {
             const auto named = [&](const char* text) {
                 return std::find(how.methods.begin(), how.methods.end(), text) != how.methods.end();
             };
             if (named(name.c_str())) return true;
-            if (name == "strips" || name == "copies") return false;
+            if (name == "strips" || name == "copies" || (near && name == "hierarchical")) return false;
             return (how.methods.empty() || named("all")) && (near || (name != "shared" && name != "bound"));
         };
         for (const auto& text : how.sizes) {
@@ -289,9 +312,9 @@ int main(int argc, char** argv) {
             const std::size_t n = bytes / sizeof(float);
             std::vector<method> all;
             if (wanted("bound")) all.push_back(bound(ranks, n));
-            if (wanted("tree"))
-                all.push_back(over_messages("tree", ranks, comm::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), n), n));
-            if (wanted("ring")) all.push_back(over_messages("ring", ranks, comm::ring_all_reduce{}(ranks.rank(), ranks.size(), n), n));
+            for (const auto algorithm : {comm::sum_algorithm::tree, comm::sum_algorithm::doubling, comm::sum_algorithm::hierarchical,
+                                         comm::sum_algorithm::ring, comm::sum_algorithm::halving_doubling})
+                if (wanted(std::string{comm::name_of(algorithm)})) all.push_back(over_messages(algorithm, ranks, n, model));
             if (wanted("shared")) all.push_back(through_memory("shared", ranks, n, comm::shared_route::automatic));
             if (wanted("strips")) all.push_back(through_memory("strips", ranks, n, comm::shared_route::strips));
             if (wanted("copies")) all.push_back(through_memory("copies", ranks, n, comm::shared_route::copies));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Speed of whole training steps of the networks of the literature on one process, as a fraction of the fused-multiply-add peak.
 
+#include <boost/mpi/environment.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include "train/networks.hpp"
@@ -12,12 +14,13 @@ namespace {
 constexpr const char* usage =
     R"(Speed of training steps, one JSON line for each network: medians of time, samples/s, GFLOP/s and fraction of the FMA peak.
 
-usage: bench_train [--case TEXT] [--batch N] [--threads N] [--repeats N] [--seconds S] [--list]
+usage: bench_train [--case TEXT] [--batch N] [--threads N] [--repeats N] [--seconds S] [--transport T] [--list]
   --case TEXT   only networks whose name contains TEXT
-  --batch N     samples in a step [that of the peers' programs]
+  --batch N     samples in a step of all ranks together [that of the peers' programs]
   --threads N   OpenMP threads [1]; pin one thread with taskset
   --repeats N   measurements of each network [5]
   --seconds S   steps are repeated for so long in each measurement [2]
+  --transport T one training run on all ranks of mpirun: messages, shared_memory or automatic [each process trains alone]
   --list        names of the networks
 )";
 
@@ -46,6 +49,12 @@ int main(int argc, char** argv) {
             given.repeats = std::max<std::size_t>(1, number());
         } else if (key == "--seconds") {
             given.seconds = std::strtod(value(), nullptr);
+        } else if (key == "--transport") {
+            given.transport = value();
+            if (given.transport != "messages" && given.transport != "shared_memory" && given.transport != "automatic") {
+                std::fprintf(stderr, "%s: transport '%s' is not known (see --help)\n", argv[0], given.transport.c_str());
+                return 2;
+            }
         } else if (key == "--list") {
             given.list = true;
         } else {
@@ -53,6 +62,8 @@ int main(int argc, char** argv) {
             return 2;
         }
     }
+    std::optional<boost::mpi::environment> environment;
+    if (!given.transport.empty()) environment.emplace(argc, argv, boost::mpi::threading::funneled);
     for (const auto& run : benchmark::networks) run(given);
     return 0;
 }

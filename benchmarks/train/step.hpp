@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One whole training step of a network on one process: forward, loss, backward, update.
+// One whole training step of a network on one process, or on all ranks: forward, loss, backward, average, update.
 
 #include <algorithm>
+#include <boost/mpi/communicator.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -28,46 +29,55 @@ void measure_steps(const options& given, const std::string& name, const Net& net
         return;
     }
     const std::size_t batch = given.batch > 0 ? given.batch : default_batch;
-    ls::trainer trainer{ls::comm::group{}, ls::plan{.model = net,
-                                                    .loss = ls::loss::softmax_cross_entropy{},
-                                                    .optimizer = ls::optim::momentum{.beta = 0.9},
-                                                    .schedule = ls::optim::constant{.rate = 1e-4},
-                                                    .batch = batch,
-                                                    .lanes = std::min<std::size_t>(8, batch),
-                                                    .threads = given.threads}};
+    const auto ranks = given.transport.empty() ? ls::comm::group{} : ls::comm::group{boost::mpi::communicator{}};
+    ls::trainer trainer{ranks, ls::plan{.model = net,
+                                        .loss = ls::loss::softmax_cross_entropy{},
+                                        .optimizer = ls::optim::momentum{.beta = 0.9},
+                                        .schedule = ls::optim::constant{.rate = 1e-4},
+                                        .batch = batch,
+                                        .lanes = std::min<std::size_t>(8, batch),
+                                        .threads = given.threads,
+                                        .transport = given.transport == "messages"        ? ls::transport::messages
+                                                     : given.transport == "shared_memory" ? ls::transport::shared_memory
+                                                                                          : ls::transport::automatic}};
     using network = typename decltype(trainer)::network;
     const ls::core::random_stream random{1, ls::core::purpose::user, 1};
-    std::vector<float> x(batch * network::input::size);
-    std::vector<std::int32_t> y(batch);
+    // The rows that fit() would deal this rank.
+    const auto own = ls::train::deal::own_rows(batch, trainer.grid());
+    std::vector<float> x(own.size() * network::input::size);
+    std::vector<std::int32_t> y(own.size());
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.uniform(i)) - 0.5F;
-    for (std::size_t i = 0; i < batch; ++i)
+    for (std::size_t i = 0; i < y.size(); ++i)
         y[i] = static_cast<std::int32_t>(random.uniform(i) * static_cast<float>(network::output::size - 1));
     trainer.step(x, y);
+    const double first = seconds(true);
+    trainer.step(x, y);
+    // As many on all ranks.
+    const auto steps = ranks.gather_all(static_cast<std::size_t>(given.seconds / (seconds(true) - first)) + 1)[0];
     std::vector<double> times, peaks, fractions;
     const auto threads = static_cast<int>(given.threads);
     for (std::size_t repeat = 0; repeat < given.repeats; ++repeat) {
-        const double peak = fma_peak<float>(threads, true);
+        const double peak = fma_peak<float>(threads, true) * static_cast<double>(ranks.size());
         const double begin = seconds(true);
-        std::size_t steps = 0;
-        do {
-            trainer.step(x, y);
-            ++steps;
-        } while (seconds(true) - begin < given.seconds);
+        for (std::size_t step = 0; step < steps; ++step) trainer.step(x, y);
         const double took = (seconds(true) - begin) / static_cast<double>(steps);
         times.push_back(took);
         peaks.push_back(peak);
         fractions.push_back(network::training_flops * static_cast<double>(batch) / took * 1e-9 / peak);
     }
+    if (ranks.rank() != 0) return;
     const double time = median(times);
     const auto report = trainer.report();
     const double all = report.seconds.total() / 100;
     std::printf(
-        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"threads\": %zu, \"ms\": %.3f, \"samples_per_second\": %.1f, "
+        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"ranks\": %zu, \"transport\": \"%s\", \"threads\": %zu, \"ms\": %.3f, "
+        "\"samples_per_second\": %.1f, "
         "\"gflops\": %.1f, \"peak_gflops\": %.1f, \"fraction_of_peak\": %.3f, \"forward_percent\": %.1f, \"backward_percent\": %.1f, "
-        "\"update_percent\": %.1f, \"memory_mb\": %.1f, \"repeats\": %zu}\n",
-        name.c_str(), batch, given.threads, time * 1e3, static_cast<double>(batch) / time,
+        "\"update_percent\": %.1f, \"exposed_percent\": %.1f, \"memory_mb\": %.1f, \"repeats\": %zu}\n",
+        name.c_str(), batch, ranks.size(), trainer.transport().c_str(), given.threads, time * 1e3, static_cast<double>(batch) / time,
         network::training_flops * static_cast<double>(batch) / time * 1e-9, median(peaks), median(fractions), report.seconds.forward / all,
-        report.seconds.backward / all, report.seconds.update / all, static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
+        report.seconds.backward / all, report.seconds.update / all, report.seconds.communication_exposed / all,
+        static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
     std::fflush(stdout);
 }
 

@@ -57,13 +57,10 @@ void require_shards(const Net& net, std::size_t shards) {
     if (shards == 0) throw error{"a model partition with 0 shards", "use at least 1"};
     const std::size_t at = shardable::first_undivided(shards);
     (void)net;
-    lockstep::core::require(
-        at == Net::size,
-        [&] {
-            const auto& layer = lockstep::model::network<Net, 1>::facts[at];
-            return text("layer ", at, " (", layer.name, ", ", layer.outputs, " outputs) cannot be cut into ", shards, " equal shards");
-        },
-        [] { return std::string{"use 1 or 2 shards, which divide every dense layer of this network"}; });
+    if (at == Net::size) return;
+    const auto& layer = lockstep::model::network<Net, 1>::facts[at];
+    lockstep::core::fail(text("layer ", at, " (", layer.name, ", ", layer.outputs, " outputs) cannot be cut into ", shards, " equal shards"),
+                         "use 1 or 2 shards, which divide every dense layer of this network");
 }
 
 void describe(CLI::App& app, example::options& of) {
@@ -100,10 +97,18 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")->capture_default_str();
     app.add_option("--seed", of.seed, "of everything random")->capture_default_str();
     app.add_option("--threads", of.threads, "OpenMP threads on each rank")->capture_default_str();
+    app.add_option("--transport", of.transport,
+                   "how gradients go between ranks, the same bits: messages, shared_memory (ranks of one node), or automatic")
+        ->check(CLI::IsMember({"automatic", "messages", "shared_memory"}))
+        ->capture_default_str();
+    app.add_option("--all-reduce", of.all_reduce, "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
+    app.add_option("--timeout", of.timeout, "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")->check(positive)->capture_default_str();
     app.add_option("--test-samples", of.test_samples, "generated digits to test on")->check(positive)->capture_default_str();
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
     app.add_option("--log", of.log, "file for JSON lines: steps, epochs, end");
+    app.add_option("--timeline", of.timeline, "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");
     app.add_option("--report", of.report, "file for the final report as JSON");
     app.add_flag("--plan", of.plan_only, "print the plan and stop");
     app.add_flag("--quiet", of.quiet, "print nothing unless something fails");

@@ -24,10 +24,14 @@ struct options {
     double dropout = 0.4;
     std::uint64_t seed = 1;
     std::size_t threads = 1;
+    std::string transport = "automatic";
+    std::string all_reduce;
+    double timeout = -1;  // negative: as the environment says
     std::size_t train_samples = 20'000;
     std::size_t test_samples = 4'000;
     std::string csv;
     std::string log;
+    std::string timeline;
     std::string report;
     bool plan_only = false;
     bool quiet = false;

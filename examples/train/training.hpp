@@ -3,6 +3,7 @@
 // One training run for a network and a number of shards that the compiler knows; everything else comes from the options.
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -28,6 +29,7 @@
 #include "lockstep/train/logs.hpp"
 #include "lockstep/train/progress.hpp"
 #include "lockstep/train/summary.hpp"
+#include "lockstep/train/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "options.hpp"
 
@@ -85,7 +87,8 @@ inline nlohmann::json configuration(const options& of) {
     return {{"net", of.net},         {"data", of.data},         {"epochs", of.epochs},       {"steps", of.steps},
             {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
             {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
-            {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads}};
+            {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads},     {"transport", of.transport},
+            {"all_reduce", of.all_reduce}, {"timeout", of.timeout}};
 }
 
 template <class Trainer>
@@ -106,6 +109,7 @@ nlohmann::json plan_json(Trainer& trainer, std::size_t exchanged) {
         {"parameters", network::parameters},
         {"forward_flops_per_sample", network::forward_flops},
         {"training_flops_per_sample", network::training_flops},
+        {"transport", trainer.transport()},
         {"bytes_per_step", {{"averaging", trainer.averaging_bytes()}, {"between_layers", exchanged}}},
         {"memory_bytes", trainer.memory_bytes()},
         {"memory",
@@ -148,6 +152,11 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
                                {"backward", report.seconds.backward},
                                {"communication_hidden", report.seconds.communication_hidden},
                                {"communication_exposed", report.seconds.communication_exposed},
+                               {"exposed_by_last_bucket", report.seconds.because.last_bucket},
+                               {"exposed_by_no_progress", report.seconds.because.no_progress},
+                               {"exposed_by_large_bucket", report.seconds.because.large_bucket},
+                               {"exposed_by_slow_rank", report.seconds.because.slow_rank},
+                               {"exposed_by_other", report.seconds.because.other},
                                {"update", report.seconds.update},
                                {"data", report.seconds.data}}},
                              {"weights_hash", hash}};
@@ -164,10 +173,11 @@ int fit(const boost::mpi::communicator& world, const options& of, const Train& t
                   << table << std::flush;
     if (of.plan_only) return 0;
     chosen_logs logs{of};
+    ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     if (of.steps > 0)
-        trainer.fit(train, ls::steps{of.steps}, ls::validate{test}, logs);
+        trainer.fit(train, ls::steps{of.steps}, ls::validate{test}, logs, timeline);
     else
-        trainer.fit(train, ls::epochs{of.epochs}, ls::validate{test}, logs);
+        trainer.fit(train, ls::epochs{of.epochs}, ls::validate{test}, logs, timeline);
     write_report(trainer, of, logs);
     return 0;
 }
@@ -177,6 +187,8 @@ int with_compressor(const boost::mpi::communicator& world, const options& of, co
                     const Train& train, const Test& test) {
     const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
     const std::size_t total = of.steps > 0 ? of.steps : of.epochs * per_epoch;
+    std::optional<std::chrono::duration<double>> timeout;
+    if (of.timeout >= 0) timeout = std::chrono::duration<double>{of.timeout};
     const auto plan_for = [&](auto partition) {
         return ls::plan{
             .model = net,
@@ -192,7 +204,12 @@ int with_compressor(const boost::mpi::communicator& world, const options& of, co
             .batch = of.batch,
             .lanes = of.lanes,
             .seed = of.seed,
-            .threads = of.threads};
+            .threads = of.threads,
+            .transport = of.transport == "messages"        ? ls::transport::messages
+                         : of.transport == "shared_memory" ? ls::transport::shared_memory
+                                                           : ls::transport::automatic,
+            .all_reduce = of.all_reduce,
+            .timeout = timeout};
     };
     // A model partition is a hybrid one with a single group; only the check of the grid differs.
     if (!of.replicates)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Everything but the networks of models/, for programs that do not mind the compile time; the library itself never includes it.
+// The trainer and all that can stand in a plan, for programs that do not mind the compile time; the library itself never includes it.
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/compress/error_feedback.hpp"

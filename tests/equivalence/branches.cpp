@@ -68,7 +68,7 @@ TEST_CASE("equivalence/branches: the same bits on 1, 2, 3, 4 and 8 ranks, for al
     REQUIRE(serial.losses.back() < 0.9 * serial.losses.front());
     CHECK(run(ls::comm::group{}, recipe(part::data{}, 2, 0)).hash == serial.hash);
     on_1_2_3_4_8([&](const mpi::communicator& group) {
-        for (const std::size_t bucket : {0U, 1000U}) {
+        for (const std::size_t bucket : {1U, 1000U}) {
             const auto here = run(group, recipe(part::data{}, 1, bucket));
             INFO(group.size() << " ranks, buckets of " << bucket);
             CHECK(here.hash == serial.hash);

@@ -19,7 +19,8 @@ using namespace support;
 
 constexpr std::size_t slots = 2;  // adam
 
-auto recipe(std::size_t lanes, std::size_t bucket) {
+auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree:0-max",
+            ls::transport transport = ls::transport::messages) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -28,6 +29,8 @@ auto recipe(std::size_t lanes, std::size_t bucket) {
         .batch = 64,
         .lanes = lanes,
         .bucket = bucket,
+        .transport = transport,
+        .all_reduce = algorithm,
     };
 }
 
@@ -35,7 +38,7 @@ auto recipe(std::size_t lanes, std::size_t bucket) {
 
 TEST_CASE("equivalence/owner_updates: the optimizer's state is there once, in equal parts", "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) {
-        for (const std::size_t bucket : {0U, 1U << 20U})
+        for (const std::size_t bucket : {1U, 1U << 20U})
             for (const std::size_t lanes : {8U, 11U}) {
                 const ls::trainer trainer{group, recipe(lanes, bucket)};
                 const std::size_t n = decltype(trainer)::network::parameters;
@@ -45,15 +48,34 @@ TEST_CASE("equivalence/owner_updates: the optimizer's state is there once, in eq
                 INFO(group.size() << " ranks, " << lanes << " lanes, buckets of " << bucket);
                 CHECK(mpi::all_reduce(group, trainer.optimizer_numbers(), std::plus<std::size_t>{}) == slots * n);
                 CHECK(std::fabs(static_cast<double>(trainer.optimizer_numbers()) - part) < rounding);
-                CHECK(trainer.buckets() == (bucket == 0 ? 3U : 1U));
+                CHECK(trainer.buckets() == (bucket == 1 ? 3U : 1U));
             }
     });
+}
+
+TEST_CASE("equivalence/owner_updates: by doubling every rank owns all, and sends n log2(p) elements; costs are measured or not needed",
+          "[equivalence]") {
+    on_groups({2, 4, 2}, [&](const mpi::communicator& group) {
+        const ls::trainer whole{group, recipe(8, 1U << 20U, "doubling:0-max")};
+        const std::size_t n = decltype(whole)::network::parameters, log2 = std::bit_width(static_cast<std::size_t>(group.size())) - 1;
+        CHECK(whole.optimizer_numbers() == slots * n);
+        CHECK(whole.averaging_bytes() == n * log2 * sizeof(float));
+        CHECK(whole.all_reduce_algorithm() == "doubling:0-max (as asked)");
+        const ls::trainer measured{group, recipe(8, 0, "")};
+        CHECK(measured.all_reduce_algorithm().find("tree:") != std::string::npos);
+        CHECK(measured.all_reduce_algorithm().find("(measured: ") != std::string::npos);
+    });
+    const ls::trainer alone{ls::comm::group{}, recipe(8, 0, "")};
+    CHECK(alone.all_reduce_algorithm().empty());
+    CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "ring:0-max")}),
+                      Catch::Contains("sums by ring; a trainer has tree and doubling"));
+    CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "tree:0-9")}), Catch::Contains("does not end at max"));
 }
 
 TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the schedules, and of the report", "[equivalence]") {
     const samples<> training{128};
     on_1_2_3_4_8([&](const mpi::communicator& group) {
-        for (const std::size_t bucket : {0U, 1U << 20U})
+        for (const std::size_t bucket : {1U, 1U << 20U})
             for (const std::size_t lanes : {8U, 11U, 16U}) {
                 ls::trainer trainer{group, recipe(lanes, bucket)};
                 using network = decltype(trainer)::network;
@@ -87,6 +109,16 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
                 const std::size_t for_losses = ls::comm::all_gather(rank, sums).sent().elements * sizeof(double);
                 CHECK(trainer.report().bytes_sent == 3 * (trainer.averaging_bytes() + for_losses));
                 CHECK(trainer.exchange_bytes() == 0);
+
+                // Through shared memory no message but those for the losses, the same bits and the same owners; the memory is what is planned.
+                ls::trainer shared{group, recipe(lanes, bucket, "", ls::transport::shared_memory)};
+                CHECK(shared.transport() == (ranks == 1 ? "none: one rank" : "shared memory"));
+                shared.fit(training.set(), ls::steps{3});
+                CHECK(shared.averaging_bytes() == 0);
+                CHECK(shared.report().bytes_sent == 3 * for_losses);
+                CHECK(shared.weights_hash() == trainer.weights_hash());
+                CHECK(shared.optimizer_numbers() == trainer.optimizer_numbers());
+                CHECK(shared.memory().sum() == shared.memory_bytes());
             }
     });
 }

@@ -24,7 +24,7 @@ template <class T>
 constexpr double allowed = std::is_same_v<T, float> ? 1e-5 : 1e-12;
 
 template <class T, class Partition>
-auto recipe(const Partition& partition, std::size_t rows = batch) {
+auto recipe(const Partition& partition, std::size_t rows = batch, ls::transport transport = ls::transport::automatic) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -34,7 +34,9 @@ auto recipe(const Partition& partition, std::size_t rows = batch) {
         .batch = rows,
         .lanes = 9,
         .seed = 11,
-        .bucket = 0,
+        .bucket = 1,
+        .transport = transport,
+        .all_reduce = transport == ls::transport::shared_memory ? "" : "tree:0-max",  // owners of strips
     };
 }
 
@@ -60,8 +62,8 @@ struct outcome {
 };
 
 template <class T, class Partition, class Ranks>
-outcome<T> run(const Ranks& ranks, const Partition& partition) {
-    ls::trainer trainer{ranks, recipe<T>(partition)};
+outcome<T> run(const Ranks& ranks, const Partition& partition, ls::transport transport = ls::transport::automatic) {
+    ls::trainer trainer{ranks, recipe<T>(partition, batch, transport)};
     outcome<T> out;
     const auto predict = [&] {
         const auto y = trainer.predict(all<T>().test.x);
@@ -109,8 +111,9 @@ void hybrid_equals_serial() {
     std::vector<std::uint64_t> hashes;
     const auto compared = [&](const mpi::communicator& group) {
         INFO(group.size() << " ranks");
-        const auto here = run<T>(group, halves{});
+        const auto here = run<T>(group, halves{}, ls::transport::messages);
         compare(here, serial);
+        CHECK(run<T>(group, halves{}, ls::transport::shared_memory).hash == here.hash);
         hashes.push_back(here.hash);
     };
     on_groups({2, 4, 2}, compared);

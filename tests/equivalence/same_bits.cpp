@@ -6,10 +6,15 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include "equivalence/support.hpp"
 #include "lockstep/optim/weight_decay.hpp"
+#include "lockstep/train/timeline.hpp"
 
 namespace {
 
@@ -22,6 +27,9 @@ const samples<> training{count}, test{133, 8};
 struct machine {
     std::size_t threads;
     std::size_t bucket;
+    ls::transport transport = ls::transport::messages;
+    const char* algorithm = "";
+    bool overlap = true;
 };
 constexpr std::size_t whole_network = 1U << 20U;
 
@@ -36,6 +44,9 @@ auto recipe(std::size_t lanes, const machine& on, std::uint64_t seed = 42) {
         .seed = seed,
         .threads = ls::parallel::has_threads ? on.threads : 1,
         .bucket = on.bucket,
+        .overlap = on.overlap,
+        .transport = on.transport,
+        .all_reduce = on.algorithm,
     };
 }
 
@@ -53,7 +64,9 @@ struct outcome {
 };
 
 template <class Ranks>
-outcome run(const Ranks& ranks, std::size_t lanes, const machine& on) {
+outcome run(const Ranks& ranks, std::size_t lanes, machine on) {
+    // Doubling is for aligned lanes.
+    if (!ls::comm::is_halving(ls::comm::deal_lanes(static_cast<std::size_t>(ranks.size()), lanes))) on.algorithm = "";
     ls::trainer trainer{ranks, recipe(lanes, on)};
     losses seen;
     trainer.fit(training.set(), ls::steps{steps}, seen);
@@ -63,22 +76,82 @@ outcome run(const Ranks& ranks, std::size_t lanes, const machine& on) {
 
 }  // namespace
 
-TEST_CASE("equivalence/same_bits: equal weights and losses on 1, 2, 3, 4 and 8 ranks, on 1 and 2 threads, for all buckets",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/same_bits: equal weights and losses on 1, 2, 3, 4 and 8 ranks, on 1 and 2 threads, for all buckets, "
+    "through messages and shared memory",
+    "[equivalence]") {
     for (const std::size_t lanes : {8U, 11U}) {
         const outcome serial = run(ls::comm::group{}, lanes, {1, whole_network});
         REQUIRE(serial.losses.size() == steps);
         CHECK(serial.accuracy > 0.5);  // it has learnt something: the comparison is not one of untouched weights
         CHECK(run(ls::comm::group{}, lanes, {2, 0}) == serial);
         on_1_2_3_4_8([&](const mpi::communicator& group) {
-            for (const machine on : {machine{1, whole_network}, machine{1, 0}, machine{2, 1000}}) {
+            constexpr auto messages = ls::transport::messages, shared = ls::transport::shared_memory;
+            std::vector<machine> tried{{1, whole_network}, {1, 1, shared}, {2, 1000, messages, "", false}};
+            if (lanes == 8)
+                tried.insert(tried.end(), {{2, 1000, shared, "", false},
+                                           {1, 1, messages, "doubling:0-2000;tree:2001-max"},
+                                           {1, 0, messages, "doubling:0-max"}});
+            for (const machine& on : tried) {
                 const outcome here = run(group, lanes, on);
-                INFO(group.size() << " ranks, " << lanes << " lanes, " << on.threads << " threads, buckets of " << on.bucket);
+                INFO(group.size() << " ranks, " << lanes << " lanes, " << on.threads << " threads, buckets of " << on.bucket << ", "
+                                  << ls::reduce::name_of(on.transport) << " " << on.algorithm << (on.overlap ? "" : ", without overlap"));
                 CHECK(here.weights == serial.weights);
                 CHECK(here == serial);
             }
         });
     }
+}
+
+namespace {
+
+/// Looks at the weights on rank 0 alone, while they are on their way behind the next forward of the others.
+template <class Trainer>
+struct hashes {
+    Trainer& trainer;
+    std::vector<std::uint64_t> seen{};
+    void on_step(const ls::train::step_event&) { seen.push_back(trainer.weights_hash()); }
+};
+
+}  // namespace
+
+TEST_CASE("equivalence/same_bits: who looks at weights that are on their way sees those of the last step; a timeline changes nothing",
+          "[equivalence]") {
+    const auto run = [](const auto& ranks, const std::string& file) {
+        ls::trainer trainer{ranks, recipe(8, {1, 1})};
+        CHECK(trainer.recipe().overlap);
+        hashes<decltype(trainer)> look{trainer};
+        trainer.fit(training.set(), ls::steps{12}, look, ls::timeline{file, 5});
+        CHECK(trainer.weights_hash() == trainer.local_hash());
+        const auto spent = trainer.report().seconds;
+        CHECK(spent.because.sum() == Approx(spent.communication_exposed));
+        return look.seen;
+    };
+    const auto serial = run(ls::comm::group{}, "");
+    REQUIRE(serial.size() == 12);
+    CHECK(serial[10] != serial[11]);
+    on_1_2_3_4_8([&](const mpi::communicator& group) {
+        const auto name = mpi::all_reduce(group, mpi::communicator{}.rank(), mpi::minimum<int>{});
+        const std::string file = (std::filesystem::temp_directory_path() / ls::core::text("lockstep-same-bits-", name, ".json")).string();
+        const auto here = run(group, file);
+        CHECK((group.rank() == 0 ? here : serial) == serial);
+        if (group.rank() == 0) {
+            std::ifstream stream{file};
+            const std::string text{std::istreambuf_iterator<char>{stream}, {}};
+            const auto count = [&](const std::string& part) {
+                std::size_t found = 0;
+                for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+                return found;
+            };
+            const auto ranks = static_cast<std::size_t>(group.size());
+            CHECK(count("process_name") == ranks);
+            CHECK(count(R"("name":"forward conv 0")") == 5 * ranks);
+            CHECK(count(R"("name":"sum conv 0")") == 5 * ranks);
+            CHECK(count(R"("name":"sum dense 7")") == 5 * ranks);
+        }
+        group.barrier();
+        std::filesystem::remove(file);
+    });
 }
 
 TEST_CASE("equivalence/same_bits: another number of lanes, another seed or one step more is another run", "[equivalence]") {

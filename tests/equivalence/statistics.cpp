@@ -70,7 +70,7 @@ constexpr std::size_t count = 190, batch = 61, steps = 12;  // the fourth miniba
 const samples<> training{count}, test{133, 8};
 
 template <class Partition, class Compressor>
-auto recipe(const Partition& partition, const Compressor& compressor) {
+auto recipe(const Partition& partition, const Compressor& compressor, const char* algorithm = "") {
     return ls::plan{.model = centred,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .schedule = ls::optim::constant{.rate = 0.02},
@@ -78,7 +78,8 @@ auto recipe(const Partition& partition, const Compressor& compressor) {
                     .compressor = compressor,
                     .batch = batch,
                     .lanes = 9,
-                    .seed = 3};
+                    .seed = 3,
+                    .all_reduce = algorithm};
 }
 
 struct outcome {
@@ -171,7 +172,7 @@ TEST_CASE("equivalence/statistics: a model partition averages them over all samp
 
 TEST_CASE("equivalence/statistics: one reduce-scatter and one gather in a step, nothing without statistics", "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) {
-        ls::trainer trainer{group, recipe(part::data{}, ls::compress::none{})};
+        ls::trainer trainer{group, recipe(part::data{}, ls::compress::none{}, "tree:0-max")};
         using network = decltype(trainer)::network;
         trainer.fit(training.set(), ls::steps{2});
         const auto ranks = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());

@@ -107,6 +107,7 @@ template <class T>
 /// Keeps the loss of every step, on every rank.
 struct losses {
     static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;  // they travel while this looks at the loss
     std::vector<double> values;
     void on_step(const ls::train::step_event& event) { values.push_back(event.loss); }
 };

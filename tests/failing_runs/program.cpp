@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Programs that fail on purpose, one for each name on the command line: how a whole job ends is seen from outside only.
+// `fault <place>:<what>`: a case of faults.hpp.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "faults.hpp"
 #include "lockstep/comm/program.hpp"
 #include "lockstep/data/memory.hpp"
 #include "lockstep/data/mnist.hpp"
@@ -38,6 +40,7 @@ struct samples {
         std::fill(x.data, x.data + x.size(), T{1});
         for (std::size_t i = 0; i < rows.size(); ++i) y[i] = static_cast<std::int32_t>(rows[i] % 10);
         if (rank != 1) return;
+        faults::fault{failing_case, true}.strike();
         if (failing_case == "nan") x.sample(2)[5] = std::numeric_limits<T>::quiet_NaN();
         if (failing_case == "throw_in_read") throw std::runtime_error{"the disk is on fire"};
         if (failing_case == "label") y[3] = 17;
@@ -54,6 +57,13 @@ struct failing_observer {
 
 int fail(const boost::mpi::communicator& world, const std::string& name, const std::string& files) {
     const auto rank = world.rank();
+    const bool is_fault = name == "fault";
+    const auto colon = files.find(':');
+    const faults::fault fault{is_fault ? files.substr(colon + 1) : "", rank == world.size() - 1};
+    const std::string place = is_fault ? files.substr(0, colon) : "";
+    if (place == "messages") return faults::messages(world, fault);
+    if (place == "shared") return faults::shared(world, fault);
+    if (place == "setup") return faults::setup(world, fault);
     if (name == "throw_outside" && rank == 1) throw std::runtime_error{"the simulation diverged"};
     const auto plan = [&](auto partition) {
         return ls::plan{
@@ -70,6 +80,7 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         ls::trainer trainer{world, plan(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}})};
         return 0;
     }
+    if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}), samples{});
     ls::trainer trainer{world, plan(ls::partition::data{})};
     if (!files.empty())
         trainer.fit(ls::data::mnist{files}, ls::epochs{1});

@@ -11,7 +11,12 @@
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/all_reduce.hpp"
 #include "lockstep/comm/all_to_all.hpp"
+#include "lockstep/comm/halving_doubling.hpp"
+#include "lockstep/comm/hierarchical.hpp"
+#include "lockstep/comm/measure_costs.hpp"
+#include "lockstep/comm/recursive_doubling.hpp"
 #include "lockstep/comm/ring.hpp"
+#include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/comm/verify.hpp"
 #include "lockstep/core/random.hpp"
 
@@ -81,7 +86,29 @@ TEST_CASE("comm/executor: MPI leaves the bits of the simulation and sends what w
             }
         }
         REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, n, comm::flow::largest_piece)));
+        REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::halving_doubling_all_reduce{}, n, comm::flow::largest_piece)));
+        std::vector<std::size_t> pairs;  // as if two ranks shared a host
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) pairs.push_back(rank / 2 * 2);
+        for (const std::size_t lanes : {ranks.size(), std::size_t{13}}) {
+            REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::doubling_all_reduce{lanes}, n, comm::flow::largest_piece)));
+            REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::hierarchical_all_reduce{lanes, pairs}, n, comm::flow::largest_piece)));
+        }
     }
+}
+
+TEST_CASE("comm/executor: measured costs and what is chosen by them are the same on all ranks", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    const comm::cost_model model = comm::measure_costs(ranks);
+    const auto table = comm::choose_algorithms(comm::deal_lanes(ranks.size(), 8), sizeof(float), model);
+    CHECK(table.invariant());
+    const auto seen = ranks.gather_all(std::string_view{comm::to_text(model) + table.text()});
+    bool right = model.on == ranks.hosts() || ranks.size() == 1;
+    for (const auto& one : seen) right = right && one == seen[0];
+    if (ranks.size() == 1)
+        right = right && model.on.empty() && table.text() == "tree:0-max";
+    else
+        right = right && model.between.latency > 0 && model.between.latency < 1 && model.seconds_per_added_byte > 0;
+    CHECK(agreed(ranks, right));
 }
 
 TEST_CASE("comm/executor: messages beyond the largest piece travel in parts", "[comm]") {

@@ -87,7 +87,9 @@ struct numbers {
     std::size_t threads = 1;
     std::size_t bucket = 1U << 20U;
     bool prefetch = false;
+    ls::transport transport = ls::transport::automatic;
 };
+constexpr ls::transport both_transports[] = {ls::transport::messages, ls::transport::shared_memory};
 
 template <class Partition = part::data>
 auto recipe(const numbers& of = {}, const Partition& partition = {}) {
@@ -102,6 +104,7 @@ auto recipe(const numbers& of = {}, const Partition& partition = {}) {
         .threads = of.threads,
         .bucket = of.bucket,
         .prefetch = of.prefetch,
+        .transport = of.transport,
     };
 }
 
@@ -181,8 +184,9 @@ TEST_CASE("training/failures: a data set with a sample that is not finite", "[tr
 
 TEST_CASE("training/failures: an exception in a user's layer on one rank", "[training]") {
     const mpi::communicator world;
-    for (const int bad : {0, last_rank(world)}) {
-        ls::trainer trainer{world, recipe()};
+    for (const auto transport : both_transports) {
+        const int bad = transport == ls::transport::messages ? 0 : last_rank(world);
+        ls::trainer trainer{world, recipe({.transport = transport})};
         trainer.fit(all.set(), ls::steps{3});
         world.barrier();
         const auto before = trainer.local_hash();
@@ -198,28 +202,30 @@ TEST_CASE("training/failures: an exception in a user's layer on one rank", "[tra
 TEST_CASE("training/failures: an exception in backward, when other ranks have long averaged the last layer", "[training]") {
     const mpi::communicator world;
     const int bad = last_rank(world);
-    ls::trainer trainer{world, recipe({.bucket = 0})};
-    trainer.fit(all.set(), ls::steps{3});
-    world.barrier();
-    const auto before = trainer.local_hash();
-    if (world.rank() == bad)
-        in_backward = [] {
-            std::this_thread::sleep_for(std::chrono::milliseconds{100});
-            throw std::runtime_error{"out of luck on the way back"};
-        };
-    const auto found = failure_of([&] { trainer.fit(all.set(), ls::steps{5}); });
-    in_backward = nullptr;
-    check_all_fail(world, found, "out of luck on the way back", bad);
-    CHECK(trainer.local_hash() == before);
+    for (const auto transport : both_transports) {
+        ls::trainer trainer{world, recipe({.bucket = 1, .transport = transport})};
+        trainer.fit(all.set(), ls::steps{3});
+        world.barrier();
+        const auto before = trainer.local_hash();
+        if (world.rank() == bad)
+            in_backward = [] {
+                std::this_thread::sleep_for(std::chrono::milliseconds{100});
+                throw std::runtime_error{"out of luck on the way back"};
+            };
+        const auto found = failure_of([&] { trainer.fit(all.set(), ls::steps{5}); });
+        in_backward = nullptr;
+        check_all_fail(world, found, "out of luck on the way back", bad);
+        CHECK(trainer.local_hash() == before);
+    }
 }
 
 TEST_CASE("training/failures: ranks that are behind end the step that the failed rank has ended", "[training]") {
     const mpi::communicator world;
-    ls::trainer reference{ls::comm::group{}, recipe({.bucket = 0})};
+    ls::trainer reference{ls::comm::group{}, recipe({.bucket = 1})};
     reference.fit(all.set(), ls::steps{3});
     std::size_t wrong = 0;
     for (int trial = 0; trial < 200; ++trial) {
-        ls::trainer trainer{world, recipe({.bucket = 0})};
+        ls::trainer trainer{world, recipe({.bucket = 1, .transport = both_transports[trial / world.size() % 2]})};
         std::size_t reads = 0;
         const checked_set set{all, [&](std::span<const std::uint64_t>) {
                                   if (world.rank() == trial % world.size() && ++reads == 4) throw std::runtime_error{"the disk is gone"};
@@ -228,6 +234,30 @@ TEST_CASE("training/failures: ranks that are behind end the step that the failed
         wrong += !found || found->text != "the disk is gone" || trainer.local_hash() != reference.local_hash();
     }
     CHECK(wrong == 0);
+}
+
+TEST_CASE("training/failures: weights that are on their way when a rank fails arrive", "[training]") {
+    const mpi::communicator world;
+    // Megabytes: a message of which MPI has only the first pieces when the step is over.
+    const ls::plan plan{
+        .model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<16384>{}, ls::layers::dense<10>{}},
+        .loss = ls::loss::softmax_cross_entropy{},
+        .schedule = ls::optim::constant{.rate = 0.001},
+        .batch = 16,
+        .bucket = 1,
+        .transport = ls::transport::messages};
+    ls::trainer reference{ls::comm::group{}, plan};
+    reference.fit(all.set(), ls::steps{3});
+    for (int bad = 0; bad < std::min(world.size(), 4); ++bad) {
+        ls::trainer trainer{world, plan};
+        std::size_t reads = 0;
+        const checked_set set{all, [&](std::span<const std::uint64_t>) {
+                                  if (world.rank() == bad && ++reads == 4) throw std::runtime_error{"the disk is gone"};
+                              }};
+        const auto found = failure_of([&] { trainer.fit(set, ls::epochs{1}); });
+        check_all_fail(world, found, "the disk is gone", bad);
+        CHECK(trainer.local_hash() == reference.local_hash());
+    }
 }
 
 TEST_CASE("training/failures: an exception that is no std::exception", "[training]") {
@@ -394,6 +424,7 @@ TEST_CASE("training/failures: ranks that were given different plans", "[training
     differs({.seed = 2}, "seed is 1 on rank 0 and 2");
     differs({.batch = 32}, "batch is 16 on rank 0 and 32");
     differs({.lanes = 9}, "lanes is 8 on rank 0 and 9");
+    differs({.transport = ls::transport::messages}, "transport is automatic on rank 0 and messages");
     differs({.rate = 0.02}, "schedule is constant(rate=0.01) on rank 0 and constant(rate=0.02)");
     // Threads do not decide the result: each rank may have its own number.
     ls::trainer trainer{world, recipe({.threads = ls::parallel::has_threads && world.rank() == bad ? 2U : 1U})};
@@ -592,4 +623,21 @@ TEST_CASE("training/failures: a failure in one trainer leaves the application's 
     ls::trainer reference{ls::comm::group{}, recipe({.seed = 2})};
     reference.fit(all.set(), ls::steps{4});
     CHECK(two.weights_hash() == reference.weights_hash());
+}
+
+TEST_CASE("training/failures: trainers that share memory end in any order, also after a failure", "[training]") {
+    const mpi::communicator world;
+    std::optional<ls::trainer<ls::train::sound_plan<decltype(recipe())>>> trainers[3];
+    for (auto& one : trainers) one.emplace(world, recipe());
+    for (auto& one : trainers) one->fit(all.set(), ls::steps{2});
+    CHECK(trainers[0]->transport() == (world.size() == 1 ? "none: one rank" : "shared memory"));
+    if (world.rank() == 0) in_forward = [] { throw std::runtime_error{"only one of them"}; };
+    check_all_fail(world, failure_of([&] { trainers[1]->fit(all.set(), ls::steps{1}); }), "only one of them", 0);
+    in_forward = nullptr;
+    for (int i = 0; i < 3; ++i) trainers[(world.rank() + i) % 3].reset();
+    // A rank that has left all of them has not held back the others.
+    ls::trainer next{world, recipe()}, reference{ls::comm::group{}, recipe()};
+    next.fit(all.set(), ls::steps{2});
+    reference.fit(all.set(), ls::steps{2});
+    CHECK(next.weights_hash() == reference.weights_hash());
 }

@@ -16,7 +16,7 @@ namespace lockstep::comm {
 
 /// Cost per rank: p-1 messages in one round, (p-1) x own strip elements. The fewest rounds; every pair of ranks talks.
 [[nodiscard, gnu::cold]] inline schedule direct_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
-    schedule out{"direct all-gather", true};
+    schedule out{"direct all-gather", true, total(strips)};
     const std::size_t ranks = strips.size();
     for (std::size_t distance = 1; distance < ranks; ++distance) {
         const std::size_t to = (rank + distance) % ranks;
@@ -30,7 +30,7 @@ namespace lockstep::comm {
 
 /// Cost per rank: p-1 messages in p-1 rounds, n - strip[rank+1] elements: n(p-1)/p when strips are equal. Only neighbours talk.
 [[nodiscard, gnu::cold]] inline schedule ring_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
-    schedule out{"ring all-gather", true};
+    schedule out{"ring all-gather", true, total(strips)};
     const std::size_t ranks = strips.size();
     for (std::size_t round = 0; round + 1 < ranks; ++round) {
         out.send((rank + 1) % ranks, in_data(strips[(rank + ranks - round) % ranks]));
@@ -85,12 +85,11 @@ namespace detail {
 
 /// Cost per rank: log2(p) messages, n(p-1)/p elements when strips are equal. Needs can_double(strips).
 [[nodiscard, gnu::cold]] inline schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
-    schedule out{"doubling all-gather", true};
+    schedule out{"doubling all-gather", true, total(strips)};
     const auto order = can_double(strips);
-    core::require(
-        order.has_value(),
-        [&] { return core::text("recursive doubling over the strips of ", strips.size(), " ranks would send several ranges at once"); },
-        [] { return std::string{"use all_gather(), or strips in natural or mirrored order on a power of two of ranks"}; });
+    if (!order)
+        core::fail(core::text("recursive doubling over the strips of ", strips.size(), " ranks would send several ranges at once"),
+                   "use all_gather(), or strips in natural or mirrored order on a power of two of ranks");
     const std::size_t ranks = strips.size();
     for (std::size_t step = 1; step < ranks; step *= 2) {
         const std::size_t distance = *order == doubling_order::outwards ? step : ranks / (2 * step);
@@ -102,14 +101,46 @@ namespace detail {
     return out;
 }
 
-/// Up to so many ranks talk directly where doubling does not fit; more form a ring.
+/// Doubling for any number of ranks and strips of any lengths: in round k a rank has those of 2^k ranks, itself and the ones behind it, and sends
+/// them on (Bruck et al. 1997, in place). Strips that touch in data travel as one message.
+/// Cost per rank: ceil(log2 p) rounds, n - own strip elements: n(p-1)/p when strips are equal. Strips in natural order: at most 2 messages in a
+/// round; others: one for each run of strips.
+[[nodiscard, gnu::cold]] inline schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+    schedule out{"Bruck all-gather", true};
+    const std::size_t ranks = strips.size();
+    // The strips of `count` ranks from `first` on; both ends see the same ones.
+    const auto runs = [&](std::size_t first, std::size_t count, auto&& each) {
+        parallel::block run{};
+        for (std::size_t k = 0; k < count; ++k) {
+            const parallel::block& strip = strips[(first + k) % ranks];
+            if (strip.empty()) continue;
+            if (!run.empty() && run.last == strip.first) {
+                run.last = strip.last;
+                continue;
+            }
+            if (!run.empty()) each(in_data(run));
+            run = strip;
+        }
+        if (!run.empty()) each(in_data(run));
+    };
+    for (std::size_t have = 1; have < ranks; have *= 2) {
+        const std::size_t count = have < ranks - have ? have : ranks - have;
+        const std::size_t to = (rank + ranks - have) % ranks, from = (rank + have) % ranks;
+        runs(rank, count, [&](range what) { out.send(to, what); });
+        runs(from, count, [&](range what) { out.receive(from, what); });
+        out.end_round();
+    }
+    return out;
+}
+
+/// Up to so many ranks talk directly where doubling does not fit; more take the rounds of Bruck.
 inline constexpr std::size_t direct_ranks = 16;
 
-/// The one that fits these strips: recursive doubling, else direct, else the ring. All ranks choose alike: they see the same strips.
+/// The one that fits these strips: recursive doubling, else direct, else Bruck's. All ranks choose alike: they see the same strips.
 /// strips[r] is what rank r holds: disjoint, in any order, empty ones allowed.
 [[nodiscard, gnu::cold]] inline schedule all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     if (can_double(strips)) return doubling_all_gather(rank, strips);
-    return strips.size() <= direct_ranks ? direct_all_gather(rank, strips) : ring_all_gather(rank, strips);
+    return strips.size() <= direct_ranks ? direct_all_gather(rank, strips) : bruck_all_gather(rank, strips);
 }
 
 }  // namespace lockstep::comm

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <string>
 
@@ -19,10 +20,9 @@ class exchange_layout {
 public:
     exchange_layout(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts)
         : rank_{rank}, ranks_{ranks}, counts_{counts} {
-        core::require(
-            counts.size() == ranks * ranks && rank < ranks,
-            [&] { return core::text("an exchange among ", ranks, " ranks with ", counts.size(), " counts, seen from rank ", rank); },
-            [] { return std::string{"pass ranks x ranks counts, row by row of senders"}; });
+        if (counts.size() != ranks * ranks || rank >= ranks)
+            core::fail(core::text("an exchange among ", ranks, " ranks with ", counts.size(), " counts, seen from rank ", rank),
+                       "pass ranks x ranks counts, row by row of senders");
     }
 
     [[nodiscard]] parallel::block outgoing(std::size_t to) const noexcept {
@@ -48,7 +48,7 @@ private:
 /// After: every block has arrived where exchange_layout says; the own block is copied.
 /// Cost per rank: p-1 messages (fewer if blocks are empty), one in each of p-1 rounds, and its outgoing elements without the own block.
 [[nodiscard, gnu::cold]] inline schedule all_to_all(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts) {
-    schedule out{"pairwise all-to-all", true};
+    schedule out{"pairwise all-to-all", true, std::accumulate(counts.begin(), counts.end(), std::size_t{0})};
     const exchange_layout layout{rank, ranks, counts};
     out.copy(in_data(layout.incoming(rank)), in_data(layout.outgoing(rank)));
     for (std::size_t round = 1; round < ranks; ++round) {

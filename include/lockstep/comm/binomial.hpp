@@ -11,7 +11,7 @@ namespace lockstep::comm {
 /// Before: data of `root` holds n elements. After: data of every rank does. No addition.
 /// Cost: ceil(log2 p) rounds; a rank receives once, n elements, and sends n to each of its children, the root to at most ceil(log2 p).
 [[nodiscard, gnu::cold]] inline schedule binomial_broadcast(std::size_t rank, std::size_t ranks, std::size_t n, std::size_t root = 0) {
-    schedule out{"binomial broadcast", true};
+    schedule out{"binomial broadcast", true, n};
     const std::size_t turned = (rank + ranks - root) % ranks;
     for (std::size_t distance = 1; distance < ranks; distance *= 2) {
         if (turned < distance && turned + distance < ranks)
@@ -27,7 +27,7 @@ namespace lockstep::comm {
 /// of the others is used up. Not invariant: ranks are added, not lanes.
 /// Cost: ceil(log2 p) rounds; every rank but the root sends once, n elements; scratch of n.
 [[nodiscard, gnu::cold]] inline schedule binomial_reduce(std::size_t rank, std::size_t ranks, std::size_t n, std::size_t root = 0) {
-    schedule out{"binomial reduce", false};
+    schedule out{"binomial reduce", false, n};
     const std::size_t turned = (rank + ranks - root) % ranks;
     for (std::size_t distance = 1; distance < ranks; distance *= 2) {
         if (turned % (2 * distance) == distance) {

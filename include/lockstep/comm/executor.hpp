@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <source_location>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -14,6 +15,7 @@
 #include "lockstep/comm/schedule.hpp"
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/map.hpp"
@@ -42,17 +44,19 @@ namespace detail {
 /// What an element type is to the executor: its size, and how its elements are added.
 struct element {
     std::size_t size = 1;
+    const char* unit = "elements";
     void (*add)(parallel::team, std::byte* to, const std::byte* from, std::size_t n) noexcept = nullptr;
 };
 
 template <class T>
 [[nodiscard]] constexpr element element_of() noexcept {
+    constexpr const char* unit = unit_of<T>;
     if constexpr (is_addable<T>)
-        return {sizeof(T), [](parallel::team team, std::byte* to, const std::byte* from, std::size_t n) noexcept {
+        return {sizeof(T), unit, [](parallel::team team, std::byte* to, const std::byte* from, std::size_t n) noexcept {
                     comm::add(team, reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), n);
                 }};
     else
-        return {sizeof(T), nullptr};
+        return {sizeof(T), unit, nullptr};
 }
 
 /// An operation without its element type, so that one copy of the code serves all of them.
@@ -63,46 +67,55 @@ public:
           program_{std::move(program)},
           team_{team},
           of_{of},
+          what_{ranks_.notices().watched_by(),
+                {.group = ranks_.record().id,
+                 .number = ranks_.next_number(),
+                 .elements = program_.elements(),
+                 .unit = of.unit,
+                 .kind = short_name{program_.name()},
+                 .what = ranks_.what()}},
           // Pieces hold whole elements.
-          under_way_{ranks_.over().communicator(), ranks_.next_tag(),
+          under_way_{ranks_.over().communicator(), ranks_.tag_of(what_->number, core::mix(what_->fingerprint + of.size)),
                      std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / of.size) * of.size} {
-        core::require(
-            of.add != nullptr || program_.added() == 0,
-            [&] { return core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"); },
-            [] { return std::string{"use a gathering schedule, or an arithmetic element type"}; });
+        if (of.add == nullptr && program_.added() > 0)
+            core::fail(core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"),
+                       "use a gathering schedule, or an arithmetic element type");
         prepare();
     }
     untyped_operation(untyped_operation&&) noexcept = default;
     untyped_operation& operator=(untyped_operation&&) noexcept = default;
     [[gnu::noinline]] ~untyped_operation() {}  // of which there is one copy, whatever holds operations
 
-    [[gnu::noinline]] void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size) {
-        core::require(
-            !running_, [&] { return core::text("the operation '", program_.name(), "' was started while it is running"); },
-            [] { return std::string{"call finish() first"}; });
-        core::require(
-            data_size >= program_.data_size() && work_size >= program_.work_size(),
-            [&] {
-                return core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ",
-                                  program_.work_size(), " of scratch, and was given ", data_size, " and ", work_size);
-            },
-            [] { return std::string{"provide at least data_size() and work_size() elements"}; });
+    [[gnu::noinline]] void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size,
+                                 const std::source_location& where) {
+        if (running_)
+            core::fail(core::text("the operation '", program_.name(), "' was started while it is running"), "call finish() first");
+        if (data_size < program_.data_size() || work_size < program_.work_size())
+            core::fail(core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ",
+                                  program_.work_size(), " of scratch, and was given ", data_size, " and ", work_size),
+                       "provide at least data_size() and work_size() elements");
         arrays_[0] = data;
         arrays_[1] = work;
         running_ = true;
         round_ = 0;
+        ++what_->runs;
+        what_->where = where;
         post();
         (void)advance();
     }
 
+    bool progress() { return !running_ || advance(); }
+
     bool poll() {
-        if (!running_ || advance()) return true;
+        if (progress()) return true;
         if (++polls_ % patience::notice_interval == 0) check();
         return false;
     }
 
     [[gnu::noinline]] void finish() {
-        for (patience waiting; running_ && !advance();) {
+        if (!running_ || advance()) return;
+        patience waiting{awaited()};
+        while (!advance()) {
             try {
                 waiting.wait(ranks_.notices());
             } catch (...) {
@@ -115,8 +128,19 @@ public:
     [[nodiscard]] bool running() const noexcept { return running_; }
     [[nodiscard]] const schedule& program() const noexcept { return program_; }
     [[nodiscard]] const flow& under_way() const noexcept { return under_way_; }
+    [[nodiscard]] const collective& what() const noexcept { return *what_; }
+    [[nodiscard]] comm::awaited awaited() const noexcept {
+        return {.what = &*what_,
+                .in = &ranks_.record(),
+                .self = this,
+                .peers = [](const void* self, std::span<std::size_t> out) { return of(self).under_way_.peers(out); },
+                .progress = [](const void* self) -> std::uint64_t { return of(self).under_way_.completed(); },
+                .of = this};
+    }
 
 private:
+    [[nodiscard]] static const untyped_operation& of(const void* self) noexcept { return *static_cast<const untyped_operation*>(self); }
+
     /// Where a message stands in its stream.
     struct link {
         bool leads = true;
@@ -214,7 +238,10 @@ private:
                     if (low < high) apply(program_.locals()[i], low - from.first, high - low);
                 }
             };
-            if (!under_way_.test(arrived)) return false;
+            const bool complete = under_way_.test(arrived);
+            if (under_way_.wrong()) [[unlikely]]
+                refuse();
+            if (!complete) return false;
             for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
                 if (early_[i] == flow::none) apply(program_.locals()[i], 0, program_.locals()[i].to.count);
         }
@@ -239,6 +266,20 @@ private:
         }
     }
 
+    /// Messages had other lengths than this schedule says.
+    [[noreturn, gnu::cold, gnu::noinline]] void refuse() {
+        const auto found = *under_way_.wrong();
+        stop();
+        short_line place;
+        describe(place, *what_, nullptr);
+        const core::error failure{
+            core::text("rank ", ranks_.record().rank_in_whole(found.peer), " sent ", found.found, " bytes to rank ",
+                       ranks_.record().rank_in_whole(ranks_.rank()), ", which expected ", found.expected, " in ", place.text()),
+            "run collectives with the same sizes on all ranks"};
+        ranks_.announce(failure.what());
+        throw failure;
+    }
+
     [[gnu::cold]] void stop() noexcept {
         under_way_.abandon();
         running_ = false;
@@ -248,6 +289,7 @@ private:
     schedule program_;
     parallel::team team_;
     element of_;
+    watched_collective what_;
     flow under_way_;
     std::vector<link> send_links_;
     std::vector<link> receive_links_;
@@ -275,21 +317,28 @@ public:
 
     /// `data` and `work` hold at least what the schedule says and stay where they are until the end. Sends at once what can be sent.
     /// Throws core::error if they are too short or the operation is running.
-    void start(std::span<T> data, std::span<T> work) {
-        run_.start(reinterpret_cast<std::byte*>(data.data()), data.size(), reinterpret_cast<std::byte*>(work.data()), work.size());
+    void start(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {
+        run_.start(reinterpret_cast<std::byte*>(data.data()), data.size(), reinterpret_cast<std::byte*>(work.data()), work.size(), where);
     }
     /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure: throws remote_failure.
     bool poll() { return run_.poll(); }
-    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one.
+    /// The same without a look for failures: the operation can still end when others have failed.
+    bool progress() { return run_.progress(); }
+    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and core::error, on all ranks alike, if
+    /// the wait has no end or lasts longer than the timeout (see comm/watch.hpp).
     void finish() { run_.finish(); }
 
-    void run(std::span<T> data, std::span<T> work) {
-        start(data, work);
+    void run(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {
+        start(data, work, where);
         finish();
     }
 
     [[nodiscard]] bool running() const noexcept { return run_.running(); }
     [[nodiscard]] const schedule& program() const noexcept { return run_.program(); }
+    /// What the watch knows of it.
+    [[nodiscard]] const collective& what() const noexcept { return run_.what(); }
+    /// For a wait of one's own that polls it.
+    [[nodiscard]] comm::awaited awaited() const noexcept { return run_.awaited(); }
     /// Messages and bytes handed to MPI by this rank since construction.
     [[nodiscard]] std::size_t sent_messages() const noexcept { return run_.under_way().sent_messages(); }
     [[nodiscard]] std::size_t sent_bytes() const noexcept { return run_.under_way().sent_bytes(); }
@@ -300,10 +349,10 @@ private:
 
 /// Runs a schedule to its end, with scratch of its own. For setup and tests: allocates.
 template <class T>
-void run(const group& ranks, schedule program, std::span<T> data) {
+void run(const group& ranks, schedule program, std::span<T> data, const std::source_location& where = std::source_location::current()) {
     std::vector<T> work(program.work_size());
     operation<T> once{ranks, std::move(program)};
-    once.run(data, work);
+    once.run(data, work, where);
 }
 
 }  // namespace lockstep::comm

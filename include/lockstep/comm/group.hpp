@@ -6,22 +6,42 @@
 #include <boost/mpi/environment.hpp>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/notice.hpp"
+#include "lockstep/comm/place.hpp"
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/comm/watch.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::comm {
+
+/// A collective that a rank may wait for, and what to ask it: for whom it waits, and a number that changes where something has come.
+struct awaited {
+    const collective* what = nullptr;
+    const group_record* in = nullptr;
+    const void* self = nullptr;
+    wait::peers peers = nullptr;
+    std::uint64_t (*progress)(const void* of) = nullptr;
+    const void* of = nullptr;
+
+    [[nodiscard]] std::uint64_t came() const { return progress == nullptr ? 0 : progress(of); }
+};
 
 /// How a wait loop spends its time: it polls, looks for failure notices now and then, and soon leaves the core to others.
 class patience {
@@ -29,34 +49,40 @@ public:
     static constexpr std::size_t spins = 512;
     static constexpr std::size_t notice_interval = 64;
 
-    /// After a poll that found nothing. Throws remote_failure.
+    patience() = default;
+    explicit patience(const awaited& what) noexcept : wait_{what.what, what.in, what.self, what.peers}, what_{what} {}
+
+    /// After a poll that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too long.
     void wait(notice_board& notices) {
-        if (++polls_ % notice_interval == 0) notices.check();
+        if (++polls_ % notice_interval == 0) notices.check(wait_, what_.came());
         if (polls_ > spins) std::this_thread::yield();
     }
 
 private:
     std::size_t polls_ = 0;
+    comm::wait wait_;
+    awaited what_;
 };
 
 /// Copies are the same group. All ranks make the same groups and operations in the same order.
 class group {
 public:
     /// One rank, without MPI: nothing needs to be initialised.
-    group() : state_{std::make_shared<state>(std::nullopt, nullptr)} {}
+    group() : state_{std::make_shared<state>(std::nullopt, nullptr, nullptr)} {}
 
     /// Duplicates the communicator, so no message can meet one of the application's. Collective. With MPI initialised but no mpirun, the world
     /// is one rank.
-    explicit group(const boost::mpi::communicator& communicator) : group{} {
-        core::require(
-            boost::mpi::environment::initialized() && !boost::mpi::environment::finalized(),
-            [] { return std::string{"a group of ranks was made while MPI is not running"}; },
-            [] { return std::string{"keep a boost::mpi::environment alive around it, or make a group of one rank with group{}"}; });
-        core::require(
-            static_cast<bool>(communicator),
-            [] { return std::string{"a group was made of a communicator that this rank does not belong to"}; },
-            [] { return std::string{"make it only on the ranks of the communicator"}; });
-        state_ = std::make_shared<state>(boost::mpi::communicator{communicator, boost::mpi::comm_duplicate}, nullptr);
+    explicit group(const boost::mpi::communicator& communicator, const std::source_location& where = std::source_location::current())
+        : group{} {
+        if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
+            core::fail("a group of ranks was made while MPI is not running",
+                       "keep a boost::mpi::environment alive around it, or make a group of one rank with group{}");
+        if (!communicator)
+            core::fail("a group was made of a communicator that this rank does not belong to",
+                       "make it only on the ranks of the communicator");
+        auto by = watch_of(communicator, where);
+        auto made = duplicate(communicator, by.get(), where);
+        state_ = std::make_shared<state>(std::move(made), nullptr, std::move(by));
     }
 
     group(const group&) = default;
@@ -69,20 +95,36 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return state_->over.size(); }
     [[nodiscard]] const transport& over() const noexcept { return state_->over; }
     [[nodiscard]] notice_board& notices() const noexcept { return state_->notices(); }
+    /// How its collectives are numbered, and who its ranks are in the whole.
+    [[nodiscard]] group_record& record() const noexcept { return state_->record; }
+
+    /// The same group; collectives that are made with it say what they are for.
+    [[nodiscard, gnu::cold]] group named(std::string_view what) const {
+        group out{*this};
+        out.what_ = short_name{what};
+        return out;
+    }
+    [[nodiscard]] const short_name& what() const noexcept { return what_; }
 
     /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the failure notices of this group.
-    [[nodiscard]] group split(std::size_t color, std::size_t key) const {
+    [[nodiscard]] group split(std::size_t color, std::size_t key,
+                              const std::source_location& where = std::source_location::current()) const {
         if (!state_->communicator) return *this;
         // Nobody enters MPI's own, blocking split before all ranks have arrived.
-        (void)gather_all(color);
+        short_name& kind = state_->record.setup.kind;
+        const short_name usual = std::exchange(kind, short_name{"dividing a group"});
+        (void)gather_all(color, where);
+        kind = usual;
         return group{std::make_shared<state>(state_->communicator->split(static_cast<int>(color), static_cast<int>(key)),
-                                             state_->root ? state_->root : state_)};
+                                             state_->root ? state_->root : state_, nullptr,
+                                             core::mix(core::mix(state_->record.id + ++state_->record.splits) + color))};
     }
 
     /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et al. 1997).
     template <class T>
         requires std::is_trivially_copyable_v<T>
-    [[nodiscard, gnu::cold]] std::vector<T> gather_all(const T& value) const {
+    [[nodiscard, gnu::cold]] std::vector<T> gather_all(const T& value,
+                                                       const std::source_location& where = std::source_location::current()) const {
         struct cell {  // a vector<bool> has no elements to send
             T value;
         };
@@ -91,29 +133,32 @@ public:
             return std::as_writable_bytes(std::span{turned}.subspan(first, count));
         };
         requests under_way;
+        const int tag = begin_setup(sizeof(T), where);
         for (std::size_t have = 1; have < size(); have *= 2) {
             const std::size_t count = std::min(have, size() - have);
-            under_way.receive(over(), (rank() + have) % size(), setup_tag, part(have, count));
-            under_way.send(over(), (rank() + size() - have) % size(), setup_tag, part(0, count));
-            for (patience waiting; !under_way.test();) waiting.wait(notices());
+            const neighbours two{(rank() + have) % size(), (rank() + size() - have) % size()};
+            under_way.receive(over(), two[0], tag, part(have, count));
+            under_way.send(over(), two[1], tag, part(0, count));
+            settle(under_way, two);
         }
         std::vector<T> out(size());
         for (std::size_t k = 0; k < size(); ++k) out[(rank() + k) % size()] = turned[k].value;
         return out;
     }
 
-    [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(std::string_view text) const {
+    [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(
+        std::string_view text, const std::source_location& where = std::source_location::current()) const {
         constexpr std::size_t size_of_part = 64;
         struct piece {
             char letters[size_of_part];
         };
-        const auto lengths = gather_all(text.size());
+        const auto lengths = gather_all(text.size(), where);
         const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
         std::vector<std::string> out(size());
         for (std::size_t at = 0; at < longest; at += size_of_part) {
             piece mine{};
             if (at < text.size()) text.copy(mine.letters, size_of_part, at);
-            const auto pieces = gather_all(mine);
+            const auto pieces = gather_all(mine, where);
             for (std::size_t other = 0; other < size(); ++other)
                 if (at < lengths[other]) out[other].append(pieces[other].letters, std::min(size_of_part, lengths[other] - at));
         }
@@ -136,10 +181,14 @@ public:
     /// Looks once for a notice of failure. Throws remote_failure.
     void check() const { notices().check(); }
 
-    /// The tag of the next operation: equal on all ranks that make their operations in the same order.
-    [[nodiscard]] int next_tag() const noexcept {
-        state_->tag = state_->tag >= state_->over.tags() ? first_tag : state_->tag + 1;
-        return state_->tag;
+    /// The number of the next operation: equal on all ranks that make their operations in the same order.
+    [[nodiscard]] std::uint64_t next_number() const noexcept { return ++state_->record.last; }
+    /// The tag of its messages. Where MPI has room, other fingerprints have other tags: what does not belong together does not meet.
+    [[nodiscard]] int tag_of(std::uint64_t number, std::uint64_t fingerprint) const noexcept {
+        constexpr std::uint64_t low = 1U << 15U;
+        const std::uint64_t room = (static_cast<std::uint64_t>(state_->over.tags()) + 1) / low;
+        const std::uint64_t tag = number == 0 ? setup_tag : first_tag + (number - 1) % (low - first_tag);
+        return static_cast<int>(tag + low * (fingerprint % std::max<std::uint64_t>(room, 1)));
     }
 
 private:
@@ -147,29 +196,120 @@ private:
     static constexpr int first_tag = setup_tag + 1;
 
     struct state {
-        state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top)
-            : communicator{std::move(made)}, over{communicator ? transport{*communicator} : transport{}}, root{std::move(top)}, own{over} {}
+        [[gnu::cold]] state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top, std::shared_ptr<watch> by,
+                            std::uint64_t id = 0)
+            : communicator{std::move(made)},
+              over{communicator ? transport{*communicator} : transport{}},
+              root{std::move(top)},
+              own{over, std::move(by)} {
+            record.id = id != 0 ? id : core::mix(own.number());
+            if (root) record.members = ranks_of(over.communicator(), root->over.communicator());
+            record.setup.group = record.id;
+            record.setup.kind = short_name{"setup"};
+            if (watched_by() != nullptr) watched_by()->add(record);
+        }
 
         state(const state&) = delete;
         state& operator=(const state&) = delete;
         /// After a failure messages may still be on their way, and MPI would deliver them to the next communicator that gets this one's number:
         /// it is not given back.
-        ~state() {
+        [[gnu::cold]] ~state() {
+            if (watched_by() != nullptr) watched_by()->remove(record);
             if (communicator && notices().failed()) keep(*communicator);
         }
 
         [[nodiscard]] notice_board& notices() noexcept { return root ? root->own : own; }
+        [[nodiscard]] watch* watched_by() noexcept { return notices().watched_by().get(); }
 
         std::optional<boost::mpi::communicator> communicator;
         transport over;
         std::shared_ptr<state> root;  // keeps the communicator of the notices alive
         notice_board own;
-        int tag = first_tag - 1;
+        group_record record;
     };
+
+    using neighbours = std::array<std::size_t, 2>;
+    [[gnu::cold, gnu::noinline]] static std::size_t write_neighbours(const void* self, std::span<std::size_t> out) {
+        const auto& two = *static_cast<const neighbours*>(self);
+        std::copy_n(two.begin(), two.size(), out.begin());
+        return two[0] == two[1] ? 1 : 2;
+    }
+
+    /// The tag of the next collective of setup.
+    [[gnu::cold, gnu::noinline]] int begin_setup(std::size_t bytes, const std::source_location& where) const {
+        collective& setup = state_->record.setup;
+        ++setup.runs;
+        setup.elements = bytes;
+        setup.unit = "bytes";
+        setup.where = where;
+        setup.identify();
+        return tag_of(0, setup.fingerprint);
+    }
+    [[gnu::cold, gnu::noinline]] void settle(requests& under_way, const neighbours& two) const {
+        for (patience waiting{awaited{&state_->record.setup, &state_->record, &two, &write_neighbours}}; !under_way.test();)
+            waiting.wait(notices());
+    }
+
+    /// A duplicate, or an error where not all ranks come to make it. `by`: none for the watch itself.
+    [[nodiscard, gnu::cold, gnu::noinline]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& of, watch* by,
+                                                                                      const std::source_location& where) {
+        auto made = std::make_unique<duplication>(of);
+        const auto rank = static_cast<std::size_t>(of.rank()), size = static_cast<std::size_t>(of.size());
+        const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
+        if (by != nullptr) {
+            ++by->groups.setup.runs;
+            by->groups.setup.where = where;
+        }
+        wait one{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
+        const auto limit = default_timeout();
+        for (std::size_t polls = 1;; ++polls) {
+            if (const auto done = made->test()) return {*done, boost::mpi::comm_take_ownership};
+            if (polls % patience::notice_interval != 0) continue;
+            std::this_thread::yield();
+            bool hopeless = false;
+            one.look(0);
+            if (by != nullptr) by->glance();
+            if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
+            if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
+            keep(std::move(made));  // MPI may still write into it
+            if (by == nullptr) {
+                short_line at;
+                at.add(where);
+                throw core::error{
+                    core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
+                    "make it on all ranks of the communicator"};
+            }
+            throw by->failure(by->next_board(), hopeless, limit);
+        }
+    }
+
+    /// The watch of an application's communicator. Collective for the first group on it.
+    [[nodiscard, gnu::cold, gnu::noinline]] static std::shared_ptr<watch> watch_of(const boost::mpi::communicator& communicator,
+                                                                                   const std::source_location& where) {
+        struct kept {
+            std::shared_ptr<watch> by;
+            boost::mpi::communicator over;
+        };
+        if (communicator.size() == 1) return nullptr;
+        if (const kept* found = attached<kept>::find(communicator)) return found->by;
+        boost::mpi::communicator over = duplicate(communicator, nullptr, where);
+        auto owner = std::make_unique<kept>(kept{std::make_shared<watch>(transport{over}), over});
+        const auto out = owner->by;
+        attached<kept>::put(communicator, owner.get());
+        keep(std::move(owner));
+        return out;
+    }
 
     explicit group(std::shared_ptr<state> made) : state_{std::move(made)} {}
 
     std::shared_ptr<state> state_;
+    short_name what_;
 };
+
+/// A group that stays as it is, or one that is made of a communicator at `where`.
+[[nodiscard]] inline group make_group(const group& ranks, const std::source_location&) { return ranks; }
+[[nodiscard]] inline group make_group(const boost::mpi::communicator& communicator, const std::source_location& where) {
+    return group{communicator, where};
+}
 
 }  // namespace lockstep::comm

@@ -13,16 +13,16 @@
 
 namespace lockstep::comm {
 
-/// A second view of shared memory that this process has already mapped. Files in /dev/shm have pages of 4 KiB, and loops over many megabytes
-/// then spend most of their time on looking them up; MADV_COLLAPSE (Linux 6.1) makes large ones of them, if address and place in the file fit.
-/// Where anything of it is missing, data() is the memory as it was.
+/// A second view of shared memory that this process has already mapped, which lasts longer than the first. Files in /dev/shm have pages of 4 KiB,
+/// and loops over many megabytes then spend most of their time on looking them up; MADV_COLLAPSE (Linux 6.1) makes large ones of them, if address
+/// and place in the file fit. Where there can be no second view, or for 0 bytes, data() is the memory as it was.
 class large_page_view {
 public:
     static constexpr std::size_t large_page = std::size_t{1} << 21U;
 
     [[gnu::cold]] large_page_view(std::byte* memory, [[maybe_unused]] std::size_t bytes) noexcept : data_{memory} {
 #if defined(__linux__) && defined(MREMAP_FIXED)
-        if (bytes < 4 * large_page) return;
+        if (bytes == 0) return;
         const auto address = reinterpret_cast<std::uintptr_t>(memory);
         std::size_t place = 0;
         if (!find(address, bytes, place)) return;
@@ -60,11 +60,13 @@ public:
     }
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
+    /// Whether data() is a view of its own.
+    [[nodiscard]] bool separate() const noexcept { return reserved_ != nullptr; }
 
     /// Asks for large pages: once by the process that has touched the memory, then by all others.
     [[gnu::cold]] void collapse() const noexcept {
 #if defined(__linux__)
-        if (reserved_ == nullptr) return;
+        if (reserved_ == nullptr || bytes_ < 4 * large_page) return;
         const std::size_t skip = (large_page - reinterpret_cast<std::uintptr_t>(data_) % large_page) % large_page;
         constexpr int madv_collapse = 25;  // not in the headers of older C libraries
         (void)::madvise(data_ + skip, (bytes_ - skip) / large_page * large_page, madv_collapse);

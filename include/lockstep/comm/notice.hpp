@@ -7,14 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/comm/watch.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -36,29 +37,33 @@ private:
     std::size_t origin_;
 };
 
-/// Keeps a thing until the end of the program: what MPI may still use after a failure. A send whose receiver has failed can be neither
-/// completed nor recalled, and MPI reads its memory whenever the receiver's side answers.
-template <class T>
-[[gnu::cold]] void keep(T thing) {
-    static std::vector<T> kept;
-    kept.push_back(std::move(thing));
-}
-
 /// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws; but a
 /// rank that is behind first ends the stretch of work that the failed rank has ended, if it can within a second: then all have ended the same.
+/// With a watch, waits that last longer than timeout() without progress, or that can have no end, fail with the places of all ranks.
 class notice_board {
 public:
     /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
-    static constexpr std::size_t longest = 2000;
+    static constexpr std::size_t longest = 3000;
     static constexpr int tag = 0;
 
-    explicit notice_board(transport over) : over_{over} {}
+    /// `by`: shared by all groups that were made from one communicator of the application.
+    explicit notice_board(transport over, std::shared_ptr<watch> by = nullptr) : over_{over}, watch_{std::move(by)} {
+        if (watch_ == nullptr) return;
+        number_ = watch_->open_board();
+        timeout_ = default_timeout();
+    }
+    notice_board(const notice_board&) = delete;
+    notice_board& operator=(const notice_board&) = delete;
     /// The text must not vanish while MPI still sends it.
-    ~notice_board() { requests_.settle(std::chrono::milliseconds{500}); }
+    ~notice_board() {
+        requests_.settle(std::chrono::milliseconds{500});
+        if (watch_ != nullptr) watch_->close_board(number_);
+    }
 
     /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told, and only if it is its own.
     [[gnu::cold]] void announce(std::string_view text) {
         if (failure_) return;
+        if (watch_ != nullptr) watch_->remember_place();
         failure_.emplace(over_.rank(), std::string{text.substr(0, longest)});
         failed_after_ = passed_;
         std::memcpy(buffer_.data(), &failed_after_, header);
@@ -83,7 +88,34 @@ public:
             (void)requests_.test();
             throw remote_failure{*failure_};
         }
+        glance();
     }
+
+    /// Answers those who ask where this rank is. Costs a look at the clock, and one at MPI every millisecond.
+    void glance() {
+        if (watch_ != nullptr) watch_->glance();
+    }
+
+    /// check() in a wait. `progress`: any number that changes where something has come. Throws core::error where the wait has no end.
+    [[gnu::cold]] void check(wait& one, std::uint64_t progress) {
+        check();
+        if (watch_ == nullptr) return;
+        one.look(progress);
+        if (one.waited() < std::chrono::milliseconds{2}) return;
+        const bool hopeless = watch_->goes_on(one, number_);
+        if (!hopeless && (timeout_.count() <= 0 || one.waited() < timeout_)) return;
+        // Who is told by another rank first says what that one says.
+        const stalled failure = watch_->failure(
+            number_, hopeless, timeout_, [](void* self) { static_cast<notice_board*>(self)->check(); }, this);
+        announce(failure.what());
+        throw failure;
+    }
+
+    /// How long a wait without progress may last; 0: for ever.
+    [[nodiscard]] std::chrono::duration<double> timeout() const noexcept { return timeout_; }
+    void set_timeout(std::chrono::duration<double> longest_wait) noexcept { timeout_ = longest_wait; }
+    [[nodiscard]] const std::shared_ptr<watch>& watched_by() const noexcept { return watch_; }
+    [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
     /// A stretch of work has ended that all ranks end, such as a training step. No rank may end one before all others have done all that can
     /// fail in it. Called equally often on all ranks, or never.
@@ -95,12 +127,35 @@ private:
     static constexpr std::size_t header = sizeof(std::uint64_t);  // how many stretches of work came before the failure
 
     transport over_;
+    std::shared_ptr<watch> watch_;
+    std::uint64_t number_ = 0;  // of this board, the same on all ranks
+    std::chrono::duration<double> timeout_{0};
     std::uint64_t passed_ = 0;
     std::uint64_t failed_after_ = 0;
     std::chrono::steady_clock::time_point seen_{};
     std::optional<remote_failure> failure_;
     std::array<char, header + longest> buffer_{};  // what is being sent, or has been received: never both
     requests requests_;
+};
+
+/// A call of a public function, from its beginning to its end.
+class watched_call {
+public:
+    watched_call(notice_board& notices, const char* name, const std::source_location& where) noexcept
+        : by_{notices.watched_by().get()}, call_{name, where, nullptr} {
+        if (by_ != nullptr) by_->enter(call_);
+    }
+    watched_call(const watched_call&) = delete;
+    watched_call& operator=(const watched_call&) = delete;
+    ~watched_call() {
+        if (by_ != nullptr) by_->leave(call_);
+    }
+
+    [[nodiscard]] const std::source_location& where() const noexcept { return call_.where; }
+
+private:
+    watch* by_;
+    call_record call_;
 };
 
 }  // namespace lockstep::comm

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/comm/placement.hpp"
+#include "lockstep/comm/tree.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 
@@ -41,10 +42,8 @@ inline void add_into(const T* a, const T* b, std::span<T* const> to, std::size_t
 
 }  // namespace detail
 
-/// The additions of the tree over the ranks' lanes, for sums of T. Element i of the result has the bits that one rank would get.
-/// Cost for n elements: each leaf is read once and each output written once; partial sums stay in the first-level cache.
-template <class T>
-class one_pass_sum {
+/// The additions of the tree over the ranks' lanes, in their order.
+class one_pass_plan {
 public:
     /// A vector that somebody provides: number `slot` of the nodes of a rank's lanes.
     struct leaf {
@@ -53,7 +52,7 @@ public:
     };
 
     /// lanes[r] is the run of lanes of rank r, as in tree_reduce_scatter().
-    [[gnu::cold]] explicit one_pass_sum(std::span<const parallel::block> lanes) {
+    [[gnu::cold]] explicit one_pass_plan(std::span<const parallel::block> lanes) {
         const lane_tree tree{lanes};
         std::vector<source> held;  // children stand before their parents, the left one first: a stack
         std::size_t depth = 0;
@@ -77,11 +76,41 @@ public:
     }
 
     [[nodiscard]] std::span<const leaf> leaves() const noexcept { return leaves_; }
+    /// Vectors that the rank with the most of them provides.
+    [[nodiscard]] std::size_t most_vectors() const noexcept {
+        std::size_t most = 1;
+        for (const leaf& one : leaves_) most = std::max(most, one.slot + 1);
+        return most;
+    }
+
+protected:
+    struct source {
+        bool is_leaf;
+        std::size_t number;
+    };
+    struct addition {
+        source left;
+        source right;
+        std::size_t partial;
+    };
+    std::vector<leaf> leaves_;
+    std::vector<addition> additions_;
+    std::size_t partials_ = 0;
+};
+
+/// The sums of T. Element i of the result has the bits that one rank would get.
+/// Cost for n elements: each leaf is read once and each output written once; partial sums stay in the first-level cache.
+template <class T>
+class one_pass_sum : public one_pass_plan {
+public:
+    using one_pass_plan::one_pass_plan;
+
     /// Elements of scratch for each thread.
     [[nodiscard]] std::size_t scratch_size() const noexcept { return partials_ * block; }
 
     /// to[k][i] = sum over the tree of from[leaf][i], i in part. An output is one of the leaves or disjoint from all of them.
-    void operator()(std::span<const T* const> from, std::span<T* const> to, parallel::block part, std::span<T> scratch) const noexcept {
+    [[gnu::noinline]] void operator()(std::span<const T* const> from, std::span<T* const> to, parallel::block part,
+                                      std::span<T> scratch) const noexcept {
         constexpr std::size_t most = 16;  // outputs at a time
         const std::size_t step = additions_.size() == 1 ? part.size() : block;
         for (std::size_t at = part.first; at < part.last; at += step) {
@@ -107,20 +136,20 @@ public:
         }
     }
 
+    /// The same on all threads; `scratch` is theirs, one behind the other.
+    void operator()(parallel::team team, std::span<const T* const> from, std::span<T* const> to, parallel::block part,
+                    std::span<T> scratch) const noexcept {
+        const auto threads = static_cast<std::size_t>(team.threads);
+        if (threads <= 1 || part.size() <= 16384) return (*this)(from, to, part, scratch);
+        parallel::on_each_thread(team, [&](std::size_t thread) {
+            const auto piece = parallel::split(part.size(), threads, thread, strip_grain);
+            (*this)(from, to, {part.first + piece.first, part.first + piece.last},
+                    scratch.subspan(thread * scratch_size(), scratch_size()));
+        });
+    }
+
 private:
     static constexpr std::size_t block = 4096 / sizeof(T);
-    struct source {
-        bool is_leaf;
-        std::size_t number;
-    };
-    struct addition {
-        source left;
-        source right;
-        std::size_t partial;
-    };
-    std::vector<leaf> leaves_;
-    std::vector<addition> additions_;
-    std::size_t partials_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -50,22 +50,20 @@ public:
         std::vector<held> leaves;
         for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
             std::size_t slot = 0;
-            core::require(
-                lanes[rank].first <= lanes[rank].last && (lanes[rank].empty() || lanes[rank].last <= total_),
-                [&] { return core::text("rank ", rank, " has lanes ", lanes[rank].first, " to ", lanes[rank].last, " of ", total_); },
-                [] { return std::string{"deal each lane to exactly one rank"}; });
+            if (lanes[rank].first > lanes[rank].last || (!lanes[rank].empty() && lanes[rank].last > total_))
+                core::fail(core::text("rank ", rank, " has lanes ", lanes[rank].first, " to ", lanes[rank].last, " of ", total_),
+                           "deal each lane to exactly one rank");
             for (const auto& tree : tensor::cover(lanes[rank], total_)) leaves.push_back({tree, rank, slot++});
         }
         core::sort(leaves, [](const held& a, const held& b) { return a.lanes.first < b.lanes.first; });
         std::size_t at = 0;
         for (const held& leaf : leaves) {
-            core::require(
-                leaf.lanes.first == at, [&] { return core::text("lane ", at, " of ", total_, " belongs to no rank or to several"); },
-                [] { return std::string{"deal each lane to exactly one rank"}; });
+            if (leaf.lanes.first != at)
+                core::fail(core::text("lane ", at, " of ", total_, " belongs to no rank or to several"),
+                           "deal each lane to exactly one rank");
             at += leaf.lanes.count;
         }
-        core::require(
-            total_ > 0, [] { return std::string{"a sum over 0 lanes"}; }, [] { return std::string{"use at least one lane"}; });
+        if (total_ == 0) core::fail("a sum over 0 lanes", "use at least one lane");
         std::size_t next = 0;
         build(leaves, next, 0, std::bit_ceil(total_));
     }

@@ -2,10 +2,16 @@
 #pragma once
 // The frame of a program of its own: starts MPI, runs a function on all ranks, and ends the whole job in seconds when one of them fails.
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,41 +29,90 @@ namespace lockstep::comm {
 namespace detail {
 
 /// How a rank's function ended.
-enum class ending : std::size_t { well, failed, heard_of_a_failure };
+enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 
-/// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 4 s where it has heard of it: who failed says why.
+/// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 1 s where it has
+/// given up waiting, 4 s where it has heard of either: who failed says why.
 class meeting {
 public:
     meeting(const group& ranks)
-        : endings_(ranks.size()), gather_{ranks, all_gather(ranks.rank(), strips(ranks.size()))}, rank_{ranks.rank()} {}
+        : ranks_{ranks},
+          endings_(ranks.size()),
+          gather_{ranks.named("endings"), all_gather(ranks.rank(), strips(ranks.size()))},
+          rank_{ranks.rank()} {
+        ranks.notices().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
+    }
 
     /// False if somebody does not come.
     [[nodiscard]] bool wait(ending mine) {
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::failed ? 2 : 4};
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
+                                                                                      : mine == ending::failed           ? 2
+                                                                                                                         : 1};
         endings_[rank_] = static_cast<std::size_t>(mine);
         gather_.start(endings_, {});
-        while (!gather_.poll()) {
+        collective place = gather_.what();
+        place.kind = short_name{"at the end of the program"};
+        place.what = {};
+        place.where = {};
+        place.unit = "";
+        for (patience waiting{awaited{&place, &ranks_.record()}}; !gather_.poll(); waiting.wait(ranks_.notices())) {
             if (mine != ending::well && std::chrono::steady_clock::now() > deadline) return false;
             std::this_thread::yield();
         }
         return true;
     }
-    /// The lowest rank that failed by itself, or the number of ranks.
+    /// The lowest rank that failed by itself, or else gave up, or else heard of a failure, or else the number of ranks.
     [[nodiscard]] std::size_t first_failed() const noexcept {
-        std::size_t rank = 0;
-        while (rank < endings_.size() && endings_[rank] != static_cast<std::size_t>(ending::failed)) ++rank;
-        return rank;
+        for (const ending how : {ending::failed, ending::gave_up, ending::heard_of_a_failure})
+            if (const std::size_t rank = first(how); rank < endings_.size()) return rank;
+        return endings_.size();
     }
 
 private:
+    [[nodiscard]] std::size_t first(ending one) const noexcept {
+        return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(one)) - endings_.begin());
+    }
     static std::vector<parallel::block> strips(std::size_t ranks) {
         std::vector<parallel::block> out;
         for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back({rank, rank + 1});
         return out;
     }
+    group ranks_;
     std::vector<std::size_t> endings_;
     operation<std::size_t> gather_;
     std::size_t rank_;
+};
+
+/// What a rank says when it is told to end because another has gone: `mpirun` sends SIGTERM to all when one was killed.
+class last_words {
+public:
+    [[gnu::cold]] explicit last_words(const group& ranks) {
+        if (ranks.notices().watched_by() == nullptr) return;
+        speaker() = ranks.notices().watched_by().get();
+        struct sigaction before {};
+        ::sigaction(SIGTERM, nullptr, &before);
+        if (before.sa_handler == SIG_DFL) std::signal(SIGTERM, &last_words::say);
+    }
+    last_words(const last_words&) = delete;
+    last_words& operator=(const last_words&) = delete;
+    ~last_words() { silence(); }
+    /// What was to be said is said elsewhere.
+    static void silence() noexcept { speaker() = nullptr; }
+
+private:
+    [[gnu::cold]] static void say(int number) {
+        if (const watch* const from = speaker(); from != nullptr) {
+            short_line line;
+            from->describe_end(line);
+            [[maybe_unused]] const auto written = ::write(2, line.text().data(), line.text().size());
+        }
+        std::signal(number, SIG_DFL);
+        std::raise(number);
+    }
+    [[nodiscard]] static const watch*& speaker() noexcept {
+        static const watch* by = nullptr;
+        return by;
+    }
 };
 
 }  // namespace detail
@@ -65,13 +120,15 @@ private:
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
 /// `f(world)` runs on every rank with MPI at `threading::funneled`. Returns what f returned, or 1 on every rank if f threw on any. The error is
 /// printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are ended
-/// with MPI_Abort: no failure hangs. Inside somebody else's program this is not needed: errors are ordinary exceptions there.
+/// with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f) {
     boost::mpi::environment environment{argc, argv, boost::mpi::threading::funneled};
     const boost::mpi::communicator world;
     // A group of its own: notices of failure that others exchange do not disturb the meeting.
-    detail::meeting meeting{group{world}};
+    const group ranks{world};
+    detail::meeting meeting{ranks};
+    const detail::last_words words{ranks};
     detail::ending ending = detail::ending::well;
     std::string why;
     int code = 0;
@@ -79,6 +136,9 @@ template <class F>
         code = std::forward<F>(f)(world);
     } catch (const remote_failure& failure) {
         ending = detail::ending::heard_of_a_failure;
+        why = failure.what();
+    } catch (const stalled& failure) {
+        ending = detail::ending::gave_up;
         why = failure.what();
     } catch (const core::error& failure) {
         ending = detail::ending::failed;
@@ -93,12 +153,17 @@ template <class F>
     const auto print = [&] {
         constexpr std::string_view head = "lockstep: ";
         if (why.compare(0, head.size(), head) != 0) why.insert(0, head);
-        std::fprintf(stderr, "%s\n", why.c_str());
+        std::string place;  // of a failure that does not tell it
+        if (const auto& by = ranks.notices().watched_by(); by != nullptr && !by->failed_at().empty() && why.find('\n') == std::string::npos)
+            place = core::text("    on rank ", ranks.rank(), ": ", by->failed_at(), "\n");
+        std::fprintf(stderr, "%s\n%s", why.c_str(), place.c_str());
         std::fflush(stderr);
     };
+    if (ending != detail::ending::well) words.silence();
     if (!meeting.wait(ending)) {
-        if (ending == detail::ending::failed) print();
+        if (ending != detail::ending::heard_of_a_failure) print();
         std::fflush(nullptr);
+        ::alarm(3);  // where MPI has lost the others, it may not get that far
         boost::mpi::environment::abort(1);
     }
     if (meeting.first_failed() == static_cast<std::size_t>(world.rank())) print();

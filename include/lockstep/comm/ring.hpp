@@ -18,7 +18,7 @@ namespace lockstep::comm {
 /// Before: data is this rank's n-vector. After: data[strips[rank]] is the sum over all ranks, added from rank+1 around the ring to rank.
 /// Cost per rank: p-1 messages in p-1 rounds, n - own strip elements; scratch of the longest strip.
 [[nodiscard]] inline schedule ring_reduce_scatter(std::size_t rank, std::span<const parallel::block> strips) {
-    schedule out{"ring reduce-scatter", false};
+    schedule out{"ring reduce-scatter", false, total(strips)};
     const std::size_t ranks = strips.size();
     for (std::size_t round = 0; round + 1 < ranks; ++round) {
         const parallel::block leaving = strips[(rank + 2 * ranks - round - 1) % ranks];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,13 @@ struct traffic {
     friend constexpr bool operator==(const traffic&, const traffic&) = default;
 };
 
+/// Elements of all strips together.
+[[nodiscard, gnu::cold]] inline std::size_t total(std::span<const parallel::block> strips) noexcept {
+    std::size_t sum = 0;
+    for (const auto& strip : strips) sum += strip.size();
+    return sum;
+}
+
 /// The program of one rank. All messages of a round are under way at once; when they are complete, its local operations run in order, or
 /// as if they did.
 /// The k-th message that a rank sends to a peer is the k-th that the peer receives from it, whatever the rounds are called on either side.
@@ -74,11 +82,14 @@ public:
     };
 
     schedule() = default;
-    /// `invariant`: every element is added in an order that the number of ranks does not change.
-    explicit schedule(std::string name, bool invariant) : name_{std::move(name)}, invariant_{invariant} {}
+    /// `invariant`: every element is added in an order that the number of ranks does not change. `elements`: of the whole collective.
+    explicit schedule(std::string name, bool invariant, std::size_t elements = 0)
+        : name_{std::move(name)}, invariant_{invariant}, elements_{elements} {}
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     [[nodiscard]] bool invariant() const noexcept { return invariant_; }
+    /// Elements of the whole collective; 0: not said. Equal on all ranks, as the name is: with the type they tell it from others (comm/watch.hpp).
+    [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
     /// Elements of data and of scratch that the program touches.
     [[nodiscard]] std::size_t data_size() const noexcept { return size_[0]; }
     [[nodiscard]] std::size_t work_size() const noexcept { return size_[1]; }
@@ -171,6 +182,7 @@ private:
 
     std::string name_;
     bool invariant_ = true;
+    std::size_t elements_ = 0;
     std::size_t size_[2] = {0, 0};
     std::vector<message> sends_;
     std::vector<message> receives_;

@@ -6,10 +6,13 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,9 +20,12 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/group.hpp"
 #include "lockstep/comm/notice.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/arena.hpp"
 
 namespace lockstep::comm {
@@ -52,7 +58,10 @@ public:
     /// Where ranks have to share cores nobody spins for long: the one that is waited for may need this core.
     explicit shared_patience(bool crowded) noexcept : spins_{crowded ? 32U : 4096U} {}
 
-    /// After a look that found nothing. Throws remote_failure.
+    shared_patience(bool crowded, const awaited& what) noexcept
+        : spins_{crowded ? 32U : 4096U}, wait_{what.what, what.in, what.self, what.peers}, what_{what} {}
+
+    /// After a look that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too long.
     void wait(notice_board* notices) {
         if (++looks_ <= spins_) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -60,12 +69,12 @@ public:
 #endif
             return;
         }
-        if (notices != nullptr && looks_ % notice_interval == 0) notices->check();
+        if (notices != nullptr && looks_ % notice_interval == 0) notices->check(wait_, what_.came());
         if (looks_ <= spins_ + yields) {
             std::this_thread::yield();
             return;
         }
-        if (notices != nullptr) notices->check();
+        if (notices != nullptr) notices->check(wait_, what_.came());
         std::this_thread::sleep_for(pause_);
         if (pause_ < std::chrono::milliseconds{1}) pause_ += pause_ / 8;
     }
@@ -77,6 +86,82 @@ private:
     std::size_t spins_;
     std::size_t looks_ = 0;
     std::chrono::nanoseconds pause_ = std::chrono::microseconds{20};
+    comm::wait wait_;
+    awaited what_;
+};
+
+/// One signal of each rank of a group: how far the ranks are in what they do together, again and again.
+class shared_signals {
+public:
+    /// `own`: this rank's. `ranks`: the number of each one in the group of all parts.
+    [[gnu::cold]] shared_signals(std::vector<shared_signal*> all, shared_signal* own, std::vector<std::size_t> ranks, notice_board* notices,
+                                 group_record* in, bool crowded)
+        : all_{std::move(all)}, own_{own}, ranks_{std::move(ranks)}, notices_{notices}, in_{in}, crowded_{crowded} {}
+
+    /// What the signals are for, for those who wait too long. `made`: without its numbers.
+    [[gnu::cold]] void name(collective made) {
+        if (in_ == nullptr) return;
+        made.group = in_->id;
+        made.number = ++in_->last_shared;
+        what_.emplace(notices_->watched_by(), made);
+    }
+    /// What is named begins once more.
+    void begins(const std::source_location& where) noexcept {
+        if (!what_) return;
+        ++(*what_)->runs;
+        (*what_)->where = where;
+    }
+    [[nodiscard]] comm::awaited awaited() const noexcept {
+        return {.what = what_ ? &**what_ : nullptr, .in = in_, .self = this, .peers = missing, .progress = reached, .of = this};
+    }
+
+    /// The others are waited for until they have raised theirs as high.
+    void raise(std::uint64_t value) noexcept {
+        raised_ = value;
+        own_->raise(value);
+    }
+    [[nodiscard]] bool all_reached(std::uint64_t value) const noexcept {
+        for (shared_signal* signal : all_)
+            if (!signal->reached(value)) return false;
+        return true;
+    }
+    [[nodiscard]] shared_signal& of(std::size_t rank) const noexcept { return *all_[rank]; }
+    [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+
+    /// After a look that found nothing, by who does not wait: now and then looks for a failure. Throws remote_failure.
+    void polled() {
+        if (notices_ != nullptr && ++polls_ % shared_patience::notice_interval == 0) notices_->check();
+    }
+    /// Waits until advance(of) is true. Throws remote_failure.
+    [[gnu::noinline]] void wait(bool (*advance)(void*), void* of) {
+        for (shared_patience waiting{crowded_, awaited()}; !advance(of);) waiting.wait(notices_);
+    }
+
+private:
+    [[gnu::cold]] static std::uint64_t reached(const void* self) {
+        const auto& of = *static_cast<const shared_signals*>(self);
+        std::uint64_t count = of.raised_;
+        for (shared_signal* signal : of.all_) count += signal->reached(of.raised_);
+        return count;
+    }
+    /// The ranks whose signals have not come.
+    [[gnu::cold]] static std::size_t missing(const void* self, std::span<std::size_t> out) {
+        const auto& of = *static_cast<const shared_signals*>(self);
+        std::size_t count = 0;
+        for (std::size_t i = 0; i < of.all_.size() && count < out.size(); ++i)
+            if (!of.all_[i]->reached(of.raised_)) out[count++] = of.ranks_[i];
+        return count;
+    }
+
+    std::vector<shared_signal*> all_;
+    shared_signal* own_;
+    std::vector<std::size_t> ranks_;
+    notice_board* notices_;
+    group_record* in_;
+    std::optional<watched_collective> what_;
+    std::uint64_t raised_ = 0;
+    std::size_t polls_ = 0;
+    bool crowded_;
 };
 
 /// Equal parts, one for each rank: what is reserved lies at the same place of each of them. All parts are zero at first.
@@ -90,6 +175,9 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return parts_.size(); }
     [[nodiscard]] bool crowded() const noexcept { return crowded_; }
     [[nodiscard]] notice_board* notices() const noexcept { return notices_; }
+    /// The group whose ranks have these parts, if they are processes.
+    [[nodiscard]] group_record* group() const noexcept { return group_; }
+    void belongs_to(group_record& group) noexcept { group_ = &group; }
     /// Bytes of a part, and those that are not reserved yet.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] std::size_t left() const noexcept { return bytes_ - used_; }
@@ -118,10 +206,9 @@ public:
 private:
     [[gnu::cold]] std::size_t take(std::size_t bytes) {
         const std::size_t needed = footprint(bytes);
-        core::require(
-            needed <= left(),
-            [&] { return core::text("shared memory of ", bytes_, " bytes for each rank has ", left(), " left, of ", needed); },
-            [] { return std::string{"make the window larger"}; });
+        if (needed > left())
+            core::fail(core::text("shared memory of ", bytes_, " bytes for each rank has ", left(), " left, of ", needed),
+                       "make the window larger");
         const std::size_t at = used_;
         used_ += needed;
         return at;
@@ -132,7 +219,24 @@ private:
     std::size_t bytes_;
     std::size_t used_ = 0;
     notice_board* notices_;
+    group_record* group_ = nullptr;
     bool crowded_;
 };
+
+/// Throws core::error where strips are no partition of the elements 0 .. n-1: an element that nobody writes, or two ranks at once.
+[[gnu::cold]] inline void check_strips(std::span<const parallel::block> strips, std::size_t n) {
+    std::vector<parallel::block> in_order;
+    for (const parallel::block& one : strips)
+        if (one.first != one.last) in_order.push_back(one);
+    core::sort(in_order, [](const parallel::block& a, const parallel::block& b) { return a.first < b.first; });
+    in_order.push_back({n, n});
+    std::size_t at = 0;
+    for (const parallel::block& one : in_order) {
+        if (one.first != at || one.first > one.last)
+            core::fail(core::text("strips of ", n, " elements: one from ", one.first, " to ", one.last, " follows what ends at ", at),
+                       "give each element to exactly one rank");
+        at = one.last;
+    }
+}
 
 }  // namespace lockstep::comm

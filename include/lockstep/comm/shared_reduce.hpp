@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <optional>
+#include <source_location>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,7 +43,7 @@ enum class shared_route : std::uint8_t { automatic, strips, copies };
 template <class T>
 class shared_operation {
 public:
-    /// `lanes`: the run of each rank (not used by all_gather). `strips`: a partition of 0 .. n-1, one for each rank.
+    /// `lanes`: the run of each rank (not used by all_gather). `strips`: a partition of 0 .. n-1, one for each rank. Throws core::error.
     [[gnu::cold]] shared_operation(shared_parts& memory, shared_kind kind, std::span<const parallel::block> lanes,
                                    std::span<const parallel::block> strips, tensor::slice<T> data, std::size_t n, parallel::team team = {},
                                    shared_route route = shared_route::automatic)
@@ -49,27 +53,21 @@ public:
           n_{n},
           strips_(strips.begin(), strips.end()),
           sum_{lanes},
-          notices_{memory.notices()},
-          crowded_{memory.crowded()} {
+          signals_{reserve_signals(memory)} {
         const std::size_t ranks = memory.size();
-        core::require(
-            lanes.size() == ranks && strips_.size() == ranks,
-            [&] { return core::text(ranks, " ranks with ", lanes.size(), " runs of lanes and ", strips_.size(), " strips"); },
-            [] { return std::string{"pass one run of lanes and one strip for each rank"}; });
-        std::size_t vectors = 1;
-        for (const auto& leaf : sum_.leaves()) vectors = std::max(vectors, leaf.slot + 1);
-        if (kind_ == shared_kind::all_gather) vectors = 1;
-        core::require(
-            data.count >= vectors * n, [&] { return core::text("a shared operation on ", data.count, " numbers needs ", vectors * n); },
-            [] { return std::string{"reserve one vector for each node of the lanes of the rank that has the most"}; });
-        copies_ = kind_ == shared_kind::all_reduce && (route == shared_route::copies || (route == shared_route::automatic && ranks > 1 &&
-                                                                                         vectors * n * sizeof(T) <= small(crowded_)));
+        if (lanes.size() != ranks || strips_.size() != ranks)
+            core::fail(core::text(ranks, " ranks with ", lanes.size(), " runs of lanes and ", strips_.size(), " strips"),
+                       "pass one run of lanes and one strip for each rank");
+        check_strips(strips, n);
+        const std::size_t vectors = kind_ == shared_kind::all_gather ? 1 : sum_.most_vectors();
+        if (data.count < vectors * n)
+            core::fail(core::text("a shared operation on ", data.count, " numbers needs ", vectors * n),
+                       "reserve one vector for each node of the lanes of the rank that has the most");
+        copies_ = kind_ == shared_kind::all_reduce &&
+                  (route == shared_route::copies ||
+                   (route == shared_route::automatic && ranks > 1 && vectors * n * sizeof(T) <= small(memory.crowded())));
 
-        const auto signals = memory.reserve<shared_signal>(1);
-        for (std::size_t rank = 0; rank < ranks; ++rank) {
-            signals_.push_back(memory.of(rank, signals).data());
-            data_.push_back(memory.of(rank, data).data());
-        }
+        for (std::size_t rank = 0; rank < ranks; ++rank) data_.push_back(memory.of(rank, data).data());
         std::size_t own = 0;
         for (const auto& leaf : sum_.leaves()) own += leaf.rank == rank_;
         own_ = own * n;
@@ -81,7 +79,9 @@ public:
             for (const auto& place : places) copy_.push_back(memory.mine(place).data());
         scratch_.resize(sum_.scratch_size() * static_cast<std::size_t>(std::max(1, team_.threads)));
         mark_ = (n << 8U) + (static_cast<std::uint64_t>(kind_) << 6U) + (copies_ ? 32U : 0U) + sizeof(T);
-        signals_[rank_]->mark = mark_;
+        signals_.of(rank_).mark = mark_;
+        constexpr const char* names[] = {"shared all-reduce", "shared reduce-scatter", "shared all-gather"};
+        signals_.name({.elements = n_, .unit = unit_of<T>, .kind = short_name{names[static_cast<std::size_t>(kind_)]}, .what = {}});
     }
 
     /// Bytes that an operation takes in each part beside its data, on the automatic route.
@@ -90,40 +90,33 @@ public:
     }
 
     /// Data of this rank is ready, and others may read and write it. Throws core::error if the operation is running.
-    void start() {
-        core::require(
-            !running_, [] { return std::string{"a shared operation was started while it is running"}; },
-            [] { return std::string{"call finish() first"}; });
+    void start(const std::source_location& where = std::source_location::current()) {
+        if (running_) core::fail("a shared operation was started while it is running", "call finish() first");
         running_ = true;
         worked_ = false;
         ++turn_;
+        signals_.begins(where);
         // In two places by turns: who has seen all others arrive in one turn knows that they have read those of the turn before.
         if (copies_) std::copy_n(data_[rank_], own_, copy_[turn_ % 2]);
-        signals_[rank_]->raise(2 * turn_ - 1);
+        signals_.raise(2 * turn_ - 1);
         (void)advance();
     }
 
     /// Does what can be done without waiting; true when the operation is over. Now and then looks for a failure: throws remote_failure.
     bool poll() {
         if (!running_ || advance()) return true;
-        if (notices_ != nullptr && ++polls_ % shared_patience::notice_interval == 0) check();
+        or_stop([&] { signals_.polled(); });
         return false;
     }
 
     /// Waits until the operation is over. Throws remote_failure if a rank has announced one.
     void finish() {
-        for (shared_patience waiting{crowded_}; running_ && !advance();) {
-            try {
-                waiting.wait(notices_);
-            } catch (...) {
-                running_ = false;
-                throw;
-            }
-        }
+        if (!running_) return;
+        or_stop([&] { signals_.wait([](void* self) { return static_cast<shared_operation*>(self)->advance(); }, this); });
     }
 
-    void run() {
-        start();
+    void run(const std::source_location& where = std::source_location::current()) {
+        start(where);
         finish();
     }
 
@@ -135,36 +128,45 @@ private:
     /// Up to so many bytes of a rank, one wait instead of two is worth the additional work: only where a wait is a change of processes.
     [[nodiscard]] static constexpr std::size_t small(bool crowded) noexcept { return crowded ? std::size_t{16} << 10U : 0; }
 
-    [[nodiscard]] bool all_reached(std::uint64_t value) const noexcept {
-        for (shared_signal* signal : signals_)
-            if (!signal->reached(value)) return false;
-        return true;
+    [[nodiscard, gnu::cold]] static shared_signals reserve_signals(shared_parts& memory) {
+        const auto place = memory.reserve<shared_signal>(1);
+        std::vector<shared_signal*> all;
+        for (std::size_t rank = 0; rank < memory.size(); ++rank) all.push_back(memory.of(rank, place).data());
+        std::vector<std::size_t> ranks(memory.size());
+        std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+        return {std::move(all), memory.mine(place).data(), std::move(ranks), memory.notices(), memory.group(), memory.crowded()};
+    }
+
+    template <class F>
+    void or_stop(F&& f) {
+        try {
+            f();
+        } catch (...) {
+            running_ = false;
+            throw;
+        }
     }
 
     bool advance() {
         if (!worked_) {
-            if (!all_reached(2 * turn_ - 1)) return false;
+            if (!signals_.all_reached(2 * turn_ - 1)) return false;
             if (turn_ == 1) compare();
             work();
             worked_ = true;
-            if (!copies_) signals_[rank_]->raise(2 * turn_);
+            if (!copies_) signals_.raise(2 * turn_);
         }
-        if (!copies_ && !all_reached(2 * turn_)) return false;
+        if (!copies_ && !signals_.all_reached(2 * turn_)) return false;
         running_ = false;
         return true;
     }
 
     [[gnu::cold]] void compare() {
         for (std::size_t rank = 0; rank < signals_.size(); ++rank) {
-            if (signals_[rank]->mark == mark_) continue;
+            if (signals_.of(rank).mark == mark_) continue;
             running_ = false;
-            core::require(
-                false,
-                [&] {
-                    return core::text("rank ", rank_, " is in a shared operation on ", n_, " numbers, rank ", rank, " in another one on ",
-                                      signals_[rank]->mark >> 8U);
-                },
-                [] { return std::string{"make the same shared operations in the same order on all ranks"}; });
+            core::fail(core::text("rank ", rank_, " is in a shared operation on ", n_, " numbers, rank ", rank, " in another one on ",
+                                  signals_.of(rank).mark >> 8U),
+                       "make the same shared operations in the same order on all ranks");
         }
     }
 
@@ -175,22 +177,9 @@ private:
         if (kind_ == shared_kind::all_gather)
             gather();
         else if (copies_)
-            add(leaves.subspan(turn_ % 2 * sum_.leaves().size(), sum_.leaves().size()), own, {0, n_});
+            sum_(team_, leaves.subspan(turn_ % 2 * sum_.leaves().size(), sum_.leaves().size()), own, {0, n_}, scratch_);
         else
-            add(leaves, kind_ == shared_kind::all_reduce ? std::span<T* const>{data_} : own, mine);
-    }
-
-    void add(std::span<const T* const> from, std::span<T* const> to, parallel::block part) noexcept {
-        const auto threads = static_cast<std::size_t>(team_.threads);
-        if (threads <= 1 || part.size() <= 16384) {
-            sum_(from, to, part, scratch_);
-            return;
-        }
-        parallel::on_each_thread(team_, [&](std::size_t thread) {
-            const auto piece = parallel::split(part.size(), threads, thread, strip_grain);
-            sum_(from, to, {part.first + piece.first, part.first + piece.last},
-                 std::span{scratch_}.subspan(thread * sum_.scratch_size(), sum_.scratch_size()));
-        });
+            sum_(team_, leaves, kind_ == shared_kind::all_reduce ? std::span<T* const>{data_} : own, mine, scratch_);
     }
 
     void gather() noexcept {
@@ -204,15 +193,6 @@ private:
         }
     }
 
-    void check() {
-        try {
-            notices_->check();
-        } catch (...) {
-            running_ = false;
-            throw;
-        }
-    }
-
     shared_kind kind_;
     bool copies_ = false;
     bool running_ = false;
@@ -223,16 +203,13 @@ private:
     std::size_t own_ = 0;
     std::vector<parallel::block> strips_;
     one_pass_sum<T> sum_;
-    std::vector<shared_signal*> signals_;
+    shared_signals signals_;
     std::vector<T*> data_;          // of each rank
     std::vector<const T*> leaves_;  // of the tree, in data, or in one place for copies after the other
     std::vector<T*> copy_;          // of this rank: two places
     std::vector<T> scratch_;
-    notice_board* notices_;
-    bool crowded_;
     std::uint64_t mark_ = 0;
     std::uint64_t turn_ = 0;
-    std::size_t polls_ = 0;
 };
 
 /// The sum over all lanes on every rank, with the bits of tree_all_reduce{lanes}.

@@ -8,6 +8,7 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -15,6 +16,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,10 +39,14 @@ namespace detail {
     (void)sched_getaffinity(0, sizeof mine, &mine);
     cpu_set_t all;
     CPU_ZERO(&all);
-    for (const cpu_set_t& one : ranks.gather_all(mine)) CPU_OR(&all, &all, &one);
+    for (const std::string& bytes : ranks.gather_all(std::string_view{reinterpret_cast<const char*>(&mine), sizeof mine})) {
+        cpu_set_t one;
+        std::memcpy(&one, bytes.data(), sizeof one);
+        CPU_OR(&all, &all, &one);
+    }
     return static_cast<std::size_t>(CPU_COUNT(&all)) < ranks.size();
 #else
-    (void)ranks.gather_all(0);  // also there it ends when all ranks have come
+    (void)ranks.gather_all(ranks.size());  // also there it ends when all ranks have come
     return true;
 #endif
 }
@@ -60,25 +66,26 @@ namespace detail {
 [[nodiscard, gnu::cold]] inline bool on_one_node(const group& ranks) {
     if (ranks.size() == 1) return true;
     // Nobody enters MPI's own, blocking call before all ranks have arrived.
-    (void)ranks.gather_all(0);
+    (void)ranks.gather_all(ranks.size());
     MPI_Comm node = MPI_COMM_NULL;
     int size = 0;
     MPI_Comm_split_type(ranks.over().communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_size(node, &size);
     MPI_Comm_free(&node);
     bool all = true;
-    for (const int one : ranks.gather_all(size)) all = all && static_cast<std::size_t>(one) == ranks.size();
+    for (const std::size_t one : ranks.gather_all(static_cast<std::size_t>(size))) all = all && one == ranks.size();
     return all;
 }
 
 /// `bytes` for each rank of the group, zero at first, each rank's part touched by itself first, so that it lies in the memory next to it.
-/// Made and destroyed collectively; not given back after a failure, since nobody knows who still writes into it.
-/// Throws core::error on all ranks if they are not on one node, or if /dev/shm is too small. A group of one rank needs no MPI.
+/// Made collectively. Each rank destroys it when it likes: the memory goes when the last has. (Where a process cannot have a second view of
+/// shared memory, MPI's window stays, and the destructor is collective unless a rank has failed.)
+/// Throws core::error on all ranks if they are not on one node, or if /dev/shm has less than `room` for all. A group of one rank needs no MPI.
 class shared_window {
 public:
-    [[gnu::cold]] shared_window(group ranks, std::size_t bytes) : ranks_{std::move(ranks)} {
+    [[gnu::cold]] shared_window(group ranks, std::size_t bytes, std::size_t room = detail::free_shared_bytes()) : ranks_{std::move(ranks)} {
         bytes = shared_parts::footprint(bytes == 0 ? 1 : bytes);
-        check(bytes);
+        check(bytes, room);
         std::vector<std::byte*> parts(ranks_.size());
         if (ranks_.size() == 1) {
             alone_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (bytes + page - 1) / page * page)));
@@ -87,31 +94,37 @@ public:
         } else {
             allocate(bytes, parts);
         }
-        // The same memory, where large pages can be had.
+        // The same memory, where large pages can be had, and the window is not needed any more.
+        bool separate = true;
         views_.reserve(parts.size());
-        for (std::byte*& part : parts) part = views_.emplace_back(part, ranks_.size() == 1 ? 0 : bytes).data();
+        for (std::byte*& part : parts) {
+            part = views_.emplace_back(part, ranks_.size() == 1 ? 0 : bytes).data();
+            separate = separate && views_.back().separate();
+        }
+        for (const std::size_t one : ranks_.gather_all(std::size_t{separate})) separate = separate && one == 1;
+        if (separate) free();
         std::memset(parts[ranks_.rank()], 0, bytes);
         views_[ranks_.rank()].collapse();
         const bool crowded = detail::is_crowded(ranks_);  // ends when all parts are zero
         for (const large_page_view& view : views_) view.collapse();
         memory_.emplace(ranks_.rank(), std::move(parts), bytes, crowded, &ranks_.notices());
+        memory_->belongs_to(ranks_.record());
     }
     shared_window(const shared_window&) = delete;
     shared_window& operator=(const shared_window&) = delete;
 
-    ~shared_window() {
+    [[gnu::cold]] ~shared_window() {
         if (window_ == MPI_WIN_NULL || ranks_.notices().failed() || std::uncaught_exceptions() > exceptions_) return;
         int over = 0;
         MPI_Finalized(&over);
         if (over != 0) return;
         try {
-            (void)ranks_.gather_all(0);  // nobody waits in MPI for a rank that has failed
+            (void)ranks_.gather_all(ranks_.size());  // nobody waits in MPI for a rank that has failed
         } catch (...) {
             return;
         }
         views_.clear();
-        MPI_Win_unlock_all(window_);
-        MPI_Win_free(&window_);
+        free();
     }
 
     [[nodiscard]] shared_parts& memory() noexcept { return *memory_; }
@@ -121,22 +134,20 @@ private:
     static constexpr std::size_t page = 4096;
 
     /// The same outcome on all ranks: who is alone in MPI's own call waits there for ever.
-    void check(std::size_t bytes) const {
+    void check(std::size_t bytes, std::size_t room) const {
         if (ranks_.size() == 1) return;
         const auto all = ranks_.gather_all(bytes);
         for (const std::size_t one : all)
-            core::require(
-                one == all[0], [&] { return core::text("a shared window of ", all[0], " bytes on rank 0, of ", one, " on another"); },
-                [] { return std::string{"ask for equally many on all ranks"}; });
-        core::require(
-            on_one_node(ranks_), [&] { return core::text("a shared window for ", ranks_.size(), " ranks that are not on one node"); },
-            [] { return std::string{"split the group by hosts() first"}; });
-        std::size_t room = static_cast<std::size_t>(-1);
-        for (const std::size_t one : ranks_.gather_all(detail::free_shared_bytes())) room = one < room ? one : room;
-        core::require(
-            bytes <= room / ranks_.size(),
-            [&] { return core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes, but /dev/shm has ", room, " left"); },
-            [] { return std::string{"enlarge it (mount -o remount,size=.. /dev/shm, docker --shm-size), or do without shared memory"}; });
+            if (one != all[0])
+                core::fail(core::text("a shared window of ", all[0], " bytes on rank 0, of ", one, " on another"),
+                           "ask for equally many on all ranks");
+        if (!on_one_node(ranks_))
+            core::fail(core::text("a shared window for ", ranks_.size(), " ranks that are not on one node"),
+                       "split the group by hosts() first");
+        for (const std::size_t one : ranks_.gather_all(room)) room = one < room ? one : room;
+        if (bytes + page > room / ranks_.size())
+            core::fail(core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes, but /dev/shm has ", room, " left"),
+                       "enlarge it (mount -o remount,size=.. /dev/shm, docker --shm-size), or do without shared memory");
     }
 
     void allocate(std::size_t bytes, std::vector<std::byte*>& parts) {
@@ -148,24 +159,33 @@ private:
         MPI_Comm_get_errhandler(over, &before);
         MPI_Comm_set_errhandler(over, MPI_ERRORS_RETURN);
         void* base = nullptr;
-        const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, over, static_cast<void*>(&base), &window_);
+        const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + page), 1, info, over, static_cast<void*>(&base), &window_);
         MPI_Comm_set_errhandler(over, before);
         MPI_Errhandler_free(&before);
         MPI_Info_free(&info);
         bool well = true;
-        for (const bool one : ranks_.gather_all(code == MPI_SUCCESS)) well = well && one;
+        for (const std::size_t one : ranks_.gather_all(std::size_t{code == MPI_SUCCESS})) well = well && one == 1;
         if (!well) window_ = MPI_WIN_NULL;
-        core::require(
-            well, [&] { return core::text("MPI cannot allocate a shared window of ", ranks_.size(), " x ", bytes, " bytes"); },
-            [] { return std::string{"look at the free space of /dev/shm and of the memory, or do without shared memory"}; });
+        if (!well)
+            core::fail(core::text("MPI cannot allocate a shared window of ", ranks_.size(), " x ", bytes, " bytes"),
+                       "look at the free space of /dev/shm and of the memory, or do without shared memory");
         MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
         for (std::size_t rank = 0; rank < parts.size(); ++rank) {
             MPI_Aint size = 0;
             int unit = 0;
             void* part = nullptr;
             MPI_Win_shared_query(window_, static_cast<int>(rank), &size, &unit, static_cast<void*>(&part));
-            parts[rank] = static_cast<std::byte*>(part);
+            // MPI promises no alignment, but pages are pages in every process.
+            const auto place = reinterpret_cast<std::uintptr_t>(part);
+            parts[rank] = static_cast<std::byte*>(part) + ((place + page - 1) / page * page - place);
         }
+    }
+
+    /// Collective, and nobody waits in it for a rank that fails: all have just met.
+    void free() noexcept {
+        MPI_Win_unlock_all(window_);
+        MPI_Win_free(&window_);
+        window_ = MPI_WIN_NULL;
     }
 
     struct release {

@@ -67,6 +67,75 @@ private:
     int tags_ = 32767;
 };
 
+/// Keeps a thing until the end of the program: what MPI may still use after a failure. A send whose receiver has failed can be neither
+/// completed nor recalled, and MPI reads its memory whenever the receiver's side answers.
+template <class T>
+[[gnu::cold]] void keep(T thing) {
+    static std::vector<T> kept;
+    kept.push_back(std::move(thing));
+}
+
+/// A duplicate of a communicator in the making: MPI's blocking call would wait for ever for a rank that does not come. Errors of MPI come back
+/// from its calls instead of ending the program.
+class duplication {
+public:
+    explicit duplication(MPI_Comm of) { MPI_Comm_idup(of, &made_, &request_); }
+    duplication(const duplication&) = delete;
+    duplication& operator=(const duplication&) = delete;
+
+    /// The communicator, once it is there.
+    [[nodiscard]] std::optional<MPI_Comm> test() {
+        int done = 0;
+        MPI_Test(&request_, &done, MPI_STATUS_IGNORE);
+        if (done == 0) return std::nullopt;
+        MPI_Comm_set_errhandler(made_, MPI_ERRORS_RETURN);
+        return made_;
+    }
+
+private:
+    MPI_Comm made_ = MPI_COMM_NULL;
+    MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+/// Something that goes with a communicator of the application: kept there as an attribute (MPI 3.1, section 6.7), and not part of its duplicates.
+template <class Thing>
+class attached {
+public:
+    [[nodiscard]] static Thing* find(MPI_Comm communicator) {
+        void* value = nullptr;
+        int found = 0;
+        MPI_Comm_get_attr(communicator, key(), static_cast<void*>(&value), &found);
+        return found != 0 ? static_cast<Thing*>(value) : nullptr;
+    }
+    /// The thing outlives the communicator.
+    static void put(MPI_Comm communicator, Thing* thing) { MPI_Comm_set_attr(communicator, key(), thing); }
+
+private:
+    [[nodiscard]] static int key() {
+        static const int made = [] {
+            int number = MPI_KEYVAL_INVALID;
+            MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &number, nullptr);
+            return number;
+        }();
+        return made;
+    }
+};
+
+/// The ranks of `part` as numbered in `whole`.
+[[nodiscard, gnu::cold]] inline std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whole) {
+    MPI_Group of_part, of_whole;
+    int size = 0;
+    MPI_Comm_size(part, &size);
+    MPI_Comm_group(part, &of_part);
+    MPI_Comm_group(whole, &of_whole);
+    std::vector<int> here(static_cast<std::size_t>(size)), there(here.size());
+    for (int rank = 0; rank < size; ++rank) here[static_cast<std::size_t>(rank)] = rank;
+    MPI_Group_translate_ranks(of_part, size, here.data(), of_whole, there.data());
+    MPI_Group_free(&of_part);
+    MPI_Group_free(&of_whole);
+    return {there.begin(), there.end()};
+}
+
 /// A few short messages that are under way together, for setting up and for failures. What is still under way when it is destroyed is abandoned.
 class requests {
 public:
@@ -165,6 +234,7 @@ public:
         slots_.reserve(slots);
         requests_.reserve(slots);
         done_.reserve(slots);
+        statuses_.resize(slots);
     }
 
     /// Adds a message to the round: number 0, 1, .. in this order. `next`: the number of the next one in the same direction with the same peer;
@@ -192,11 +262,13 @@ public:
     [[nodiscard]] bool test(Arrived&& arrived) noexcept {
         while (live_ > 0) {
             int count = 0;
-            MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(), MPI_STATUSES_IGNORE);
+            const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(), statuses_.data());
             if (count <= 0) return false;
+            completed_ += static_cast<std::uint64_t>(count);
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
                 const auto at = static_cast<std::size_t>(done_[i]);
                 const slot piece = slots_[at];
+                if (!piece.sends) compare(piece, statuses_[i], code != MPI_SUCCESS);
                 if (!post(piece.stream, at)) --live_;
                 if (!piece.sends) arrived(piece.message, piece.first, piece.size);
             }
@@ -223,6 +295,30 @@ public:
                 if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
         }
         clear();
+    }
+
+    /// A message that had not the length of what was to be received.
+    struct wrong_length {
+        std::size_t peer;
+        std::size_t expected;
+        std::size_t found;  ///< or more
+    };
+    [[nodiscard]] const std::optional<wrong_length>& wrong() const noexcept { return wrong_; }
+
+    /// Grows with each piece that is complete.
+    [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
+    /// The peers of messages that are under way, those to be received first.
+    [[gnu::cold]] std::size_t peers(std::span<std::size_t> out) const noexcept {
+        std::size_t count = 0;
+        for (const bool sends : {false, true})
+            for (std::size_t i = 0; i < slots_.size(); ++i) {
+                if (requests_[i] == MPI_REQUEST_NULL || slots_[i].sends != sends) continue;
+                const auto peer = static_cast<std::size_t>(transfers_[slots_[i].message].peer);
+                if (count < out.size() && std::find(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count), peer) ==
+                                              out.begin() + static_cast<std::ptrdiff_t>(count))
+                    out[count++] = peer;
+            }
+        return count;
     }
 
     /// What was really handed to MPI since construction.
@@ -277,6 +373,13 @@ private:
         return true;
     }
 
+    void compare(const slot& piece, const MPI_Status& status, bool failed) noexcept {
+        int found = 0;
+        MPI_Get_count(&status, MPI_BYTE, &found);
+        if (static_cast<std::size_t>(found) != piece.size || (failed && status.MPI_ERROR != MPI_SUCCESS)) [[unlikely]]
+            wrong_ = {static_cast<std::size_t>(transfers_[piece.message].peer), piece.size, static_cast<std::size_t>(found)};
+    }
+
     void clear() noexcept {
         transfers_.clear();
         streams_.clear();
@@ -293,6 +396,9 @@ private:
     std::vector<slot> slots_;  // what each request is
     std::vector<MPI_Request> requests_;
     std::vector<int> done_;
+    std::vector<MPI_Status> statuses_;
+    std::optional<wrong_length> wrong_;
+    std::uint64_t completed_ = 0;
     std::size_t live_ = 0;
     std::size_t sent_messages_ = 0;
     std::size_t sent_bytes_ = 0;

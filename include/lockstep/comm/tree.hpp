@@ -225,19 +225,16 @@ private:
 [[nodiscard, gnu::cold]] inline schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
                                                              std::span<const parallel::block> strips,
                                                              tree_route route = tree_route::automatic) {
-    core::require(
-        strips.size() == lanes.size() && rank < lanes.size(),
-        [&] { return core::text("rank ", rank, " with ", lanes.size(), " runs of lanes and ", strips.size(), " strips"); },
-        [] { return std::string{"pass one run of lanes and one strip for each rank"}; });
+    if (strips.size() != lanes.size() || rank >= lanes.size())
+        core::fail(core::text("rank ", rank, " with ", lanes.size(), " runs of lanes and ", strips.size(), " strips"),
+                   "pass one run of lanes and one strip for each rank");
     std::vector<std::size_t> order;
     for (std::size_t owner = 0; owner < strips.size(); ++owner)
         if (!strips[owner].empty()) order.push_back(owner);
     core::sort(order, [&](std::size_t a, std::size_t b) { return strips[a].first < strips[b].first; });
     std::size_t at = 0;
     for (const std::size_t owner : order) at = strips[owner].first == at ? strips[owner].last : nowhere;
-    core::require(
-        at == n, [&] { return core::text("the strips do not cover ", n, " elements once"); },
-        [] { return std::string{"cut 0 .. n-1 into one strip for each rank"}; });
+    if (at != n) core::fail(core::text("the strips do not cover ", n, " elements once"), "cut 0 .. n-1 into one strip for each rank");
 
     const lane_tree tree{lanes};
     const bool direct = route == tree_route::direct ||
@@ -245,7 +242,7 @@ private:
     schedule out{direct              ? "tree reduce-scatter (direct)"
                  : is_halving(lanes) ? "tree reduce-scatter (halving)"
                                      : "tree reduce-scatter",
-                 true};
+                 true, n};
     detail::tree_writer writer{rank, tree, n};
     for (const std::size_t owner : order) writer.strip(owner, strips[owner], direct);
     writer.write(out);

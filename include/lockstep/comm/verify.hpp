@@ -167,16 +167,14 @@ inline void verify(std::span<const schedule> programs) {
 /// Scratch begins as NaN, so that a value that nobody wrote shows. Throws core::error also where data is too short.
 template <class T>
 std::vector<traffic> simulate(std::span<const schedule> programs, std::span<std::vector<T>> data) {
-    core::require(
-        programs.size() == data.size(), [&] { return core::text(programs.size(), " schedules and ", data.size(), " arrays"); },
-        [] { return std::string{"pass one array for each rank"}; });
+    if (programs.size() != data.size())
+        core::fail(core::text(programs.size(), " schedules and ", data.size(), " arrays"), "pass one array for each rank");
     std::vector<std::vector<T>> work(programs.size());
     std::vector<std::vector<std::vector<T>>> letters(programs.size());
     for (std::size_t rank = 0; rank < programs.size(); ++rank) {
-        core::require(
-            programs[rank].data_size() <= data[rank].size(),
-            [&] { return core::text("rank ", rank, " uses ", programs[rank].data_size(), " elements of an array of ", data[rank].size()); },
-            [] { return std::string{"provide a longer array"}; });
+        if (programs[rank].data_size() > data[rank].size())
+            core::fail(core::text("rank ", rank, " uses ", programs[rank].data_size(), " elements of an array of ", data[rank].size()),
+                       "provide a longer array");
         T unset{};
         if constexpr (std::is_floating_point_v<T>) unset = std::numeric_limits<T>::quiet_NaN();
         work[rank].assign(programs[rank].work_size(), unset);

@@ -44,26 +44,22 @@ struct quantize {
 
     /// Throws core::error unless 2 <= bits <= 8 and bucket >= 1: one bit has no room for a sign and a level.
     void check() const {
-        core::require(
-            bits >= 2 && bits <= 8, [&] { return core::text("quantize has bits = ", bits, ", outside 2 .. 8"); },
-            [] { return "take 2 bits for the levels -1, 0, 1, or 4 or 8 for less noise"; });
-        core::require(
-            bucket >= 1, [&] { return core::text("quantize has bucket = ", bucket); },
-            [] { return "give the number of values that share a scale, such as 512"; });
+        if (bits < 2 || bits > 8)
+            core::fail(core::text("quantize has bits = ", bits, ", outside 2 .. 8"),
+                       "take 2 bits for the levels -1, 0, 1, or 4 or 8 for less noise");
+        if (bucket == 0)
+            core::fail(core::text("quantize has bucket = ", bucket), "give the number of values that share a scale, such as 512");
     }
 
     /// A residual is smaller than p's step, max |p| / s, so with s >= 2 none exceeds G / (s - 1) where no gradient exceeds G; rounding to
     /// nearest halves the step. With s = 1 stochastic rounding may return as much as p: residuals then settle near sqrt(bucket) / 4 times
     /// the gradients (measured: normal deviates cut off at 1, buckets of 64 to 4096), so this throws core::error.
     void check_feedback() const {
-        core::require(
-            bits >= 3 || !stochastic,
-            [&] {
-                return core::text("error_feedback around quantize with bits = ", bits,
-                                  " and stochastic rounding leaves residuals of about ",
-                                  core::fixed(std::sqrt(static_cast<double>(bucket)) / 4, 1), " times the gradients for bucket = ", bucket);
-            },
-            [] { return "take .stochastic = false, or 3 bits or more, or quantize without error_feedback"; });
+        if (bits < 3 && stochastic)
+            core::fail(
+                core::text("error_feedback around quantize with bits = ", bits, " and stochastic rounding leaves residuals of about ",
+                           core::fixed(std::sqrt(static_cast<double>(bucket)) / 4, 1), " times the gradients for bucket = ", bucket),
+                "take .stochastic = false, or 3 bits or more, or quantize without error_feedback");
     }
 
     template <class T>

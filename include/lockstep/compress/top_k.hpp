@@ -36,9 +36,8 @@ struct top_k {
 
     /// Throws core::error unless 0 < ratio <= 1.
     void check() const {
-        core::require(
-            ratio > 0 && ratio <= 1, [&] { return core::text("top_k has ratio = ", ratio, ", outside (0, 1]"); },
-            [] { return "take the share of elements to send, such as 0.01"; });
+        if (!(ratio > 0 && ratio <= 1))
+            core::fail(core::text("top_k has ratio = ", ratio, ", outside (0, 1]"), "take the share of elements to send, such as 0.01");
     }
 
     /// Elements sent of n. A product that rounding has lifted above a whole number counts as that number: 0.07 of 100 is 7.
@@ -51,10 +50,9 @@ struct top_k {
     /// Throws core::error if an index of 32 bits cannot name every element.
     template <class T>
     [[nodiscard]] std::size_t max_bytes(std::size_t n) const {
-        core::require(
-            n <= std::numeric_limits<std::uint32_t>::max(),
-            [&] { return core::text("top_k is asked for ", n, " values in one message, but its indices have 32 bits"); },
-            [] { return "split the gradient into buckets of fewer than 2^32 values"; });
+        if (n > std::numeric_limits<std::uint32_t>::max())
+            core::fail(core::text("top_k is asked for ", n, " values in one message, but its indices have 32 bits"),
+                       "split the gradient into buckets of fewer than 2^32 values");
         return count(n) * pair_bytes<T>;
     }
 

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "lockstep/core/text.hpp"
 
@@ -18,23 +19,9 @@ public:
     explicit error(const std::string& message) : std::runtime_error(message) {}
 };
 
-namespace detail {
-[[noreturn, gnu::cold, gnu::noinline]] inline void fail(const std::string& problem, const std::string& remedy) {
-    throw error{problem, remedy};
-}
-
-/// Apart from the code that checks, and compiled for size: messages are built once in a run at most.
-template <class Problem, class Remedy>
-[[noreturn, gnu::cold, gnu::noinline]] void fail_with(Problem& problem, Remedy& remedy) {
-    fail(problem(), remedy());
-}
-}  // namespace detail
-
-/// Throws unless the condition holds. The texts are callables, so a check that passes builds no string.
-template <class Problem, class Remedy>
-void require(bool condition, Problem&& problem, Remedy&& remedy) {
-    if (!condition) [[unlikely]]
-        detail::fail_with(problem, remedy);
+/// Throws an error. Behind a condition: a check that passes builds no text.
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail(std::string_view problem, std::string_view remedy) {
+    throw error{std::string{problem}, std::string{remedy}};
 }
 
 }  // namespace lockstep::core

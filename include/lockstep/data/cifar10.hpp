@@ -46,10 +46,9 @@ public:
         else
             for (int batch = 1; batch <= 5 && read.labels.size() < count; ++batch)
                 append(core::text(root, "/data_batch_", batch), count, read);
-        core::require(
-            count == everything || read.labels.size() == count,
-            [&] { return core::text(name_, ": ", count, " pictures were asked for, the files hold ", read.labels.size()); },
-            [] { return std::string{"ask for fewer, or leave the count away to have them all"}; });
+        if (count != everything && read.labels.size() != count)
+            core::fail(core::text(name_, ": ", count, " pictures were asked for, the files hold ", read.labels.size()),
+                       "ask for fewer, or leave the count away to have them all");
         contents_ = std::make_shared<const contents>(std::move(read));
     }
 
@@ -88,21 +87,15 @@ private:
             "unpack the binary version of CIFAR-10 (cifar-10-binary.tar.gz from www.cs.toronto.edu/~kriz/cifar.html) with tar -xzf, and "
             "pass the folder cifar-10-batches-bin");
         const std::vector<std::byte> bytes = read_file(path);
-        core::require(
-            !bytes.empty() && bytes.size() % record == 0,
-            [&] {
-                return core::text("\"", path, "\" has ", bytes.size(), " bytes, ",
-                                  bytes.empty() ? "no picture" : "no whole number of pictures", " of ", record, " bytes");
-            },
-            [] { return std::string{"fetch or copy the file again: the published ones have 30730000 bytes once unpacked"}; });
+        if (bytes.empty() || bytes.size() % record != 0)
+            core::fail(core::text("\"", path, "\" has ", bytes.size(), " bytes, ",
+                                  bytes.empty() ? "no picture" : "no whole number of pictures", " of ", record, " bytes"),
+                       "fetch or copy the file again: the published ones have 30730000 bytes once unpacked");
         for (std::size_t at = 0; at < bytes.size() && to.labels.size() < count; at += record) {
             const auto label = std::to_integer<std::uint8_t>(bytes[at]);
-            core::require(
-                label < label::count,
-                [&] { return core::text("picture ", at / record, " of \"", path, "\" has the label ", +label, ", allowed are 0 to 9"); },
-                [] {
-                    return std::string{"pass the binary version of CIFAR-10 (other data sets have other layouts), or correct the file"};
-                });
+            if (label >= label::count)
+                core::fail(core::text("picture ", at / record, " of \"", path, "\" has the label ", +label, ", allowed are 0 to 9"),
+                           "pass the binary version of CIFAR-10 (other data sets have other layouts), or correct the file");
             to.labels.push_back(label);
             const std::byte* red = bytes.data() + at + 1;
             const std::size_t begin = to.pixels.size();

@@ -129,17 +129,14 @@ template <class D, class T>
 void require_readable(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
                       std::span<tensor::label_element<typename D::label, T>> y) {
     constexpr std::size_t per_label = tensor::label_size<typename D::label>;
-    core::require(
-        x.rows == rows.size() && y.size() == rows.size() * per_label,
-        [&] {
-            return core::text(name_of(set), ": ", rows.size(), " samples were asked for, with room for ", x.rows, " samples and ", y.size(),
-                              " label elements");
-        },
-        [&] { return core::text("pass x with ", rows.size(), " rows and y with ", rows.size() * per_label, " elements"); });
+    if (x.rows != rows.size() || y.size() != rows.size() * per_label)
+        core::fail(core::text(name_of(set), ": ", rows.size(), " samples were asked for, with room for ", x.rows, " samples and ", y.size(),
+                              " label elements"),
+                   core::text("pass x with ", rows.size(), " rows and y with ", rows.size() * per_label, " elements"));
     for (const std::uint64_t row : rows)
-        core::require(
-            row < set.size(), [&] { return core::text(name_of(set), ": sample ", row, " of ", set.size(), " was asked for"); },
-            [] { return std::string{"number samples from 0 to size() - 1"}; });
+        if (row >= set.size())
+            core::fail(core::text(name_of(set), ": sample ", row, " of ", set.size(), " was asked for"),
+                       "number samples from 0 to size() - 1");
 }
 
 }  // namespace lockstep::data

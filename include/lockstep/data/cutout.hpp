@@ -22,10 +22,9 @@ struct cutout {
     static constexpr std::string_view name = "cutout";
     [[nodiscard]] std::string settings() const { return core::text("size=", size); }
     void check(std::size_t rows, std::size_t columns) const {
-        core::require(
-            size >= 1 && size <= std::min(rows, columns),
-            [&] { return core::text("cutout{.size = ", size, "} on pictures of ", rows, "x", columns); },
-            [&] { return core::text("choose a size from 1 to ", std::min(rows, columns)); });
+        if (size == 0 || size > std::min(rows, columns))
+            core::fail(core::text("cutout{.size = ", size, "} on pictures of ", rows, "x", columns),
+                       core::text("choose a size from 1 to ", std::min(rows, columns)));
     }
 
     template <class T>

@@ -20,9 +20,8 @@ struct flip {
     static constexpr std::string_view name = "flip";
     [[nodiscard]] std::string settings() const { return core::text("probability=", probability); }
     void check(std::size_t, std::size_t) const {
-        core::require(
-            probability >= 0 && probability <= 1, [&] { return core::text("flip{.probability = ", probability, "}"); },
-            [] { return std::string{"choose a probability between 0 and 1"}; });
+        if (!(probability >= 0 && probability <= 1))
+            core::fail(core::text("flip{.probability = ", probability, "}"), "choose a probability between 0 and 1");
     }
 
     template <class T>

@@ -63,23 +63,17 @@ template <std::size_t Dimensions>
 
     const auto check_length = [&](std::uint64_t expected, std::string_view what) {
         const std::uint64_t found = out.bytes.size();
-        core::require(
-            what.empty() ? found == expected : found >= expected,
-            [&] {
-                return core::text("\"", path, "\" has ", found, found < expected ? " bytes, too few: " : " bytes, too many: ",
-                                  what.empty() ? "its header promises " : what, expected, " bytes");
-            },
-            [] { return std::string{"fetch or copy the file again"}; });
+        if (!(what.empty() ? found == expected : found >= expected))
+            core::fail(core::text("\"", path, "\" has ", found, found < expected ? " bytes, too few: " : " bytes, too many: ",
+                                  what.empty() ? "its header promises " : what, expected, " bytes"),
+                       "fetch or copy the file again");
     };
     check_length(4, "its magic number alone takes ");
     const std::uint32_t found = detail::big_endian(out.bytes, 0);
-    core::require(
-        found == file::magic,
-        [&] {
-            return core::text("\"", path, "\" starts with the magic number ", detail::hexadecimal(found), ", expected ",
-                              detail::hexadecimal(file::magic), file::magic == detail::labels_magic ? " (labels)" : " (images)");
-        },
-        [&] { return detail::wrong_magic_remedy(found, file::magic); });
+    if (found != file::magic)
+        core::fail(core::text("\"", path, "\" starts with the magic number ", detail::hexadecimal(found), ", expected ",
+                              detail::hexadecimal(file::magic), file::magic == detail::labels_magic ? " (labels)" : " (images)"),
+                   detail::wrong_magic_remedy(found, file::magic));
     check_length(file::header, "its header alone takes ");
 
     std::uint64_t length = 1;
@@ -90,9 +84,9 @@ template <std::size_t Dimensions>
         should += core::text(d == 1 ? "" : "x", wanted[d - 1]);
         length *= wanted[d - 1];
     }
-    core::require(
-        is == should, [&] { return core::text("\"", path, "\" holds images of ", is, ", the data set is declared as ", should); },
-        [&] { return core::text("declare the data set and the network's input as ", is, ", or pass other files"); });
+    if (is != should)
+        core::fail(core::text("\"", path, "\" holds images of ", is, ", the data set is declared as ", should),
+                   core::text("declare the data set and the network's input as ", is, ", or pass other files"));
     check_length(file::header + out.extents[0] * length, "");
     return out;
 }
@@ -111,22 +105,16 @@ public:
     idx(const std::string& images, const std::string& labels)
         : images_{std::make_shared<const idx_file<3>>(read_idx<3>(images, {Rows, Columns}))},
           labels_{std::make_shared<const idx_file<1>>(read_idx<1>(labels, {}))} {
-        core::require(
-            images_->extents[0] == labels_->extents[0],
-            [&] {
-                return core::text("\"", images, "\" has ", images_->extents[0], " images, but \"", labels, "\" has ", labels_->extents[0],
-                                  " labels");
-            },
-            [] { return std::string{"pass two files of the same part: both of the training set, or both of the test set"}; });
+        if (images_->extents[0] != labels_->extents[0])
+            core::fail(core::text("\"", images, "\" has ", images_->extents[0], " images, but \"", labels, "\" has ", labels_->extents[0],
+                                  " labels"),
+                       "pass two files of the same part: both of the training set, or both of the test set");
         const auto all = labels_->content();
         for (std::size_t i = 0; i < all.size(); ++i)
-            core::require(
-                std::to_integer<std::size_t>(all[i]) < Classes,
-                [&] {
-                    return core::text("label ", i, " of \"", labels, "\" is ", std::to_integer<int>(all[i]), ", allowed are 0 to ",
-                                      Classes - 1);
-                },
-                [] { return std::string{"declare the data set with more classes, or correct the file"}; });
+            if (std::to_integer<std::size_t>(all[i]) >= Classes)
+                core::fail(
+                    core::text("label ", i, " of \"", labels, "\" is ", std::to_integer<int>(all[i]), ", allowed are 0 to ", Classes - 1),
+                    "declare the data set with more classes, or correct the file");
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return images_->extents[0]; }

@@ -35,26 +35,19 @@ public:
     using label = Label;
 
     memory(std::span<const T> x, std::span<const L> y) : x_{x}, y_{y} {
-        core::require(
-            x.size() % Sample::size == 0,
-            [&] {
-                return core::text("x has ", x.size(), " numbers, which is no multiple of the ", Sample::size, " of one ",
-                                  tensor::to_text<Sample>(), " sample");
-            },
-            [] { return std::string{"pass whole samples, one behind the other"}; });
-        core::require(
-            y.size() == size() * per_label,
-            [&] {
-                return core::text("x has ", size(), " samples of ", tensor::to_text<Sample>(), ", y has ", y.size(),
-                                  " label elements, expected ", size() * per_label);
-            },
-            [] { return core::text("pass ", per_label, per_label == 1 ? " label element" : " label elements", " for each sample"); });
+        if (x.size() % Sample::size != 0)
+            core::fail(core::text("x has ", x.size(), " numbers, which is no multiple of the ", Sample::size, " of one ",
+                                  tensor::to_text<Sample>(), " sample"),
+                       "pass whole samples, one behind the other");
+        if (y.size() != size() * per_label)
+            core::fail(core::text("x has ", size(), " samples of ", tensor::to_text<Sample>(), ", y has ", y.size(),
+                                  " label elements, expected ", size() * per_label),
+                       core::text("pass ", per_label, per_label == 1 ? " label element" : " label elements", " for each sample"));
         if constexpr (tensor::is_classes<Label>)
             for (std::size_t i = 0; i < y.size(); ++i)
-                core::require(
-                    std::cmp_greater_equal(y[i], 0) && std::cmp_less(y[i], Label::count),
-                    [&] { return core::text("label ", i, " in memory is ", +y[i], ", allowed are 0 to ", Label::count - 1); },
-                    [] { return std::string{"declare more classes, or correct the labels"}; });
+                if (std::cmp_less(y[i], 0) || std::cmp_greater_equal(y[i], Label::count))
+                    core::fail(core::text("label ", i, " in memory is ", +y[i], ", allowed are 0 to ", Label::count - 1),
+                               "declare more classes, or correct the labels");
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return x_.size() / Sample::size; }

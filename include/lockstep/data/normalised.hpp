@@ -34,9 +34,9 @@ struct channel_statistics {
     }
     void check() const {
         for (std::size_t c = 0; c < Channels; ++c)
-            core::require(
-                deviation[c] > 0, [&] { return core::text("channel ", c, " has the deviation ", deviation[c]); },
-                [] { return std::string{"give every channel a deviation above 0: 1 changes nothing"}; });
+            if (!(deviation[c] > 0))
+                core::fail(core::text("channel ", c, " has the deviation ", deviation[c]),
+                           "give every channel a deviation above 0: 1 changes nothing");
     }
 };
 

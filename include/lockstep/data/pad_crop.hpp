@@ -32,10 +32,9 @@ struct pad_crop {
     }
     void check(std::size_t rows, std::size_t columns) const {
         const std::size_t least = std::min(rows, columns), most = border == data::border::zero ? least - 1 : (least - 1) / 2;
-        core::require(
-            padding <= most,
-            [&] { return core::text("pad_crop{.padding = ", padding, "} shifts pictures of ", rows, "x", columns, " too far"); },
-            [&] { return core::text("use a padding of at most ", most); });
+        if (padding > most)
+            core::fail(core::text("pad_crop{.padding = ", padding, "} shifts pictures of ", rows, "x", columns, " too far"),
+                       core::text("use a padding of at most ", most));
     }
 
     template <class T>

@@ -16,9 +16,9 @@ namespace lockstep::data {
 
 namespace detail {
 inline void number(std::uint64_t n, std::span<std::uint64_t> out) {
-    core::require(
-        out.size() == n, [&] { return core::text("the order of ", n, " samples was asked for, with room for ", out.size()); },
-        [&] { return core::text("pass a span of ", n, " numbers"); });
+    if (out.size() != n)
+        core::fail(core::text("the order of ", n, " samples was asked for, with room for ", out.size()),
+                   core::text("pass a span of ", n, " numbers"));
     for (std::uint64_t i = 0; i < n; ++i) out[i] = i;
 }
 }  // namespace detail

@@ -141,13 +141,12 @@ struct batch_norm {
     [[nodiscard]] std::string settings() const { return core::text("momentum=", momentum, " epsilon=", epsilon); }
     /// Throws core::error unless 0 < momentum <= 1 and epsilon is positive as a float too.
     void check() const {
-        core::require(
-            momentum > 0 && momentum <= 1, [&] { return core::text("batch_norm has momentum = ", momentum, ", outside (0, 1]"); },
-            [] { return std::string{"use the part of the running statistics that a step replaces, such as 0.1"}; });
-        core::require(
-            epsilon >= 1e-37 && std::isfinite(epsilon),
-            [&] { return core::text("batch_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"); },
-            [] { return std::string{"take a small positive number such as 1e-5"}; });
+        if (!(momentum > 0 && momentum <= 1))
+            core::fail(core::text("batch_norm has momentum = ", momentum, ", outside (0, 1]"),
+                       "use the part of the running statistics that a step replaces, such as 0.1");
+        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
+            core::fail(core::text("batch_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+                       "take a small positive number such as 1e-5");
     }
 
     template <tensor::Shape Input>

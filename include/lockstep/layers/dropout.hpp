@@ -73,9 +73,7 @@ struct dropout {
 
     [[nodiscard]] std::string settings() const { return core::text("rate=", rate); }
     void check() const {
-        core::require(
-            rate >= 0 && rate < 1, [&] { return core::text("dropout rate is ", rate); },
-            [] { return std::string{"use a probability of at least 0 and below 1"}; });
+        if (!(rate >= 0 && rate < 1)) core::fail(core::text("dropout rate is ", rate), "use a probability of at least 0 and below 1");
     }
 
     template <tensor::Shape Input>

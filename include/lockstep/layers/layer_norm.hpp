@@ -66,10 +66,9 @@ struct layer_norm {
     [[nodiscard]] std::string settings() const { return core::text("epsilon=", epsilon); }
     /// Throws core::error unless epsilon is positive as a float too.
     void check() const {
-        core::require(
-            epsilon >= 1e-37 && std::isfinite(epsilon),
-            [&] { return core::text("layer_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"); },
-            [] { return std::string{"take a small positive number such as 1e-5"}; });
+        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
+            core::fail(core::text("layer_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+                       "take a small positive number such as 1e-5");
     }
 
     template <tensor::Shape Input>

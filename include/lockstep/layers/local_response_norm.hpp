@@ -63,10 +63,9 @@ struct local_response_norm {
     [[nodiscard]] std::string settings() const { return core::text("alpha=", alpha, " beta=", beta, " offset=", offset); }
     /// Throws core::error unless alpha >= 0, beta > 0 and offset > 0.
     void check() const {
-        core::require(
-            alpha >= 0 && beta > 0 && offset > 0 && std::isfinite(alpha) && std::isfinite(beta) && std::isfinite(offset),
-            [&] { return core::text("local_response_norm has alpha = ", alpha, ", beta = ", beta, " and offset = ", offset); },
-            [] { return std::string{"take alpha >= 0, beta > 0 and offset > 0, such as 1e-4, 0.75 and 2"}; });
+        if (!(alpha >= 0 && beta > 0 && offset > 0 && std::isfinite(alpha) && std::isfinite(beta) && std::isfinite(offset)))
+            core::fail(core::text("local_response_norm has alpha = ", alpha, ", beta = ", beta, " and offset = ", offset),
+                       "take alpha >= 0, beta > 0 and offset > 0, such as 1e-4, 0.75 and 2");
     }
 
     template <tensor::Shape Input>

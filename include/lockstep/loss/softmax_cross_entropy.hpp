@@ -31,10 +31,9 @@ struct softmax_cross_entropy {
     [[nodiscard]] std::string settings() const { return smoothing == 0 ? std::string{} : core::text("smoothing=", smoothing); }
     /// Throws core::error unless 0 <= smoothing < 1.
     void check() const {
-        core::require(
-            smoothing >= 0 && smoothing < 1,
-            [&] { return core::text("softmax_cross_entropy has smoothing = ", smoothing, ", outside [0, 1)"); },
-            [] { return std::string{"take the part of the target that is spread over all classes, such as 0.1, or 0 for none"}; });
+        if (!(smoothing >= 0 && smoothing < 1))
+            core::fail(core::text("softmax_cross_entropy has smoothing = ", smoothing, ", outside [0, 1)"),
+                       "take the part of the target that is spread over all classes, such as 0.1, or 0 for none");
     }
 
     template <class T, tensor::Shape Output>

@@ -157,8 +157,8 @@ struct step_events {
     const std::size_t n = nodes.size(), loss = n;
     const step_events events{nodes};
     memory_plan plan;
-    plan.nodes.resize(n);
-    plan.again.resize(n);
+    plan.nodes = std::vector<node_memory>(n);
+    plan.again = std::vector<node_memory>(n);
     const auto make = [&](std::size_t bytes, std::size_t event, bool is_scratch = false) {
         plan.pieces.push_back({.bytes = bytes, .first = event, .last = event, .is_scratch = is_scratch});
         return plan.pieces.size() - 1;

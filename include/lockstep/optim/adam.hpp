@@ -29,14 +29,12 @@ struct adam {
 
     /// Throws core::error unless both betas lie in [0, 1) and epsilon is positive as a float too: else a weight without gradient becomes 0/0.
     void check() const {
-        core::require(
-            beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1,
-            [&] { return core::text("adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"); },
-            [] { return "take values such as 0.9 and 0.999"; });
-        core::require(
-            epsilon >= 1e-37 && std::isfinite(epsilon),
-            [&] { return core::text("adam has epsilon = ", epsilon, ", below 1e-37 or not finite"); },
-            [] { return "take a small positive number such as 1e-8"; });
+        if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
+            core::fail(core::text("adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
+                       "take values such as 0.9 and 0.999");
+        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
+            core::fail(core::text("adam has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+                       "take a small positive number such as 1e-8");
     }
 
     template <class T>

@@ -26,9 +26,8 @@ struct momentum {
 
     /// Throws core::error unless 0 <= beta < 1.
     void check() const {
-        core::require(
-            beta >= 0 && beta < 1, [&] { return core::text("momentum has beta = ", beta, ", outside [0, 1)"); },
-            [] { return "take a beta such as 0.9, or sgd for none"; });
+        if (!(beta >= 0 && beta < 1))
+            core::fail(core::text("momentum has beta = ", beta, ", outside [0, 1)"), "take a beta such as 0.9, or sgd for none");
     }
 
     template <class T>

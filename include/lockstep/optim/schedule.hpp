@@ -17,9 +17,8 @@ namespace lockstep::optim {
 namespace detail {
 
 inline void check_rate(std::string_view schedule, std::string_view member, double value) {
-    core::require(
-        value > 0 && std::isfinite(value), [&] { return core::text(schedule, " has ", member, " = ", value, ", not a positive number"); },
-        [] { return "take a learning rate such as 0.1"; });
+    if (!(value > 0 && std::isfinite(value)))
+        core::fail(core::text(schedule, " has ", member, " = ", value, ", not a positive number"), "take a learning rate such as 0.1");
 }
 
 }  // namespace detail
@@ -48,12 +47,10 @@ struct step_decay {
     /// Throws core::error unless rate > 0, 0 < factor <= 1 and every >= 1.
     void check() const {
         detail::check_rate(name, "rate", rate);
-        core::require(
-            factor > 0 && factor <= 1, [&] { return core::text("step_decay has factor = ", factor, ", outside (0, 1]"); },
-            [] { return "take the ratio of two successive rates, such as 0.1"; });
-        core::require(
-            every >= 1, [&] { return core::text("step_decay has every = ", every); },
-            [] { return "give the number of steps between two drops, at least 1"; });
+        if (!(factor > 0 && factor <= 1))
+            core::fail(core::text("step_decay has factor = ", factor, ", outside (0, 1]"),
+                       "take the ratio of two successive rates, such as 0.1");
+        if (every == 0) core::fail(core::text("step_decay has every = ", every), "give the number of steps between two drops, at least 1");
     }
 
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
@@ -77,14 +74,12 @@ struct warmup_cosine {
     /// Throws core::error unless peak > 0, 0 <= floor <= peak, total >= 1 and warmup <= total.
     void check() const {
         detail::check_rate(name, "peak", peak);
-        core::require(
-            floor >= 0 && floor <= peak,
-            [&] { return core::text("warmup_cosine has floor = ", floor, ", outside [0, peak] with peak = ", peak); },
-            [] { return "take the rate to end at, or 0"; });
-        core::require(
-            total >= 1 && warmup <= total,
-            [&] { return core::text("warmup_cosine has warmup = ", warmup, " and total = ", total, " steps"); },
-            [] { return "count both from step 0: total is at least 1 and at least warmup"; });
+        if (!(floor >= 0 && floor <= peak))
+            core::fail(core::text("warmup_cosine has floor = ", floor, ", outside [0, peak] with peak = ", peak),
+                       "take the rate to end at, or 0");
+        if (total == 0 || warmup > total)
+            core::fail(core::text("warmup_cosine has warmup = ", warmup, " and total = ", total, " steps"),
+                       "count both from step 0: total is at least 1 and at least warmup");
     }
 
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
@@ -122,20 +117,17 @@ struct one_cycle {
     /// Throws core::error unless peak > 0, total >= 1, 0 <= rise <= 1, divisor >= 1 and 0 <= floor <= peak.
     void check() const {
         detail::check_rate(name, "peak", peak);
-        core::require(
-            total >= 1, [&] { return core::text("one_cycle has total = ", total, " steps"); },
-            [] { return "give the number of steps of the whole run, at least 1"; });
-        core::require(
-            rise >= 0 && rise <= 1, [&] { return core::text("one_cycle has rise = ", rise, ", outside [0, 1]"); },
-            [] { return "take the part of the steps before the peak, such as 0.3"; });
-        core::require(
-            divisor >= 1 && std::isfinite(divisor),
-            [&] { return core::text("one_cycle has divisor = ", divisor, ", not a number from 1"); },
-            [] { return "take the ratio of the highest to the first rate, such as 25"; });
-        core::require(
-            floor >= 0 && floor <= peak,
-            [&] { return core::text("one_cycle has floor = ", floor, ", outside [0, peak] with peak = ", peak); },
-            [] { return "take the rate to end at, or 0"; });
+        if (total == 0)
+            core::fail(core::text("one_cycle has total = ", total, " steps"), "give the number of steps of the whole run, at least 1");
+        if (!(rise >= 0 && rise <= 1))
+            core::fail(core::text("one_cycle has rise = ", rise, ", outside [0, 1]"),
+                       "take the part of the steps before the peak, such as 0.3");
+        if (!(divisor >= 1 && std::isfinite(divisor)))
+            core::fail(core::text("one_cycle has divisor = ", divisor, ", not a number from 1"),
+                       "take the ratio of the highest to the first rate, such as 25");
+        if (!(floor >= 0 && floor <= peak))
+            core::fail(core::text("one_cycle has floor = ", floor, ", outside [0, peak] with peak = ", peak),
+                       "take the rate to end at, or 0");
     }
 
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {

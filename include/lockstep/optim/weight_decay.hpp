@@ -36,9 +36,9 @@ struct weight_decay {
 
     /// Throws core::error if the rate is negative or not finite, or if the inner optimizer's own check does.
     void check() const {
-        core::require(
-            rate >= 0 && std::isfinite(rate), [&] { return core::text("weight_decay has rate = ", rate, ", negative or not finite"); },
-            [] { return "take a rate such as 1e-4, or the inner optimizer alone for none"; });
+        if (!(rate >= 0 && std::isfinite(rate)))
+            core::fail(core::text("weight_decay has rate = ", rate, ", negative or not finite"),
+                       "take a rate such as 1e-4, or the inner optimizer alone for none");
         if constexpr (requires { inner.check(); }) inner.check();
     }
 

@@ -35,21 +35,15 @@ struct grid {
 template <Partition P>
 [[nodiscard]] grid make_grid(std::size_t rank, std::size_t ranks, std::size_t lanes) {
     constexpr std::size_t cell = P::shards * P::stages;
-    core::require(
-        ranks % cell == 0 && (P::replicates || ranks == cell),
-        [&] {
-            return core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name, " partition with ", P::shards,
-                              " shards");
-        },
-        [&] {
-            return P::replicates
-                       ? core::text("start a multiple of ", cell, " ranks")
-                       : core::text("start ", cell, cell == 1 ? " rank" : " ranks", ", or use a hybrid partition to have several groups");
-        });
-    core::require(
-        lanes >= ranks,
-        [&] { return core::text(ranks, " ranks share ", lanes, lanes == 1 ? " lane" : " lanes", ", so some would have nothing to do"); },
-        [&] { return core::text("set lanes to at least ", ranks, " (lanes are part of the recipe: another number gives other bits)"); });
+    if (ranks % cell != 0 || (!P::replicates && ranks != cell))
+        core::fail(
+            core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name, " partition with ", P::shards, " shards"),
+            P::replicates
+                ? core::text("start a multiple of ", cell, " ranks")
+                : core::text("start ", cell, cell == 1 ? " rank" : " ranks", ", or use a hybrid partition to have several groups"));
+    if (lanes < ranks)
+        core::fail(core::text(ranks, " ranks share ", lanes, lanes == 1 ? " lane" : " lanes", ", so some would have nothing to do"),
+                   core::text("set lanes to at least ", ranks, " (lanes are part of the recipe: another number gives other bits)"));
     return {.rank = rank, .ranks = ranks, .shards = P::shards, .lanes = lanes};
 }
 

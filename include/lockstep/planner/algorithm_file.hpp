@@ -59,10 +59,9 @@ public:
     std::vector<kernels::convolution_choice> read(std::span<const convolution_layer> layers) {
         std::vector<kernels::convolution_choice> out(layers.size());
         std::vector<std::array<bool, kernels::convolution_passes.size()>> seen(layers.size());
-        core::require(
-            next_line() && line_ == algorithm_file_header,
-            [&] { return core::text("the file of algorithms ", file_, " does not begin with '", algorithm_file_header, "'"); },
-            [] { return std::string{"name a file that a tuner has written"}; });
+        if (!next_line() || line_ != algorithm_file_header)
+            core::fail(core::text("the file of algorithms ", file_, " does not begin with '", algorithm_file_header, "'"),
+                       "name a file that a tuner has written");
         while (next_line()) {
             if (line_.find_first_not_of(" \t") == std::string_view::npos || line_.front() == '#') continue;
             words_ = line_;
@@ -70,13 +69,10 @@ public:
         }
         for (std::size_t i = 0; i < layers.size(); ++i)
             for (const auto pass : kernels::convolution_passes)
-                core::require(
-                    seen[i][static_cast<std::size_t>(pass)] || !layers[i].has(pass),
-                    [&] {
-                        return core::text(file_, " has no line for layer ", layers[i].number, " conv ", to_text(layers[i].geometry), " ",
-                                          name(pass));
-                    },
-                    [] { return std::string{"add it, or tune this network again"}; });
+                if (layers[i].has(pass) && !seen[i][static_cast<std::size_t>(pass)])
+                    core::fail(core::text(file_, " has no line for layer ", layers[i].number, " conv ", to_text(layers[i].geometry), " ",
+                                          name(pass)),
+                               "add it, or tune this network again");
         return out;
     }
 
@@ -191,9 +187,9 @@ private:
         for (std::size_t got = 0; (got = std::fread(part, 1, sizeof part, file.get())) > 0;) out.append(part, got);
         complete = std::ferror(file.get()) == 0;
     }
-    core::require(
-        complete, [&] { return core::text("the file of algorithms ", path, " cannot be read"); },
-        [] { return std::string{"check its name on every rank, or leave plan.algorithms empty for the default rule"}; });
+    if (!complete)
+        core::fail(core::text("the file of algorithms ", path, " cannot be read"),
+                   "check its name on every rank, or leave plan.algorithms empty for the default rule");
     return out;
 }
 

@@ -100,13 +100,10 @@ struct chosen_pass {
                 candidates[i].push_back({algorithm.which, std::move(found)});
             }
         }
-        core::require(
-            use == workspace::division || least <= limit,
-            [&] {
-                return core::text("the ", name(of.pass), " pass of convolution ", of.layer, " needs ", least,
-                                  " bytes of scratch at least, the limit is ", limit);
-            },
-            [] { return std::string{"raise the limit"}; });
+        if (use != workspace::division && least > limit)
+            core::fail(core::text("the ", name(of.pass), " pass of convolution ", of.layer, " needs ", least,
+                                  " bytes of scratch at least, the limit is ", limit),
+                       "raise the limit");
         least_of_all += least;
     }
     const auto take = [&](std::size_t i, std::size_t which) {
@@ -125,10 +122,9 @@ struct chosen_pass {
         }
     } else {
         const auto best = divide_workspace(variants, limit);
-        core::require(
-            best.has_value(),
-            [&] { return core::text("all passes together need ", least_of_all, " bytes of scratch at least, the limit is ", limit); },
-            [] { return std::string{"raise the limit"}; });
+        if (!best)
+            core::fail(core::text("all passes together need ", least_of_all, " bytes of scratch at least, the limit is ", limit),
+                       "raise the limit");
         for (std::size_t i = 0; i < measured.size(); ++i) take(i, best->chosen[i]);
     }
     return out;

@@ -6,6 +6,7 @@
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/reduce/gathered_messages.hpp"
+#include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/reduce/tree_sum.hpp"
 
 namespace lockstep::reduce {
@@ -15,6 +16,10 @@ inline constexpr bool keeps_lane_order = C::kind == compress::kind::sum;
 
 template <class T, compress::Compressor<T> C>
 using reducer_for = std::conditional_t<keeps_lane_order<T, C>, tree_sum<T>, gathered_messages<T, C>>;
+
+/// Where gradients and weights lie: only sums over the lane tree go through shared memory.
+template <class T, compress::Compressor<T> C>
+using memory_for = std::conditional_t<keeps_lane_order<T, C>, node_memory, own_memory>;
 
 template <class T, compress::Compressor<T> C>
 [[nodiscard]] auto make_reducer(const bucket& of, const C& compressor, tensor::arena& arena) {

@@ -2,15 +2,19 @@
 #pragma once
 // The concept Reducer: the gradients of one bucket, from the sums of each rank's lanes to new weights on every rank.
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include "lockstep/comm/algorithm_table.hpp"
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/shared_parts.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/arena.hpp"
+#include "lockstep/tensor/lanes.hpp"
 
 namespace lockstep::reduce {
 
@@ -21,12 +25,23 @@ struct bucket {
     std::size_t lanes = 1;
     std::size_t n = 0;
     parallel::team team;
+    comm::shared_parts* memory = nullptr;                       ///< shared by all ranks of the trainer, if they do
+    std::vector<std::size_t> parts{};                           ///< which part of it each rank of the group has
+    comm::sum_algorithm algorithm = comm::sum_algorithm::tree;  ///< of sums without a compressor
 };
+
+/// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.
+[[nodiscard, gnu::cold]] inline std::size_t gradient_vectors(const bucket& of) {
+    std::size_t most = 1;
+    for (std::size_t rank = 0; rank < of.runs.size(); ++rank)
+        if (of.memory != nullptr || rank == of.ranks.rank()) most = std::max(most, tensor::cover(of.runs[rank], of.lanes).size());
+    return most;
+}
 
 /// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient)` begins the sum over all lanes of
 /// gradient (one array of n for each node); when it is over, gradient[owned()] is that sum, and this rank updates weights[owned()].
 /// `share(weights)` then begins to bring all of them up to date on every rank. `poll` makes progress without waiting and says whether what
-/// was begun is over; `finish` waits for it. `bytes_per_step` is what this rank sends for both.
+/// was begun is over; `progress` is a `poll` that does not look for failures; `finish` waits; `awaited` says for whom. `bytes_per_step` is what this rank sends for both.
 template <class R, class T = float>
 concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, core::random_stream random) {
     reducer.bind(arena);
@@ -34,7 +49,9 @@ concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& aren
     reducer.start(numbers, random);
     reducer.share(numbers);
     { reducer.poll() } -> std::same_as<bool>;
+    { reducer.progress() } -> std::same_as<bool>;
     reducer.finish();
+    { fixed.awaited() } -> std::same_as<comm::awaited>;
     { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;
 };
 

@@ -57,6 +57,8 @@ public:
         decoded_ = false;
     }
     bool poll() { return gather_.poll(); }
+    bool progress() { return gather_.progress(); }
+    [[nodiscard]] comm::awaited awaited() const noexcept { return gather_.awaited(); }
     void finish() {
         gather_.finish();
         if (decoded_) return;

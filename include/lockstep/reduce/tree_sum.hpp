@@ -4,54 +4,80 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/lane_sum.hpp"
+#include "lockstep/comm/shared_strips.hpp"
 #include "lockstep/comm/tree.hpp"
 #include "lockstep/reduce/concept.hpp"
 
 namespace lockstep::reduce {
 
-/// The same bits for every number of ranks. Each rank owns a strip of the bucket and alone keeps the optimizer's state for it.
-/// Cost per rank with aligned lanes on a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p elements (see comm/tree.hpp for the others).
+/// The same bits for every number of ranks, through shared memory or over messages, there by each algorithm of the bucket that keeps the lane tree.
+/// Each rank owns a strip of the bucket and alone keeps the optimizer's state for it; by doubling, for short buckets, every rank owns all of it and
+/// nothing is shared. Cost per rank with aligned lanes on a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p elements (see comm/tree.hpp for
+/// the others); by doubling log2(p) messages, n log2(p) elements; through shared memory no message (see comm/shared_strips.hpp). There gradients
+/// and weights come from tensor::arena::reserve_shared().
 template <class T>
 class tree_sum {
 public:
-    tree_sum(const bucket& of, tensor::arena& arena)
-        : strips_{comm::tree_strips(of.runs, of.n)},
-          rank_{of.ranks.rank()},
-          sum_{of.ranks, comm::tree_reduce_scatter(rank_, of.runs, of.n, strips_), of.team},
-          share_{of.ranks, comm::all_gather(rank_, strips_), of.team},
-          work_{arena.reserve<T>(std::max(sum_.program().work_size(), share_.program().work_size()))} {}
+    [[gnu::cold]] tree_sum(const bucket& of, tensor::arena& arena) {
+        if (of.memory != nullptr) {
+            const auto strips = comm::tree_strips(of.runs, of.n);
+            owned_ = strips[of.ranks.rank()];
+            const auto signal = arena.reserve_shared<comm::shared_signal>(1);
+            shared_ = std::make_unique<comm::shared_strips<T>>(
+                comm::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips, of.n, of.team);
+            return;
+        }
+        auto halves = comm::make_lane_sum(of.algorithm, of.ranks.rank(), of.runs, of.n, {});
+        owned_ = halves.owned;
+        messages_ = std::make_unique<over_messages>(of, std::move(halves));
+        work_ = arena.reserve<T>(std::max(messages_->sum.program().work_size(), messages_->share.program().work_size()));
+    }
 
     void bind(const tensor::arena& arena) noexcept { scratch_ = arena[work_]; }
-    [[nodiscard]] parallel::block owned() const noexcept { return strips_[rank_]; }
+    [[nodiscard]] parallel::block owned() const noexcept { return owned_; }
 
     void start(std::span<T> gradient, const core::random_stream&) {
-        running_ = &sum_;
-        sum_.start(gradient, scratch_);
+        if (shared_) return shared_->start_sum(gradient);
+        running_ = &messages_->sum;
+        running_->start(gradient, scratch_);
     }
     void share(std::span<T> weights) {
-        running_ = &share_;
-        share_.start(weights, scratch_);
+        if (shared_) return shared_->start_share(weights);
+        running_ = &messages_->share;
+        running_->start(weights, scratch_);
     }
-    bool poll() { return running_ == nullptr || running_->poll(); }
+    bool poll() { return shared_ ? shared_->poll() : running_ == nullptr || running_->poll(); }
+    [[nodiscard]] comm::awaited awaited() const noexcept {
+        return shared_ ? shared_->awaited() : running_ == nullptr ? comm::awaited{} : running_->awaited();
+    }
+    bool progress() { return shared_ ? shared_->progress() : running_ == nullptr || running_->progress(); }
     void finish() {
+        if (shared_) return shared_->finish();
         if (running_ != nullptr) running_->finish();
     }
 
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return (sum_.program().sent().elements + share_.program().sent().elements) * sizeof(T);
+        if (shared_) return 0;
+        return (messages_->sum.program().sent().elements + messages_->share.program().sent().elements) * sizeof(T);
     }
 
 private:
-    std::vector<parallel::block> strips_;
-    std::size_t rank_;
-    comm::operation<T> sum_;
-    comm::operation<T> share_;
+    struct over_messages {
+        comm::operation<T> sum;
+        comm::operation<T> share;
+        [[gnu::cold]] over_messages(const bucket& of, comm::sum_halves halves)
+            : sum{of.ranks, std::move(halves.sum), of.team}, share{of.ranks, std::move(halves.share), of.team} {}
+    };
+
+    parallel::block owned_;
+    std::unique_ptr<over_messages> messages_;  // one of the two
+    std::unique_ptr<comm::shared_strips<T>> shared_;
     tensor::slice<T> work_;
     std::span<T> scratch_;
     comm::operation<T>* running_ = nullptr;

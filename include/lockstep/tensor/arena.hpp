@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One block of memory for everything a trainer owns, sized before the first step and never again.
+// One block of memory for everything a trainer owns, sized before the first step and never again; what other processes see lies in theirs.
 
 #if __has_include(<sys/mman.h>)
 #include <sys/mman.h>
@@ -11,8 +11,11 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <type_traits>
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/simd/batch.hpp"
 
 namespace lockstep::tensor {
@@ -22,6 +25,7 @@ template <class T>
 struct slice {
     std::size_t offset = 0;  ///< bytes
     std::size_t count = 0;   ///< elements
+    bool shared = false;     ///< in memory that other processes see, too
 };
 
 namespace detail {
@@ -38,8 +42,20 @@ public:
     [[nodiscard]] slice<T> reserve(std::size_t count) noexcept {
         static_assert(std::is_trivially_copyable_v<T>, "the arena holds plain numbers");
         const slice<T> out{bytes_, count};
-        const std::size_t bytes = count * sizeof(T);
-        bytes_ += (bytes + simd::alignment - 1) / simd::alignment * simd::alignment;
+        bytes_ += footprint(count * sizeof(T));
+        return out;
+    }
+
+    /// Memory of somebody else, on a cache line and zero, for what reserve_shared() reserves.
+    void share(std::span<std::byte> memory) noexcept { shared_ = memory; }
+
+    /// A place in the memory that was given to share(): processes that reserve the same in the same order find it at the same offset. Without such
+    /// memory the same as reserve(). Throws core::error where there is no room.
+    template <class T>
+    [[nodiscard]] slice<T> reserve_shared(std::size_t count) {
+        if (shared_.data() == nullptr) return reserve<T>(count);
+        const slice<T> out{shared_bytes_, count, true};
+        take_shared(footprint(count * sizeof(T)));
         return out;
     }
 
@@ -56,17 +72,31 @@ public:
 
     template <class T>
     [[nodiscard]] std::span<T> operator[](slice<T> where) const noexcept {
-        return {reinterpret_cast<T*>(memory_.get() + where.offset), where.count};
+        return {reinterpret_cast<T*>((where.shared ? shared_.data() : memory_.get()) + where.offset), where.count};
     }
 
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// All that is reserved.
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ + shared_bytes_; }
+
+    /// Bytes that an array takes.
+    [[nodiscard]] static constexpr std::size_t footprint(std::size_t bytes) noexcept {
+        return (bytes + simd::alignment - 1) / simd::alignment * simd::alignment;
+    }
 
 private:
+    [[gnu::cold]] void take_shared(std::size_t bytes) {
+        shared_bytes_ += bytes;
+        if (shared_bytes_ > shared_.size())
+            core::fail(core::text("shared memory of ", shared_.size(), " bytes is to hold ", shared_bytes_), "make the window larger");
+    }
+
     static constexpr std::size_t large_page = std::size_t{1} << 21U;
     [[nodiscard]] std::size_t page() const noexcept { return bytes_ >= 2 * large_page ? large_page : simd::alignment; }
 
     std::size_t bytes_ = 0;
+    std::size_t shared_bytes_ = 0;
     std::unique_ptr<std::byte[], detail::release> memory_;
+    std::span<std::byte> shared_;
 };
 
 }  // namespace lockstep::tensor

@@ -44,17 +44,17 @@ template <class Container>
     if constexpr (requires { all.shape().begin(); }) {
         std::string found;
         for (const auto extent : all.shape()) found += core::text(found.empty() ? "" : "x", extent);
-        core::require(
-            detail::same_but_for_ones(all.shape(), sample), [&] { return core::text(which, " has the shape ", found, ", expected ", wanted); },
-            [] { return std::string{"reshape it, or declare another shape of the samples"}; });
+        if (!detail::same_but_for_ones(all.shape(), sample))
+            core::fail(core::text(which, " has the shape ", found, ", expected ", wanted),
+                       "reshape it, or declare another shape of the samples");
         if constexpr (requires { all.strides().begin(); }) {
             bool contiguous = true;
             std::size_t step = 1;
             for (std::size_t d = all.shape().size(); d-- > 0; step *= static_cast<std::size_t>(all.shape()[d]))
                 contiguous = contiguous && (all.shape()[d] <= 1 || std::cmp_equal(all.strides()[d], step));
-            core::require(
-                contiguous, [&] { return core::text(which, " (shape ", found, ") is not contiguous in row-major order"); },
-                [] { return std::string{"copy it into a row-major container first"}; });
+            if (!contiguous)
+                core::fail(core::text(which, " (shape ", found, ") is not contiguous in row-major order"),
+                           "copy it into a row-major container first");
         }
     }
     std::size_t offset = 0;

@@ -26,10 +26,8 @@ template <class Plan>
             if constexpr (planner::is_tuned<spec>) const_cast<spec&>(plan.model.template node<index>()).chosen.choice = choices[next++];
         });
     } else {
-        core::require(
-            false,
-            [&] { return core::text("the plan names a file of algorithms, ", plan.algorithms, ", but no layer takes them from a file"); },
-            [] { return std::string{"write .model = ls::tuned(net) with a net that has layers conv, or leave plan.algorithms empty"}; });
+        core::fail(core::text("the plan names a file of algorithms, ", plan.algorithms, ", but no layer takes them from a file"),
+                   "write .model = ls::tuned(net) with a net that has layers conv, or leave plan.algorithms empty");
     }
     return plan;
 }

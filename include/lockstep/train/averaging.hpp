@@ -6,41 +6,55 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "lockstep/core/random.hpp"
+#include "lockstep/core/sort.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/reduce/choose.hpp"
+#include "lockstep/reduce/sum_rule.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/train/buckets.hpp"
 #include "lockstep/train/events.hpp"
+#include "lockstep/train/lane_sums.hpp"
 #include "lockstep/train/network_run.hpp"
+#include "lockstep/train/overlap_clock.hpp"
+#include "lockstep/train/recorder.hpp"
 
 namespace lockstep::train {
 
-/// Gradients of replicated layers are averaged over all ranks, those of a shard over the ranks with the same shard.
+/// Gradients of replicated layers are averaged over all ranks, those of a shard over the ranks with the same shard. A bucket starts when backward
+/// has finished its lowest layer. When all losses are there (nobody can fail any more), buckets are updated as their sums arrive, and their
+/// weights set off in the order in which the next forward needs them; it waits in front of each layer for its bucket.
 /// Memory: one gradient for each node of the rank's lanes; optimizer slots for the strips that it owns.
 template <class T, class Network, class Optimizer, class Compressor>
 class averaging {
 public:
-    [[gnu::cold]] averaging(const partition::grid& on, const comm::group& all, const comm::group& replicas, const Optimizer& optimizer,
-                            const Compressor& compressor, std::size_t least, std::uint64_t seed, parallel::team team, tensor::arena& arena)
-        : optimizer_{optimizer}, team_{team}, seed_{seed}, layer_bucket_(Network::size) {
+    template <class Plan>
+    [[gnu::cold]] averaging(const Plan& plan, const partition::grid& on, const comm::group& all, const comm::group& replicas,
+                            std::size_t least, reduce::sum_rule& rule, parallel::team team, tensor::arena& arena,
+                            comm::shared_parts* memory)
+        : all_{all}, optimizer_{plan.optimizer}, team_{team}, seed_{plan.seed}, overlaps_{plan.overlap}, layer_bucket_(Network::size) {
         const std::size_t before = arena.bytes();
         const auto ranges = make_buckets<Network>(least);
-        buckets_.reserve(ranges.size());
         for (const auto& range : ranges) {
-            const bool sharded = range.segment == model::segment::sharded;
-            reduce::bucket of{.ranks = sharded ? replicas : all, .runs = {}, .lanes = on.lanes, .n = range.count, .team = team};
-            for (std::size_t rank = 0; rank < of.ranks.size(); ++rank)
-                of.runs.push_back(sharded ? on.lanes_of_replica(rank) : on.lanes_of(rank));
-            const auto mine = of.runs[of.ranks.rank()];
-            const std::size_t nodes = std::max<std::size_t>(1, tensor::cover(mine, on.lanes).size());
-            const auto series = static_cast<std::uint32_t>(buckets_.size() * on.lanes + mine.first);
-            buckets_.push_back(
-                {range, reduce::make_reducer<T>(of, compressor, arena), arena.template reserve<T>(nodes * range.count), {}, {}, series});
+            reduce::bucket of = bucket_of(range, on, all, replicas, team, memory);
+            if constexpr (reduce::keeps_lane_order<T, Compressor>)
+                if (memory == nullptr) rule.choose(of, sizeof(T), Optimizer::slot_count + 3.0);
+            const auto series = static_cast<std::uint32_t>(buckets_.size() * on.lanes + of.runs[of.ranks.rank()].first);
+            buckets_.push_back({range,
+                                reduce::make_reducer<T>(of, plan.compressor, arena),
+                                arena.template reserve_shared<T>(reduce::gradient_vectors(of) * range.count),
+                                {},
+                                {},
+                                series});
+            times_.add_bucket(range.count);
             auto& made = buckets_.back();
             const auto owned = made.reducer.owned();
             made.slots = arena.template reserve<T>(Optimizer::slot_count * owned.size());
@@ -50,6 +64,8 @@ public:
                     Network::offset(layer) < range.first + range.count)
                     layer_bucket_[layer] = buckets_.size() - 1;
         }
+        for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) needed_.push_back(bucket);
+        core::sort(needed_, [&](std::size_t a, std::size_t b) { return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer; });
         message_bytes_ = arena.bytes() - before - (gradient_numbers() + slot_numbers()) * sizeof(T);
     }
 
@@ -66,38 +82,128 @@ public:
 
     /// Backward has finished a layer: starts what is complete and moves on what is under way.
     void done(std::size_t layer, std::uint64_t step) {
-        for (auto& one : buckets_)
-            if (one.range.lowest_layer == layer) {
-                if (!in_flight_) since_ = std::chrono::steady_clock::now();
-                in_flight_ = true;
-                one.reducer.start((*arena_)[one.gradient],
-                                  core::random_stream{seed_, core::purpose::rounding, one.series, static_cast<std::uint32_t>(step)});
-                one.started = true;
-            }
-        bool all = true;
-        for (auto& one : buckets_)
-            if (one.started) all = one.reducer.poll() && all;
-        if (in_flight_ && all) land();
+        note(activity::backward, layer);
+        for (std::size_t bucket = 0; overlaps_ && bucket < buckets_.size(); ++bucket)
+            if (buckets_[bucket].range.lowest_layer == layer) start(bucket, step);
+        if (under_way_ == 0) return;
+        poll();
+        note(activity::polling);
     }
 
-    /// Backward is over: what is not hidden by now is exposed.
-    void backward_over() noexcept {
-        if (in_flight_) land();
-    }
-
-    /// Waits for the sums, updates the strips of this rank, and brings the weights up to date everywhere.
-    void finish(std::span<T> weights, double rate, std::uint64_t step) {
-        for (auto& one : buckets_) {
-            waiting([&] { one.reducer.finish(); });
-            one.started = false;
-            const auto begin = std::chrono::steady_clock::now();
-            update(one, weights, rate, step);
-            update_seconds_ += since(begin);
-            waiting([&] { one.reducer.share(weights.subspan(one.range.first, one.range.count)); });
+    /// Backward is over. Waits until all ranks have come so far: who has all losses knows that no rank can fail any more in this step.
+    [[nodiscard]] double meet(lane_sums<2>& losses, std::uint64_t step) {
+        for (std::size_t bucket = 0; !overlaps_ && bucket < buckets_.size(); ++bucket) start(bucket, step);
+        begin_ = clock::now();
+        const double since_last = met_ == time{} ? 0 : overlap_clock::seconds(met_, begin_);
+        losses.fill(1, since_last);
+        losses.start();
+        comm::patience waiting{among_all(losses.awaited())};
+        while (!losses.poll()) {
+            poll();
+            waiting.wait(all_.notices());
         }
-        waiting([&] {
-            for (auto& one : buckets_) one.reducer.finish();
-        });
+        const double loss = losses.finish()[0];
+        met_ = clock::now();
+        waited_ = times_.waited(begin_, met_);
+        slow_ = losses.largest(1) - since_last;
+        note(activity::waiting, buckets_.size());
+        return loss;
+    }
+
+    /// Updates the strips of this rank as their sums arrive, and lets the weights set off.
+    void finish(std::span<T> weights, double rate, std::uint64_t step) {
+        std::optional<comm::patience> waiting;
+        times_.begin_round(overlap_clock::direction::share);
+        std::size_t shared = 0;
+        time idle_since = clock::now();
+        while (shared < needed_.size()) {
+            poll();
+            std::size_t next = shared;
+            while (next < needed_.size() && buckets_[needed_[next]].state != stage::summed) ++next;
+            if (next == needed_.size()) {
+                if (!waiting) waiting.emplace(among_all(buckets_[needed_[shared]].reducer.awaited()));
+                waiting->wait(all_.notices());
+                continue;
+            }
+            waiting.reset();
+            const auto begin = clock::now();
+            waited_ += times_.waited(idle_since, begin);
+            note(activity::waiting, buckets_.size());
+            entry& summed = buckets_[needed_[next]];
+            summed.reducer.finish();
+            update(summed, weights, rate, step);
+            summed.state = stage::updated;
+            // What is needed first goes first, and alone as long as the sums in front of it use the links.
+            for (; shared < needed_.size() && buckets_[needed_[shared]].state == stage::updated; ++shared) share(needed_[shared], weights);
+            idle_since = clock::now();
+            update_seconds_ += overlap_clock::seconds(begin, idle_since);
+            note(activity::update, needed_[next]);
+        }
+        if (overlaps_) times_.explain_sums(begin_, waited_, slow_);
+        times_.begin_round(overlap_clock::direction::sum);
+        if (overlaps_)
+            poll();
+        else
+            settle();
+    }
+
+    /// In front of each layer of the next forward.
+    [[nodiscard]] layer_hook in_front() noexcept {
+        return {this, [](void* of, std::size_t layer) { static_cast<averaging*>(of)->await(layer); }};
+    }
+
+    /// Waits until all weights are there. Local: all ranks have started what it waits for. Throws remote_failure.
+    [[gnu::noinline]] void settle() {
+        if (under_way_ == 0) return;
+        const auto begin = clock::now();
+        for (const std::size_t bucket : needed_) land(bucket);
+        const double wait = times_.waited(begin, clock::now());
+        if (overlaps_) times_.explain_end(wait);
+        note(activity::waiting, buckets_.size());
+    }
+    /// After a failure: other ranks bring the last complete step to its end as well, as long as they can.
+    [[gnu::cold]] void settle_after_failure() noexcept {
+        const auto shares = [&] {
+            bool any = false;
+            for (const auto& one : buckets_) any = any || one.state == stage::sharing;
+            return any;
+        };
+        // They may have a step of work before them until they hear of it.
+        const auto deadline = clock::now() + std::chrono::seconds{1} + std::min<clock::duration>(2 * step_took_, std::chrono::seconds{3});
+        try {
+            while (shares() && clock::now() < deadline) {
+                move_on();
+                std::this_thread::yield();
+            }
+        } catch (...) {  // nothing but the first failure counts
+        }
+        for (auto& one : buckets_) one.state = stage::idle;
+        under_way_ = 0;
+        times_.give_up(clock::now());
+    }
+
+    /// Tells `to` what happens from now on; null: nobody.
+    [[gnu::cold]] void record(recorder* to) {
+        recorder_ = to;
+        if (to == nullptr) return;
+        to->name_of_layer = [](std::size_t layer) { return layer < Network::size ? Network::facts[layer].name : std::string_view{}; };
+        to->buckets.clear();
+        for (const auto& one : buckets_) {
+            std::size_t highest = one.range.lowest_layer;
+            for (std::size_t layer = 0; layer < Network::size; ++layer)
+                if (Network::facts[layer].parameters_here > 0 && &buckets_[layer_bucket_[layer]] == &one)
+                    highest = std::max(highest, layer);
+            to->buckets.push_back({one.range.lowest_layer, highest, one.reducer.bytes_per_step()});
+        }
+    }
+    void note(activity what, std::size_t number = 0) {
+        if (recorder_ != nullptr) recorder_->lap(what, number);
+    }
+    void begin_step(std::uint64_t step) {
+        const auto now = clock::now();
+        if (begun_ != time{}) step_took_ = now - begun_;
+        begun_ = now;
+        if (recorder_ != nullptr) recorder_->begin_step(step);
     }
 
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
@@ -120,13 +226,23 @@ public:
     /// Memory of the reducers: partial sums on their way, messages, states of the compressor.
     [[nodiscard]] std::size_t message_bytes() const noexcept { return message_bytes_; }
     [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
-    [[nodiscard]] double update_seconds() const noexcept { return update_seconds_; }
-    /// While backward ran on.
-    [[nodiscard]] double hidden_seconds() const noexcept { return hidden_seconds_; }
-    /// While this rank did nothing else.
-    [[nodiscard]] double exposed_seconds() const noexcept { return exposed_seconds_; }
+    /// Of gradients, weights and losses: while this rank did nothing else.
+    [[nodiscard]] double exposed_seconds() const noexcept { return times_.exposed(); }
+    /// The times of the rest of a step, with those of this one.
+    [[nodiscard]] seconds_spent added_to(seconds_spent out) const noexcept {
+        out.update += update_seconds_;
+        out.communication_hidden += times_.hidden();
+        out.communication_exposed += times_.exposed();
+        out.because = times_.because();
+        out.because.other = out.communication_exposed - out.because.sum();
+        return out;
+    }
 
 private:
+    using clock = overlap_clock::clock;
+    using time = overlap_clock::time;
+    enum class stage : unsigned char { idle, summing, summed, updated, sharing };
+
     struct entry {
         bucket_range range;
         reduce::reducer_for<T, Compressor> reducer;
@@ -134,21 +250,76 @@ private:
         tensor::slice<T> slots;
         std::vector<update_run> runs;
         std::uint32_t series = 0;
-        bool started = false;
+        stage state = stage::idle;
     };
 
-    [[nodiscard]] static double since(std::chrono::steady_clock::time_point begin) noexcept {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    void start(std::size_t bucket, std::uint64_t step) {
+        auto& one = buckets_[bucket];
+        times_.started(bucket, overlap_clock::direction::sum, clock::now());
+        one.reducer.start((*arena_)[one.gradient],
+                          core::random_stream{seed_, core::purpose::rounding, one.series, static_cast<std::uint32_t>(step)});
+        one.state = stage::summing;
+        ++under_way_;
     }
-    void land() noexcept {
-        hidden_seconds_ += since(since_);
-        in_flight_ = false;
+    void share(std::size_t bucket, std::span<T> weights) {
+        auto& one = buckets_[bucket];
+        times_.started(bucket, overlap_clock::direction::share, clock::now());
+        one.reducer.share(weights.subspan(one.range.first, one.range.count));
+        one.state = stage::sharing;
+        ++under_way_;
     }
-    template <class F>
-    void waiting(F&& f) {
-        const auto begin = std::chrono::steady_clock::now();
-        f();
-        exposed_seconds_ += since(begin);
+
+    /// Moves on what is under way, and looks for failures now and then.
+    void poll() {
+        if (under_way_ == 0) return;
+        move_on();
+        if (++polls_ % comm::patience::notice_interval == 0) all_.check();
+    }
+    [[gnu::noinline]] void move_on() {
+        for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+            auto& one = buckets_[bucket];
+            if ((one.state != stage::summing && one.state != stage::sharing) || !one.reducer.progress()) continue;
+            const bool sums = one.state == stage::summing;
+            const auto where = sums ? overlap_clock::direction::sum : overlap_clock::direction::share;
+            const auto now = clock::now();
+            one.state = sums ? stage::summed : stage::idle;
+            --under_way_;
+            times_.landed(bucket, where, now);
+            if (recorder_ != nullptr)
+                recorder_->flight(sums ? activity::sum : activity::share, bucket, times_.begin_of(bucket, where), now);
+        }
+    }
+
+    /// A wait for one collective goes on as long as any of them does: they share the links.
+    [[nodiscard]] comm::awaited among_all(comm::awaited one) const noexcept {
+        one.of = this;
+        one.progress = [](const void* self) {
+            std::uint64_t came = 0;
+            for (const auto& bucket : static_cast<const averaging*>(self)->buckets_)
+                came += static_cast<std::uint64_t>(bucket.state) + bucket.reducer.awaited().came();
+            return came;
+        };
+        return one;
+    }
+    /// Waits until the weights of a bucket are there.
+    void land(std::size_t bucket) {
+        const auto& one = buckets_[bucket];
+        comm::patience waiting{among_all(one.reducer.awaited())};
+        for (poll(); one.state == stage::sharing; poll()) waiting.wait(all_.notices());
+    }
+    [[gnu::noinline]] void await(std::size_t layer) {
+        if (layer > 0) note(activity::forward, layer - 1);
+        if (under_way_ == 0) return;
+        poll();
+        note(activity::polling);
+        const std::size_t bucket = layer_bucket_[layer];
+        if (Network::facts[layer].parameters_here == 0 || buckets_[bucket].state != stage::sharing) return;
+        const auto begin = clock::now();
+        land(bucket);
+        const auto end = clock::now();
+        times_.waited(begin, end);
+        times_.explain_share(bucket, begin, end, bucket == needed_.front());
+        note(activity::waiting, bucket);
     }
 
     void update(const entry& one, std::span<T> weights, double rate, std::uint64_t step) const noexcept {
@@ -168,18 +339,27 @@ private:
         }
     }
 
+    comm::group all_;
     Optimizer optimizer_;
     parallel::team team_;
     std::uint64_t seed_;
+    bool overlaps_;
     std::vector<std::size_t> layer_bucket_;
-    std::vector<entry> buckets_;
+    std::deque<entry> buckets_;        // which stay where they are
+    std::vector<std::size_t> needed_;  // buckets in the order of forward
     std::size_t message_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;
-    bool in_flight_ = false;
-    std::chrono::steady_clock::time_point since_{};
+    recorder* recorder_ = nullptr;
+    std::size_t under_way_ = 0;
+    std::size_t polls_ = 0;
+    overlap_clock times_;
+    time begun_{};  // this step
+    time begin_{};  // of waiting behind backward
+    time met_{};    // all ranks, the last time
+    clock::duration step_took_{};
+    double waited_ = 0;
+    double slow_ = 0;
     double update_seconds_ = 0;
-    double hidden_seconds_ = 0;
-    double exposed_seconds_ = 0;
 };
 
 }  // namespace lockstep::train

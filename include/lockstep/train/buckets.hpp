@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <vector>
 
+#include "lockstep/core/text.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/partition/grid.hpp"
+#include "lockstep/reduce/choose.hpp"
+#include "lockstep/reduce/sum_rule.hpp"
 #include "lockstep/tensor/parameter.hpp"
 
 namespace lockstep::train {
@@ -17,7 +22,24 @@ struct bucket_range {
     std::size_t first = 0;
     std::size_t count = 0;
     std::size_t lowest_layer = 0;
+    std::size_t highest_layer = 0;
 };
+
+/// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and buckets do not decide what a compressor does.
+template <class T, class Plan>
+[[nodiscard, gnu::cold]] std::size_t least_bucket(const Plan& of, const reduce::sum_rule& rule, const partition::grid& on) {
+    if (of.bucket > 0) return of.bucket;
+    if (!reduce::keeps_lane_order<T, decltype(of.compressor)>) return reduce::sum_rule::usual_bucket;
+    std::vector<parallel::block> runs;
+    for (std::size_t rank = 0; rank < on.ranks; ++rank) runs.push_back(on.lanes_of(rank));
+    return rule.least_bucket(runs, sizeof(T));
+}
+
+/// For messages, with layers counted from 1: `layers 3-5`.
+[[nodiscard, gnu::cold]] inline std::string name_of(const bucket_range& range) {
+    if (range.lowest_layer == range.highest_layer) return core::text("layer ", range.lowest_layer + 1);
+    return core::text("layers ", range.lowest_layer + 1, "-", range.highest_layer + 1);
+}
 
 /// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network alone.
 template <class Network>
@@ -28,7 +50,7 @@ template <class Network>
         for (std::size_t layer = Network::size; layer-- > 0;) {
             const auto& fact = Network::facts[layer];
             if (fact.segment != segment || fact.parameters_here == 0) continue;
-            if (!open) out.push_back({segment, Network::offset(layer), 0, layer});
+            if (!open) out.push_back({segment, Network::offset(layer), 0, layer, layer});
             auto& last = out.back();
             last.first = Network::offset(layer);
             last.count += fact.parameters_here;
@@ -37,6 +59,35 @@ template <class Network>
         }
     }
     return out;
+}
+
+/// Who adds up a bucket: all ranks, or those with the same shard. `memory`: what all ranks share, if they do.
+[[nodiscard, gnu::cold]] inline reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const comm::group& all,
+                                                         const comm::group& replicas, parallel::team team, comm::shared_parts* memory) {
+    const bool sharded = range.segment == model::segment::sharded;
+    reduce::bucket of{.ranks = (sharded ? replicas : all).named(name_of(range)),
+                      .runs = {},
+                      .lanes = on.lanes,
+                      .n = range.count,
+                      .team = team,
+                      .memory = memory};
+    for (std::size_t rank = 0; rank < of.ranks.size(); ++rank) {
+        of.runs.push_back(sharded ? on.lanes_of_replica(rank) : on.lanes_of(rank));
+        of.parts.push_back(sharded ? rank * on.shards + on.shard() : rank);
+    }
+    return of;
+}
+
+/// What gradients and weights of type T take where ranks share memory.
+template <class T, class Network>
+[[nodiscard, gnu::cold]] std::size_t shared_bytes(const partition::grid& on, std::size_t least) {
+    std::size_t most = 1;
+    for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, tensor::cover(on.lanes_of(rank), on.lanes).size());
+    for (std::size_t of = 0; of < on.replicas(); ++of) most = std::max(most, tensor::cover(on.lanes_of_replica(of), on.lanes).size());
+    std::size_t bytes = tensor::arena::footprint(Network::parameters_here * sizeof(T));
+    for (const auto& range : make_buckets<Network>(least))
+        bytes += tensor::arena::footprint(most * range.count * sizeof(T)) + sizeof(comm::shared_signal);
+    return bytes;
 }
 
 /// A run of parameters that the optimizer treats alike.

@@ -162,8 +162,12 @@ template <class Plan>
             .seed = of.seed,
             .threads = of.threads,
             .bucket = of.bucket,
+            .overlap = of.overlap,
             .prefetch = of.prefetch,
+            .transport = of.transport,
             .algorithms = of.algorithms,
+            .all_reduce = of.all_reduce,
+            .timeout = of.timeout,
         };
         return out;
     } else {

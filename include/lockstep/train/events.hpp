@@ -5,12 +5,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::train {
+
+/// Why a rank waited. Estimates of train/overlap_clock.hpp, but `slow_rank`, which ranks tell each other with their losses.
+struct exposed_because {
+    double last_bucket = 0;   ///< nothing was left to compute beside it: the last sum, the weights of the first layer
+    double no_progress = 0;   ///< it could have been there, had the rank polled in time
+    double large_bucket = 0;  ///< it started early enough to be hidden in part, and there was too much of it
+    double slow_rank = 0;     ///< another rank had not finished its work
+    double other = 0;         ///< exchanges of a model partition, statistics, losses on their way
+
+    [[nodiscard]] double sum() const noexcept { return last_bucket + no_progress + large_bucket + slow_rank + other; }
+};
 
 /// Wall time of one rank. Communication is hidden while kernels run beside it, exposed while the rank does nothing but wait for it.
 struct seconds_spent {
@@ -20,16 +32,35 @@ struct seconds_spent {
     double update = 0;
     double communication_hidden = 0;
     double communication_exposed = 0;
+    exposed_because because{};  ///< sums up to communication_exposed
 
+    [[nodiscard]] double communication() const noexcept { return communication_hidden + communication_exposed; }
     [[nodiscard]] double total() const noexcept { return data + forward + backward + update + communication_exposed; }
 };
 
+[[nodiscard, gnu::noinline]] inline seconds_spent operator-(const seconds_spent& a, const seconds_spent& b) noexcept {
+    return {.data = a.data - b.data,
+            .forward = a.forward - b.forward,
+            .backward = a.backward - b.backward,
+            .update = a.update - b.update,
+            .communication_hidden = a.communication_hidden - b.communication_hidden,
+            .communication_exposed = a.communication_exposed - b.communication_exposed,
+            .because = {.last_bucket = a.because.last_bucket - b.because.last_bucket,
+                        .no_progress = a.because.no_progress - b.because.no_progress,
+                        .large_bucket = a.because.large_bucket - b.because.large_bucket,
+                        .slow_rank = a.because.slow_rank - b.because.slow_rank,
+                        .other = a.because.other - b.because.other}};
+}
+
 /// How many steps or epochs a fit() is to run. epochs{10}: ten more epochs. steps{200}: 200 more steps.
+/// Where it is written stands for the place of the call in messages.
 struct epochs {
     std::size_t count = 1;
+    std::source_location where = std::source_location::current();
 };
 struct steps {
     std::size_t count = 1;
+    std::source_location where = std::source_location::current();
 };
 
 /// After each step.
@@ -43,6 +74,7 @@ struct step_event {
     std::uint64_t steps_done = 0;  ///< of this fit()
     std::uint64_t steps_left = 0;
     double samples_per_second = 0;  ///< since fit() began
+    seconds_spent spent{};          ///< on this rank, since the end of the step before
 };
 
 /// The mean loss and the share of correctly classified samples (classification only) over a data set.
@@ -105,7 +137,12 @@ struct report {
                    core::fixed(of.core_hours(), 4), " core-hours\n");
     out += line("data", of.seconds.data) + line("forward", of.seconds.forward) + line("backward", of.seconds.backward) +
            line("update", of.seconds.update) + line("communication exposed", of.seconds.communication_exposed);
-    out += core::text("  communication hidden behind backward ", core::fixed(of.seconds.communication_hidden, 3), " s; ",
+    const auto& because = of.seconds.because;
+    if (of.ranks > 1)
+        out += core::text("  exposed because: last bucket ", core::fixed(because.last_bucket, 3), " s, no progress ",
+                          core::fixed(because.no_progress, 3), " s, large bucket ", core::fixed(because.large_bucket, 3), " s, slow rank ",
+                          core::fixed(because.slow_rank, 3), " s, other ", core::fixed(because.other, 3), " s\n");
+    out += core::text("  communication hidden behind the work ", core::fixed(of.seconds.communication_hidden, 3), " s; ",
                       core::grouped(of.bytes_sent), " bytes sent by rank 0\n");
     return out;
 }

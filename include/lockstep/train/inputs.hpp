@@ -61,17 +61,15 @@ public:
     template <class X, class Y>
     [[nodiscard]] rows take(const X& x, const Y& y) {
         rows out = take_x(x);
-        core::require(
-            out.count <= capacity_,
-            [&] { return core::text("a rank brought ", out.count, " rows to a step that has room for ", capacity_); },
-            [] { return std::string{"bring fewer, or raise the batch of the plan (it is the global one)"}; });
+        if (out.count > capacity_)
+            core::fail(core::text("a rank brought ", out.count, " rows to a step that has room for ", capacity_),
+                       "bring fewer, or raise the batch of the plan (it is the global one)");
         std::span<const std::size_t> label_extents;
         if constexpr (tensor::Shape<Label>) label_extents = Label::extents;
         const auto labels = tensor::view_samples(y, "y", label_extents);
-        core::require(
-            labels.size() == out.count * per_label,
-            [&] { return core::text("x has ", out.count, " rows and y has ", labels.size(), " elements"); },
-            [] { return core::text("pass ", per_label, " label elements for each row"); });
+        if (labels.size() != out.count * per_label)
+            core::fail(core::text("x has ", out.count, " rows and y has ", labels.size(), " elements"),
+                       core::text("pass ", per_label, " label elements for each row"));
         const auto who = [](std::size_t row) { return core::text("row ", row, " of this rank"); };
         if constexpr (tensor::is_classes<Label>)
             for (std::size_t row = 0; row < labels.size(); ++row)
@@ -83,13 +81,10 @@ public:
     template <class X>
     [[nodiscard]] rows take_x(const X& x) {
         const auto numbers = tensor::view_samples(x, "x", Input::extents);
-        core::require(
-            numbers.size() % Input::size == 0,
-            [&] {
-                return core::text("x has ", numbers.size(), " numbers, no multiple of the ", Input::size, " of one ",
-                                  tensor::to_text<Input>(), " sample");
-            },
-            [] { return std::string{"pass whole samples, one behind the other"}; });
+        if (numbers.size() % Input::size != 0)
+            core::fail(core::text("x has ", numbers.size(), " numbers, no multiple of the ", Input::size, " of one ",
+                                  tensor::to_text<Input>(), " sample"),
+                       "pass whole samples, one behind the other");
         using found = typename decltype(numbers)::value_type;
         static_assert(
             is_computed_in<found, T>,
@@ -128,10 +123,9 @@ private:
     template <class Who>
     static void check_x(std::span<const T> x, const Who& who) {
         const std::size_t bad = kernels::first_non_finite(x);
-        core::require(
-            bad == x.size(),
-            [&] { return core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size); },
-            [] { return std::string{"remove or repair the sample: one such number makes all weights useless"}; });
+        if (bad != x.size())
+            core::fail(core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size),
+                       "remove or repair the sample: one such number makes all weights useless");
     }
     template <class Who>
     static void check_y(std::span<const label_element> y, const Who& who) {
@@ -139,17 +133,14 @@ private:
             for (std::size_t row = 0; row < y.size(); ++row) require_class(y[row], row, who);
         } else {
             const std::size_t bad = kernels::first_non_finite(y);
-            core::require(
-                bad == y.size(), [&] { return core::text(who(bad / per_label), " is labelled with ", y[bad]); },
-                [] { return std::string{"remove or repair the label"}; });
+            if (bad != y.size()) core::fail(core::text(who(bad / per_label), " is labelled with ", y[bad]), "remove or repair the label");
         }
     }
     template <class Who>
     static void require_class(std::int64_t found, std::size_t row, const Who& who) {
-        core::require(
-            found >= 0 && static_cast<std::size_t>(found) < Label::count,
-            [&] { return core::text(who(row), " has the label ", found, ", allowed are 0 to ", Label::count - 1); },
-            [] { return std::string{"correct the label, or give the network more outputs"}; });
+        if (found < 0 || static_cast<std::size_t>(found) >= Label::count)
+            core::fail(core::text(who(row), " has the label ", found, ", allowed are 0 to ", Label::count - 1),
+                       "correct the label, or give the network more outputs");
     }
 
     std::size_t capacity_;

@@ -31,8 +31,21 @@ public:
         return values_[(own_.first + lane) * Numbers + which];
     }
 
+    /// The same number for all own lanes; and the largest of any lane, when all are there.
+    void fill(std::size_t which, double value) noexcept {
+        for (std::size_t lane = own_.first; lane < own_.last; ++lane) values_[lane * Numbers + which] = value;
+    }
+    [[nodiscard]] double largest(std::size_t which) const noexcept {
+        double out = values_[which];
+        for (std::size_t at = which; at < values_.size(); at += Numbers) out = std::max(out, values_[at]);
+        return out;
+    }
+
     void start() { gather_.start(values_, {}); }
     bool poll() { return gather_.poll(); }
+    [[nodiscard]] comm::awaited awaited() const noexcept { return gather_.awaited(); }
+    /// After a failure: MPI may still read what was sent.
+    [[gnu::cold]] void keep() { comm::keep(std::move(values_)); }
     /// The sums over all lanes.
     [[nodiscard]] numbers finish() {
         gather_.finish();
@@ -71,6 +84,8 @@ public:
         gather_.run(counts_, {});
         return counts_;
     }
+    /// After a failure: MPI may still read what was sent.
+    [[gnu::cold]] void keep() { comm::keep(std::move(counts_)); }
 
 private:
     [[gnu::cold]] static comm::schedule gathering(const partition::grid& on) {

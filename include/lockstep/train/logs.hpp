@@ -36,9 +36,9 @@ public:
 
 private:
     void require_written() const {
-        core::require(
-            static_cast<bool>(file_), [&] { return core::text("cannot write ", path_, ": ", std::strerror(errno)); },
-            [] { return std::string{"check that the directory exists, may be written and has room"}; });
+        if (!file_)
+            core::fail(core::text("cannot write ", path_, ": ", std::strerror(errno)),
+                       "check that the directory exists, may be written and has room");
     }
 
     std::string path_;
@@ -46,15 +46,23 @@ private:
     std::ofstream file_;
 };
 
-/// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second.
+/// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds: communication_hidden,
+/// communication_exposed, of which last_bucket,no_progress,large_bucket,slow_rank (what is left has other causes).
 class csv_log {
 public:
-    explicit csv_log(std::string path) : file_{std::move(path), "step,epoch,samples,loss,rate,seconds,samples_per_second"} {}
+    explicit csv_log(std::string path)
+        : file_{std::move(path),
+                "step,epoch,samples,loss,rate,seconds,samples_per_second,"
+                "communication_hidden,communication_exposed,last_bucket,no_progress,"
+                "large_bucket,slow_rank"} {}
 
     void on_begin() { file_.open(); }
     void on_step(const step_event& event) {
         file_.line(core::text(event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
-                              core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1)));
+                              core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1), ",",
+                              core::fixed(event.spent.communication_hidden, 6), ",", core::fixed(event.spent.communication_exposed, 6), ",",
+                              core::fixed(event.spent.because.last_bucket, 6), ",", core::fixed(event.spent.because.no_progress, 6), ",",
+                              core::fixed(event.spent.because.large_bucket, 6), ",", core::fixed(event.spent.because.slow_rank, 6)));
     }
 
 private:
@@ -70,7 +78,7 @@ public:
     void on_step(const step_event& event) {
         file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)", event.samples,
                               R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate), R"(,"seconds":)", number(event.seconds),
-                              R"(,"samples_per_second":)", number(event.samples_per_second), "}"));
+                              R"(,"samples_per_second":)", number(event.samples_per_second), communication(event.spent), "}"));
     }
     void on_epoch(const epoch_event& event) {
         std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss), R"(,"seconds":)",
@@ -89,6 +97,13 @@ public:
     }
 
 private:
+    /// Seconds, and why they were exposed.
+    static std::string communication(const seconds_spent& of) {
+        return core::text(R"(,"communication_hidden":)", number(of.communication_hidden), R"(,"communication_exposed":)",
+                          number(of.communication_exposed), R"(,"last_bucket":)", number(of.because.last_bucket), R"(,"no_progress":)",
+                          number(of.because.no_progress), R"(,"large_bucket":)", number(of.because.large_bucket), R"(,"slow_rank":)",
+                          number(of.because.slow_rank));
+    }
     static std::string number(double value) { return std::isfinite(value) ? core::text(value) : "null"; }
 
     log_file file_;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,16 @@ template <class T>
 struct gradient_place {
     T* data = nullptr;
     std::size_t stride = 0;
+};
+
+/// Called in front of each layer of a forward walk: one pointer, so that there is one walk for training and inference.
+struct layer_hook {
+    void* of = nullptr;
+    void (*call)(void* of, std::size_t layer) = nullptr;
+
+    void operator()(std::size_t layer) const {
+        if (call != nullptr) call(of, layer);
+    }
 };
 
 /// What the walk needs to know of the step.
@@ -59,12 +70,16 @@ public:
     [[nodiscard]] const model::memory_plan& memory() const noexcept { return plan_; }
 
     /// The output for this rank's rows of x. `weights`: all parameters of this rank; `observing`: the statistics of all layers.
+    /// `in_front` sees to it that the weights of a layer are there.
     tensor::batch<const T, output> forward(const T* weights, const T* x, const deal& rows, const step_key& key,
-                                           const statistics_place<T>& observing) {
+                                           const statistics_place<T>& observing, const layer_hook& in_front = {}) {
         for (auto& one : exchanges_) one.prepare(rows.members());
         x_ = x;
         std::size_t exchange = 0;
-        core::for_each_index<size>([&](auto index) { forward_node<index, false>(weights, rows, key, observing, exchange); });
+        core::for_each_index<size>([&](auto index) {
+            in_front(index);
+            forward_node<index, false>(weights, rows, key, observing, exchange);
+        });
         return {values_[size - 1], rows.own().rows()};
     }
 
@@ -345,7 +360,7 @@ private:
     std::array<const T*, size> outputs_{};  ///< what it wrote,
     std::array<const T*, size> values_{};   ///< and what its readers find
     std::array<std::size_t, size> staging_{};
-    std::vector<partition::exchange<T>> exchanges_;
+    std::deque<partition::exchange<T>> exchanges_;
     const tensor::arena* arena_ = nullptr;
     double exchange_seconds_ = 0;
 };

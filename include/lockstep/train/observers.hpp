@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How a trainer tells its observers. An observer has any of on_begin(), on_step(event), on_epoch(event), on_end(report), the last three also with the trainer in front.
+// How a trainer tells its observers. An observer has any of on_begin() or on_begin(ranks), on_step(event), on_epoch(event), on_end(report), the last three also with the trainer in front.
 
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
 
+#include "lockstep/comm/group.hpp"
 #include "lockstep/train/events.hpp"
+#include "lockstep/train/recorder.hpp"
 
 namespace lockstep::train {
 
@@ -16,6 +18,37 @@ inline constexpr bool on_every_rank = false;
 template <class Observer>
     requires requires { Observer::on_every_rank; }
 inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
+
+/// An observer that is given the trainer after each step finds all weights there, and so does one that works on every rank: then they do not
+/// travel behind the next forward. One that does not look at them says `static constexpr bool sees_weights = false`.
+template <class Observer, class Trainer>
+inline constexpr bool sees_weights = requires(Observer& o, Trainer& t, step_event& e) {
+    o.on_step(t, e);
+}
+|| (on_every_rank<Observer> && requires(Observer & o, step_event& e) { o.on_step(e); });
+template <class Observer, class Trainer>
+    requires requires { Observer::sees_weights; }
+inline constexpr bool sees_weights<Observer, Trainer> = Observer::sees_weights;
+
+/// The recorder of a timeline among the observers; null if there is none.
+template <class... Observers>
+[[nodiscard]] recorder* recorder_of(Observers&... observers) {
+    recorder* found = nullptr;
+    [[maybe_unused]] const auto look = [&](auto& observer) {
+        if constexpr (requires { observer.events_of_this_rank(); }) found = observer.events_of_this_rank();
+    };
+    (look(observers), ...);
+    return found;
+}
+/// Tells a recorder of a trainer's work as long as it lives.
+template <class Source>
+struct recording {
+    Source& source;
+    recording(Source& from, recorder* to) : source{from} { source.record(to); }
+    recording(const recording&) = delete;
+    recording& operator=(const recording&) = delete;
+    ~recording() { source.record(nullptr); }
+};
 
 /// An observer that hears of nothing is a mistake.
 template <class Observer, class Trainer>
@@ -30,9 +63,12 @@ inline constexpr bool is_observer = requires(Observer& o, Trainer& t, step_event
 
 /// Before the first step of a fit(): what cannot work should fail now.
 template <class Observer>
-void tell_begin(Observer& observer, std::size_t rank) {
-    if (rank != 0 && !on_every_rank<Observer>) return;
-    if constexpr (requires { observer.on_begin(); }) observer.on_begin();
+void tell_begin(Observer& observer, const comm::group& ranks) {
+    if (ranks.rank() != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_begin(ranks); })
+        observer.on_begin(ranks);
+    else if constexpr (requires { observer.on_begin(); })
+        observer.on_begin();
 }
 template <class Observer, class Trainer>
 void tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {

@@ -2,10 +2,14 @@
 #pragma once
 // The recipe of a training run as one value: an aggregate whose members are named at the call site.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"
@@ -15,6 +19,7 @@
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/data.hpp"
+#include "lockstep/reduce/transport.hpp"
 
 namespace lockstep::train {
 
@@ -24,7 +29,8 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks, `threads` and `prefetch` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds
+/// The number of ranks, `threads`, `transport`, `all_reduce`, `timeout`, `overlap` and `prefetch` change no bit of the weights, nor does
+/// `bucket` without a compressor. A model partition adds
 /// features in another order. A compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of
 /// both.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
@@ -43,9 +49,17 @@ struct plan {
     std::size_t lanes = 8;   ///< the fixed cut of the minibatch: at least as many as ranks
     std::uint64_t seed = 1;
     std::size_t threads = 1;         ///< on each rank
-    std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 0 = each layer alone
+    std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
+    bool overlap = true;             ///< gradients and weights travel while layers are computed; false: between steps, to compare
     bool prefetch = false;           ///< fit() reads the next minibatch on a thread of its own
-    std::string algorithms{};        ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule
+    /// shared_memory, messages, or automatic: shared memory where all ranks are on one node and it has room
+    reduce::transport transport = reduce::transport::automatic;
+    std::string algorithms{};  ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule
+    /// Algorithm of messages, by bytes of a bucket: "doubling:0-8192;tree:8193-max"; empty: by measured costs. Given, gradients travel as
+    /// messages on one node, too.
+    std::string all_reduce{};
+    /// The longest wait for other ranks without progress, as in 60s; 0 = for ever. Nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s.
+    std::optional<std::chrono::duration<double>> timeout{};
 };
 
 namespace detail {
@@ -55,25 +69,43 @@ void check_part(const Part& part) {
 }
 }  // namespace detail
 
+/// Whether the costs of messages decide something: which algorithm sums gradients without a compressor or statistics, or the size of buckets.
+template <class T, class Network, class Plan>
+[[nodiscard, gnu::cold]] bool measures(const Plan& of) {
+    constexpr bool sums = decltype(of.compressor)::kind == compress::kind::sum;
+    const bool gradients = sums && of.transport != reduce::transport::shared_memory;
+    return (of.all_reduce.empty() && (gradients || Network::statistics > 0)) || (sums && of.bucket == 0);
+}
+
 /// Throws core::error for numbers that make no sense, and asks every component that has `check()`.
 template <class Plan>
 void check(const Plan& of) {
-    core::require(
-        of.batch > 0, [] { return std::string{"the batch has 0 samples"}; },
-        [&] { return core::text("set batch to at least the number of lanes, ", of.lanes); });
-    core::require(
-        of.lanes > 0, [] { return std::string{"the plan has 0 lanes"}; },
-        [] { return std::string{"set lanes to at least the number of ranks"}; });
-    core::require(
-        of.lanes <= of.batch,
-        [&] { return core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"); },
-        [&] { return core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes); });
-    core::require(
-        of.threads > 0, [] { return std::string{"the plan has 0 threads"}; }, [] { return std::string{"set threads to at least 1"}; });
-    core::require(
-        of.threads == 1 || parallel::has_threads,
-        [&] { return core::text(of.threads, " threads in a program that was compiled without OpenMP"); },
-        [] { return std::string{"compile with -fopenmp, or set threads to 1"}; });
+    if (of.batch == 0) core::fail("the batch has 0 samples", core::text("set batch to at least the number of lanes, ", of.lanes));
+    if (of.lanes == 0) core::fail("the plan has 0 lanes", "set lanes to at least the number of ranks");
+    if (of.lanes > of.batch)
+        core::fail(core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"),
+                   core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes));
+    if (of.threads == 0) core::fail("the plan has 0 threads", "set threads to at least 1");
+    if (of.threads > 1 && !parallel::has_threads)
+        core::fail(core::text(of.threads, " threads in a program that was compiled without OpenMP"),
+                   "compile with -fopenmp, or set threads to 1");
+    if (!of.all_reduce.empty()) {
+        const auto asked = comm::algorithm_table::parse(of.all_reduce);
+        for (const auto other : {comm::sum_algorithm::hierarchical, comm::sum_algorithm::ring, comm::sum_algorithm::halving_doubling})
+            if (asked.has(other))
+                core::fail(core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", comm::name_of(other)),
+                           "a trainer has tree and doubling, whose bits do not depend on the ranks; comm::make_sum has all");
+    }
+    if (!of.all_reduce.empty() && of.transport == reduce::transport::shared_memory)
+        core::fail(core::text("the plan asks for shared memory, and for the all-reduce '", of.all_reduce, "' of messages"),
+                   "leave one of them out");
+    if (!of.all_reduce.empty() && of.compressor.kind != compress::kind::sum)
+        core::fail(core::text("the plan names the all-reduce '", of.all_reduce, "' for gradients that are compressed"),
+                   "leave all_reduce empty, or use compress::none");
+    if (of.timeout)
+        if (!(of.timeout->count() >= 0 && of.timeout->count() < 1e9))
+            core::fail(core::text("the timeout is ", of.timeout->count(), " s"),
+                       "set timeout to the longest wait for another rank, or to 0 to wait for ever");
     detail::check_part(of.loss);
     detail::check_part(of.optimizer);
     detail::check_part(of.schedule);
@@ -84,6 +116,7 @@ void check(const Plan& of) {
 }  // namespace lockstep::train
 
 namespace lockstep {
+using reduce::transport;
 using train::plan;
 using train::real;
 }  // namespace lockstep

@@ -37,9 +37,9 @@ public:
             refused = error.what();
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        core::require(
-            refused.empty(), [&] { return core::text("the thread that is to read ahead could not be started (", refused, ")"); },
-            [] { return std::string{"set prefetch to false, or allow the process more threads"}; });
+        if (!refused.empty())
+            core::fail(core::text("the thread that is to read ahead could not be started (", refused, ")"),
+                       "set prefetch to false, or allow the process more threads");
     }
     side_thread(const side_thread&) = delete;
     side_thread& operator=(const side_thread&) = delete;

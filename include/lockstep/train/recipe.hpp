@@ -13,6 +13,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/reduce/transport.hpp"
 
 namespace lockstep::train {
 
@@ -56,6 +57,8 @@ template <class Plan>
     add("batch", core::text(of.batch));
     add("lanes", core::text(of.lanes));
     add("bucket", core::text(of.bucket));
+    add("transport", std::string{reduce::name_of(of.transport)});
+    add("all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce);
     add("network", std::move(layers));
     add("choice of algorithms", algorithms.empty() ? "that of the rules" : core::hexadecimal(core::hash(algorithms)));
     add("loss", describe(of.loss));
@@ -88,13 +91,10 @@ template <class Plan>
         if (all[rank] == all[0]) continue;
         const auto other = fields(all[rank]);
         for (std::size_t i = 0; i < first.size(); ++i)
-            core::require(
-                i < other.size() && first[i] == other[i],
-                [&] {
-                    return core::text("ranks were given different plans: ", first[i].first, " is ", first[i].second, " on rank 0 and ",
-                                      i < other.size() ? other[i].second : "missing", " on rank ", rank);
-                },
-                [] { return std::string{"give every rank the same plan"}; });
+            if (i >= other.size() || first[i] != other[i])
+                core::fail(core::text("ranks were given different plans: ", first[i].first, " is ", first[i].second, " on rank 0 and ",
+                                      i < other.size() ? other[i].second : "missing", " on rank ", rank),
+                           "give every rank the same plan");
     }
 }
 

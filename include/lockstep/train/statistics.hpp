@@ -11,6 +11,7 @@
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/grid.hpp"
+#include "lockstep/reduce/sum_rule.hpp"
 #include "lockstep/reduce/tree_sum.hpp"
 #include "lockstep/tensor/arena.hpp"
 
@@ -31,10 +32,12 @@ class statistics {
     static constexpr std::size_t n = Network::statistics;
 
 public:
-    [[gnu::cold]] statistics(const partition::grid& on, const comm::group& all, parallel::team team, tensor::arena& arena) {
+    [[gnu::cold]] statistics(const partition::grid& on, const comm::group& all, reduce::sum_rule& rule, parallel::team team,
+                             tensor::arena& arena) {
         if constexpr (n > 0) {
             reduce::bucket of{.ranks = all, .runs = {}, .lanes = on.lanes, .n = n, .team = team};
             for (std::size_t rank = 0; rank < on.ranks; ++rank) of.runs.push_back(on.lanes_of(rank));
+            rule.choose(of, sizeof(T), 0);
             running_ = arena.reserve<T>(n);
             sums_ = arena.reserve<T>(n * std::max<std::size_t>(1, tensor::cover(on.own_lanes(), on.lanes).size()));
             sum_.emplace(of, arena);

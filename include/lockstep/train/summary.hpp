@@ -77,8 +77,10 @@ template <class Trainer>
     out += core::text("  in all          ", right(core::grouped(network::parameters), 23), " parameters",
                       right(core::fixed(network::forward_flops / 1e6, 3), 11), " MFLOP forward, ",
                       core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");
+    out += core::text("transport     ", of.transport(), "\n");
     out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes()), " bytes to average in ",
                       count(of.buckets(), "bucket"), ", ", core::grouped(of.exchange_bytes()), " bytes between layers\n");
+    if (const auto how = of.all_reduce_algorithm(); !how.empty()) out += core::text("              by ", how, "\n");
     const auto memory = of.memory();
     const auto megabytes = [](std::size_t bytes) { return core::fixed(static_cast<double>(bytes) / 1e6, 1); };
     out += core::text("memory        ", megabytes(of.memory_bytes()), " MB on rank 0: weights ", megabytes(memory.weights), ", gradients ",

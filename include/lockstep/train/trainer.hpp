@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/views.hpp"
+#include "lockstep/train/agreement.hpp"
 #include "lockstep/train/algorithms.hpp"
 #include "lockstep/train/averaging.hpp"
 #include "lockstep/train/checks.hpp"
@@ -47,6 +49,8 @@ class trainer {
     using loss_type = decltype(std::declval<Plan&>().loss);
     static constexpr std::size_t shards = partition_type::shards;
     using run_type = network_run<T, net, shards>;
+    using averaging_type =
+        averaging<T, model::network<net, shards>, decltype(std::declval<Plan&>().optimizer), decltype(std::declval<Plan&>().compressor)>;
 
 public:
     using value_type = T;
@@ -58,13 +62,17 @@ public:
 
     /// `ranks`: a boost::mpi::communicator, which is duplicated, or a comm::group. Collective.
     template <class Ranks, class P>
-    trainer(const Ranks& ranks, const P& plan) : trainer{group_of(ranks), sound(plan), 0} {}
+    trainer(const Ranks& ranks, const P& plan, const std::source_location& where = std::source_location::current())
+        : trainer{group_of(ranks, where), sound(plan), where, 0} {}
 
     trainer(const trainer&) = delete;
     trainer& operator=(const trainer&) = delete;
     /// After a failure the memory that MPI may still read stays until the end of the program.
     ~trainer() {
-        if (ranks_.size() > 1 && ranks_.notices().failed()) comm::keep(std::move(arena_));
+        if (ranks_.size() == 1 || !ranks_.notices().failed()) return;
+        comm::keep(std::move(arena_));
+        sums_.keep();
+        counts_.keep();
     }
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n}, counted
@@ -72,29 +80,32 @@ public:
     template <class Dataset, class Until, class... Observers>
     void fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>, "lockstep: fit runs until epochs{n} or steps{n}");
-        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset>()) on_all_ranks([&] { fit_checked(set, until, observers...); });
+        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset>())
+            on_all_ranks("fit", until.where, [&] { fit_checked(set, until, observers...); });
     }
 
     /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has room for the rows that
     /// fit() would deal it of a full one: batch x its lanes / lanes, rounded up.
     /// `x`: rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements are T.
     template <class X, class Y>
-    step_event step(const X& x, const Y& y) {
-        return on_all_ranks([&] {
+    step_event step(const X& x, const Y& y, const std::source_location& where = std::source_location::current()) {
+        return on_all_ranks("step", where, [&] {
+            averaging_.begin_step(report_.steps + 1);
             const auto rows = brought_.take(x, y);
             deal_.brought(counts_.gather(rows.count));
-            core::require(
-                deal_.rows() > 0, [] { return std::string{"no rank brought a sample to this step"}; },
-                [] { return std::string{"call step() with at least one row on some rank"}; });
-            return run_step(rows.x, rows.y);
+            if (deal_.rows() == 0) core::fail("no rank brought a sample to this step", "call step() with at least one row on some rank");
+            auto event = run_step(rows.x, rows.y);
+            averaging_.settle();
+            event.spent = spent_since();
+            return event;
         });
     }
 
     /// Mean loss and accuracy over a data set that every rank can read. Equal bits for any number of ranks.
     template <class Dataset>
-    evaluation evaluate(const Dataset& set) {
+    evaluation evaluate(const Dataset& set, const std::source_location& where = std::source_location::current()) {
         if constexpr (check_dataset<Dataset>())
-            return on_all_ranks([&] { return evaluate_checked(set); });
+            return on_all_ranks("evaluate", where, [&] { return evaluate_checked(set); });
         else
             return {};
     }
@@ -102,9 +113,9 @@ public:
     /// The network's outputs for these rows, as an xtensor of rows x the output shape, valid until the next call: include
     /// lockstep/tensor/xtensor.hpp. Other ranks may bring other numbers of rows. Collective in a model partition, else local.
     template <class X>
-    auto predict(const X& x) {
+    auto predict(const X& x, const std::source_location& where = std::source_location::current()) {
         static_assert(tensor::has_views<const T>, "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
-        return on_all_ranks([&] {
+        return on_all_ranks("predict", where, [&] {
             const auto rows = brought_.take_x(x);
             std::size_t most = rows.count;
             if constexpr (shards > 1) most = std::ranges::max(counts_.gather(rows.count));
@@ -125,17 +136,19 @@ public:
     }
 
     /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory: include
-    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. Throws core::error if there is none of that name.
+    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read before the next fit() or step(); observers
+    /// ask anew, because new weights may be on their way. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
         static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
-        const auto found = find_numbers<network>(layer, name, arena_[weights_], statistics_.running());
+        const auto found = find_numbers<network>(layer, name, landed_weights(), statistics_.running());
         if constexpr (tensor::has_views<const T>) return tensor::views<T>::of(found.numbers, found.extents);
     }
 
     /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
-    [[nodiscard]] std::vector<T> all_weights() const {
+    [[nodiscard]] std::vector<T> all_weights(const std::source_location& where = std::source_location::current()) const {
+        const comm::watched_call here{ranks_.notices(), "all_weights", where};
         if constexpr (shards > 1) ranks_.check();
-        return gather_weights<network>(std::span<const T>{arena_[weights_]}, grid_, group_);
+        return gather_weights<network>(std::span<const T>{landed_weights()}, grid_, group_);
     }
 
     /// The running statistics of all layers, one behind the other: the same on every rank. None for a network without such layers.
@@ -143,12 +156,12 @@ public:
 
     /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks. Collective in a model
     /// partition.
-    [[nodiscard]] std::uint64_t weights_hash() const {
-        const auto all = all_weights();
+    [[nodiscard]] std::uint64_t weights_hash(const std::source_location& where = std::source_location::current()) const {
+        const auto all = all_weights(where);
         return with_statistics(core::hash(std::as_bytes(std::span{all})));
     }
     /// A hash of the weights and statistics on this rank, for comparing replicas.
-    [[nodiscard]] std::uint64_t local_hash() const noexcept { return with_statistics(core::hash(std::as_bytes(arena_[weights_]))); }
+    [[nodiscard]] std::uint64_t local_hash() const { return with_statistics(core::hash(std::as_bytes(landed_weights()))); }
 
     [[nodiscard]] const Plan& recipe() const noexcept { return plan_; }
     [[nodiscard]] const partition::grid& grid() const noexcept { return grid_; }
@@ -165,8 +178,12 @@ public:
         out.data = arena_.bytes() - out.sum();
         return out;
     }
+    /// How gradients and weights go from rank to rank, and why so.
+    [[nodiscard]] const std::string& transport() const noexcept { return node_.text(); }
     [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return averaging_.slot_numbers(); }
     [[nodiscard]] std::size_t buckets() const noexcept { return averaging_.bucket_count(); }
+    /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on one rank and where gradients go through shared memory.
+    [[nodiscard]] std::string all_reduce_algorithm() const { return node_.is_shared() ? "" : rule_.text(); }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights.
     [[nodiscard]] std::size_t averaging_bytes() const noexcept { return averaging_.bytes_per_step(); }
     /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is collective.
@@ -180,9 +197,7 @@ public:
     }
     [[nodiscard]] train::report report() const {
         auto out = report_;
-        out.seconds.update = averaging_.update_seconds();
-        out.seconds.communication_hidden = averaging_.hidden_seconds();
-        out.seconds.communication_exposed += averaging_.exposed_seconds();
+        out.seconds = averaging_.added_to(report_.seconds);
         return out;
     }
 
@@ -190,31 +205,38 @@ private:
     using clock = std::chrono::steady_clock;
 
     /// What cannot be made on one rank, for want of memory say, is told to all.
-    trainer(comm::group ranks, const Plan& plan, int) try : trainer{plan, ranks} {
+    trainer(comm::group ranks, const Plan& plan, const std::source_location& where, int) try
+        : trainer(plan, ranks, comm::watched_call(ranks.notices(), "trainer", where)) {
     } catch (...) {
         tell_all(ranks);
+        throw;
     }
-    [[gnu::cold]] trainer(const Plan& plan, const comm::group& ranks)
+    [[gnu::cold]] trainer(const Plan& plan, const comm::group& ranks, const comm::watched_call&)
         : plan_{with_algorithms(plan)},
           ranks_{ranks},
-          grid_{on_all_ranks([&] {
+          grid_{[&] {
+              ranks_.check();
               check(plan);
+              if (plan.timeout) ranks_.notices().set_timeout(*plan.timeout);
               const auto made = partition::make_grid<partition_type>(ranks_.rank(), ranks_.size(), plan.lanes);
               agree(ranks_, describe_plan(plan_));
               return made;
-          })},
-          group_{shards > 1 ? ranks_.split(grid_.replica(), grid_.shard()) : comm::group{}},
+          }()},
+          group_{shards > 1 ? ranks_.split(grid_.replica(), grid_.shard()).named("values") : comm::group{}},
           replicas_{shards > 1 ? ranks_.split(grid_.shard(), grid_.replica()) : ranks_},
           team_{static_cast<int>(plan.threads)},
           capacity_{deal::capacity(plan.batch, grid_)},
           deal_{grid_},
+          rule_{ranks_, plan.all_reduce, measures<T, network>(plan)},
+          bucket_{least_bucket<T>(plan, rule_, grid_)},
+          node_{ranks_, plan.all_reduce.empty() ? plan.transport : transport::messages, shared_bytes<T, network>(grid_, bucket_), arena_},
           run_{plan_.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
-          averaging_{grid_, ranks_, replicas_, plan.optimizer, plan.compressor, plan.bucket, plan.seed, team_, arena_},
-          statistics_{grid_, ranks_, team_, arena_},
-          sums_{grid_, ranks_},
-          counts_{grid_, ranks_},
+          averaging_{plan, grid_, ranks_, replicas_, bucket_, rule_, team_, arena_, node_.parts()},
+          statistics_{grid_, ranks_.named("statistics"), rule_, team_, arena_},
+          sums_{grid_, ranks_.named("losses")},
+          counts_{grid_, ranks_.named("rows")},
           brought_{capacity_, plan.prefetch, arena_},
-          weights_{arena_.template reserve<T>(network::parameters_here)} {
+          weights_{arena_.template reserve_shared<T>(network::parameters_here)} {
         arena_.allocate();
         run_.bind(arena_);
         averaging_.bind(arena_);
@@ -226,31 +248,20 @@ private:
         initialise_weights<network>(arena_[weights_], grid_, plan.seed, plan.initialise);
     }
 
-    /// The exception that is being handled becomes known to all ranks, unless it came from one of them, and goes on.
-    [[noreturn, gnu::cold]] static void tell_all(const comm::group& ranks) {
-        try {
-            throw;
-        } catch (const comm::remote_failure&) {
-            throw;
-        } catch (const std::exception& failure) {
-            ranks.announce(failure.what());
-            throw;
-        } catch (...) {
-            ranks.announce("an exception that is no std::exception");
-            throw;
-        }
-    }
-
     /// Where this rank fails, all others are told why and fail too.
     template <class F>
-    decltype(auto) on_all_ranks(F&& f) {
+    decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) {
+        const comm::watched_call here{ranks_.notices(), name, where};
         // After a failure messages of the broken step are still under way, and would be taken for those of the next one.
         // And what a compressor carries over to the next step is that of the broken one.
         if (ranks_.size() > 1 || decltype(plan_.compressor)::slot_count > 0) ranks_.check();
         try {
+            averaging_.settle();
             return f();
         } catch (...) {
             tell_all(ranks_);
+            averaging_.settle_after_failure();
+            throw;
         }
     }
 
@@ -270,10 +281,10 @@ private:
     }
 
     template <class Ranks>
-    static comm::group group_of(const Ranks& ranks) {
+    static comm::group group_of(const Ranks& ranks, const std::source_location& where) {
         static_assert(is_communicator<Ranks>, "lockstep: a trainer runs on a boost::mpi::communicator or a comm::group");
         if constexpr (is_communicator<Ranks>)
-            return comm::group{ranks};
+            return comm::make_group(ranks, where);
         else
             return comm::group{};
     }
@@ -281,11 +292,12 @@ private:
     template <class Dataset, class Until, class... Observers>
     void fit_checked(const Dataset& set, Until until, Observers&... observers) {
         require_samples(set, "fit");
-        require_equal(set.size(), "samples to fit");
+        require_equal(ranks_, set.size(), "samples to fit");
         agree_on(ranks_, set);
-        require_equal(until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
+        require_equal(ranks_, until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
                       "call fit() with the same number on every rank");
-        (tell_begin(observers, grid_.rank), ...);
+        const recording<averaging_type> recorded{averaging_, recorder_of(observers...)};
+        (tell_begin(observers, ranks_), ...);
         const std::size_t n = set.size(), per_epoch = (n + plan_.batch - 1) / plan_.batch;
         if (order_.size() != n) {
             order_.assign(n, 0);
@@ -311,6 +323,7 @@ private:
         double aside = 0;  // seconds of observers that work on all ranks
         while (left > 0) {
             auto data_start = clock::now();
+            averaging_.begin_step(report_.steps + 1);
             deal_.whole(std::min(plan_.batch, n - position_));
             const auto [x, y, count] = minibatches.take(epoch_, position_, brought_);
             const std::size_t next = position_ + deal_.rows();
@@ -323,12 +336,15 @@ private:
             event.samples_per_second = static_cast<double>(seen) / event.seconds;
             event.steps_done = ++done;
             event.steps_left = --left;
+            if ((sees_weights<std::remove_const_t<Observers>, trainer> || ...)) averaging_.settle();
+            event.spent = spent_since();
             (tell_step(observers, grid_.rank, *this, event), ...);
             epoch.loss += event.loss * static_cast<double>(event.samples);
             epoch_samples += event.samples;
             if (position_ != 0 && left > 0) continue;
             epoch.loss /= static_cast<double>(epoch_samples);
             epoch.seconds = seconds_since(epoch_start);
+            averaging_.settle();
             const auto pause = clock::now();
             (tell_epoch(observers, grid_.rank, *this, epoch), ...);
             aside += seconds_since(pause);
@@ -347,7 +363,7 @@ private:
     template <class Dataset>
     evaluation evaluate_checked(const Dataset& set) {
         require_samples(set, "evaluate");
-        require_equal(set.size(), "samples to evaluate");
+        require_equal(ranks_, set.size(), "samples to evaluate");
         agree_on(ranks_, set);
         std::vector<std::uint64_t> rows(capacity_);
         sums_.clear();
@@ -370,24 +386,6 @@ private:
         return result;
     }
 
-    template <class Dataset>
-    static void require_samples(const Dataset& set, std::string_view what) {
-        core::require(
-            set.size() > 0, [&] { return core::text(data::name_of(set), " has no samples to ", what); },
-            [] { return std::string{"check where it was read from"}; });
-    }
-
-    /// Every rank deals the rows of the whole data set: it has to be the same one.
-    void require_equal(std::size_t mine, std::string_view what,
-                       std::string_view remedy =
-                           "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has") const {
-        const auto all = ranks_.gather_all(mine);
-        for (std::size_t rank = 1; rank < all.size(); ++rank)
-            core::require(
-                all[rank] == all[0], [&] { return core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]); },
-                [&] { return std::string{remedy}; });
-    }
-
     /// The rows of one own lane.
     auto of_lane(tensor::batch<const T, output> out, const label_element* y, std::size_t lane) const noexcept {
         const auto rows = deal_.own().blocks()[lane];
@@ -404,10 +402,12 @@ private:
     /// Forward, loss, backward, average, update, for the rows of the deal.
     step_event run_step(const T* x, const label_element* y) {
         const std::uint64_t step = report_.steps;
-        const double exchanged = run_.exchange_seconds();
+        const double exchanged = run_.exchange_seconds(), waited = averaging_.exposed_seconds();
+        averaging_.note(activity::data);
         auto watch = clock::now();
         const std::span<T> weights = arena_[weights_];
-        const auto out = run_.forward(weights.data(), x, deal_, key(layers::mode::training), statistics_.place());
+        const auto out = run_.forward(weights.data(), x, deal_, key(layers::mode::training), statistics_.place(), averaging_.in_front());
+        averaging_.note(activity::forward, network::size - 1);
         statistics_.start();
         const auto dy = run_.output_gradient(deal_);
         sums_.clear();
@@ -417,33 +417,32 @@ private:
             sums_(lane, 0) =
                 plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
         }
+        averaging_.note(activity::loss);
         const double in_forward = run_.exchange_seconds() - exchanged;
-        report_.seconds.forward += lap(watch) - in_forward;
+        report_.seconds.forward += lap(watch) - in_forward - (averaging_.exposed_seconds() - waited);
         run_.backward(
             weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
             [&](std::size_t layer) {
                 averaging_.done(layer, step);
                 statistics_.poll();
+                ranks_.notices().glance();
             });
-        averaging_.backward_over();
         const double rate = static_cast<double>(plan_.schedule(step));
-        // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
-        sums_.start();
         const double in_both = run_.exchange_seconds() - exchanged;
         report_.seconds.backward += lap(watch) - (in_both - in_forward);
-        const double loss = sums_.finish()[0] / static_cast<double>(deal_.rows());
-        report_.seconds.communication_exposed += lap(watch) + in_both;
-        core::require(
-            std::isfinite(loss), [&] { return core::text("the loss is ", loss, " in step ", step + 1); },
-            [] {
-                return std::string{"use a lower learning rate or a warm-up, and check the data; the weights are those before this step"};
-            });
-        averaging_.finish(weights, rate, step);
+        report_.seconds.communication_exposed += in_both;
+        // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
+        const double loss = averaging_.meet(sums_, step) / static_cast<double>(deal_.rows());
+        if (!std::isfinite(loss))
+            core::fail(core::text("the loss is ", loss, " in step ", step + 1),
+                       "use a lower learning rate or a warm-up, and check the data; the weights are those before this step");
+        // Its messages go in front of the weights, behind which they would stand in line.
         if constexpr (network::statistics > 0) {
             watch = clock::now();
             statistics_.finish(plan_.model, deal_.rows());
             report_.seconds.communication_exposed += lap(watch);
         }
+        averaging_.finish(weights, rate, step);
         ++report_.steps;
         ranks_.notices().passed();
         report_.samples += deal_.rows();
@@ -451,11 +450,16 @@ private:
         return {.step = report_.steps, .epoch = epoch_, .samples = deal_.rows(), .loss = loss, .rate = rate};
     }
 
-    static double seconds_since(clock::time_point begin) noexcept { return std::chrono::duration<double>(clock::now() - begin).count(); }
-    /// Seconds since the last call.
-    static double lap(clock::time_point& since) noexcept {
-        const auto now = clock::now();
-        return std::chrono::duration<double>(now - std::exchange(since, now)).count();
+    /// Weights are complete wherever somebody looks at them.
+    [[nodiscard]] std::span<T> landed_weights() const {
+        averaging_.settle();
+        return arena_[weights_];
+    }
+
+    /// Since the last call.
+    seconds_spent spent_since() noexcept {
+        const auto now = averaging_.added_to(report_.seconds);
+        return now - std::exchange(told_, now);
     }
 
     Plan plan_;
@@ -467,8 +471,11 @@ private:
     std::size_t capacity_;
     tensor::arena arena_;
     deal deal_;
+    reduce::sum_rule rule_;
+    std::size_t bucket_;  // parameters, at least
+    reduce::memory_for<T, decltype(std::declval<Plan&>().compressor)> node_;
     run_type run_;
-    averaging<T, network, decltype(std::declval<Plan&>().optimizer), decltype(std::declval<Plan&>().compressor)> averaging_;
+    mutable averaging_type averaging_;  // a look at the weights may have to wait for them
     statistics<T, network> statistics_;
     lane_sums<2> sums_;
     row_counts counts_;
@@ -479,6 +486,7 @@ private:
     std::uint64_t epoch_ = 0;
     std::size_t position_ = 0;
     train::report report_;
+    seconds_spent told_;
 };
 
 template <class Ranks, class P>

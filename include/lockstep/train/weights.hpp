@@ -61,9 +61,9 @@ template <class Network, class T>
         look(here::parameters, weights, Network::offset(index));
         look(layers::statistics_of<here>, statistics, Network::facts[index].statistics_offset);
     });
-    core::require(
-        !found.numbers.empty(), [&] { return core::text("layer ", layer, " has no parameter '", name, "'"); },
-        [&] { return known.empty() ? core::text("choose a layer with parameters below ", Network::size) : "choose one of: " + known; });
+    if (found.numbers.empty())
+        core::fail(core::text("layer ", layer, " has no parameter '", name, "'"),
+                   known.empty() ? core::text("choose a layer with parameters below ", Network::size) : "choose one of: " + known);
     return found;
 }
 

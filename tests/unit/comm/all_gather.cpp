@@ -52,6 +52,13 @@ std::vector<block> uneven(std::size_t ranks, std::size_t& n) {
     return out;
 }
 
+/// ceil(log2(ranks))
+std::size_t rounds(std::size_t ranks) {
+    std::size_t out = 0;
+    while ((std::size_t{1} << out) < ranks) ++out;
+    return out;
+}
+
 std::size_t others(const std::vector<block>& strips, std::size_t rank) {
     std::size_t count = 0;
     for (std::size_t other = 0; other < strips.size(); ++other) count += other != rank && !strips[other].empty();
@@ -73,6 +80,13 @@ TEST_CASE("comm/all_gather: every algorithm, every number of ranks", "[comm]") {
                 const std::size_t next = (rank + 1) % ranks;
                 REQUIRE(ring[rank] == comm::traffic{others(strips, next), n - strips[next].size()});
             }
+            const auto bruck = gathered(&comm::bruck_all_gather, strips, n);
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                REQUIRE(comm::bruck_all_gather(rank, strips).received().elements == n - strips[rank].size());
+                if (n % ranks == 0) REQUIRE(bruck[rank].elements == n / ranks * (ranks - 1));
+                REQUIRE(bruck[rank].messages <= 2 * rounds(ranks));
+                REQUIRE(comm::bruck_all_gather(rank, strips).rounds().size() <= rounds(ranks));
+            }
             gathered(&comm::all_gather, strips, n);
             gathered(&comm::all_gather, comm::tree_strips(ranks, 64, n), n);
             gathered(&comm::all_gather, comm::tree_strips(ranks, ranks, n), n);
@@ -81,17 +95,19 @@ TEST_CASE("comm/all_gather: every algorithm, every number of ranks", "[comm]") {
         const auto strips = uneven(ranks, n);
         gathered(&comm::direct_all_gather, strips, n);
         gathered(&comm::ring_all_gather, strips, n);
+        gathered(&comm::bruck_all_gather, strips, n);
         gathered(&comm::all_gather, strips, n);
     }
+    for (const std::size_t ranks : {128U, 256U, 1000U}) gathered(&comm::all_gather, natural(ranks, 1501), 1501);
 }
 
 TEST_CASE("comm/all_gather: recursive doubling sends log2(p) messages and n(p-1)/p elements", "[comm]") {
-    for (std::size_t ranks = 1, rounds = 0; ranks <= 64; ranks *= 2, ++rounds) {
+    for (std::size_t ranks = 1; ranks <= 64; ranks *= 2) {
         const std::size_t n = 16 * 64;
         for (const auto& strips : {natural(ranks, n), comm::tree_strips(ranks, ranks, n)}) {
             REQUIRE(comm::can_double(strips));
             for (const auto& sent : gathered(&comm::doubling_all_gather, strips, n))
-                CHECK(sent == comm::traffic{rounds, n * (ranks - 1) / ranks});
+                CHECK(sent == comm::traffic{rounds(ranks), n * (ranks - 1) / ranks});
         }
         for (const std::size_t odd : {0U, 1U, 2U, 7U, 64U, 1000U}) {
             gathered(&comm::doubling_all_gather, natural(ranks, odd), odd);

@@ -3,69 +3,20 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <thread>
 #include <vector>
 
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/all_reduce.hpp"
 #include "lockstep/comm/verify.hpp"
-#include "lockstep/core/random.hpp"
+#include "unit/comm/shared_ranks.hpp"
 
 namespace comm = lockstep::comm;
 namespace core = lockstep::core;
 using lockstep::parallel::block;
+using namespace shared_ranks;
 
 namespace {
-
-/// Memory of one process, whose threads are the ranks.
-class shared_memory {
-public:
-    shared_memory(std::size_t ranks, std::size_t bytes, bool crowded = true)
-        : ranks_{ranks}, bytes_{comm::shared_parts::footprint(bytes)}, crowded_{crowded}, all_(ranks * bytes_ / sizeof(line)) {}
-    [[nodiscard]] comm::shared_parts of(std::size_t rank) {
-        std::vector<std::byte*> parts;
-        for (std::size_t other = 0; other < ranks_; ++other) parts.push_back(reinterpret_cast<std::byte*>(all_.data()) + other * bytes_);
-        return {rank, parts, bytes_, crowded_};
-    }
-
-private:
-    struct alignas(comm::shared_line) line {
-        std::byte bytes[comm::shared_line] = {};
-    };
-    std::size_t ranks_;
-    std::size_t bytes_;
-    bool crowded_;
-    std::vector<line> all_;
-};
-
-template <class F>
-void on_ranks(std::size_t ranks, F f) {
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < ranks; ++rank) threads.emplace_back([=] { f(rank); });
-    for (auto& one : threads) one.join();
-}
-
-template <class T>
-std::vector<T> values(std::size_t rank, std::size_t count, std::uint32_t step) {
-    const core::random_stream numbers{11, core::purpose::user, static_cast<std::uint32_t>(rank), step};
-    std::vector<T> out(count);
-    for (std::size_t i = 0; i < count; ++i) out[i] = (static_cast<T>(numbers.uniform(i)) - T(0.5)) * (i % 5 == 0 ? T(1e4) : T(1) / 3);
-    return out;
-}
-
-template <class T>
-bool same_bits(std::span<const T> a, std::span<const T> b) {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
-}
-
-/// The vectors of the rank that has the most.
-std::size_t most_vectors(std::size_t ranks, std::size_t lanes) {
-    std::size_t most = 1;
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-        most = std::max(most, comm::tree_data_size(lockstep::parallel::split(lanes, ranks, rank), lanes, 1));
-    return most;
-}
 
 /// Bytes equal to those of the schedule over messages on every rank, some times over.
 template <class T>
@@ -233,6 +184,22 @@ TEST_CASE("comm/shared_reduce: misuse is an error", "[comm]") {
     // Rank 1 of 2 has the lanes 1 and 2 of 3, in two nodes.
     CHECK_THROWS_AS(comm::shared_all_reduce<float>(parts, 3, data, 100), core::error);
     CHECK_THROWS_AS(comm::shared_reduce_scatter<float>(parts, comm::deal_lanes(3, 3), comm::tree_strips(3, 3, 10), data, 10), core::error);
+    const auto refused = [&](std::vector<block> strips) -> std::string {
+        try {
+            (void)comm::shared_all_gather<float>(parts, strips, data, 100);
+        } catch (const core::error& failure) {
+            return failure.what();
+        }
+        return {};
+    };
+    const std::string head = "lockstep: strips of 100 elements: one from ", remedy = "; give each element to exactly one rank";
+    CHECK(refused({{0, 50}, {51, 100}}) == head + "51 to 100 follows what ends at 50" + remedy);
+    CHECK(refused({{50, 100}, {0, 60}}) == head + "50 to 100 follows what ends at 60" + remedy);
+    CHECK(refused({{0, 50}, {50, 101}}) == head + "100 to 100 follows what ends at 101" + remedy);
+    CHECK(refused({{0, 50}, {50, 99}}) == head + "100 to 100 follows what ends at 99" + remedy);
+    CHECK(refused({{100, 0}, {0, 100}}) == head + "100 to 0 follows what ends at 100" + remedy);
+    CHECK(refused({{50, 100}, {0, 50}}).empty());
+    CHECK(refused({{7, 7}, {0, 100}}).empty());
     auto sum = comm::shared_all_reduce<float>(parts, 2, data, 100);
     sum.start();
     CHECK_THROWS_AS(sum.start(), core::error);

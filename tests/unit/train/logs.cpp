@@ -39,13 +39,21 @@ TEST_CASE("train/logs: a log goes on over several fits; a new one starts anew", 
         for (std::size_t fit = 0; fit < 2; ++fit) {
             log.on_begin();
             for (std::size_t step = 1; step <= 3; ++step)
-                log.on_step({.step = 3 * fit + step, .epoch = 1, .samples = 16, .loss = 0.5, .rate = 0.25});
+                log.on_step({.step = 3 * fit + step,
+                             .epoch = 1,
+                             .samples = 16,
+                             .loss = 0.5,
+                             .rate = 0.25,
+                             .spent = {.communication_hidden = 3, .communication_exposed = 2, .because = {.no_progress = 1.5}}});
         }
     }
     const auto lines = file.lines();
     REQUIRE(lines.size() == 7);
-    CHECK(lines[0] == "step,epoch,samples,loss,rate,seconds,samples_per_second");
-    for (std::size_t i = 1; i < lines.size(); ++i) CHECK(lines[i] == ls::core::text(i, ",2,16,0.5,0.25,0.000000,0.0"));
+    CHECK(lines[0] ==
+          "step,epoch,samples,loss,rate,seconds,samples_per_second,communication_hidden,communication_exposed,last_bucket,"
+          "no_progress,large_bucket,slow_rank");
+    for (std::size_t i = 1; i < lines.size(); ++i)
+        CHECK(lines[i] == ls::core::text(i, ",2,16,0.5,0.25,0.000000,0.0,3.000000,2.000000,0.000000,1.500000,0.000000,0.000000"));
     ls::csv_log again{file.path};
     again.on_begin();
     CHECK(file.lines().size() == 1);
@@ -59,7 +67,9 @@ TEST_CASE("train/logs: JSON lines; what JSON cannot hold is null", "[train]") {
     log.on_epoch({.epoch = 0, .loss = 0.25, .seconds = 2, .test = ls::train::evaluation{.loss = 1.5, .accuracy = 0.75}});
     const auto lines = file.lines();
     REQUIRE(lines.size() == 2);
-    CHECK(lines[0] == R"({"event":"step","step":1,"epoch":1,"samples":8,"loss":null,"rate":0.5,"seconds":0,"samples_per_second":0})");
+    CHECK(lines[0] ==
+          R"({"event":"step","step":1,"epoch":1,"samples":8,"loss":null,"rate":0.5,"seconds":0,"samples_per_second":0,)"
+          R"("communication_hidden":0,"communication_exposed":0,"last_bucket":0,"no_progress":0,"large_bucket":0,"slow_rank":0})");
     CHECK(lines[1] == R"({"event":"epoch","epoch":1,"loss":0.25,"seconds":2,"test_loss":1.5,"test_accuracy":0.75})");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lockstep/planner/cost.hpp"
+#include "lockstep/comm/predict.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -13,7 +13,8 @@ using namespace lockstep;
 
 namespace {
 
-constexpr planner::link over{.latency = 5e-6, .seconds_per_byte = 1e-9, .seconds_per_addition = 2e-10};
+constexpr comm::link over{.latency = 5e-6, .seconds_per_byte = 1e-9};
+const comm::cost_model model{.inside = {}, .between = over, .seconds_per_added_byte = 5e-11};
 
 std::vector<parallel::block> equal(std::size_t ranks, std::size_t each) {
     std::vector<parallel::block> out;
@@ -23,15 +24,15 @@ std::vector<parallel::block> equal(std::size_t ranks, std::size_t each) {
 
 }  // namespace
 
-TEST_CASE("planner/cost: a ring takes (p-1) messages and n(p-1)/p elements", "[planner]") {
+TEST_CASE("comm/predict: a ring takes (p-1) messages and n(p-1)/p elements", "[comm]") {
     const std::size_t ranks = GENERATE(2U, 3U, 8U, 17U), each = 1000;
     std::vector<comm::schedule> all;
     for (std::size_t rank = 0; rank < ranks; ++rank) all.push_back(comm::ring_all_gather(rank, equal(ranks, each)));
     const double expected = static_cast<double>(ranks - 1) * (over.latency + 4e3 * over.seconds_per_byte);
-    CHECK(planner::predict(all, 4, over) == Approx(expected).epsilon(1e-12));
+    CHECK(comm::predict(all, 4, model) == Approx(expected).epsilon(1e-12));
 }
 
-TEST_CASE("planner/cost: recursive halving takes log2(p) messages and n(p-1)/p elements, each added once", "[planner]") {
+TEST_CASE("comm/predict: recursive halving takes log2(p) messages and n(p-1)/p elements, each added once", "[comm]") {
     const std::size_t ranks = GENERATE(2U, 4U, 16U), n = 16 * 1024;
     const auto lanes = comm::deal_lanes(ranks, ranks);
     const auto strips = comm::tree_strips(ranks, ranks, n);
@@ -40,11 +41,11 @@ TEST_CASE("planner/cost: recursive halving takes log2(p) messages and n(p-1)/p e
         all.push_back(comm::tree_reduce_scatter(rank, lanes, n, strips, comm::tree_route::least));
     const double moved = static_cast<double>(n) * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
     const double expected =
-        std::log2(static_cast<double>(ranks)) * over.latency + moved * (4 * over.seconds_per_byte + over.seconds_per_addition);
-    CHECK(planner::predict(all, 4, over) == Approx(expected).epsilon(1e-12));
+        std::log2(static_cast<double>(ranks)) * over.latency + moved * (4 * over.seconds_per_byte + 4 * model.seconds_per_added_byte);
+    CHECK(comm::predict(all, 4, model) == Approx(expected).epsilon(1e-12));
 }
 
-TEST_CASE("planner/cost: messages to one rank arrive one behind the other", "[planner]") {
+TEST_CASE("comm/predict: messages to one rank arrive one behind the other", "[comm]") {
     std::vector<comm::schedule> all(3, comm::schedule{"gather", true});
     for (std::size_t rank = 1; rank < 3; ++rank) {
         all[rank].send(0, comm::in_data(0, 100));
@@ -53,12 +54,12 @@ TEST_CASE("planner/cost: messages to one rank arrive one behind the other", "[pl
     }
     all[0].end_round();
     // The first is there after its own time and the latency, the second when the link into rank 0 is free again.
-    CHECK(planner::predict(all, 8, over) == Approx(2 * 800 * over.seconds_per_byte + over.latency).epsilon(1e-12));
+    CHECK(comm::predict(all, 8, model) == Approx(2 * 800 * over.seconds_per_byte + over.latency).epsilon(1e-12));
 }
 
-TEST_CASE("planner/cost: a schedule that waits for ever is an error", "[planner]") {
+TEST_CASE("comm/predict: a schedule that waits for ever is an error", "[comm]") {
     std::vector<comm::schedule> all(2, comm::schedule{"broken", true});
     all[1].receive(0, comm::in_data(0, 1));
     all[1].end_round();
-    CHECK_THROWS_WITH(planner::predict(all, 4, over), Catch::Contains("rank 1 of 2 waits for ever in round 0"));
+    CHECK_THROWS_WITH(comm::predict(all, 4, model), Catch::Contains("rank 1 of 2 waits for ever in round 0"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The price of a schedule before it runs: messages over links with latency and bandwidth, additions at a rate, ranks that wait for each other.
+// The time of a collective before it runs, with ranks that wait for each other: the schedules of all of them over the links of a cost model.
 
 #include <algorithm>
 #include <cstddef>
@@ -8,23 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/schedule.hpp"
 #include "lockstep/core/error.hpp"
 
-namespace lockstep::planner {
-
-/// The alpha-beta-gamma model (Hockney 1994; Thakur, Rabenseifner, Gropp 2005).
-struct link {
-    double latency = 0;               ///< alpha: seconds for each message
-    double seconds_per_byte = 0;      ///< beta: 1 / bandwidth, in each direction at the same time
-    double seconds_per_addition = 0;  ///< gamma: for each element that is added
-};
+namespace lockstep::comm {
 
 /// Seconds until the last rank has finished, all starting at once; all[r] is the schedule of rank r, over elements of `element_bytes`.
 /// Messages of a round leave one behind the other and arrive one behind the other; a round ends when all its messages have left and arrived,
 /// then its additions run. Throws core::error where the schedules of the ranks do not fit together.
 /// Cost: time proportional to the messages, once for each round that has to wait.
-[[nodiscard]] inline double predict(std::span<const comm::schedule> all, std::size_t element_bytes, const link& over) {
+[[nodiscard, gnu::cold]] inline double predict(std::span<const schedule> all, std::size_t element_bytes, const cost_model& model) {
     const std::size_t ranks = all.size();
     struct place {
         std::size_t round = 0;
@@ -39,15 +33,17 @@ struct link {
         one.arrivals.resize(ranks);
         one.taken.resize(ranks);
     }
-    const auto seconds = [&](std::size_t elements) { return static_cast<double>(elements * element_bytes) * over.seconds_per_byte; };
+    const auto seconds = [&](const message& one, std::size_t rank) {
+        return static_cast<double>(one.what.count * element_bytes) * model.over(rank, one.peer).seconds_per_byte;
+    };
     const auto post = [&](std::size_t rank) {
         place& here = at[rank];
         const auto& round = all[rank].rounds()[here.round];
         here.sent = here.now;
         for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
             const auto& message = all[rank].sends()[i];
-            here.sent += seconds(message.what.count);
-            at[message.peer].arrivals[rank].push_back(here.sent + over.latency);
+            here.sent += seconds(message, rank);
+            at[message.peer].arrivals[rank].push_back(here.sent + model.over(rank, message.peer).latency);
         }
         here.posted = true;
     };
@@ -61,13 +57,13 @@ struct link {
             const auto& message = all[rank].receives()[i];
             auto& from = here.arrivals[message.peer];
             if (taken[message.peer] == from.size()) return false;
-            done = std::max(done + seconds(message.what.count), from[taken[message.peer]++]);
+            done = std::max(done + seconds(message, rank), from[taken[message.peer]++]);
         }
         here.taken = taken;
         done = std::max(done, here.sent);
         for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
-            if (all[rank].locals()[i].what == comm::action::add)
-                done += static_cast<double>(all[rank].locals()[i].to.count) * over.seconds_per_addition;
+            if (all[rank].locals()[i].what == action::add)
+                done += static_cast<double>(all[rank].locals()[i].to.count * element_bytes) * model.seconds_per_added_byte;
         here.now = done;
         here.posted = false;
         ++here.round;
@@ -87,13 +83,12 @@ struct link {
     }
     double last = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-        core::require(
-            at[rank].round == all[rank].rounds().size(),
-            [&] { return core::text("rank ", rank, " of ", ranks, " waits for ever in round ", at[rank].round, " of its schedule"); },
-            [] { return std::string{"build all schedules with the same collective and sizes"}; });
+        if (at[rank].round != all[rank].rounds().size())
+            core::fail(core::text("rank ", rank, " of ", ranks, " waits for ever in round ", at[rank].round, " of its schedule"),
+                       "build all schedules with the same collective and sizes");
         last = std::max(last, at[rank].now);
     }
     return last;
 }
 
-}  // namespace lockstep::planner
+}  // namespace lockstep::comm

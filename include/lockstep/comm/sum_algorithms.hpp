@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Every algorithm of a sum by name, and the choice between those that keep the lane tree: by cost, so it never changes a bit.
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/cost_model.hpp"
+#include "lockstep/comm/halving_doubling.hpp"
+#include "lockstep/comm/hierarchical.hpp"
+#include "lockstep/comm/lane_sum.hpp"
+#include "lockstep/comm/recursive_doubling.hpp"
+#include "lockstep/comm/ring.hpp"
+#include "lockstep/comm/schedule.hpp"
+#include "lockstep/comm/tree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/tensor/lanes.hpp"
+
+namespace lockstep::comm {
+
+/// A sum over all lanes by this algorithm, in two halves. `on`: as from group::hosts(), for the hierarchical one only; where its hosts hold no single
+/// runs of lanes it throws core::error. Costs are those of the builders; ring and halving-doubling first add the rank's own nodes.
+[[nodiscard, gnu::cold]] inline sum_halves make_sum(sum_algorithm algorithm, std::size_t rank, std::span<const parallel::block> runs,
+                                                    std::size_t n, std::span<const std::size_t> on) {
+    if (algorithm == sum_algorithm::hierarchical) return hierarchical_sum(rank, runs, n, on);
+    if (algorithm == sum_algorithm::doubling) return {{0, n}, doubling_sum(rank, runs, n), schedule{"", true}};
+    if (algorithm == sum_algorithm::tree) {
+        const auto strips = tree_strips(runs, n);
+        return {strips[rank], tree_reduce_scatter(rank, runs, n, strips), all_gather(rank, strips)};
+    }
+    const std::size_t ranks = runs.size();
+    std::size_t lanes = 0;
+    for (const auto& run : runs) lanes += run.size();
+    schedule sum{"", false};
+    // A rank without lanes would bring zeros, and no schedule writes values.
+    if (runs[rank].empty())
+        core::fail(core::text("rank ", rank, " of ", ranks, " has no lanes for the ", name_of(algorithm), " sum"),
+                   "use at least as many lanes as ranks, or the tree");
+    for (std::size_t node = 1; node < tensor::cover(runs[rank], lanes).size(); ++node) sum.add(in_data(0, n), in_data(node * n, n));
+    sum.end_round();
+    if (algorithm == sum_algorithm::ring) {
+        std::vector<parallel::block> strips(ranks);
+        for (std::size_t owner = 0; owner < ranks; ++owner) strips[owner] = parallel::split(n, ranks, owner, strip_grain);
+        return {strips[rank], std::move(sum.then(ring_reduce_scatter(rank, strips))), ring_all_gather(rank, strips)};
+    }
+    return {halving_strips(ranks, n)[rank], std::move(sum.then(halving_reduce_scatter(rank, ranks, n))),
+            halving_all_gather(rank, ranks, n)};
+}
+
+/// The cheapest of tree, doubling (up to longest_doubling) and, over several hosts of which some have several ranks, hierarchical, for each size. A pure function of its
+/// arguments: ranks that were given the same ones have the same table. The tree, and then doubling, wins where prices are equal.
+/// owner_seconds: for each element that an owner works on behind the sum (an optimizer): by doubling all ranks do that for all elements.
+[[nodiscard, gnu::cold]] inline algorithm_table choose_algorithms(std::span<const parallel::block> runs, std::size_t element_bytes,
+                                                                  const cost_model& model, double owner_seconds = 0) {
+    std::vector<std::pair<sum_algorithm, cost_line>> all;
+    const auto price_of = [&](sum_algorithm one) { all.emplace_back(one, cost_of(&make_sum, one, runs, element_bytes, model)); };
+    price_of(sum_algorithm::tree);
+    if (runs.size() > 1) {
+        price_of(sum_algorithm::doubling);
+        all.back().second.each += owner_seconds * (1 - 1 / static_cast<double>(runs.size()));
+    }
+    if (!model.on.empty()) {
+        const auto hosts = ranks_of_hosts(model.on).size();
+        if (hosts > 1 && hosts < runs.size() && keeps_lane_tree(runs, model.on)) price_of(sum_algorithm::hierarchical);
+    }
+    // Straight lines: the lowest at 0, then always the one that crosses first; without doubling from its limit on.
+    const auto lower = [](const cost_line& a, const cost_line& b) { return a.fixed < b.fixed || (a.fixed == b.fixed && a.each < b.each); };
+    std::size_t now = 0;
+    for (std::size_t i = 1; i < all.size(); ++i)
+        if (lower(all[i].second, all[now].second)) now = i;
+    std::vector<algorithm_table::line> lines;
+    for (std::size_t at = 0;;) {
+        const bool whole = all[now].first == sum_algorithm::doubling;
+        std::size_t next = now, last = whole ? longest_doubling : algorithm_table::no_limit;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            const cost_line &here = all[now].second, &other = all[i].second;
+            if (!(other.each < here.each) || (at > 0 && all[i].first == sum_algorithm::doubling)) continue;
+            const double bytes = (other.fixed - here.fixed) / (here.each - other.each) * static_cast<double>(element_bytes);
+            if (bytes < 0 || bytes >= static_cast<double>(last)) continue;
+            next = i;
+            last = static_cast<std::size_t>(bytes);
+        }
+        if (next == now && whole) {  // the cheapest of the others there
+            const auto seconds = [&](std::size_t i) {
+                return all[i].second.fixed + all[i].second.each * static_cast<double>(longest_doubling / element_bytes);
+            };
+            next = 0;
+            for (std::size_t i = 1; i < all.size(); ++i)
+                if (all[i].first != sum_algorithm::doubling && seconds(i) < seconds(next)) next = i;
+        }
+        if (last > at || lines.empty()) lines.push_back({all[now].first, last});
+        if (next == now) break;
+        at = last;
+        now = next;
+    }
+    return algorithm_table{std::move(lines)};
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// One wait for other ranks: for whom, for how long, and how long it may last.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "lockstep/comm/place.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::comm {
+
+/// The longest wait without progress before a rank gives up, where the plan says nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s. 0: for ever.
+/// Throws core::error if the environment says no such number.
+[[nodiscard, gnu::cold]] inline std::chrono::duration<double> default_timeout() {
+    const char* text = std::getenv("LOCKSTEP_TIMEOUT");
+    if (text == nullptr || *text == 0) return std::chrono::seconds{60};
+    char* end = nullptr;
+    const double seconds = std::strtod(text, &end);
+    if (!(end != text && *end == 0 && std::isfinite(seconds) && seconds >= 0))
+        core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"), "give seconds, or 0 to wait for ever");
+    return std::chrono::duration<double>{seconds};
+}
+
+/// Thrown by a rank that gives up waiting for others: the cause may be elsewhere. what() says where all ranks are, one line for each place.
+class stalled : public core::error {
+public:
+    using core::error::error;
+};
+
+class watch;
+
+/// One wait for other ranks. Costs nothing before the first look at the clock, which its loop has now and then.
+class wait {
+public:
+    /// Whom it waits for, numbered in `in`: writes them to out and returns how many.
+    using peers = std::size_t (*)(const void* self, std::span<std::size_t> out);
+
+    wait() = default;
+    wait(const collective* what, const group_record* in, const void* self, peers of) noexcept
+        : what_{what}, in_{in}, self_{self}, peers_{of} {}
+    wait(const wait&) = delete;
+    wait& operator=(const wait&) = delete;
+    ~wait() {
+        if (watch_ != nullptr) ended_(*this);
+    }
+
+    /// A wait that goes on where nothing came begins anew where something did.
+    [[gnu::cold]] void look(std::uint64_t progress) noexcept {
+        const auto now = std::chrono::steady_clock::now();
+        // A process that was stopped, or waited for a core, has not waited for the others meanwhile.
+        if (looks_++ > 0) waited_ += std::min<std::chrono::steady_clock::duration>(now - last_, std::chrono::milliseconds{100});
+        last_ = now;
+        if (progress == progress_) return;
+        progress_ = progress;
+        waited_ = {};
+        told_ = false;
+    }
+    [[nodiscard]] std::chrono::duration<double> waited() const noexcept { return waited_; }
+    [[nodiscard]] ticket now() const noexcept { return what_ == nullptr ? ticket{} : what_->now(); }
+
+private:
+    friend class watch;
+
+    const collective* what_ = nullptr;
+    const group_record* in_ = nullptr;
+    const void* self_ = nullptr;
+    peers peers_ = nullptr;
+    watch* watch_ = nullptr;                   // that knows of it,
+    void (*ended_)(wait&) noexcept = nullptr;  // and wants to know when it ends
+    wait* outer_ = nullptr;
+    std::chrono::steady_clock::time_point last_{};
+    std::chrono::steady_clock::duration waited_{};
+    std::uint64_t progress_ = 0;
+    std::size_t looks_ = 0;
+    bool told_ = false;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Which algorithm sums which bucket: the one that was asked for, or the cheapest of those that keep the lane tree, by costs measured at the start.
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/comm/cost_model.hpp"
+#include "lockstep/comm/group.hpp"
+#include "lockstep/comm/lane_sum.hpp"
+#include "lockstep/comm/measure_costs.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/reduce/concept.hpp"
+
+namespace lockstep::reduce {
+
+/// The same on all ranks: what rank 0 measured counts. Changes no bit: tree and doubling have the same.
+class sum_rule {
+public:
+    /// Parameters of a bucket where nothing was measured: one rank, or messages of a compressor, whose results depend on the bucket.
+    static constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
+
+    /// `asked`: the text of an algorithm_table, empty for the choice by cost. Collective. One rank measures nothing, nor do several that need nothing.
+    [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, bool needed) : asked_{std::move(asked)} {
+        if (all.size() == 1) return;
+        measured_ = needed;
+        if (measured_)
+            model_ = comm::measure_costs(all);
+        else
+            model_.on = all.hosts();
+    }
+
+    /// Fills in how this bucket is summed. `owner_additions`: what an owner does for an element afterwards, in additions. Collective over its ranks.
+    [[gnu::cold]] void choose(bucket& of, std::size_t element_bytes, double owner_additions) {
+        if (of.runs.size() == 1) return;
+        if (of.runs != runs_ || owner_additions != owner_additions_) {
+            runs_ = of.runs;
+            owner_additions_ = owner_additions;
+            model_here_ = model_;
+            if (of.ranks.size() != model_.on.size()) model_here_.on = of.ranks.hosts();
+            table_ = asked_.empty()
+                         ? comm::choose_lane_sum(runs_, element_bytes, model_here_,
+                                                 owner_additions * static_cast<double>(element_bytes) * model_.seconds_per_added_byte)
+                         : comm::algorithm_table::parse(asked_);
+        }
+        of.algorithm = table_.at(of.n * element_bytes);
+    }
+
+    /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where nothing was measured.
+    [[nodiscard, gnu::cold]] std::size_t least_bucket(const std::vector<parallel::block>& runs, std::size_t element_bytes) const {
+        return measured_ ? comm::least_bucket(runs, element_bytes, model_) : usual_bucket;
+    }
+
+    /// For printing: the table that was used last, and where it comes from.
+    [[nodiscard, gnu::cold]] std::string text() const {
+        if (runs_.empty()) return "";  // nothing was chosen
+        return table_.text() + (asked_.empty() ? " (measured: " + comm::to_text(model_) + ")" : " (as asked)");
+    }
+
+private:
+    std::string asked_;
+    bool measured_ = false;
+    double owner_additions_ = -1;
+    comm::cost_model model_;
+    comm::cost_model model_here_;
+    std::vector<parallel::block> runs_;
+    comm::algorithm_table table_;
+};
+
+}  // namespace lockstep::reduce

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A timeline of the first steps of a run, for Perfetto and chrome://tracing, and a picture of one of them. An observer.
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/executor.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/train/events.hpp"
+#include "lockstep/train/recorder.hpp"
+#include "lockstep/train/timeline_picture.hpp"
+
+namespace lockstep::train {
+
+/// trainer.fit(set, ls::epochs{1}, ls::timeline{"trace.json"}) writes trace events: a process for each rank, with a track for its work (forward
+/// and backward of each layer, loss, update, data, waiting) and one for each bucket (sum of gradients, share of weights, bytes).
+/// While the run lasts, each rank appends to a file of its own, trace.rank0.json and so on, at least twice a second: after a crash they are
+/// there, and readable (the format needs no closing bracket). At the end of fit() rank 0 writes all of them into one and they are removed.
+/// Times of ranks on one kernel are exact to each other, others are aligned to about the time of a message.
+/// Cost: a clock and 40 bytes for each event, about two for each layer of a step; nothing after `steps` steps.
+class timeline {
+public:
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+
+    /// `path`: empty writes nothing. `steps`: how many are recorded. `picture`: an SVG file with a typical one of them; empty: none.
+    explicit timeline(std::string path, std::size_t steps = 50, std::string picture = {})
+        : path_{std::move(path)}, picture_{std::move(picture)} {
+        recorder_.limit(steps);
+        recorder_.events.reserve(4096);
+    }
+    timeline(timeline&&) noexcept = default;
+    /// What is left of a run that ended with an exception.
+    ~timeline() {
+        if (part_.is_open() && written_ < recorder_.events.size()) write();
+    }
+
+    [[nodiscard]] recorder* events_of_this_rank() noexcept { return path_.empty() ? nullptr : &recorder_; }
+
+    [[gnu::cold]] void on_begin(const comm::group& ranks) {
+        if (path_.empty()) return;
+        layers_.clear();
+        for (std::size_t layer = 0; !recorder_.name_of_layer(layer).empty(); ++layer) layers_.emplace_back(recorder_.name_of_layer(layer));
+        if (part_.is_open()) return;  // a further fit() goes on
+        rank_ = ranks.rank();
+        if (!aligned_) align(ranks);
+        aligned_ = true;
+        const std::string name = ranks.size() == 1 ? path_ : part_name();
+        errno = 0;
+        part_.open(name, std::ios::trunc);
+        part_ << "[\n" << metadata(rank_);
+        part_.flush();
+        require_written(part_, name);
+        last_write_ = recorder::clock::now();
+    }
+    void on_step(const step_event&) {
+        if (written_ == recorder_.events.size()) return;
+        const auto now = recorder::clock::now();
+        if (recorder_.events.size() - written_ < 4096 && now - last_write_ < std::chrono::milliseconds{500}) return;
+        last_write_ = now;
+        write();
+    }
+    /// Gathers the events of all ranks, on all of them.
+    template <class Trainer>
+    [[gnu::cold]] void on_end(Trainer& trainer, const report&) {
+        if (path_.empty()) return;
+        write();
+        const comm::group& ranks = trainer.ranks();
+        const auto counts = ranks.gather_all(recorder_.events.size());
+        std::vector<parallel::block> strips;
+        std::size_t all = 0;
+        for (const std::size_t count : counts) {
+            strips.push_back({all, all + count});
+            all += count;
+        }
+        std::vector<recorded_event> events(all);
+        std::transform(recorder_.events.begin(), recorder_.events.end(), events.begin() + static_cast<std::ptrdiff_t>(strips[rank_].first),
+                       [&](const recorded_event& one) { return on_common_clock(one); });
+        comm::run<recorded_event>(ranks, comm::all_gather(rank_, strips), std::span{events});
+        recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_};
+        for (const auto& strip : strips)
+            run.ranks.emplace_back(events.begin() + static_cast<std::ptrdiff_t>(strip.first),
+                                   events.begin() + static_cast<std::ptrdiff_t>(strip.last));
+        if (rank_ == 0) {
+            errno = 0;
+            if (ranks.size() == 1) part_.close();
+            std::ofstream file{path_, std::ios::trunc};
+            file << "[\n";
+            for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+                file << metadata(rank);
+                for (const auto& one : run.ranks[rank]) file << line(one, rank, run);
+            }
+            file << "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0}\n]\n";
+            file.flush();
+            require_written(file, path_);
+            if (!picture_.empty()) {
+                std::ofstream drawing{picture_, std::ios::trunc};
+                drawing << train::picture(run, typical_step(run)) << std::flush;
+                require_written(drawing, picture_);
+            }
+        }
+        // Nobody removes anything before the whole is there.
+        (void)ranks.gather_all(rank_);
+        if (ranks.size() == 1) return;
+        part_.close();
+        std::remove(part_name().c_str());
+    }
+
+private:
+    [[nodiscard]] std::string part_name() const {
+        const std::size_t dot = path_.rfind('.'), slash = path_.rfind('/');
+        const bool has_ending = dot != std::string::npos && (slash == std::string::npos || dot > slash);
+        const std::size_t at = has_ending ? dot : path_.size();
+        return core::text(path_.substr(0, at), ".rank", rank_, path_.substr(at));
+    }
+
+    /// Ranks on one kernel share its clock. Others take the median of what their clocks showed when all had just met.
+    [[gnu::cold]] void align(const comm::group& ranks) {
+        char id[64] = {};
+        if (std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "r")) {
+            const std::size_t length = std::fread(id, 1, sizeof id, file);
+            std::fclose(file);
+            kernel_ = core::hash(std::as_bytes(std::span{id, length}));
+        }
+        const auto kernels = ranks.gather_all(kernel_);
+        const auto leader = static_cast<std::size_t>(std::find(kernels.begin(), kernels.end(), kernels[rank_]) - kernels.begin());
+        constexpr std::size_t meetings = 9;
+        std::vector<std::vector<std::int64_t>> shown;
+        for (std::size_t i = 0; i < meetings; ++i) {
+            (void)ranks.gather_all(rank_);
+            shown.push_back(ranks.gather_all(recorder::nanoseconds(recorder::clock::now())));
+        }
+        std::vector<std::int64_t> differences;
+        for (const auto& clocks : shown) differences.push_back(clocks[leader] - clocks[0]);
+        std::nth_element(differences.begin(), differences.begin() + meetings / 2, differences.end());
+        ahead_ = leader == 0 ? 0 : differences[meetings / 2];
+        origin_ = shown.back()[0];
+    }
+    [[nodiscard]] recorded_event on_common_clock(recorded_event of) const noexcept {
+        of.begin -= ahead_ + origin_;
+        of.end -= ahead_ + origin_;
+        return of;
+    }
+
+    [[nodiscard, gnu::cold]] std::string metadata(std::size_t rank) const {
+        const auto name = [&](std::string_view what, std::size_t track, std::string_view text) {
+            return core::text(R"({"name":")", what, R"(","ph":"M","pid":)", rank, R"(,"tid":)", track, R"(,"args":{"name":")", text,
+                              "\"}},\n");
+        };
+        std::string out = name("process_name", 0, core::text("rank ", rank)) + name("thread_name", 0, "work");
+        for (std::size_t bucket = 0; bucket < recorder_.buckets.size(); ++bucket) {
+            const auto& one = recorder_.buckets[bucket];
+            out += name("thread_name", bucket + 1, core::text("bucket ", bucket, ", layers ", one.lowest_layer, " to ", one.highest_layer));
+        }
+        return out;
+    }
+    [[nodiscard, gnu::cold]] static std::string line(const recorded_event& of, std::size_t rank, const recorded_run& run) {
+        const auto microseconds = [](std::int64_t nanoseconds) { return core::fixed(1e-3 * static_cast<double>(nanoseconds), 3); };
+        const bool travels = is_flight(of.what);
+        std::string out = core::text(R"({"name":")", name_of(of, run), R"(","cat":")",
+                                     travels                        ? "communication"
+                                     : of.what == activity::waiting ? "waiting"
+                                                                    : "work",
+                                     R"(","ph":"X","pid":)", rank, R"(,"tid":)", travels ? of.number + 1 : 0, R"(,"ts":)",
+                                     microseconds(of.begin), R"(,"dur":)", microseconds(of.end - of.begin), R"(,"args":{"step":)", of.step);
+        if (travels && of.number < run.buckets.size()) out += core::text(R"(,"bytes":)", run.buckets[of.number].bytes / 2);
+        return out + "}},\n";
+    }
+
+    /// Appends what is new to the file of this rank. Does not throw: the work goes on without it.
+    [[gnu::cold]] void write() {
+        const recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_};
+        std::string out;
+        for (; written_ < recorder_.events.size(); ++written_) out += line(on_common_clock(recorder_.events[written_]), rank_, run);
+        part_ << out << std::flush;
+    }
+    [[gnu::cold]] static void require_written(const std::ofstream& file, const std::string& name) {
+        if (!file)
+            core::fail(core::text("cannot write ", name, ": ", std::strerror(errno)),
+                       "check that the directory exists, may be written and has room");
+    }
+
+    std::string path_;
+    std::string picture_;
+    recorder recorder_;
+    std::vector<std::string> layers_;
+    std::ofstream part_;
+    std::size_t written_ = 0;
+    recorder::clock::time_point last_write_{};
+    std::size_t rank_ = 0;
+    std::uint64_t kernel_ = 0;
+    bool aligned_ = false;
+    std::int64_t ahead_ = 0;   // this rank's clock, of that of rank 0
+    std::int64_t origin_ = 0;  // of rank 0's clock
+};
+
+}  // namespace lockstep::train
+
+namespace lockstep {
+using train::timeline;
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Faults of one rank, in a trainer and in collectives of its own: what happens, and where. The last rank is the bad one.
+#pragma once
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/comm/binomial.hpp"
+#include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/shared_reduce.hpp"
+#include "lockstep/comm/shared_window.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace faults {
+
+namespace ls = lockstep;
+namespace comm = ls::comm;
+
+/// What goes wrong on this rank; nothing on the others.
+struct fault {
+    std::string what;
+    bool bad = false;
+
+    [[nodiscard]] bool is(const char* name) const { return bad && what == name; }
+    /// The faults that can happen anywhere.
+    void strike() const {
+        if (is("kill")) std::raise(SIGKILL);
+        if (is("stop")) std::raise(SIGSTOP);
+        if (is("throw")) throw std::runtime_error{"the machine is on fire"};
+        if (is("slow")) std::this_thread::sleep_for(std::chrono::milliseconds{150});
+    }
+};
+
+inline void print_hash(const boost::mpi::communicator& world, std::uint64_t hash) {
+    if (world.rank() == 0) std::printf("weights %s\n", ls::core::hexadecimal(hash).c_str());
+}
+
+/// Two collectives by turns: three times the one, then the other. Returns what is left in the data.
+template <class First, class Second, class Between>
+void by_turns(const fault& of, First&& first, Second&& second, Between&& other) {
+    for (int turn = 0; turn < 4; ++turn) {
+        if (turn == 2) {
+            if (of.is("return")) return;
+            if (of.is("skip")) continue;
+            if (of.is("other") || of.is("count") || of.is("type")) {
+                other();
+                continue;
+            }
+            if (of.is("order")) {
+                second();
+                first();
+                continue;
+            }
+        }
+        if (turn > 0) of.strike();
+        first();
+        second();
+    }
+}
+
+/// Over messages.
+inline int messages(const boost::mpi::communicator& world, const fault& of) {
+    const comm::group ranks{world};
+    const std::size_t rank = ranks.rank(), size = ranks.size(), n = 4096;
+    const comm::tree_all_reduce sum_of{size};
+    std::vector<float> data(sum_of.data_size(rank, size, 2 * n), 1.0F), work(8 * n);
+    std::vector<double> doubles(data.size()), more_work(8 * n);
+    comm::operation<float> sum{ranks.named("fc2"), sum_of(rank, size, n)};
+    // In the place of the second one, on the bad rank, another.
+    const bool longer = of.is("count");
+    comm::operation<float> send{ranks, comm::binomial_broadcast(rank, size, longer ? 2 * n : n)};
+    comm::operation<double> of_doubles{ranks, comm::binomial_broadcast(rank, size, n)};
+    by_turns(
+        of, [&] { sum.run(data, work); }, [&] { send.run(data, work); },
+        [&] {
+            if (of.is("type"))
+                of_doubles.run(doubles, more_work);
+            else
+                send.run(data, work);
+        });
+    print_hash(world, ls::core::hash(std::as_bytes(std::span{data}.first(n))));
+    return 0;
+}
+
+/// Collectives of setup.
+inline int setup(const boost::mpi::communicator& world, const fault& of) {
+    const comm::group ranks{world};
+    const auto gather = [&](std::size_t number) { return ranks.gather_all(number).back(); };
+    by_turns(
+        of, [&] { (void)gather(1); }, [&] { (void)ranks.gather_all(std::string_view{"text"}); },
+        [&] {
+            if (of.is("type"))
+                (void)ranks.gather_all(1.0F);
+            else
+                (void)ranks.split(0, 0);
+        });
+    print_hash(world, gather(ranks.rank()));
+    return 0;
+}
+
+/// Over shared memory.
+inline int shared(const boost::mpi::communicator& world, const fault& of) {
+    const comm::group ranks{world};
+    const std::size_t n = 4096;
+    comm::shared_window window{ranks, std::size_t{1} << 20U};
+    comm::shared_parts& memory = window.memory();
+    const auto data = memory.reserve<float>(2 * n);
+    for (float& one : memory.mine(data)) one = 1;
+    comm::shared_operation<float> sum = comm::shared_all_reduce<float>(memory, ranks.size(), data, of.is("count") ? n / 2 : n);
+    std::vector<ls::parallel::block> strips;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) strips.push_back(ls::parallel::split(n, ranks.size(), rank));
+    comm::shared_operation<float> gather = comm::shared_all_gather<float>(memory, strips, data, n);
+    by_turns(
+        of, [&] { sum.run(); }, [&] { gather.run(); }, [&] { gather.run(); });
+    print_hash(world, ls::core::hash(std::as_bytes(memory.mine(data).first(n))));
+    return 0;
+}
+
+/// In a trainer: `place` is the member during which it happens.
+template <class Plan, class Samples>
+int training(const boost::mpi::communicator& world, const fault& of, const std::string& place, const Plan& plan, Samples set) {
+    if (place == "making") {
+        if (of.is("return")) return 0;
+        of.strike();
+    }
+    ls::trainer trainer{world, plan};
+    std::vector<float> x(2 * Samples::sample::size, 1.0F);
+    const std::vector<std::int32_t> y{1, 2};
+    set.rank = of.bad ? 1 : 0;
+    const auto fit = [&] { trainer.fit(set, ls::steps{2}); };
+    const auto step = [&] {
+        if (of.is("nan") && place == "step") x[5] = std::numeric_limits<float>::quiet_NaN();
+        (void)trainer.step(x, y);
+    };
+    const auto evaluate = [&] { (void)trainer.evaluate(set); };
+    if (place == "long") {
+        if (world.rank() == 0) std::printf("training\n"), std::fflush(stdout);
+        trainer.fit(set, ls::steps{100'000'000});
+    }
+    fit();
+    set.failing_case = place == "fit" || place == "evaluate" ? of.what : "";
+    const fault here{place == "step" ? of.what : "", of.bad};
+    // The bad rank calls something else, or the same in another order.
+    const auto others = of.is("skip") || of.is("other") || of.is("order") || of.is("return") || of.is("count");
+    if (others) {
+        if (of.is("return")) return 0;
+        if (of.is("count")) trainer.fit(set, ls::steps{3});
+        if (of.is("skip") || of.is("order")) place == "evaluate" ? fit() : evaluate();
+        if (of.is("other")) place == "step" ? fit() : step();
+        if (of.is("order")) place == "step" ? step() : place == "fit" ? fit() : evaluate();
+    } else {
+        for (int turn = 0; turn < 2; ++turn) {
+            here.strike();
+            place == "step" ? step() : place == "evaluate" ? evaluate() : fit();
+        }
+        place == "evaluate" ? fit() : evaluate();
+    }
+    print_hash(world, trainer.weights_hash());
+    return 0;
+}
+
+}  // namespace faults

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/comm/hierarchical.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <vector>
+
+#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/comm/halving_doubling.hpp"
+#include "lockstep/comm/ring.hpp"
+#include "lockstep/comm/verify.hpp"
+
+namespace comm = lockstep::comm;
+namespace tensor = lockstep::tensor;
+using lockstep::parallel::block;
+using places = std::vector<std::size_t>;
+
+namespace {
+
+/// Rank r is on host r / each.
+places in_blocks(std::size_t ranks, std::size_t each) {
+    places out;
+    for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back(rank / each * each);
+    return out;
+}
+
+/// Rank r is on host r % hosts.
+places in_turns(std::size_t ranks, std::size_t hosts) {
+    places out;
+    for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back(rank % hosts);
+    return out;
+}
+
+std::vector<std::vector<float>> vectors(const std::vector<block>& runs, std::size_t lanes, std::size_t n) {
+    std::vector<std::vector<float>> out;
+    for (const block& run : runs) {
+        out.emplace_back(comm::tree_data_size(run, lanes, n));
+        for (std::size_t s = 0; s < tensor::cover(run, lanes).size(); ++s)
+            for (std::size_t i = 0; i < n; ++i)
+                out.back()[s * n + i] = 1.0F / static_cast<float>(7 * i + 5 * run.first + 3 * s + 1) - (run.first % 3 == 0 ? 100.0F : 0.1F);
+    }
+    return out;
+}
+
+std::vector<comm::schedule> whole(const std::vector<block>& runs, std::size_t n, const places& on, comm::between_hosts between) {
+    std::vector<comm::schedule> out;
+    for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+        auto both = comm::hierarchical_sum(rank, runs, n, on, between);
+        out.push_back(both.sum.then(both.share));
+    }
+    return out;
+}
+
+/// Whether all ranks get the bits of the tree, owned strips are a partition, and what a rank owns is right before it is shared.
+bool as_the_tree(const std::vector<block>& runs, std::size_t lanes, std::size_t n, const places& on) {
+    auto expected = vectors(runs, lanes, n);
+    std::vector<comm::schedule> flat;
+    std::vector<block> strips(runs.size());
+    strips[0] = {0, n};
+    for (std::size_t rank = 0; rank < runs.size(); ++rank)
+        flat.push_back(comm::tree_reduce_scatter(rank, runs, n, strips, comm::tree_route::direct));
+    comm::simulate<float>(flat, expected);
+    const auto same = [&](const std::vector<float>& data, block part) {
+        return part.empty() || std::memcmp(data.data() + part.first, expected[0].data() + part.first, part.size() * sizeof(float)) == 0;
+    };
+    bool right = true;
+    for (const auto between : {comm::between_hosts::tree, comm::between_hosts::doubling}) {
+        auto data = vectors(runs, lanes, n), half = data;
+        std::vector<comm::schedule> programs, sums;
+        std::vector<block> own;
+        std::size_t owned = 0;
+        for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+            auto both = comm::hierarchical_sum(rank, runs, n, on, between);
+            own.push_back(both.owned);
+            owned += both.owned.size();
+            sums.push_back(both.sum);
+            programs.push_back(both.sum.then(both.share));
+        }
+        comm::simulate<float>(programs, data);
+        comm::simulate<float>(sums, half);
+        for (std::size_t rank = 0; rank < runs.size(); ++rank)
+            right = right && same(data[rank], {0, n}) && same(half[rank], own[rank]) && programs[rank].invariant();
+        right = right && (between == comm::between_hosts::doubling || owned == n);
+    }
+    return right;
+}
+
+/// Elements that the busiest host sends over its link.
+std::size_t over_the_link(const std::vector<comm::schedule>& all, const places& on) {
+    std::vector<std::size_t> sent(on.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+        for (const auto& one : all[rank].sends())
+            if (on[one.peer] != on[rank]) sent[on[rank]] += one.what.count;
+    return *std::max_element(sent.begin(), sent.end());
+}
+
+template <class C>
+std::size_t flat(const C& collective, std::size_t n, const places& on) {
+    std::vector<comm::schedule> all;
+    for (std::size_t rank = 0; rank < on.size(); ++rank) all.push_back(collective(rank, on.size(), n));
+    return over_the_link(all, on);
+}
+
+std::size_t in_levels(std::size_t lanes, std::size_t n, const places& on, comm::between_hosts between = comm::between_hosts::tree) {
+    return over_the_link(whole(comm::deal_lanes(on.size(), lanes), n, on, between), on);
+}
+
+}  // namespace
+
+TEST_CASE("comm/hierarchical: the bits of the tree for every number of ranks and hosts of any size", "[comm]") {
+    for (std::size_t ranks = 1; ranks <= 64; ++ranks) {
+        const std::size_t sizes[] = {1, 2, 3, 8, ranks};
+        for (const std::size_t each : {sizes[ranks % 5], sizes[ranks / 2 % 4 + 1]})
+            for (const std::size_t lanes : {ranks, std::size_t{64}}) {
+                const std::size_t n = ranks % 7 < 2 ? ranks % 7 : ranks % 4 == 0 ? 101 : 37;
+                INFO(ranks << " ranks, " << each << " on a host, " << lanes << " lanes, " << n << " elements");
+                REQUIRE(as_the_tree(comm::deal_lanes(ranks, lanes), lanes, n, in_blocks(ranks, each)));
+            }
+    }
+    CHECK(as_the_tree(comm::deal_lanes(128, 128), 128, 67, in_blocks(128, 16)));
+}
+
+TEST_CASE("comm/hierarchical: hosts of unequal size, ranks in turns with lanes in runs, ranks without lanes", "[comm]") {
+    CHECK(as_the_tree(comm::deal_lanes(7, 16), 16, 50, {0, 0, 0, 3, 4, 4, 4}));
+    CHECK(as_the_tree({{0, 4}, {8, 12}, {4, 8}, {12, 16}}, 16, 50, in_turns(4, 2)));
+    CHECK(as_the_tree({{5, 9}, {0, 0}, {0, 5}, {12, 13}, {9, 12}}, 13, 37, {0, 1, 1, 0, 0}));
+    CHECK(as_the_tree({{0, 8}, {0, 0}, {0, 0}, {0, 0}}, 8, 37, {0, 0, 2, 2}));
+}
+
+TEST_CASE("comm/hierarchical: lanes that are no run on a host are declined, or added in the order of hosts", "[comm]") {
+    const auto on = in_turns(6, 2);
+    const auto runs = comm::deal_lanes(6, 12);
+    CHECK_FALSE(comm::keeps_lane_tree(runs, on));
+    CHECK(comm::keeps_lane_tree(runs, in_blocks(6, 2)));
+    CHECK_THROWS_WITH(comm::hierarchical_sum(0, runs, 10, on), Catch::Contains("no single run; number the ranks host by host"));
+    const auto regrouped = comm::hosts_in_order(on);
+    std::vector<std::vector<long>> data(6, std::vector<long>(10));
+    for (std::size_t rank = 0; rank < 6; ++rank)
+        for (std::size_t i = 0; i < 10; ++i) data[rank][i] = static_cast<long>((rank + 1) * (i + 1));
+    const auto all = whole(regrouped, 10, on, comm::between_hosts::tree);
+    comm::simulate<long>(all, data);
+    for (const auto& one : data)
+        for (std::size_t i = 0; i < 10; ++i) CHECK(one[i] == static_cast<long>(21 * (i + 1)));
+    // Over the link of each of the two hosts half of the vector goes in each half of the sum.
+    const auto many = whole(regrouped, 960, on, comm::between_hosts::tree);
+    CHECK(over_the_link(many, on) == 960);
+    CHECK_FALSE(comm::by_hosts_sum(0, 960, on).sum.invariant());
+    CHECK(comm::hosts_in_order(places{0, 0, 0, 3}) == std::vector<block>{{0, 1}, {1, 2}, {2, 4}, {4, 8}});
+}
+
+TEST_CASE("comm/hierarchical: elements over the link of a host, against flat schedules", "[comm]") {
+    using enum comm::between_hosts;
+    const std::size_t n = 16 * 64 * 3;
+    const auto even = in_blocks(16, 4);  // 4 hosts of 4 ranks
+    CHECK(in_levels(16, n, even) == 2 * n * 3 / 4);
+    CHECK(in_levels(16, n, even, doubling) == 2 * n);
+    CHECK(flat(comm::tree_all_reduce{16}, n, even) == 2 * n * 3 / 4);                // halving from distance 1 is a hierarchy
+    CHECK(flat(comm::doubling_all_reduce{16}, n, even) == 4 * 2 * n);                // every rank sends everything
+    CHECK(flat(comm::halving_doubling_all_reduce{}, n, even) == 4 * 2 * n * 3 / 4);  // from the largest distance: each rank three quarters
+    CHECK(flat(comm::ring_all_reduce{}, n, even) == 2 * n * 15 / 16);                // one rank of a host sends on
+    const auto turns = in_turns(16, 4);                                              // the same hosts, ranks dealt to them in turns
+    CHECK(flat(comm::ring_all_reduce{}, n, turns) == 4 * 2 * n * 15 / 16);
+    CHECK(flat(comm::tree_all_reduce{16}, n, turns) == 4 * 2 * n * 3 / 4);
+    CHECK(over_the_link(whole(comm::hosts_in_order(turns), n, turns, tree), turns) == 2 * n * 3 / 4);
+    const auto thirds = in_blocks(12, 4);  // 3 hosts of 4 ranks
+    CHECK(in_levels(12, n, thirds) == 2 * n * 2 / 3);
+    CHECK(flat(comm::tree_all_reduce{12}, n, thirds) > in_levels(12, n, thirds));
+    const auto odd = in_blocks(12, 3);  // 4 hosts of 3 ranks, of which each holds several nodes of the tree
+    CHECK(in_levels(48, n, odd) < flat(comm::tree_all_reduce{48}, n, odd));
+    CHECK(in_levels(48, n, odd) < flat(comm::halving_doubling_all_reduce{}, n, odd));
+}

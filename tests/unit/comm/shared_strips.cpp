@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/comm/shared_strips.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/verify.hpp"
+#include "unit/comm/shared_ranks.hpp"
+
+namespace comm = lockstep::comm;
+namespace core = lockstep::core;
+using lockstep::parallel::block;
+using namespace shared_ranks;
+
+namespace {
+
+/// Steps of several groups at once: sum of the gradients, an update by the owner of each strip, its weights to all. `groups` x `ranks` parts;
+/// group g has the parts g, g + groups, ... Equal bytes to those of the schedule over messages.
+template <class T>
+void compare_steps(std::size_t groups, std::size_t ranks, std::size_t lanes, std::size_t n, int threads) {
+    INFO(groups << " groups of " << ranks << " ranks, " << lanes << " lanes, " << n << " elements, " << threads << " threads");
+    constexpr std::uint32_t steps = 4;
+    const auto runs = comm::deal_lanes(ranks, lanes);
+    const auto strips = comm::tree_strips(runs, n);
+    std::vector<comm::schedule> programs;
+    for (std::size_t rank = 0; rank < ranks; ++rank) programs.push_back(comm::tree_reduce_scatter(rank, runs, n, strips));
+    const auto gradient = [&](std::size_t part, std::uint32_t step) {
+        return values<T>(part, comm::tree_data_size(runs[part / groups], lanes, n), step);
+    };
+    // expected[group][step]: the weights.
+    std::vector<std::vector<std::vector<T>>> expected(groups);
+    for (std::size_t group = 0; group < groups; ++group) {
+        std::vector<T> weights(n);
+        for (std::uint32_t step = 0; step < steps; ++step) {
+            std::vector<std::vector<T>> sums;
+            for (std::size_t rank = 0; rank < ranks; ++rank) sums.push_back(gradient(rank * groups + group, step));
+            comm::simulate<T>(programs, sums);
+            for (std::size_t rank = 0; rank < ranks; ++rank)
+                for (std::size_t i = strips[rank].first; i < strips[rank].last; ++i) weights[i] -= sums[rank][i];
+            expected[group].push_back(weights);
+        }
+    }
+    const std::size_t vectors = most_vectors(ranks, lanes), before = 128;
+    const std::size_t offset = before + comm::shared_parts::footprint(n * sizeof(T));
+    shared_memory memory{groups * ranks, offset + comm::shared_parts::footprint(vectors * n * sizeof(T)) + sizeof(comm::shared_signal)};
+    std::vector<char> right(groups * ranks, 1);
+    on_ranks(groups * ranks, [&](std::size_t part) {
+        auto parts = memory.of(part);
+        const std::size_t rank = part / groups, group = part % groups;
+        comm::shared_members members{&parts, {}, rank, parts.reserve<comm::shared_signal>(1)};
+        for (std::size_t other = 0; other < ranks; ++other) members.parts.push_back(other * groups + group);
+        const auto weights = parts.mine(parts.reserve<T>(n)), sums = parts.mine(parts.reserve<T>(vectors * n));
+        comm::shared_strips<T> average{members, runs, strips, n, {threads}};
+        for (std::uint32_t step = 0; step < steps; ++step) {
+            // Weights and gradients of this rank change as soon as it may go on: whoever reads them too late sees other numbers.
+            const auto mine = gradient(part, step);
+            std::copy(mine.begin(), mine.end(), sums.begin());
+            if (step == 1 && rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+            average.start_sum(sums);
+            if (step % 2 == 1)
+                while (!average.poll()) std::this_thread::yield();
+            average.finish();
+            const block own = strips[rank];
+            for (std::size_t i = own.first; i < own.last; ++i) weights[i] -= sums[i];
+            // Nothing else of a rank's gradients is touched.
+            for (std::size_t i = 0; i < mine.size(); ++i)
+                right[part] = right[part] && ((i >= own.first && i < own.last) || sums[i] == mine[i]);
+            average.start_share(weights);
+            average.finish();
+            right[part] = right[part] && average.poll() && same_bits<T>(weights, expected[group][step]);
+        }
+    });
+    for (std::size_t part = 0; part < right.size(); ++part) {
+        INFO("part " << part);
+        REQUIRE(right[part]);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("comm/shared_strips: sums and weights have the bits of the tree over messages", "[comm]") {
+    for (std::size_t ranks = 1; ranks <= 8; ++ranks)
+        for (const std::size_t lanes : {std::size_t{8}, std::size_t{13}})
+            for (const std::size_t n : {0U, 1U, 17U, 1009U}) compare_steps<float>(1, ranks, lanes, n, 1);
+    for (const std::size_t n : {1U, 1009U}) compare_steps<double>(1, 3, 8, n, 1);
+}
+
+TEST_CASE("comm/shared_strips: groups in one memory do not disturb each other, threads change no bit", "[comm]") {
+    for (const std::size_t groups : {2U, 3U}) compare_steps<float>(groups, 2, 9, 1009, 1);
+    for (const int threads : {2, 3}) compare_steps<float>(1, 2, 7, 100'003, threads);
+}
+
+TEST_CASE("comm/shared_strips: misuse is an error", "[comm]") {
+    shared_memory memory{2, 4096};
+    auto parts = memory.of(0);
+    const auto signal = parts.reserve<comm::shared_signal>(1);
+    const auto data = parts.mine(parts.reserve<float>(200));
+    const comm::shared_members members{&parts, {0, 1}, 0, signal};
+    const auto make = [&](std::size_t lanes, const std::vector<block>& strips) {
+        return comm::shared_strips<float>{members, comm::deal_lanes(2, lanes), strips, 100, {}};
+    };
+    CHECK_THROWS_AS(make(2, {{0, 50}, {51, 100}}), core::error);
+    CHECK_THROWS_AS(make(2, {{0, 50}, {50, 101}}), core::error);
+    CHECK_THROWS_AS(make(2, {{0, 100}}), core::error);
+    auto average = make(3, {{0, 50}, {50, 100}});
+    // Rank 1 has the lanes 1 and 2 of 3, in two nodes: there is one vector for each on every rank.
+    CHECK_THROWS_AS(average.start_sum(data.first(100)), core::error);
+    std::vector<float> elsewhere(200);
+    CHECK_THROWS_AS(average.start_sum(elsewhere), core::error);
+    CHECK_THROWS_AS(average.start_share(std::span<float>{elsewhere}.first(100)), core::error);
+    average.start_sum(data);
+    CHECK_FALSE(average.poll());
+    CHECK_THROWS_AS(average.start_share(data), core::error);
+}
