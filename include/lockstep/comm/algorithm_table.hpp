@@ -50,7 +50,7 @@ public:
             const std::size_t colon = part.find(':'), dash = part.find('-', colon == part.npos ? 0 : colon);
             const auto wrong = [&](const auto&... what) {
                 throw core::error{
-                    core::text("the all-reduce '", text, "' have '", part, "', ", what...),
+                    core::text("the all-reduce '", text, "' has '", part, "', ", what...),
                     "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, hierarchical, "
                     "ring and halving-doubling"};
             };

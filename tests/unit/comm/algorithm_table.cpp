@@ -28,7 +28,7 @@ TEST_CASE("comm/algorithm_table: text and table are the same thing", "[comm]") {
 
 TEST_CASE("comm/algorithm_table: what cannot be read is named, with what to write", "[comm]") {
     const auto says = [](const std::string& text, const std::string& problem) {
-        CHECK_THROWS_WITH(table::parse(text), Catch::Contains("lockstep: the algorithms '" + text + "' have " + problem) &&
+        CHECK_THROWS_WITH(table::parse(text), Catch::Contains("lockstep: the all-reduce '" + text + "' has " + problem) &&
                                                   Catch::Contains("; write them like doubling:0-8192;tree:8193-max"));
     };
     says("", "'', which is no name:first-last");
