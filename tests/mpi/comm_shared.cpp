@@ -11,9 +11,12 @@
 #include "lockstep/comm/shared_reduce.hpp"
 #include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/random.hpp"
+#include "unit/comm/shared_ranks.hpp"
 
 namespace comm = lockstep::comm;
 namespace core = lockstep::core;
+using shared_ranks::most_vectors;
+using shared_ranks::values;
 
 namespace {
 
@@ -22,22 +25,6 @@ bool agreed(const comm::group& ranks, bool mine) {
     for (const bool one : ranks.gather_all(mine))
         if (!one) return false;
     return true;
-}
-
-template <class T>
-std::vector<T> values(std::size_t rank, std::size_t count, std::uint32_t step) {
-    const core::random_stream numbers{12, core::purpose::user, static_cast<std::uint32_t>(rank), step};
-    std::vector<T> out(count);
-    for (std::size_t i = 0; i < count; ++i) out[i] = (static_cast<T>(numbers.uniform(i)) - T(0.5)) * (i % 5 == 0 ? T(1e4) : T(1) / 3);
-    return out;
-}
-
-/// The vectors of the rank that has the most.
-std::size_t most_vectors(std::size_t ranks, std::size_t lanes) {
-    std::size_t most = 1;
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-        most = std::max(most, comm::tree_data_size(lockstep::parallel::split(lanes, ranks, rank), lanes, 1));
-    return most;
 }
 
 /// Through shared memory and over messages: equal bytes in every step.

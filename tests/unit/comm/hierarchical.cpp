@@ -9,9 +9,11 @@
 #include "lockstep/comm/halving_doubling.hpp"
 #include "lockstep/comm/ring.hpp"
 #include "lockstep/comm/verify.hpp"
+#include "unit/comm/lane_vectors.hpp"
 
 namespace comm = lockstep::comm;
 namespace tensor = lockstep::tensor;
+using lane_vectors::vectors;
 using lockstep::parallel::block;
 using places = std::vector<std::size_t>;
 
@@ -28,17 +30,6 @@ places in_blocks(std::size_t ranks, std::size_t each) {
 places in_turns(std::size_t ranks, std::size_t hosts) {
     places out;
     for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back(rank % hosts);
-    return out;
-}
-
-std::vector<std::vector<float>> vectors(const std::vector<block>& runs, std::size_t lanes, std::size_t n) {
-    std::vector<std::vector<float>> out;
-    for (const block& run : runs) {
-        out.emplace_back(comm::tree_data_size(run, lanes, n));
-        for (std::size_t s = 0; s < tensor::cover(run, lanes).size(); ++s)
-            for (std::size_t i = 0; i < n; ++i)
-                out.back()[s * n + i] = 1.0F / static_cast<float>(7 * i + 5 * run.first + 3 * s + 1) - (run.first % 3 == 0 ? 100.0F : 0.1F);
-    }
     return out;
 }
 

@@ -6,23 +6,14 @@
 #include <vector>
 
 #include "lockstep/comm/verify.hpp"
+#include "unit/comm/lane_vectors.hpp"
 
 namespace comm = lockstep::comm;
 namespace tensor = lockstep::tensor;
+using lane_vectors::vectors;
 using lockstep::parallel::block;
 
 namespace {
-
-std::vector<std::vector<float>> vectors(const std::vector<block>& runs, std::size_t lanes, std::size_t n) {
-    std::vector<std::vector<float>> out;
-    for (const block& run : runs) {
-        out.emplace_back(comm::tree_data_size(run, lanes, n));
-        for (std::size_t s = 0; s < tensor::cover(run, lanes).size(); ++s)
-            for (std::size_t i = 0; i < n; ++i)
-                out.back()[s * n + i] = 1.0F / static_cast<float>(7 * i + 5 * run.first + 3 * s + 1) - (run.first % 3 == 0 ? 100.0F : 0.1F);
-    }
-    return out;
-}
 
 template <class Build>
 std::vector<comm::schedule> programs(std::size_t ranks, Build&& build) {
