@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much of the communication of a training step is hidden: a trainer that overlaps and one that does not (plan.overlap), in turns.
+// How much of the communication of a training step is hidden: trainers that overlap, by polling between layers and by a progress thread, and one
+// that does not (plan.overlap), in turns.
 //   benchmarks/cluster/run --hosts 2 --rate 500mbit --burst 16384 -- bench_overlap --net vgg [--batch 32] [--bucket 100000] [--steps 20] [--turns 5]
 //     [--timeline FILE.json]
-// One JSON line, times in ms of a step, from rank 0, medians of the turns:
+// A JSON line for polling and one for the thread, times in ms of a step, from rank 0, medians of the turns:
 //   compute    data, forward, backward, update, without overlap        blocking  what communication adds without overlap
 //   hideable   what of it could be hidden at best: buckets one behind the other, each at its share of `blocking`, started when backward has
 //              finished it; weights in the order of forward, which waits in front of each layer (times of the layers as recorded)
@@ -165,18 +166,20 @@ double unavoidable(const ls::train::recorder& layers, std::size_t steps, std::si
 template <class Net>
 int measure(const boost::mpi::communicator& world, const options& of, const Net& net, std::size_t default_batch) {
     const std::size_t batch = of.batch > 0 ? of.batch : default_batch;
-    const auto plan = [&](bool overlap) {
+    const auto plan = [&](bool overlap, bool thread) {
         return ls::plan{.model = net,
                         .loss = ls::softmax_cross_entropy{},
                         .optimizer = ls::optim::momentum{.beta = 0.9},
                         .schedule = ls::optim::constant{.rate = 1e-4},
                         .batch = batch,
                         .bucket = of.bucket,
-                        .overlap = overlap};
+                        .overlap = overlap,
+                        .progress_thread = thread};
     };
-    ls::trainer hiding{world, plan(true)};
-    ls::trainer waiting{world, plan(false)};
-    using network = typename decltype(hiding)::network;
+    ls::trainer polling{world, plan(true, false)};
+    ls::trainer threaded{world, plan(true, true)};
+    ls::trainer waiting{world, plan(false, false)};
+    using network = typename decltype(polling)::network;
     using input = typename network::input;
     const ls::core::random_stream random{1, ls::core::purpose::user, 1};
     // All weights are waited for at the end of an epoch: there is one in a fit().
@@ -191,8 +194,12 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
         double seconds;
         ls::train::seconds_spent spent;
     };
-    std::vector<double> gains, of_hideable, compute, blocking, hideable, exposed, polling, steps, reported, recorded;
-    ls::train::exposed_because because;
+    struct figures {
+        std::vector<double> gains, of_hideable, exposed, polling, steps, reported, recorded;
+        ls::train::exposed_because because;
+    };
+    figures of_both[2];
+    std::vector<double> compute, blocking, hideable;
     for (std::size_t turn = 0; turn <= of.turns; ++turn) {
         const auto fit = [&](auto& trainer, tape& to) {
             const auto before = trainer.report().seconds;
@@ -201,56 +208,69 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
             trainer.fit(set, ls::steps{of.steps}, to);
             return round{per_step(benchmark::seconds(true) - begin), trainer.report().seconds - before};
         };
-        tape without{of.steps}, with{of.steps};
+        tape without{of.steps}, polled{of.steps}, beside{of.steps};
         const round a = fit(waiting, without);
-        const round b = fit(hiding, with);
+        const round both[2] = {fit(polling, polled), fit(threaded, beside)};
         if (turn == 0) continue;  // connects the hosts
         const double work = per_step(a.spent.data + a.spent.forward + a.spent.backward + a.spent.update);
         const double wait = a.seconds - work;
         double bytes = 0;
         for (const auto& one : without.recorded.buckets) bytes += static_cast<double>(one.bytes);
         const double most = wait - unavoidable(without.recorded, of.steps, network::size, wait / bytes);
-        gains.push_back(a.seconds - b.seconds);
         compute.push_back(work);
         blocking.push_back(wait);
         hideable.push_back(most);
-        exposed.push_back(per_step(b.spent.communication_exposed));
-        of_hideable.push_back((wait - exposed.back()) / most);
-        steps.push_back(b.seconds);
-        const double told = b.spent.communication();
-        reported.push_back(told > 0 ? b.spent.communication_hidden / told : 0);
-        const auto found = from_events(with.recorded.events);
-        double waits = 0, polls = 0;
-        for (const auto& one : with.recorded.events) {
-            if (one.what == activity::waiting) waits += 1e-9 * static_cast<double>(one.end - one.begin);
-            if (one.what == activity::polling) polls += 1e-9 * static_cast<double>(one.end - one.begin);
+        for (const bool thread : {false, true}) {
+            const round& b = both[thread];
+            const auto& events = (thread ? beside : polled).recorded.events;
+            figures& to = of_both[thread];
+            to.gains.push_back(a.seconds - b.seconds);
+            to.exposed.push_back(per_step(b.spent.communication_exposed));
+            to.of_hideable.push_back((wait - to.exposed.back()) / most);
+            to.steps.push_back(b.seconds);
+            const double told = b.spent.communication();
+            to.reported.push_back(told > 0 ? b.spent.communication_hidden / told : 0);
+            const auto found = from_events(events);
+            double waits = 0, polls = 0;
+            for (const auto& one : events) {
+                if (one.what == activity::waiting) waits += 1e-9 * static_cast<double>(one.end - one.begin);
+                if (one.what == activity::polling) polls += 1e-9 * static_cast<double>(one.end - one.begin);
+            }
+            to.polling.push_back(per_step(polls));
+            to.recorded.push_back(found.hidden / (found.hidden + waits));
+            to.because = b.spent.because;
         }
-        polling.push_back(per_step(polls));
-        recorded.push_back(found.hidden / (found.hidden + waits));
-        because = b.spent.because;
     }
-    if (!of.timeline.empty()) hiding.fit(set, ls::steps{of.steps}, ls::timeline{of.timeline, of.steps, of.timeline + ".svg"});
+    if (!of.timeline.empty()) polling.fit(set, ls::steps{of.steps}, ls::timeline{of.timeline, of.steps, of.timeline + ".svg"});
     const auto middle = [&](const std::vector<double>& all) { return benchmark::median(all); };
-    if (world.rank() == 0)
-        std::printf(
-            "{\"bench\":\"overlap\",\"net\":\"%s\",\"ranks\":%d,\"batch\":%zu,\"buckets\":%zu,\"bytes\":%zu,\"compute\":%.3f,\"blocking\":%"
-            ".3f,"
-            "\"of_compute\":%.2f,\"hideable\":%.3f,\"exposed\":%.3f,\"hidden\":%.3f,\"of_hideable\":%.3f,\"gained\":%.3f,\"polling\":%.3f,"
-            "\"step\":%.3f,\"reported\":%.3f,\"recorded\":%.3f,\"last_bucket\":%.3f,\"no_progress\":%.3f,\"large_bucket\":%.3f,"
-            "\"slow_rank\":%.3f,\"other\":%.3f}\n",
-            of.net.c_str(), world.size(), batch, hiding.buckets(), hiding.averaging_bytes(), 1e3 * middle(compute), 1e3 * middle(blocking),
-            middle(blocking) / middle(compute), 1e3 * middle(hideable), 1e3 * middle(exposed), 1e3 * (middle(blocking) - middle(exposed)),
-            middle(of_hideable), 1e3 * middle(gains), 1e3 * middle(polling), 1e3 * middle(steps), middle(reported), middle(recorded),
-            1e3 * per_step(because.last_bucket), 1e3 * per_step(because.no_progress), 1e3 * per_step(because.large_bucket),
-            1e3 * per_step(because.slow_rank), 1e3 * per_step(because.other));
+    for (const bool thread : {false, true}) {
+        const figures& one = of_both[thread];
+        if (world.rank() == 0)
+            std::printf(
+                "{\"bench\":\"overlap\",\"net\":\"%s\",\"progress\":\"%s\",\"ranks\":%d,\"batch\":%zu,\"buckets\":%zu,\"bytes\":%zu,"
+                "\"compute\":%."
+                "3f,\"blocking\":%.3f,\"of_compute\":%.2f,\"hideable\":%.3f,\"exposed\":%.3f,\"hidden\":%.3f,\"of_hideable\":%.3f,"
+                "\"gained\":%."
+                "3f,\"polling\":%.3f,\"step\":%.3f,\"reported\":%.3f,\"recorded\":%.3f,\"last_bucket\":%.3f,\"no_progress\":%.3f,\"large_"
+                "bucket\":%.3f,\"slow_rank\":%.3f,\"other\":%.3f}\n",
+                of.net.c_str(), thread ? "thread" : "polling", world.size(), batch, polling.buckets(), polling.averaging_bytes(),
+                1e3 * middle(compute), 1e3 * middle(blocking), middle(blocking) / middle(compute), 1e3 * middle(hideable),
+                1e3 * middle(one.exposed), 1e3 * (middle(blocking) - middle(one.exposed)), middle(one.of_hideable), 1e3 * middle(one.gains),
+                1e3 * middle(one.polling), 1e3 * middle(one.steps), middle(one.reported), middle(one.recorded),
+                1e3 * per_step(one.because.last_bucket), 1e3 * per_step(one.because.no_progress), 1e3 * per_step(one.because.large_bucket),
+                1e3 * per_step(one.because.slow_rank), 1e3 * per_step(one.because.other));
+    }
     return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    return ls::program(argc, argv, [&](const boost::mpi::communicator& world) {
-        const options of = read(argc, argv);
-        return of.net == "vgg" ? measure(world, of, vgg, 32) : measure(world, of, ls::models::lenet5, 512);
-    });
+    return ls::program(
+        argc, argv,
+        [&](const boost::mpi::communicator& world) {
+            const options of = read(argc, argv);
+            return of.net == "vgg" ? measure(world, of, vgg, 32) : measure(world, of, ls::models::lenet5, 512);
+        },
+        boost::mpi::threading::serialized);
 }

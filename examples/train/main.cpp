@@ -101,6 +101,9 @@ void describe(CLI::App& app, example::options& of) {
                    "how gradients go between ranks, the same bits: messages, shared_memory (ranks of one node), or automatic")
         ->check(CLI::IsMember({"automatic", "messages", "shared_memory"}))
         ->capture_default_str();
+    app.add_option("--progress", of.progress, "what moves gradients and weights on while layers are computed, the same bits: polling between them, or a thread")
+        ->check(CLI::IsMember({"polling", "thread"}))
+        ->capture_default_str();
     app.add_option("--all-reduce", of.all_reduce, "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
     app.add_option("--timeout", of.timeout, "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
         ->check(CLI::NonNegativeNumber);
@@ -139,5 +142,5 @@ int main(int argc, char** argv) {
         }
         require_shards(example::mlp(of.dropout), of.shards);
         return of.shards == 1 ? example::run_mlp(world, of) : example::run_mlp_in_two_shards(world, of);
-    });
+    }, boost::mpi::threading::serialized);  // --progress thread
 }

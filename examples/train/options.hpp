@@ -25,6 +25,7 @@ struct options {
     std::uint64_t seed = 1;
     std::size_t threads = 1;
     std::string transport = "automatic";
+    std::string progress = "polling";
     std::string all_reduce;
     double timeout = -1;  // negative: as the environment says
     std::size_t train_samples = 20'000;

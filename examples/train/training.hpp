@@ -88,7 +88,7 @@ inline nlohmann::json configuration(const options& of) {
             {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
             {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
             {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads},     {"transport", of.transport},
-            {"all_reduce", of.all_reduce}, {"timeout", of.timeout}};
+            {"progress", of.progress}, {"all_reduce", of.all_reduce}, {"timeout", of.timeout}};
 }
 
 template <class Trainer>
@@ -205,6 +205,7 @@ int with_compressor(const boost::mpi::communicator& world, const options& of, co
             .lanes = of.lanes,
             .seed = of.seed,
             .threads = of.threads,
+            .progress_thread = of.progress == "thread",
             .transport = of.transport == "messages"        ? ls::transport::messages
                          : of.transport == "shared_memory" ? ls::transport::shared_memory
                                                            : ls::transport::automatic,

@@ -23,7 +23,7 @@ constexpr std::size_t count = 190, steps = 60;
 const samples<> training{count};
 
 template <class Compressor>
-auto recipe(const Compressor& compressor, std::size_t threads, std::size_t bucket, std::uint64_t seed = 5) {
+auto recipe(const Compressor& compressor, std::size_t threads, std::size_t bucket, std::uint64_t seed = 5, bool thread = false) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -34,6 +34,7 @@ auto recipe(const Compressor& compressor, std::size_t threads, std::size_t bucke
         .seed = seed,
         .threads = ls::parallel::has_threads ? threads : 1,
         .bucket = bucket,
+        .progress_thread = thread,
     };
 }
 
@@ -58,7 +59,7 @@ void repeats(const Compressor& compressor) {
         for (const std::size_t bucket : {std::size_t{1}, std::size_t{1} << 20U}) {
             INFO(Compressor::name << " on " << group.size() << " ranks, buckets of " << bucket);
             const outcome once = run(group, recipe(compressor, 1, bucket));
-            const outcome again = run(group, recipe(compressor, 2, bucket));
+            const outcome again = run(group, recipe(compressor, 2, bucket, 5, true));
             CHECK(once.weights == again.weights);
             CHECK(once.last_loss == again.last_loss);
             CHECK(once.last_loss < 0.8 * once.first_loss);

@@ -24,7 +24,7 @@ template <class T>
 constexpr double allowed = std::is_same_v<T, float> ? 1e-5 : 1e-12;
 
 template <class T, class Partition>
-auto recipe(const Partition& partition, std::size_t rows = batch, ls::transport transport = ls::transport::automatic) {
+auto recipe(const Partition& partition, std::size_t rows = batch, ls::transport transport = ls::transport::automatic, bool thread = false) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -35,6 +35,7 @@ auto recipe(const Partition& partition, std::size_t rows = batch, ls::transport 
         .lanes = 9,
         .seed = 11,
         .bucket = 1,
+        .progress_thread = thread,
         .transport = transport,
         .all_reduce = transport == ls::transport::shared_memory ? "" : "tree:0-max",  // owners of strips
     };
@@ -62,8 +63,8 @@ struct outcome {
 };
 
 template <class T, class Partition, class Ranks>
-outcome<T> run(const Ranks& ranks, const Partition& partition, ls::transport transport = ls::transport::automatic) {
-    ls::trainer trainer{ranks, recipe<T>(partition, batch, transport)};
+outcome<T> run(const Ranks& ranks, const Partition& partition, ls::transport transport = ls::transport::automatic, bool thread = false) {
+    ls::trainer trainer{ranks, recipe<T>(partition, batch, transport, thread)};
     outcome<T> out;
     const auto predict = [&] {
         const auto y = trainer.predict(all<T>().test.x);
@@ -114,6 +115,7 @@ void hybrid_equals_serial() {
         const auto here = run<T>(group, halves{}, ls::transport::messages);
         compare(here, serial);
         CHECK(run<T>(group, halves{}, ls::transport::shared_memory).hash == here.hash);
+        CHECK(run<T>(group, halves{}, ls::transport::messages, true).hash == here.hash);
         hashes.push_back(here.hash);
     };
     on_groups({2, 4, 2}, compared);

@@ -30,6 +30,7 @@ struct machine {
     ls::transport transport = ls::transport::messages;
     const char* algorithm = "";
     bool overlap = true;
+    bool progress_thread = false;
 };
 constexpr std::size_t whole_network = 1U << 20U;
 
@@ -45,6 +46,7 @@ auto recipe(std::size_t lanes, const machine& on, std::uint64_t seed = 42) {
         .threads = ls::parallel::has_threads ? on.threads : 1,
         .bucket = on.bucket,
         .overlap = on.overlap,
+        .progress_thread = on.progress_thread,
         .transport = on.transport,
         .all_reduce = on.algorithm,
     };
@@ -64,17 +66,56 @@ struct outcome {
 };
 
 template <class Ranks>
-outcome run(const Ranks& ranks, std::size_t lanes, machine on) {
+outcome run(const Ranks& ranks, std::size_t lanes, machine on, std::size_t until = steps) {
     // Doubling is for aligned lanes.
     if (!ls::comm::is_halving(ls::comm::deal_lanes(static_cast<std::size_t>(ranks.size()), lanes))) on.algorithm = "";
     ls::trainer trainer{ranks, recipe(lanes, on)};
     losses seen;
-    trainer.fit(training.set(), ls::steps{steps}, seen);
+    trainer.fit(training.set(), ls::steps{until}, seen);
     const auto tested = trainer.evaluate(test.set());
     return {trainer.weights_hash(), seen.values, tested.loss, tested.accuracy.value()};
 }
 
+std::string to_text(const machine& on) {
+    return ls::core::text(on.threads, " threads, buckets of ", on.bucket, ", ", ls::reduce::name_of(on.transport), " ", on.algorithm,
+                          on.overlap ? "" : ", without overlap", on.progress_thread ? ", progress thread" : "");
+}
+
+/// Every algorithm of sums that keeps the lane tree, bucket, overlap, progress and transport.
+std::vector<machine> all_machines() {
+    std::vector<machine> out;
+    for (const char* algorithm : {"", "tree:0-max", "doubling:0-max", "doubling:0-2000;tree:2001-max", "shared"})
+        for (const std::size_t bucket : {std::size_t{1}, std::size_t{1000}, std::size_t{0}, whole_network})
+            for (const bool overlap : {false, true})
+                for (const bool thread : {false, true}) {
+                    if (thread && !overlap) continue;
+                    const bool shared = algorithm == std::string{"shared"};
+                    out.push_back({1 + out.size() % 2, bucket, shared ? ls::transport::shared_memory : ls::transport::messages,
+                                   shared ? "" : algorithm, overlap, thread});
+                }
+    return out;
+}
+
 }  // namespace
+
+TEST_CASE("equivalence/same_bits: any algorithm, bucket, overlap, progress and transport, on 1 to 8 ranks", "[equivalence]") {
+    constexpr std::size_t few = 9;
+    const auto machines = all_machines();
+    REQUIRE(machines.size() == 60);
+    const outcome serial = run(ls::comm::group{}, 8, {1, whole_network}, few);
+    REQUIRE(serial.losses.size() == few);
+    // Each one on two of these; each value of each of them meets all numbers of ranks.
+    const std::vector<std::vector<int>> numbers{{8}, {1, 7}, {2, 6}, {3, 5}, {4, 4}};
+    for (std::size_t layout = 0; layout < numbers.size(); ++layout)
+        on_groups(numbers[layout], [&](const mpi::communicator& group) {
+            for (std::size_t i = 0; i < machines.size(); ++i) {
+                if (i % numbers.size() != layout && (i + 2) % numbers.size() != layout) continue;
+                const outcome here = run(group, 8, machines[i], few);
+                INFO(group.size() << " ranks, " << to_text(machines[i]));
+                CHECK(here == serial);
+            }
+        });
+}
 
 TEST_CASE(
     "equivalence/same_bits: equal weights and losses on 1, 2, 3, 4 and 8 ranks, on 1 and 2 threads, for all buckets, "
@@ -87,15 +128,15 @@ TEST_CASE(
         CHECK(run(ls::comm::group{}, lanes, {2, 0}) == serial);
         on_1_2_3_4_8([&](const mpi::communicator& group) {
             constexpr auto messages = ls::transport::messages, shared = ls::transport::shared_memory;
-            std::vector<machine> tried{{1, whole_network}, {1, 1, shared}, {2, 1000, messages, "", false}};
+            std::vector<machine> tried{
+                {1, whole_network}, {1, 1, shared}, {2, 1000, messages, "", false}, {2, 1, messages, "", true, true}};
             if (lanes == 8)
-                tried.insert(tried.end(), {{2, 1000, shared, "", false},
-                                           {1, 1, messages, "doubling:0-2000;tree:2001-max"},
-                                           {1, 0, messages, "doubling:0-max"}});
+                tried.insert(
+                    tried.end(),
+                    {{2, 1000, shared, "", false}, {1, 1, messages, "doubling:0-2000;tree:2001-max"}, {1, 0, messages, "doubling:0-max"}});
             for (const machine& on : tried) {
                 const outcome here = run(group, lanes, on);
-                INFO(group.size() << " ranks, " << lanes << " lanes, " << on.threads << " threads, buckets of " << on.bucket << ", "
-                                  << ls::reduce::name_of(on.transport) << " " << on.algorithm << (on.overlap ? "" : ", without overlap"));
+                INFO(group.size() << " ranks, " << lanes << " lanes, " << to_text(on));
                 CHECK(here.weights == serial.weights);
                 CHECK(here == serial);
             }
@@ -117,8 +158,10 @@ struct hashes {
 
 TEST_CASE("equivalence/same_bits: who looks at weights that are on their way sees those of the last step; a timeline changes nothing",
           "[equivalence]") {
-    const auto run = [](const auto& ranks, const std::string& file) {
-        ls::trainer trainer{ranks, recipe(8, {1, 1})};
+    const auto run = [](const auto& ranks, const std::string& file, bool thread) {
+        machine on{1, 1};
+        on.progress_thread = thread;
+        ls::trainer trainer{ranks, recipe(8, on)};
         CHECK(trainer.recipe().overlap);
         hashes<decltype(trainer)> look{trainer};
         trainer.fit(training.set(), ls::steps{12}, look, ls::timeline{file, 5});
@@ -127,13 +170,14 @@ TEST_CASE("equivalence/same_bits: who looks at weights that are on their way see
         CHECK(spent.because.sum() == Approx(spent.communication_exposed));
         return look.seen;
     };
-    const auto serial = run(ls::comm::group{}, "");
+    const auto serial = run(ls::comm::group{}, "", false);
     REQUIRE(serial.size() == 12);
     CHECK(serial[10] != serial[11]);
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         const auto name = mpi::all_reduce(group, mpi::communicator{}.rank(), mpi::minimum<int>{});
         const std::string file = (std::filesystem::temp_directory_path() / ls::core::text("lockstep-same-bits-", name, ".json")).string();
-        const auto here = run(group, file);
+        const bool thread = group.size() == 2 || group.size() == 3 || group.size() == 8;
+        const auto here = run(group, file, thread);
         CHECK((group.rank() == 0 ? here : serial) == serial);
         if (group.rank() == 0) {
             std::ifstream stream{file};

@@ -70,7 +70,7 @@ constexpr std::size_t count = 190, batch = 61, steps = 12;  // the fourth miniba
 const samples<> training{count}, test{133, 8};
 
 template <class Partition, class Compressor>
-auto recipe(const Partition& partition, const Compressor& compressor, const char* algorithm = "") {
+auto recipe(const Partition& partition, const Compressor& compressor, const char* algorithm = "", bool thread = false) {
     return ls::plan{.model = centred,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .schedule = ls::optim::constant{.rate = 0.02},
@@ -79,6 +79,7 @@ auto recipe(const Partition& partition, const Compressor& compressor, const char
                     .batch = batch,
                     .lanes = 9,
                     .seed = 3,
+                    .progress_thread = thread,
                     .all_reduce = algorithm};
 }
 
@@ -90,8 +91,8 @@ struct outcome {
 };
 
 template <class Ranks, class Partition, class Compressor>
-outcome run(const Ranks& ranks, const Partition& partition, const Compressor& compressor) {
-    ls::trainer trainer{ranks, recipe(partition, compressor)};
+outcome run(const Ranks& ranks, const Partition& partition, const Compressor& compressor, bool thread = false) {
+    ls::trainer trainer{ranks, recipe(partition, compressor, "", thread)};
     trainer.fit(training.set(), ls::steps{steps});
     const auto running = trainer.running_statistics();
     return {trainer.weights_hash(), trainer.local_hash(), {running.begin(), running.end()}, trainer.evaluate(test.set()).loss};
@@ -104,11 +105,13 @@ TEST_CASE("equivalence/statistics: the same bits of weights and statistics on 1,
     REQUIRE(serial.statistics.size() == 10 * 10 * 4 + 1 + 24 + 1);
     CHECK(serial.statistics[400] == 1);  // the mean of ones
     on_1_2_3_4_8([&](const mpi::communicator& group) {
-        const auto here = run(group, part::data{}, ls::compress::none{});
-        INFO(group.size() << " ranks");
-        CHECK(here.hash == serial.hash);
-        CHECK(here.statistics == serial.statistics);
-        CHECK(here.test_loss == serial.test_loss);
+        for (const bool thread : {false, true}) {
+            const auto here = run(group, part::data{}, ls::compress::none{}, thread);
+            INFO(group.size() << " ranks" << (thread ? ", progress thread" : ""));
+            CHECK(here.hash == serial.hash);
+            CHECK(here.statistics == serial.statistics);
+            CHECK(here.test_loss == serial.test_loss);
+        }
     });
 }
 

@@ -128,7 +128,7 @@ inline int shared(const boost::mpi::communicator& world, const fault& of) {
     return 0;
 }
 
-/// In a trainer: `place` is the member during which it happens.
+/// In a trainer: `place` is the member during which it happens; `hybrid` and `thread` are fit() in a model partition and with a progress thread.
 template <class Plan, class Samples>
 int training(const boost::mpi::communicator& world, const fault& of, const std::string& place, const Plan& plan, Samples set) {
     if (place == "making") {
@@ -145,13 +145,24 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
         (void)trainer.step(x, y);
     };
     const auto evaluate = [&] { (void)trainer.evaluate(set); };
-    if (place == "long") {
+    const auto call = [&] {
+        if (place == "step") return step();
+        if (place == "evaluate") return evaluate();
+        if (place == "hash") return (void)trainer.weights_hash();
+        if constexpr (decltype(plan.partition)::shards > 1)
+            if (place == "predict") return (void)trainer.predict(x);
+        fit();
+    };
+    if (place == "long" || (place == "thread" && (of.what == "kill" || of.what == "stop"))) {
         if (world.rank() == 0) std::printf("training\n"), std::fflush(stdout);
+        // At any moment of a step.
+        if (of.bad) std::thread{[of] { std::this_thread::sleep_for(std::chrono::milliseconds{200}), of.strike(); }}.detach();
         trainer.fit(set, ls::steps{100'000'000});
     }
     fit();
-    set.failing_case = place == "fit" || place == "evaluate" ? of.what : "";
-    const fault here{place == "step" ? of.what : "", of.bad};
+    const bool in_calls = place == "step" || place == "predict" || place == "hash";
+    set.failing_case = in_calls ? "" : of.what;
+    const fault here{in_calls ? of.what : "", of.bad};
     // The bad rank calls something else, or the same in another order.
     const auto others = of.is("skip") || of.is("other") || of.is("order") || of.is("return") || of.is("count");
     if (others) {
@@ -159,11 +170,11 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
         if (of.is("count")) trainer.fit(set, ls::steps{3});
         if (of.is("skip") || of.is("order")) place == "evaluate" ? fit() : evaluate();
         if (of.is("other")) place == "step" ? fit() : step();
-        if (of.is("order")) place == "step" ? step() : place == "fit" ? fit() : evaluate();
+        if (of.is("order")) call();
     } else {
         for (int turn = 0; turn < 2; ++turn) {
             here.strike();
-            place == "step" ? step() : place == "evaluate" ? evaluate() : fit();
+            call();
         }
         place == "evaluate" ? fit() : evaluate();
     }

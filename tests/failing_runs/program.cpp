@@ -17,6 +17,7 @@
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace ls = lockstep;
@@ -74,12 +75,15 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
             .batch = name == "zero_batch" ? 0U : 16U,
             .lanes = name == "lanes" ? 17U : 8U,
             .seed = name == "seed" && rank == 1 ? 43U : 42U,
+            .progress_thread = name == "progress_thread" || place == "thread",
         };
     };
+    const ls::partition::hybrid halves{ls::partition::data{}, ls::partition::model<2>{}};
     if (name == "grid") {
-        ls::trainer trainer{world, plan(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}})};
+        ls::trainer trainer{world, plan(halves)};
         return 0;
     }
+    if (place == "predict" || place == "hash" || place == "hybrid") return faults::training(world, fault, place, plan(halves), samples{});
     if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}), samples{});
     ls::trainer trainer{world, plan(ls::partition::data{})};
     if (!files.empty())
@@ -92,5 +96,9 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
 }  // namespace
 
 int main(int argc, char** argv) {
-    return ls::program(argc, argv, [&](const boost::mpi::communicator& world) { return fail(world, argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : ""); });
+    const std::string name = argc > 1 ? argv[1] : "";
+    using namespace boost::mpi::threading;
+    return ls::program(
+        argc, argv, [&](const boost::mpi::communicator& world) { return fail(world, name, argc > 2 ? argv[2] : ""); },
+        name == "progress_thread" ? funneled : serialized);
 }

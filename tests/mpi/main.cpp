@@ -120,7 +120,7 @@ int run(int argc, char** argv) {
 CATCH_REGISTER_LISTENER(rank_listener)
 
 int main(int argc, char** argv) {
-    const mpi::environment environment{argc, argv, mpi::threading::funneled};
+    const mpi::environment environment{argc, argv, mpi::threading::serialized};
     const mpi::communicator world;
     watchdog::start(world.rank(), world.size());
     watchdog::watch("the start of the session");

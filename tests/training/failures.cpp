@@ -86,9 +86,20 @@ struct numbers {
     double rate = 0.01;
     std::size_t threads = 1;
     std::size_t bucket = 1U << 20U;
+    bool overlap = true;
+    bool progress_thread = false;
     bool prefetch = false;
     ls::transport transport = ls::transport::automatic;
 };
+/// How gradients travel, and who moves them on.
+struct machine {
+    ls::transport transport;
+    bool progress_thread;
+};
+constexpr machine machines[] = {{ls::transport::messages, false},
+                                {ls::transport::shared_memory, false},
+                                {ls::transport::messages, true},
+                                {ls::transport::shared_memory, true}};
 constexpr ls::transport both_transports[] = {ls::transport::messages, ls::transport::shared_memory};
 
 template <class Partition = part::data>
@@ -103,6 +114,8 @@ auto recipe(const numbers& of = {}, const Partition& partition = {}) {
         .seed = of.seed,
         .threads = of.threads,
         .bucket = of.bucket,
+        .overlap = of.overlap,
+        .progress_thread = of.progress_thread,
         .prefetch = of.prefetch,
         .transport = of.transport,
     };
@@ -184,9 +197,9 @@ TEST_CASE("training/failures: a data set with a sample that is not finite", "[tr
 
 TEST_CASE("training/failures: an exception in a user's layer on one rank", "[training]") {
     const mpi::communicator world;
-    for (const auto transport : both_transports) {
-        const int bad = transport == ls::transport::messages ? 0 : last_rank(world);
-        ls::trainer trainer{world, recipe({.transport = transport})};
+    for (const auto& on : machines) {
+        const int bad = on.transport == ls::transport::messages ? 0 : last_rank(world);
+        ls::trainer trainer{world, recipe({.progress_thread = on.progress_thread, .transport = on.transport})};
         trainer.fit(all.set(), ls::steps{3});
         world.barrier();
         const auto before = trainer.local_hash();
@@ -202,8 +215,8 @@ TEST_CASE("training/failures: an exception in a user's layer on one rank", "[tra
 TEST_CASE("training/failures: an exception in backward, when other ranks have long averaged the last layer", "[training]") {
     const mpi::communicator world;
     const int bad = last_rank(world);
-    for (const auto transport : both_transports) {
-        ls::trainer trainer{world, recipe({.bucket = 1, .transport = transport})};
+    for (const auto& on : machines) {
+        ls::trainer trainer{world, recipe({.bucket = 1, .progress_thread = on.progress_thread, .transport = on.transport})};
         trainer.fit(all.set(), ls::steps{3});
         world.barrier();
         const auto before = trainer.local_hash();
@@ -225,7 +238,8 @@ TEST_CASE("training/failures: ranks that are behind end the step that the failed
     reference.fit(all.set(), ls::steps{3});
     std::size_t wrong = 0;
     for (int trial = 0; trial < 200; ++trial) {
-        ls::trainer trainer{world, recipe({.bucket = 1, .transport = both_transports[trial / world.size() % 2]})};
+        const auto& on = machines[trial / world.size() % 4];
+        ls::trainer trainer{world, recipe({.bucket = 1, .progress_thread = on.progress_thread, .transport = on.transport})};
         std::size_t reads = 0;
         const checked_set set{all, [&](std::span<const std::uint64_t>) {
                                   if (world.rank() == trial % world.size() && ++reads == 4) throw std::runtime_error{"the disk is gone"};
@@ -239,7 +253,7 @@ TEST_CASE("training/failures: ranks that are behind end the step that the failed
 TEST_CASE("training/failures: weights that are on their way when a rank fails arrive", "[training]") {
     const mpi::communicator world;
     // Megabytes: a message of which MPI has only the first pieces when the step is over.
-    const ls::plan plan{
+    ls::plan plan{
         .model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<16384>{}, ls::layers::dense<10>{}},
         .loss = ls::loss::softmax_cross_entropy{},
         .schedule = ls::optim::constant{.rate = 0.001},
@@ -249,6 +263,7 @@ TEST_CASE("training/failures: weights that are on their way when a rank fails ar
     ls::trainer reference{ls::comm::group{}, plan};
     reference.fit(all.set(), ls::steps{3});
     for (int bad = 0; bad < std::min(world.size(), 4); ++bad) {
+        plan.progress_thread = bad % 2 == 1;
         ls::trainer trainer{world, plan};
         std::size_t reads = 0;
         const checked_set set{all, [&](std::span<const std::uint64_t>) {
@@ -443,6 +458,8 @@ TEST_CASE("training/failures: plans that make no sense", "[training]") {
     refused({.batch = 7}, "lockstep: 8 lanes for a batch of 7 samples; use at most 7 lanes, or a batch of at least 8");
     refused({.lanes = 0}, "lockstep: the plan has 0 lanes; set lanes to at least the number of ranks");
     refused({.threads = 0}, "lockstep: the plan has 0 threads; set threads to at least 1");
+    refused({.overlap = false, .progress_thread = true},
+            "lockstep: the plan asks for a progress thread, and for no overlap of communication with computation; leave one of them out");
     refused({.rate = -1}, "lockstep: constant has rate = -1, not a positive number; take a learning rate such as 0.1");
     if (world.size() == 1) return;
     const auto lanes = static_cast<std::size_t>(world.size()) - 1;

@@ -45,9 +45,11 @@ public:
 
     /// False if somebody does not come.
     [[nodiscard]] bool wait(ending mine) {
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
-                                                                                      : mine == ending::failed           ? 2
-                                                                                                                         : 1};
+        auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
+                                                                                : mine == ending::failed           ? 2
+                                                                                                                   : 1};
+        // Ranks that give up at the same time, without a group yet in which one could tell the others: the lowest one speaks, and ends the job.
+        if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 6) * std::chrono::milliseconds{500};
         endings_[rank_] = static_cast<std::size_t>(mine);
         gather_.start(endings_, {});
         collective place = gather_.what();
@@ -118,12 +120,12 @@ private:
 }  // namespace detail
 
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
-/// `f(world)` runs on every rank with MPI at `threading::funneled`. Returns what f returned, or 1 on every rank if f threw on any. The error is
+/// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f threw on any. The error is
 /// printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are ended
 /// with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is not needed: errors are ordinary exceptions there.
 template <class F>
-[[nodiscard]] int program(int argc, char** argv, F&& f) {
-    boost::mpi::environment environment{argc, argv, boost::mpi::threading::funneled};
+[[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
+    boost::mpi::environment environment{argc, argv, level};
     const boost::mpi::communicator world;
     // A group of its own: notices of failure that others exchange do not disturb the meeting.
     const group ranks{world};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Bytes between ranks: the only header with raw MPI calls beside shared_window.hpp, all of them non-blocking and on the calling thread.
+// Bytes between ranks: the only header with raw MPI calls beside shared_window.hpp, all of them non-blocking.
 
 // The C++ bindings that MPI 3 removed, and their warnings, stay outside; Boost.MPI does the same.
 #ifndef OMPI_SKIP_MPICXX
@@ -66,6 +66,21 @@ private:
     int size_ = 1;
     int tags_ = 32767;
 };
+
+/// What threads MPI permits in this program, as in MPI_THREAD_FUNNELED; `by_turns`: any of them may call MPI, one at a time.
+struct thread_level {
+    const char* name;
+    bool by_turns;
+};
+[[nodiscard, gnu::cold]] inline thread_level permitted_threads() {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    const char* const name = level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
+                             : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+                             : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                                                              : "MPI_THREAD_MULTIPLE";
+    return {name, level == MPI_THREAD_SERIALIZED || level == MPI_THREAD_MULTIPLE};
+}
 
 /// Keeps a thing until the end of the program: what MPI may still use after a failure. A send whose receiver has failed can be neither
 /// completed nor recalled, and MPI reads its memory whenever the receiver's side answers.

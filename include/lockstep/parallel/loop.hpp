@@ -34,12 +34,15 @@ struct block {
     return {std::min(n, units * part / parts * grain), std::min(n, units * (part + 1) / parts * grain)};
 }
 
+/// A thread of the library's own that works beside a team: its loops are those of the team, run by itself alone.
+inline constinit thread_local bool works_alone = false;
+
 namespace detail {
 
 /// One OpenMP region for the whole program: loop bodies come as pointers, so the compiler sees each of them once.
 inline void run_on_threads(team team, void (*body)(void*, std::size_t), void* state) noexcept {
 #if defined(_OPENMP)
-    if (team.threads > 1) {
+    if (team.threads > 1 && !works_alone) {
         // A loop, not the bare region: also complete where the runtime grants fewer threads than were asked for.
 #pragma omp parallel for num_threads(team.threads) schedule(static, 1)
         for (int thread = 0; thread < team.threads; ++thread) body(state, static_cast<std::size_t>(thread));

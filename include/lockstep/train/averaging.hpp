@@ -3,16 +3,20 @@
 // From the gradients of each rank's lanes to new weights on every rank: buckets, their reducers, and the owners' updates.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "lockstep/comm/progress_thread.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/optim/concept.hpp"
@@ -32,6 +36,8 @@ namespace lockstep::train {
 /// Gradients of replicated layers are averaged over all ranks, those of a shard over the ranks with the same shard. A bucket starts when backward
 /// has finished its lowest layer. When all losses are there (nobody can fail any more), buckets are updated as their sums arrive, and their
 /// weights set off in the order in which the next forward needs them; it waits in front of each layer for its bucket.
+/// With a progress thread, layers are computed while it has the turn (see comm/progress_thread.hpp): what backward finishes is submitted to it,
+/// forward asks it for the turn where weights are missing. Everything else has the turn: the thread rests from the end of a walk to the next one.
 /// Memory: one gradient for each node of the rank's lanes; optimizer slots for the strips that it owns.
 template <class T, class Network, class Optimizer, class Compressor>
 class averaging {
@@ -67,7 +73,13 @@ public:
         for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) needed_.push_back(bucket);
         core::sort(needed_, [&](std::size_t a, std::size_t b) { return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer; });
         message_bytes_ = arena.bytes() - before - (gradient_numbers() + slot_numbers()) * sizeof(T);
+        if (!plan.progress_thread || all.size() == 1) return;
+        submitted_.resize(buckets_.size());
+        landed_.reserve(2 * buckets_.size());
+        thread_ = std::make_unique<comm::progress_thread>([](void* self) { return static_cast<averaging*>(self)->pass(); }, this);
     }
+    averaging(const averaging&) = delete;  // the thread knows where it is
+    averaging& operator=(const averaging&) = delete;
 
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
@@ -80,20 +92,27 @@ public:
         return {(*arena_)[in.gradient].data() + (Network::offset(layer) - in.range.first), in.range.count};
     }
 
-    /// Backward has finished a layer: starts what is complete and moves on what is under way.
-    void done(std::size_t layer, std::uint64_t step) {
+    /// Backward has finished a layer: starts what is complete and moves on what is under way, and `others`.
+    template <class Others>
+    void done(std::size_t layer, std::uint64_t step, Others& others) {
         note(activity::backward, layer);
         for (std::size_t bucket = 0; overlaps_ && bucket < buckets_.size(); ++bucket)
-            if (buckets_[bucket].range.lowest_layer == layer) start(bucket, step);
-        if (under_way_ == 0) return;
-        poll();
-        note(activity::polling);
+            if (buckets_[bucket].range.lowest_layer == layer) thread_ ? submit(bucket, step) : start(bucket, step);
+        std::unique_lock<std::mutex> turn;
+        if (thread_ && !(turn = thread_->try_turn())) return;
+        if (!thread_ && under_way_ > 0) {
+            poll();
+            note(activity::polling);
+        }
+        others.poll();
+        all_.notices().glance();
     }
 
     /// Backward is over. Waits until all ranks have come so far: who has all losses knows that no rank can fail any more in this step.
     [[nodiscard]] double meet(lane_sums<2>& losses, std::uint64_t step) {
         for (std::size_t bucket = 0; !overlaps_ && bucket < buckets_.size(); ++bucket) start(bucket, step);
         begin_ = clock::now();
+        take_turn();
         const double since_last = met_ == time{} ? 0 : overlap_clock::seconds(met_, begin_);
         losses.fill(1, since_last);
         losses.start();
@@ -131,7 +150,9 @@ public:
             note(activity::waiting, buckets_.size());
             entry& summed = buckets_[needed_[next]];
             summed.reducer.finish();
+            if (thread_ && under_way_ > 0) thread_->lend();
             update(summed, weights, rate, step);
+            take_turn();
             summed.state = stage::updated;
             // What is needed first goes first, and alone as long as the sums in front of it use the links.
             for (; shared < needed_.size() && buckets_[needed_[shared]].state == stage::updated; ++shared) share(needed_[shared], weights);
@@ -150,6 +171,23 @@ public:
     /// In front of each layer of the next forward.
     [[nodiscard]] layer_hook in_front() noexcept {
         return {this, [](void* of, std::size_t layer) { static_cast<averaging*>(of)->await(layer); }};
+    }
+    /// Behind the last one.
+    void forward_done() {
+        take_turn();
+        note(activity::forward, Network::size - 1);
+    }
+    /// For exchanges between layers; null where there is none.
+    [[nodiscard]] comm::progress_thread* thread() noexcept { return thread_.get(); }
+    /// To be kept through a step: however that ends, the thread rests before anything else is unwound.
+    [[nodiscard]] auto step_in_turns() noexcept {
+        struct end {
+            averaging& of;
+            ~end() {
+                if (of.thread_) of.rest();
+            }
+        };
+        return end{*this};
     }
 
     /// Waits until all weights are there. Local: all ranks have started what it waits for. Throws remote_failure.
@@ -179,6 +217,7 @@ public:
         }
         for (auto& one : buckets_) one.state = stage::idle;
         under_way_ = 0;
+        begun_of_submitted_ = submissions_;
         times_.give_up(clock::now());
     }
 
@@ -253,7 +292,59 @@ private:
         stage state = stage::idle;
     };
 
-    void start(std::size_t bucket, std::uint64_t step) {
+    /// A bucket that is to be started by the thread.
+    struct submission {
+        std::size_t bucket = 0;
+        std::uint64_t step = 0;
+    };
+    /// A bucket that has landed while the owner computed, for the recorder, which belongs to the owner.
+    struct landing {
+        activity what;
+        std::size_t bucket;
+        time begin, end;
+    };
+
+    /// Each bucket once in a step, so there is room.
+    [[gnu::noinline]] void submit(std::size_t bucket, std::uint64_t step) {
+        submitted_[submissions_ % submitted_.size()] = {bucket, step};
+        submissions_.fetch_add(1, std::memory_order_release);
+        thread_->is_lent() ? thread_->ring() : thread_->lend();
+    }
+    [[gnu::noinline]] void start_submitted() {
+        for (; begun_of_submitted_ != submissions_.load(std::memory_order_acquire); ++begun_of_submitted_) {
+            const submission& next = submitted_[begun_of_submitted_ % submitted_.size()];
+            start(next.bucket, next.step);
+        }
+    }
+    /// What the thread does in its turn.
+    [[gnu::noinline]] comm::progress_thread::outcome pass() {
+        using outcome = comm::progress_thread::outcome;
+        start_submitted();
+        if (under_way_ == 0) return outcome::nothing_to_do;
+        const std::size_t before = under_way_;
+        const std::uint64_t came = among_all({}).came();
+        on_thread_ = true;
+        poll();
+        on_thread_ = false;
+        return under_way_ != before || among_all({}).came() != came ? outcome::moved : outcome::nothing_came;
+    }
+    /// The owner has the turn, and what was submitted has begun. Throws what the thread has thrown.
+    void take_turn() {
+        if (thread_) retake_turn();
+    }
+    [[gnu::noinline]] void rest() noexcept {
+        thread_->pause();
+        on_thread_ = false;
+    }
+    [[gnu::noinline]] void retake_turn() {
+        thread_->take();
+        start_submitted();
+        for (const landing& one : landed_)
+            if (recorder_ != nullptr) recorder_->flight(one.what, one.bucket, one.begin, one.end);
+        landed_.clear();
+    }
+
+    [[gnu::noinline]] void start(std::size_t bucket, std::uint64_t step) {
         auto& one = buckets_[bucket];
         times_.started(bucket, overlap_clock::direction::sum, clock::now());
         one.reducer.start((*arena_)[one.gradient],
@@ -282,11 +373,13 @@ private:
             const bool sums = one.state == stage::summing;
             const auto where = sums ? overlap_clock::direction::sum : overlap_clock::direction::share;
             const auto now = clock::now();
-            one.state = sums ? stage::summed : stage::idle;
+            // A forward of the owner may look at any time.
+            std::atomic_ref{one.state}.store(sums ? stage::summed : stage::idle, std::memory_order_release);
             --under_way_;
             times_.landed(bucket, where, now);
-            if (recorder_ != nullptr)
-                recorder_->flight(sums ? activity::sum : activity::share, bucket, times_.begin_of(bucket, where), now);
+            if (recorder_ == nullptr) continue;
+            const landing flown{sums ? activity::sum : activity::share, bucket, times_.begin_of(bucket, where), now};
+            on_thread_ ? landed_.push_back(flown) : recorder_->flight(flown.what, bucket, flown.begin, now);
         }
     }
 
@@ -309,12 +402,23 @@ private:
     }
     [[gnu::noinline]] void await(std::size_t layer) {
         if (layer > 0) note(activity::forward, layer - 1);
+        const std::size_t bucket = layer_bucket_[layer];
+        const bool complete = Network::facts[layer].parameters_here == 0 ||
+                              std::atomic_ref{buckets_[bucket].state}.load(std::memory_order_acquire) != stage::sharing;
+        if (thread_) {
+            if (complete && thread_->is_lent()) return;
+            const auto begin = clock::now();
+            take_turn();
+            if (!complete) wait_in_front(bucket, begin);
+            if (under_way_ > 0) thread_->lend();
+            return;
+        }
         if (under_way_ == 0) return;
         poll();
         note(activity::polling);
-        const std::size_t bucket = layer_bucket_[layer];
-        if (Network::facts[layer].parameters_here == 0 || buckets_[bucket].state != stage::sharing) return;
-        const auto begin = clock::now();
+        if (!complete && buckets_[bucket].state == stage::sharing) wait_in_front(bucket, clock::now());
+    }
+    void wait_in_front(std::size_t bucket, time begin) {
         land(bucket);
         const auto end = clock::now();
         times_.waited(begin, end);
@@ -350,6 +454,11 @@ private:
     std::size_t message_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;
     recorder* recorder_ = nullptr;
+    std::vector<submission> submitted_;  // a ring
+    std::atomic<std::size_t> submissions_{0};
+    std::size_t begun_of_submitted_ = 0;
+    std::vector<landing> landed_;
+    bool on_thread_ = false;
     std::size_t under_way_ = 0;
     std::size_t polls_ = 0;
     overlap_clock times_;
@@ -360,6 +469,7 @@ private:
     double waited_ = 0;
     double slow_ = 0;
     double update_seconds_ = 0;
+    std::unique_ptr<comm::progress_thread> thread_;  // last: it uses the others
 };
 
 }  // namespace lockstep::train

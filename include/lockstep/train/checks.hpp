@@ -163,6 +163,7 @@ template <class Plan>
             .threads = of.threads,
             .bucket = of.bucket,
             .overlap = of.overlap,
+            .progress_thread = of.progress_thread,
             .prefetch = of.prefetch,
             .transport = of.transport,
             .algorithms = of.algorithms,

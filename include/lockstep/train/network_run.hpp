@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/comm/progress_thread.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/model/memory_plan.hpp"
@@ -66,7 +67,11 @@ public:
         memory_ = arena.reserve<std::byte>(plan_.bytes);
     }
 
-    void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
+    /// `beside`: moves other collectives on while layers are computed; it rests while values are exchanged. Null: nobody does.
+    void bind(const tensor::arena& arena, comm::progress_thread* beside) noexcept {
+        arena_ = &arena;
+        beside_ = beside;
+    }
     [[nodiscard]] const model::memory_plan& memory() const noexcept { return plan_; }
 
     /// The output for this rank's rows of x. `weights`: all parameters of this rank; `observing`: the statistics of all layers.
@@ -206,6 +211,7 @@ private:
 
     template <class F>
     void timed(F&& f) {
+        const comm::own_turn turn{beside_};
         const auto begin = std::chrono::steady_clock::now();
         f();
         exchange_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -362,6 +368,7 @@ private:
     std::array<std::size_t, size> staging_{};
     std::deque<partition::exchange<T>> exchanges_;
     const tensor::arena* arena_ = nullptr;
+    comm::progress_thread* beside_ = nullptr;
     double exchange_seconds_ = 0;
 };
 

@@ -29,7 +29,7 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks, `threads`, `transport`, `all_reduce`, `timeout`, `overlap` and `prefetch` change no bit of the weights, nor does
+/// The number of ranks, `threads`, `transport`, `all_reduce`, `timeout`, `overlap`, `progress_thread` and `prefetch` change no bit of the weights, nor does
 /// `bucket` without a compressor. A model partition adds
 /// features in another order. A compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of
 /// both.
@@ -51,7 +51,10 @@ struct plan {
     std::size_t threads = 1;         ///< on each rank
     std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
     bool overlap = true;             ///< gradients and weights travel while layers are computed; false: between steps, to compare
-    bool prefetch = false;           ///< fit() reads the next minibatch on a thread of its own
+    /// Collectives are moved on by a thread of its own while layers are computed, at MPI_THREAD_SERIALIZED or more; false: between layers.
+    /// What is called in them (layers, optimizers, compressors) makes no MPI call then.
+    bool progress_thread = false;
+    bool prefetch = false;  ///< fit() reads the next minibatch on a thread of its own
     /// shared_memory, messages, or automatic: shared memory where all ranks are on one node and it has room
     reduce::transport transport = reduce::transport::automatic;
     std::string algorithms{};  ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule
@@ -89,6 +92,8 @@ void check(const Plan& of) {
     if (of.threads > 1 && !parallel::has_threads)
         core::fail(core::text(of.threads, " threads in a program that was compiled without OpenMP"),
                    "compile with -fopenmp, or set threads to 1");
+    if (of.progress_thread && !of.overlap)
+        core::fail("the plan asks for a progress thread, and for no overlap of communication with computation", "leave one of them out");
     if (!of.all_reduce.empty()) {
         const auto asked = comm::algorithm_table::parse(of.all_reduce);
         for (const auto other : {comm::sum_algorithm::hierarchical, comm::sum_algorithm::ring, comm::sum_algorithm::halving_doubling})

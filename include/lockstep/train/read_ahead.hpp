@@ -6,19 +6,15 @@
 #include <sched.h>
 
 #include <condition_variable>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/quiet_thread.hpp"
 
 namespace lockstep::train {
 
@@ -26,20 +22,8 @@ namespace lockstep::train {
 class side_thread {
 public:
     [[gnu::cold]] side_thread() {
-        sigset_t all, before;
-        sigfillset(&all);
-        for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, own);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        std::string refused;
-        try {
-            thread_ = std::thread{[this] { work(); }};
-        } catch (const std::system_error& error) {
-            refused = error.what();
-        }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        if (!refused.empty())
-            core::fail(core::text("the thread that is to read ahead could not be started (", refused, ")"),
-                       "set prefetch to false, or allow the process more threads");
+        thread_ = core::quiet_thread([](void* self) noexcept { static_cast<side_thread*>(self)->work(); }, this,
+                                     "the thread that is to read ahead", "set prefetch to false, or allow the process more threads");
     }
     side_thread(const side_thread&) = delete;
     side_thread& operator=(const side_thread&) = delete;

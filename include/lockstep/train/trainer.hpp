@@ -238,7 +238,7 @@ private:
           brought_{capacity_, plan.prefetch, arena_},
           weights_{arena_.template reserve_shared<T>(network::parameters_here)} {
         arena_.allocate();
-        run_.bind(arena_);
+        run_.bind(arena_, averaging_.thread());
         averaging_.bind(arena_);
         statistics_.bind(arena_);
         brought_.bind(arena_);
@@ -402,12 +402,13 @@ private:
     /// Forward, loss, backward, average, update, for the rows of the deal.
     step_event run_step(const T* x, const label_element* y) {
         const std::uint64_t step = report_.steps;
+        const auto turns = averaging_.step_in_turns();
         const double exchanged = run_.exchange_seconds(), waited = averaging_.exposed_seconds();
         averaging_.note(activity::data);
         auto watch = clock::now();
         const std::span<T> weights = arena_[weights_];
         const auto out = run_.forward(weights.data(), x, deal_, key(layers::mode::training), statistics_.place(), averaging_.in_front());
-        averaging_.note(activity::forward, network::size - 1);
+        averaging_.forward_done();
         statistics_.start();
         const auto dy = run_.output_gradient(deal_);
         sums_.clear();
@@ -422,11 +423,7 @@ private:
         report_.seconds.forward += lap(watch) - in_forward - (averaging_.exposed_seconds() - waited);
         run_.backward(
             weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
-            [&](std::size_t layer) {
-                averaging_.done(layer, step);
-                statistics_.poll();
-                ranks_.notices().glance();
-            });
+            [&](std::size_t layer) { averaging_.done(layer, step, statistics_); });
         const double rate = static_cast<double>(plan_.schedule(step));
         const double in_both = run_.exchange_seconds() - exchanged;
         report_.seconds.backward += lap(watch) - (in_both - in_forward);
