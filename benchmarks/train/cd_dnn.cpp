@@ -3,4 +3,4 @@
 
 #include "train/step.hpp"
 
-void benchmark::cd_dnn(const options& given) { measure_steps(given, "cd-dnn", lockstep::models::cd_dnn, 1024); }
+bool benchmark::cd_dnn(const options& given) { return measure_steps(given, "cd-dnn", lockstep::models::cd_dnn, 1024); }

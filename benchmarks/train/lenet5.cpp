@@ -3,4 +3,4 @@
 
 #include "train/step.hpp"
 
-void benchmark::lenet5(const options& given) { measure_steps(given, "lenet-5", lockstep::models::lenet5, 128); }
+bool benchmark::lenet5(const options& given) { return measure_steps(given, "lenet-5", lockstep::models::lenet5, 128); }

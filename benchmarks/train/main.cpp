@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Speed of whole training steps of the networks of the literature on one process, as a fraction of the fused-multiply-add peak.
+// Speed of whole training steps of the networks of the literature on one process or all ranks, as a fraction of the fused-multiply-add peak.
 
 #include <boost/mpi/environment.hpp>
 #include <cstdio>
@@ -64,6 +64,9 @@ int main(int argc, char** argv) {
     }
     std::optional<boost::mpi::environment> environment;
     if (!given.transport.empty()) environment.emplace(argc, argv, boost::mpi::threading::funneled);
-    for (const auto& run : benchmark::networks) run(given);
-    return 0;
+    bool any = false;
+    for (const auto& run : benchmark::networks) any = run(given) || any;
+    if (any) return 0;
+    std::fprintf(stderr, "%s: no network has '%s' in its name (see --list)\n", argv[0], given.net.c_str());
+    return 2;
 }

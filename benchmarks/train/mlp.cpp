@@ -3,4 +3,4 @@
 
 #include "train/step.hpp"
 
-void benchmark::mlp(const options& given) { measure_steps(given, "mlp", lockstep::models::mlp, 128); }
+bool benchmark::mlp(const options& given) { return measure_steps(given, "mlp", lockstep::models::mlp, 128); }

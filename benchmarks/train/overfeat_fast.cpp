@@ -3,4 +3,4 @@
 
 #include "train/step.hpp"
 
-void benchmark::overfeat_fast(const options& given) { measure_steps(given, "overfeat-fast", lockstep::models::overfeat_fast, 32); }
+bool benchmark::overfeat_fast(const options& given) { return measure_steps(given, "overfeat-fast", lockstep::models::overfeat_fast, 32); }

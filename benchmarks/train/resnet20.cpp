@@ -3,4 +3,4 @@
 
 #include "train/step.hpp"
 
-void benchmark::resnet20(const options& given) { measure_steps(given, "resnet-20", lockstep::models::resnet<20>, 128); }
+bool benchmark::resnet20(const options& given) { return measure_steps(given, "resnet-20", lockstep::models::resnet<20>, 128); }

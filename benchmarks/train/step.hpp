@@ -19,14 +19,14 @@
 
 namespace benchmark {
 
-/// Random samples and labels that stay where they are. Prints one JSON line: medians over the repeats.
+/// Random samples and labels that stay where they are. Prints one JSON line: medians over the repeats. False: this network was not asked for.
 template <class Net>
-void measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
+bool measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
     namespace ls = lockstep;
-    if (name.find(given.net) == std::string::npos) return;
+    if (name.find(given.net) == std::string::npos) return false;
     if (given.list) {
         std::printf("%s\n", name.c_str());
-        return;
+        return true;
     }
     const std::size_t batch = given.batch > 0 ? given.batch : default_batch;
     const auto ranks = given.transport.empty() ? ls::comm::group{} : ls::comm::group{boost::mpi::communicator{}};
@@ -65,7 +65,7 @@ void measure_steps(const options& given, const std::string& name, const Net& net
         peaks.push_back(peak);
         fractions.push_back(network::training_flops * static_cast<double>(batch) / took * 1e-9 / peak);
     }
-    if (ranks.rank() != 0) return;
+    if (ranks.rank() != 0) return true;
     const double time = median(times);
     const auto report = trainer.report();
     const double all = report.seconds.total() / 100;
@@ -79,6 +79,7 @@ void measure_steps(const options& given, const std::string& name, const Net& net
         report.seconds.backward / all, report.seconds.update / all, report.seconds.communication_exposed / all,
         static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
     std::fflush(stdout);
+    return true;
 }
 
 }  // namespace benchmark

@@ -32,7 +32,7 @@ namespace detail {
 enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 
 /// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 1 s where it has
-/// given up waiting, 4 s where it has heard of either: who failed says why.
+/// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: who failed says why.
 class meeting {
 public:
     meeting(const group& ranks)
@@ -49,7 +49,7 @@ public:
                                                                                 : mine == ending::failed           ? 2
                                                                                                                    : 1};
         // Ranks that give up at the same time, without a group yet in which one could tell the others: the lowest one speaks, and ends the job.
-        if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 6) * std::chrono::milliseconds{500};
+        if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
         endings_[rank_] = static_cast<std::size_t>(mine);
         gather_.start(endings_, {});
         collective place = gather_.what();
@@ -121,8 +121,8 @@ private:
 
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
 /// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f threw on any. The error is
-/// printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are ended
-/// with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is not needed: errors are ordinary exceptions there.
+/// printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are
+/// ended with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
     boost::mpi::environment environment{argc, argv, level};

@@ -34,8 +34,8 @@ public:
         if (const thread_level found = permitted_threads(); !found.by_turns)
             core::fail(
                 core::text("the plan asks for a progress thread, which needs MPI at MPI_THREAD_SERIALIZED, and MPI runs at ", found.name),
-                "start it by boost::mpi::environment environment{argc, argv, boost::mpi::threading::serialized}, or "
-                "leave progress_thread out");
+                "start it by boost::mpi::environment environment{argc, argv, boost::mpi::threading::serialized}, pass that level to "
+                "lockstep::program, or leave progress_thread out");
         thread_ = core::quiet_thread([](void* self) noexcept { static_cast<progress_thread*>(self)->work(); }, this, "the progress thread",
                                      "leave progress_thread out, or allow the process more threads");
     }
@@ -86,6 +86,8 @@ public:
             std::rethrow_exception(std::exchange(error_, nullptr));
         return turn;
     }
+    /// The owner makes a pass itself, in its turn.
+    void pass_here() { pass_(of_); }
     /// For the owner.
     [[nodiscard]] bool is_lent() const noexcept { return lent_.load(std::memory_order_relaxed); }
 
@@ -136,20 +138,24 @@ private:
     std::thread thread_;  // last: it uses the others
 };
 
-/// The turn for a stretch of work inside another that the thread may use; null: there is no thread.
+/// The turn for a stretch of work inside another that the thread may use; null: there is no thread. What is to be done for the thread begins first:
+/// others may wait for it. An exception that leaves the stretch keeps the turn.
 class own_turn {
 public:
     explicit own_turn(progress_thread* from) : from_{from != nullptr && from->is_lent() ? from : nullptr} {
-        if (from_ != nullptr) from_->take();
+        if (from_ == nullptr) return;
+        from_->take();
+        from_->pass_here();
     }
     own_turn(const own_turn&) = delete;
     own_turn& operator=(const own_turn&) = delete;
     ~own_turn() {
-        if (from_ != nullptr) from_->lend();
+        if (from_ != nullptr && std::uncaught_exceptions() == exceptions_) from_->lend();
     }
 
 private:
     progress_thread* from_;
+    int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace lockstep::comm

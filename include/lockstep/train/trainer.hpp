@@ -418,13 +418,13 @@ private:
             sums_(lane, 0) =
                 plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
         }
+        const double rate = static_cast<double>(plan_.schedule(step));
         averaging_.note(activity::loss);
         const double in_forward = run_.exchange_seconds() - exchanged;
         report_.seconds.forward += lap(watch) - in_forward - (averaging_.exposed_seconds() - waited);
         run_.backward(
             weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
             [&](std::size_t layer) { averaging_.done(layer, step, statistics_); });
-        const double rate = static_cast<double>(plan_.schedule(step));
         const double in_both = run_.exchange_seconds() - exchanged;
         report_.seconds.backward += lap(watch) - (in_both - in_forward);
         report_.seconds.communication_exposed += in_both;
