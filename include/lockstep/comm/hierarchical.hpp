@@ -118,8 +118,8 @@ private:
 /// owners of one strip on all hosts sum it between them; all-gather inside. Before and after as for tree_reduce_scatter() and sum_halves.
 /// Throws core::error where keeps_lane_tree() is false: by_hosts_sum() then gives a sum in another order.
 /// Cost of a host with aligned lanes on h hosts, over its slow link in each direction: 2 n (h-1)/h elements by tree, n log2(h) by doubling, whatever
-/// the number of its ranks. That is what the flat tree sends where all hosts have the same power of two of ranks in natural order; flat doubling sends
-/// as many times as much as a host has ranks.
+/// the number of its ranks. That is what the flat tree sends where all hosts have the same power of two of ranks in natural order; flat
+/// doubling sends as many times as much as a host has ranks.
 /// Rounds on h hosts of m ranks, all powers of two: 2 log2(m) + 2 log2(h), or 2 log2(m) + log2(h).
 [[nodiscard, gnu::cold]] inline sum_halves hierarchical_sum(std::size_t rank, std::span<const parallel::block> runs, std::size_t n,
                                                             std::span<const std::size_t> on, between_hosts between = between_hosts::tree) {

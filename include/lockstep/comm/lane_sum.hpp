@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The sums of a trainer, tree and aligned doubling, which have the same bits, and the choice between them by cost. All others by name: sum_algorithms.hpp.
+// The sums of a trainer, tree and aligned doubling, which have the same bits, and the choice between them by cost. All others by name:
+// sum_algorithms.hpp.
 
 #include <algorithm>
 #include <cstddef>
@@ -75,8 +76,8 @@ struct cost_line {
     return {std::max(0.0, 2 * once - twice), std::max(0.0, (twice - once) / static_cast<double>(n))};
 }
 
-/// Longer vectors than this many bytes are never chosen to travel whole: costs measured in a bad moment would else let the state of an optimizer, which
-/// every rank then keeps, grow with the model.
+/// Longer vectors than this many bytes are never chosen to travel whole: costs measured in a bad moment would else let the state of an
+/// optimizer, which every rank then keeps, grow with the model.
 inline constexpr std::size_t longest_doubling = std::size_t{1} << 16U;
 
 /// The cheaper one of tree and doubling (up to longest_doubling) for each size. A pure function of its arguments: ranks that were given the same ones

@@ -122,7 +122,8 @@ private:
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
 /// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f threw on any. The error is
 /// printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are
-/// ended with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is not needed: errors are ordinary exceptions there.
+/// ended with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is
+/// not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
     boost::mpi::environment environment{argc, argv, level};

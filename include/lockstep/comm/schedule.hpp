@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A collective as plain data: the program of one rank, in rounds of messages and local operations over ranges. Knows neither MPI nor the element type.
+// A collective as plain data: the program of one rank, in rounds of messages and local operations over ranges. Knows neither MPI nor the
+// element type.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Sums and gathers of the ranks of a node straight out of each other's memory and into each other's, without a message, in the order of the lane tree.
+// Sums and gathers of the ranks of a node straight out of each other's memory and into each other's, without a message, in the order of
+// the lane tree.
 
 #include <algorithm>
 #include <cstddef>

@@ -54,7 +54,8 @@ namespace lockstep::comm {
             halving_all_gather(rank, ranks, n)};
 }
 
-/// The cheapest of tree, doubling (up to longest_doubling) and, over several hosts of which some have several ranks, hierarchical, for each size. A pure function of its
+/// The cheapest of tree, doubling (up to longest_doubling) and, over several hosts of which some have several ranks, hierarchical, for
+/// each size. A pure function of its
 /// arguments: ranks that were given the same ones have the same table. The tree, and then doubling, wins where prices are equal.
 /// owner_seconds: for each element that an owner works on behind the sum (an optimizer): by doubling all ranks do that for all elements.
 [[nodiscard, gnu::cold]] inline algorithm_table choose_algorithms(std::span<const parallel::block> runs, std::size_t element_bytes,

@@ -26,7 +26,8 @@
 namespace lockstep::comm {
 
 /// One for each communicator of the application, made with the first group on it and kept until the end of the program. Its messages have a
-/// communicator of their own, so none can be left behind on one that is given back. They are sent only by ranks that have waited for 20 ms: to those they wait for; and by a rank that gives up: to all.
+/// communicator of their own, so none can be left behind on one that is given back. They are sent only by ranks that have waited for 20
+/// ms: to those they wait for; and by a rank that gives up: to all.
 class watch {
 public:
     /// `made`: a duplicate for these messages alone.

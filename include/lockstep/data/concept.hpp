@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The concepts Dataset (numbered, labelled samples), Sampler (the order in which an epoch visits them) and Augmentation (a random change of a picture).
+// The concepts Dataset (numbered, labelled samples), Sampler (the order in which an epoch visits them) and Augmentation (a random change
+// of a picture).
 
 #include <array>
 #include <concepts>

@@ -55,8 +55,8 @@ struct pass_choice {
     return out;
 }
 
-/// rows x columns x channels - kernel rows x kernel columns x filters, `/` and strides, `+` and padding at the top, left, bottom and right where there
-/// are any: 32x32x16-3x3x32/2x2+1,1,1,1.
+/// rows x columns x channels - kernel rows x kernel columns x filters, `/` and strides, `+` and padding at the top, left, bottom and right
+/// where there are any: 32x32x16-3x3x32/2x2+1,1,1,1.
 [[nodiscard]] inline std::string to_text(const kernels::convolution& g) {
     std::string out = core::text(g.rows, "x", g.columns, "x", g.channels, "-", g.kernel_rows, "x", g.kernel_columns, "x", g.filters);
     if (g.stride_rows != 1 || g.stride_columns != 1) out += core::text("/", g.stride_rows, "x", g.stride_columns);

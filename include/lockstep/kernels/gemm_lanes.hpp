@@ -22,8 +22,8 @@ template <class T>
 
 /// dW (m x n, rows lddw apart) = sum of X^T dY over the consecutive lanes
 /// of one subtree, added over its tree; X is rows x m, dY is rows x n,
-/// a lane is a run of their rows, right behind that of the lane before. Bits: those of one gemm for each lane, added by tensor::walk. No lanes: zeros.
-/// Cost: 2 rows m n flops; dW is written once and not read.
+/// a lane is a run of their rows, right behind that of the lane before. Bits: those of one gemm for each lane, added by tensor::walk. No
+/// lanes: zeros. Cost: 2 rows m n flops; dW is written once and not read.
 template <class T>
 void gemm_lanes(std::span<const parallel::block> lanes, std::size_t m, std::size_t n, const T* x, std::size_t ldx, const T* dy,
                 std::size_t lddy, T* dw, std::size_t lddw, resources<T> use) noexcept {

@@ -246,7 +246,8 @@ template <class T>
 }
 
 /// dx from dy and the winners that pooled_forward wrote: the sum over windows, column after column, of chains over the filters. Threads split the
-/// samples. A dy that is not finite reaches all that its window may see, not only what the winner saw. Cost: batch x flops of the convolution / size of a window, and what a window's rows and columns have more than a kernel's.
+/// samples. A dy that is not finite reaches all that its window may see, not only what the winner saw. Cost: batch x flops of the
+/// convolution / size of a window, and what a window's rows and columns have more than a kernel's.
 template <class T>
 void pooled_backward_data(const pooled_convolution& g, std::size_t batch, const T* dy, const std::uint8_t* which, const T* w, T* dx,
                           resources<T> use) noexcept {

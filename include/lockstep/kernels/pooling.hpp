@@ -206,7 +206,8 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
                                        unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                                            const vector value = part.load(from + v * in);
                                            if (fresh) detail::prefetch_below(g, from, v);
-                                           // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
+                                           // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one
+                                           // meets itself and stays.
                                            const auto stays = value <= best[v] || isnan(best[v]);
                                            best[v] = select(stays, best[v], value);
                                            index[v] = select(stays, index[v], number);

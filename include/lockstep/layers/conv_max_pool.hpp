@@ -17,7 +17,8 @@
 
 namespace lockstep::layers {
 
-/// y = the largest element of each window of x * W + b, by the direct algorithm; weights as in conv_layer. Cost per sample: forward that of the convolution, each gradient
+/// y = the largest element of each window of x * W + b, by the direct algorithm; weights as in conv_layer. Cost per sample: forward that
+/// of the convolution, each gradient
 /// that divided by the size of a window. Keeps one byte for each output; the outputs of the convolution are kept nowhere.
 template <kernels::pooled_convolution G, bias Bias = bias::each>
 struct conv_max_pool_layer {

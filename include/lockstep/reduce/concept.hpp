@@ -41,7 +41,8 @@ struct bucket {
 /// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient)` begins the sum over all lanes of
 /// gradient (one array of n for each node); when it is over, gradient[owned()] is that sum, and this rank updates weights[owned()].
 /// `share(weights)` then begins to bring all of them up to date on every rank. `poll` makes progress without waiting and says whether what
-/// was begun is over; `progress` is a `poll` that does not look for failures; `finish` waits; `awaited` says for whom. `bytes_per_step` is what this rank sends for both.
+/// was begun is over; `progress` is a `poll` that does not look for failures; `finish` waits; `awaited` says for whom. `bytes_per_step` is
+/// what this rank sends for both.
 template <class R, class T = float>
 concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, core::random_stream random) {
     reducer.bind(arena);

@@ -23,7 +23,8 @@ public:
     /// Parameters of a bucket where nothing was measured: one rank, or messages of a compressor, whose results depend on the bucket.
     static constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
 
-    /// `asked`: the text of an algorithm_table, empty for the choice by cost. Collective. One rank measures nothing, nor do several that need nothing.
+    /// `asked`: the text of an algorithm_table, empty for the choice by cost. Collective. One rank measures nothing, nor do several that
+    /// need nothing.
     [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, bool needed) : asked_{std::move(asked)} {
         if (all.size() == 1) return;
         measured_ = needed;

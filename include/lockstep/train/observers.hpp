@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How a trainer tells its observers. An observer has any of on_begin() or on_begin(ranks), on_step(event), on_epoch(event), on_end(report), the last three also with the trainer in front.
+// How a trainer tells its observers. An observer has any of on_begin() or on_begin(ranks), on_step(event), on_epoch(event),
+// on_end(report), the last three also with the trainer in front.
 
 #include <concepts>
 #include <cstddef>

@@ -29,8 +29,8 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks, `threads`, `transport`, `all_reduce`, `timeout`, `overlap`, `progress_thread` and `prefetch` change no bit of the weights, nor does
-/// `bucket` without a compressor. A model partition adds
+/// The number of ranks, `threads`, `transport`, `all_reduce`, `timeout`, `overlap`, `progress_thread` and `prefetch` change no bit of the
+/// weights, nor does `bucket` without a compressor. A model partition adds
 /// features in another order. A compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of
 /// both.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,

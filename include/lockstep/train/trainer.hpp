@@ -182,7 +182,8 @@ public:
     [[nodiscard]] const std::string& transport() const noexcept { return node_.text(); }
     [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return averaging_.slot_numbers(); }
     [[nodiscard]] std::size_t buckets() const noexcept { return averaging_.bucket_count(); }
-    /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on one rank and where gradients go through shared memory.
+    /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on one rank and where
+    /// gradients go through shared memory.
     [[nodiscard]] std::string all_reduce_algorithm() const { return node_.is_shared() ? "" : rule_.text(); }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights.
     [[nodiscard]] std::size_t averaging_bytes() const noexcept { return averaging_.bytes_per_step(); }
