@@ -100,7 +100,6 @@ constexpr machine machines[] = {{ls::transport::messages, false},
                                 {ls::transport::shared_memory, false},
                                 {ls::transport::messages, true},
                                 {ls::transport::shared_memory, true}};
-constexpr ls::transport both_transports[] = {ls::transport::messages, ls::transport::shared_memory};
 
 template <class Partition = part::data>
 auto recipe(const numbers& of = {}, const Partition& partition = {}) {
