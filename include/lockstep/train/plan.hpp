@@ -30,9 +30,8 @@ struct real {
 };
 
 /// The number of ranks, `threads`, `transport`, `all_reduce`, `timeout`, `overlap`, `progress_thread` and `prefetch` change no bit of the
-/// weights, nor does `bucket` without a compressor. A model partition adds
-/// features in another order. A compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of
-/// both.
+/// weights, nor does `bucket` without a compressor. A model partition adds features in another order. A compressor that gathers messages
+/// keeps state for each rank and bucket: runs are then equal for equal numbers of both.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>>
 struct plan {
