@@ -209,9 +209,12 @@ private:
             bool& halts;
             ~end() { halts = false; }
         } const over{halts_};
-        while (goes_on()) {
-            if (check != nullptr) check(self);
+        for (;;) {
             take();
+            const bool more = goes_on();
+            // After the answers: who has failed meanwhile sent its notice before it answered from where it is now.
+            if (check != nullptr) check(self);
+            if (!more) return;
             std::this_thread::sleep_for(std::chrono::microseconds{100});
         }
     }
