@@ -46,8 +46,8 @@ function(lockstep_add_mpi_test name ranks)
     set(launcher "${LOCKSTEP_ROOT}/scripts/mpirun" -n ${ranks})
   endif()
   add_test(NAME ${name} COMMAND ${launcher} ${ARGN})
-  # No binding: several jobs may share the machine, and each would bind its ranks to the first cores.
-  set(environment ${lockstep_test_environment} OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none
+  # No binding: several jobs may share the machine, and each would bind its ranks to the first cores. Nor do they keep a core that others could use.
+  set(environment ${lockstep_test_environment} OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
                   LOCKSTEP_TEST_SECONDS=${lockstep_case_seconds} "LOCKSTEP_MPIEXEC=${MPIEXEC_EXECUTABLE}")
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment}" PROCESSORS ${ranks} TIMEOUT 900)
 endfunction()

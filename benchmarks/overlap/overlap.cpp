@@ -2,7 +2,7 @@
 // How much of the communication of a training step is hidden: trainers that overlap, by polling between layers and by a progress thread, and one
 // that does not (plan.overlap), in turns.
 //   benchmarks/cluster/run --hosts 2 --rate 500mbit --burst 16384 -- bench_overlap --net vgg [--batch 32] [--bucket 100000] [--steps 20] [--turns 5]
-//     [--timeline FILE.json]
+//     [--timeline FILE.json] [--against watch|overlap|same|TABLE] [--transport automatic|messages]
 // A JSON line for polling and one for the thread, times in ms of a step, from rank 0, medians of the turns:
 //   compute    data, forward, backward, update, without overlap        blocking  what communication adds without overlap
 //   hideable   what of it could be hidden at best: buckets one behind the other, each at its share of `blocking`, started when backward has
@@ -11,7 +11,9 @@
 //   gained     what the step gains by overlap (wall time): less than hidden by the work of sending and receiving itself, `polling` ms in
 //              this process and more in the kernel, which on an emulated cluster is that of all hosts
 //   reported   share of communication that trainer.report() calls hidden   recorded  the same from the recorded events of these steps
+//   in_vain    what of `polling` was in polls with which no bucket landed
 //   last_bucket .. other   why communication was exposed with overlap, in the last turn
+// With --against one line only: the ratio of the times of two trainers in turns, median and quartiles, see against.hpp.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,6 +32,7 @@
 #include "lockstep/train/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "measure.hpp"
+#include "overlap/against.hpp"
 
 namespace ls = lockstep;
 using namespace ls::layers;
@@ -44,6 +47,8 @@ struct options {
     std::size_t steps = 20;
     std::size_t turns = 5;
     std::string timeline;
+    std::string against;
+    ls::transport transport = ls::transport::automatic;
 };
 
 options read(int argc, char** argv) {
@@ -63,6 +68,10 @@ options read(int argc, char** argv) {
             out.turns = std::stoul(value);
         else if (name == "--timeline")
             out.timeline = value;
+        else if (name == "--against")
+            out.against = value;
+        else if (name == "--transport" && (value == "messages" || value == "automatic"))
+            out.transport = value == "messages" ? ls::transport::messages : ls::transport::automatic;
         else
             throw ls::core::error{"the argument " + name + " is unknown", "see the head of overlap.cpp"};
     }
@@ -174,13 +183,10 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
                         .batch = batch,
                         .bucket = of.bucket,
                         .overlap = overlap,
-                        .progress_thread = thread};
+                        .progress_thread = thread,
+                        .transport = of.transport};
     };
-    ls::trainer polling{world, plan(true, false)};
-    ls::trainer threaded{world, plan(true, true)};
-    ls::trainer waiting{world, plan(false, false)};
-    using network = typename decltype(polling)::network;
-    using input = typename network::input;
+    using input = typename Net::input;
     const ls::core::random_stream random{1, ls::core::purpose::user, 1};
     // All weights are waited for at the end of an epoch: there is one in a fit().
     std::vector<float> x(of.steps * batch * input::size);
@@ -188,6 +194,12 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.uniform(i)) - 0.5F;
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<std::int32_t>(i % 10);
     const auto set = ls::data::in_memory<input, ls::tensor::classes<10>>(x, y);
+    if (!of.against.empty()) return benchmark::measure_against(world, of.against, plan(true, false), set, of.steps, of.turns);
+    const ls::comm::group ranks{world};
+    ls::trainer polling{ranks, plan(true, false)};
+    ls::trainer threaded{ranks, plan(true, true)};
+    ls::trainer waiting{ranks, plan(false, false)};
+    using network = typename decltype(polling)::network;
 
     const auto per_step = [&](double seconds) { return seconds / static_cast<double>(of.steps); };
     struct round {
@@ -195,7 +207,7 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
         ls::train::seconds_spent spent;
     };
     struct figures {
-        std::vector<double> gains, of_hideable, exposed, polling, steps, reported, recorded;
+        std::vector<double> gains, of_hideable, exposed, polling, in_vain, steps, reported, recorded;
         ls::train::exposed_because because;
     };
     figures of_both[2];
@@ -231,12 +243,19 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
             const double told = b.spent.communication();
             to.reported.push_back(told > 0 ? b.spent.communication_hidden / told : 0);
             const auto found = from_events(events);
-            double waits = 0, polls = 0;
+            double waits = 0, polls = 0, nothing = 0;
+            bool landed = false;  // since the last poll
             for (const auto& one : events) {
-                if (one.what == activity::waiting) waits += 1e-9 * static_cast<double>(one.end - one.begin);
-                if (one.what == activity::polling) polls += 1e-9 * static_cast<double>(one.end - one.begin);
+                const double took = 1e-9 * static_cast<double>(one.end - one.begin);
+                if (one.what == activity::waiting) waits += took;
+                if (one.what == activity::polling) {
+                    polls += took;
+                    if (!landed) nothing += took;
+                }
+                landed = one.what == activity::sum || one.what == activity::share;
             }
             to.polling.push_back(per_step(polls));
+            to.in_vain.push_back(per_step(nothing));
             to.recorded.push_back(found.hidden / (found.hidden + waits));
             to.because = b.spent.because;
         }
@@ -251,12 +270,13 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
                 "\"compute\":%."
                 "3f,\"blocking\":%.3f,\"of_compute\":%.2f,\"hideable\":%.3f,\"exposed\":%.3f,\"hidden\":%.3f,\"of_hideable\":%.3f,"
                 "\"gained\":%."
-                "3f,\"polling\":%.3f,\"step\":%.3f,\"reported\":%.3f,\"recorded\":%.3f,\"last_bucket\":%.3f,\"no_progress\":%.3f,\"large_"
+                "3f,\"polling\":%.3f,\"in_vain\":%.4f,\"step\":%.3f,\"reported\":%.3f,\"recorded\":%.3f,\"last_bucket\":%.3f,\"no_"
+                "progress\":%.3f,\"large_"
                 "bucket\":%.3f,\"slow_rank\":%.3f,\"other\":%.3f}\n",
                 of.net.c_str(), thread ? "thread" : "polling", world.size(), batch, polling.buckets(), polling.averaging_bytes(),
                 1e3 * middle(compute), 1e3 * middle(blocking), middle(blocking) / middle(compute), 1e3 * middle(hideable),
                 1e3 * middle(one.exposed), 1e3 * (middle(blocking) - middle(one.exposed)), middle(one.of_hideable), 1e3 * middle(one.gains),
-                1e3 * middle(one.polling), 1e3 * middle(one.steps), middle(one.reported), middle(one.recorded),
+                1e3 * middle(one.polling), 1e3 * middle(one.in_vain), 1e3 * middle(one.steps), middle(one.reported), middle(one.recorded),
                 1e3 * per_step(one.because.last_bucket), 1e3 * per_step(one.because.no_progress), 1e3 * per_step(one.because.large_bucket),
                 1e3 * per_step(one.because.slow_rank), 1e3 * per_step(one.because.other));
     }

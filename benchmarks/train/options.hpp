@@ -14,6 +14,7 @@ struct options {
     std::size_t repeats = 5;
     double seconds = 2;  ///< of each repeat, at least
     bool list = false;
+    bool serial = false;    ///< the trainer in turns with a plain loop over the same work
     std::string transport;  ///< under mpirun: how gradients go between ranks; empty: this process alone, without MPI
 };
 

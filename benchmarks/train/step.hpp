@@ -23,7 +23,7 @@ namespace benchmark {
 template <class Net>
 bool measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
     namespace ls = lockstep;
-    if (name.find(given.net) == std::string::npos) return false;
+    if (given.serial || name.find(given.net) == std::string::npos) return false;
     if (given.list) {
         std::printf("%s\n", name.c_str());
         return true;
