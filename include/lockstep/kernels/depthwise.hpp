@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "lockstep/kernels/channel_copy.hpp"
 #include "lockstep/kernels/channels.hpp"
 #include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/convolution.hpp"
@@ -138,8 +139,55 @@ struct depthwise_correlation {
         });
     }
 
+    /// Rows of outputs of one sample, from copies of a few channels where that pays. The chains are the same.
+    void rows(std::size_t sample, parallel::block which) const noexcept {
+        const std::size_t taps = s.taps_rows * s.taps_columns;
+        const parallel::block whole = whole_windows();
+        const auto size = [&](std::size_t channels, std::size_t high) { return channels * (taps + s.seen_rows(high) * s.columns); };
+        const std::size_t channels = channel_copy<T>::channels(s, which.size(), size);
+        if (channels == 0) {
+            for (std::size_t r = which.first; r < which.last; ++r) row(sample, r, whole);
+            return;
+        }
+        const std::size_t high = channel_copy<T>::rows(which.size(), channels, size);
+        channel_copy<T> room;
+        T* const weights = room.numbers;
+        T* const images = weights + taps * channels;
+        for (std::size_t first = which.first; first < which.last; first += high) {
+            const parallel::block outputs{first, std::min(first + high, which.last)};
+            const parallel::block seen = seen_by(s, outputs);
+            depthwise_correlation part{over_copy(s, seen, channels),
+                                       images,
+                                       weights,
+                                       static_cast<std::ptrdiff_t>(s.taps_columns * channels),
+                                       static_cast<std::ptrdiff_t>(channels),
+                                       bias,
+                                       y + sample * pitch.sample,
+                                       pitch};
+            for (std::size_t c = 0; c < s.pixel; c += channels, part.y += channels) {
+                for (std::size_t tap = 0; tap < taps; ++tap)
+                    room.copy(w + static_cast<std::ptrdiff_t>(tap / s.taps_columns) * w_row +
+                                  static_cast<std::ptrdiff_t>(tap % s.taps_columns) * w_column + static_cast<std::ptrdiff_t>(c),
+                              1, 0, channels, weights + tap * channels);
+                room.copy(x + (sample * s.rows + seen.first) * s.columns * s.pixel + c, seen.size() * s.columns, s.pixel, channels, images);
+                if (bias) part.bias = bias + c;
+                for (std::size_t r = outputs.first; r < outputs.last; ++r) part.row(0, r, whole);
+            }
+        }
+    }
+
+    /// The columns of outputs whose windows lie inside of the image.
+    [[nodiscard]] constexpr parallel::block whole_windows() const noexcept {
+        parallel::block whole = inside(s.out_columns, s.stride_columns, s.origin_columns, 0, s.columns);
+        if (s.taps_columns > 0)
+            whole.last =
+                inside(s.out_columns, s.stride_columns, s.origin_columns, (s.taps_columns - 1) * s.dilation_columns, s.columns).last;
+        whole.last = std::max(whole.first, whole.last);
+        return whole;
+    }
+
     /// One row of outputs.
-    void row(std::size_t sample, std::size_t r) const noexcept {
+    [[gnu::noinline]] void row(std::size_t sample, std::size_t r, parallel::block whole) const noexcept {
         const std::ptrdiff_t top = static_cast<std::ptrdiff_t>(r * s.stride_rows) + s.origin_rows;
         const parallel::block rows = taps_inside(top, s.taps_rows, s.dilation_rows, s.rows);
         const std::ptrdiff_t begin =
@@ -152,11 +200,6 @@ struct depthwise_correlation {
                 outputs<1>(place(column), rows, taps_inside(left(column), s.taps_columns, s.dilation_columns, s.columns), target(column));
         };
         // Outputs whose windows lie inside, in tiles of which the last two may overlap.
-        parallel::block whole = inside(s.out_columns, s.stride_columns, s.origin_columns, 0, s.columns);
-        if (s.taps_columns > 0)
-            whole.last =
-                inside(s.out_columns, s.stride_columns, s.origin_columns, (s.taps_columns - 1) * s.dilation_columns, s.columns).last;
-        whole.last = std::max(whole.first, whole.last);
         alone(0, whole.first);
         const auto tiles = [&](auto pixels, const auto& f) {
             for (std::size_t column = whole.first; column < whole.last; column += pixels) f(std::min(column, whole.last - pixels));
@@ -229,7 +272,7 @@ void add_depthwise_row(const sliding& s, std::size_t channels, std::size_t tap, 
 
 /// y = x * w + bias for a depthwise convolution; bias has `channels` entries or is null. Each output is one chain of fused multiply-adds from
 /// the bias over the kernel rows and columns that lie inside of the image: the bits of convolution_forward, but for a NaN of a weight that
-/// meets padding. Threads split rows. Cost: batch x flops(), x is read kernel_rows times from the cache; no scratch.
+/// meets padding. Threads split rows. Cost: batch x flops(), x is read kernel_rows times from the cache; no scratch but the stack's.
 template <class T>
 void depthwise_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, parallel::team team) noexcept {
     const auto column = static_cast<std::ptrdiff_t>(g.channels);
@@ -242,7 +285,7 @@ void depthwise_forward(const convolution& g, std::size_t batch, const T* x, cons
                                                y,
                                                {g.channels, g.out_columns() * g.channels, g.out_size()}};
     parallel::for_blocks(team, batch * g.out_rows(), 1, [&](parallel::block mine) {
-        for (std::size_t at = mine.first; at < mine.last; ++at) all.row(at / g.out_rows(), at % g.out_rows());
+        detail::for_sample_rows(mine, g.out_rows(), [&](std::size_t sample, parallel::block rows) { all.rows(sample, rows); });
     });
 }
 
@@ -254,30 +297,28 @@ void depthwise_backward_data(const convolution& g, std::size_t batch, const T* d
         std::fill_n(dx, batch * g.in_size(), T{0});
         return;
     }
-    parallel::for_blocks(team, batch * g.rows, 1, [&](parallel::block mine) {
-        for (std::size_t at = mine.first; at < mine.last; ++at) {
-            const std::size_t first = at % g.rows % g.stride_rows;
-            const detail::phase down{first, g.rows, g.stride_rows, g.pad_top, g.kernel_rows, g.dilation_rows};
-            for (std::size_t c = 0; c < std::min(g.stride_columns, g.columns); ++c) {
-                const detail::phase across{c, g.columns, g.stride_columns, g.pad_left, g.kernel_columns, g.dilation_columns};
-                detail::sliding s = detail::backward_sliding(g, down, across);
-                if (s.links() == 0) s.taps_rows = s.taps_columns = 0;
-                const std::size_t last = s.links() == 0 ? 0
-                                                        : (down.offset + (down.taps - 1) * down.step) * g.kernel_columns + across.offset +
-                                                              (across.taps - 1) * across.step;
-                const auto step = [&](std::size_t taps) { return -static_cast<std::ptrdiff_t>(taps * g.channels); };
-                detail::depthwise_correlation<T>{s,
-                                                 dy,
-                                                 w + last * g.channels,
-                                                 step(down.step * g.kernel_columns),
-                                                 step(across.step),
-                                                 nullptr,
-                                                 dx + (first * g.columns + c) * g.channels,
-                                                 {g.stride_columns * g.channels, g.stride_rows * g.columns * g.channels, g.in_size()}}
-                    .row(at / g.rows, at % g.rows / g.stride_rows);
-            }
-        }
-    });
+    const auto phases = [&](std::size_t sample, parallel::block rows) {
+        detail::for_phases(g, [&](std::size_t r, std::size_t c, const detail::phase& down, const detail::phase& across) {
+            detail::sliding s = detail::backward_sliding(g, down, across);
+            if (s.links() == 0) s.taps_rows = s.taps_columns = 0;
+            const std::size_t last = s.links() == 0 ? 0
+                                                    : (down.offset + (down.taps - 1) * down.step) * g.kernel_columns + across.offset +
+                                                          (across.taps - 1) * across.step;
+            const auto step = [&](std::size_t taps) { return -static_cast<std::ptrdiff_t>(taps * g.channels); };
+            // Rows r, r + stride, .. of the image.
+            const auto below = [&](std::size_t end) { return end > r ? (end - r + g.stride_rows - 1) / g.stride_rows : 0; };
+            detail::depthwise_correlation<T>{s,
+                                             dy,
+                                             w + last * g.channels,
+                                             step(down.step * g.kernel_columns),
+                                             step(across.step),
+                                             nullptr,
+                                             dx + (r * g.columns + c) * g.channels,
+                                             {g.stride_columns * g.channels, g.stride_rows * g.columns * g.channels, g.in_size()}}
+                .rows(sample, {below(rows.first), below(rows.last)});
+        });
+    };
+    parallel::for_blocks(team, batch * g.rows, 1, [&](parallel::block mine) { detail::for_sample_rows(mine, g.rows, phases); });
 }
 
 /// dw = the gradient with respect to the weights, dbias (`channels` entries, or null) that with respect to the bias. Each element is one chain

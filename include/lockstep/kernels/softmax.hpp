@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "lockstep/kernels/channels.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/part.hpp"
 
 namespace lockstep::kernels {
 
@@ -29,10 +31,11 @@ struct softmax_row {
         batch most(largest);
         std::size_t at = 0;
         for (; at + width <= n; at += width) most = max(most, simd::load(x + at));
-        std::array<T, width> tail;
-        tail.fill(largest);
-        std::copy_n(x + at, n - at, tail.begin());
-        most = max(most, simd::load(tail.data()));
+        // In registers: short rows are little more than this part.
+        const std::size_t rest = n - at;
+        const auto inside = counted<T>() < batch(static_cast<T>(rest));
+        const batch tail = select(inside, simd::load_first(x + at, rest), batch(largest));
+        most = max(most, tail);
         std::array<T, width> elements;
         simd::store(elements.data(), most);
         largest = *std::max_element(elements.begin(), elements.end());
@@ -47,13 +50,11 @@ struct softmax_row {
             total = total + value;
             if (out) simd::store(out + at, value);
         }
-        if (at < n) {
-            const batch value = power(simd::load(tail.data()));
-            simd::store(elements.data(), value);
-            if (out) std::copy_n(elements.begin(), n - at, out + at);
+        if (rest > 0) {
+            const batch value = power(tail);
+            if (out) simd::store_first(out + at, value, rest);
             // What lies behind the row adds nothing, even if all of the row is minus infinity.
-            std::fill(elements.begin() + static_cast<std::ptrdiff_t>(n - at), elements.end(), T{0});
-            total = total + simd::load(elements.data());
+            total = total + select(inside, value, batch(T{0}));
         }
         simd::store(elements.data(), total);
         for (const T element : elements) sum += element;

@@ -120,7 +120,7 @@ struct node_memory {
 struct memory_plan {
     std::vector<piece> pieces;
     std::vector<node_memory> nodes;
-    std::vector<node_memory> again;  ///< of the second forward run: from `input` to `observed`
+    std::vector<node_memory> again;  ///< of the second forward run: from `input` to `exchange_forward`
     std::size_t bytes = 0;
     std::size_t network_gradient = no_piece;  ///< where the loss writes
 
@@ -182,6 +182,11 @@ struct step_events {
     for (std::size_t i = 0; i < n; ++i) find_root(i, false);
     for (std::size_t i = 0; i < n; ++i)
         if (nodes[i].block != 0) find_root(i, true);
+    // Of a block, some nodes run again, and of others the exchange in front: where backward asks for what came out of it.
+    const auto reads_again = [&](std::size_t i) {
+        const bool gathers = nodes[i].exchanges_in_front && nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view;
+        return nodes[i].runs_again || (nodes[i].block != 0 && gathers);
+    };
     const auto need = [&](std::size_t value, std::size_t event) {
         if (value != the_samples && root[value] != the_samples) needed[root[value]] = std::max(needed[root[value]], event);
     };
@@ -191,7 +196,7 @@ struct step_events {
         const bool keeps_x = nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view && !nodes[i].exchanges_in_front;
         for (const std::size_t value : nodes[i].reads) {
             need(value, i);
-            if (nodes[i].runs_again) need(source(i, value, true), events.again[i]);
+            if (reads_again(i)) need(source(i, value, true), events.again[i]);
             if (keeps_x) need(source(i, value, in_block), events.backward[i]);
         }
         if (nodes[i].learns && nodes[i].needs_y && !nodes[i].is_view && !nodes[i].exchanges_behind)
@@ -208,6 +213,8 @@ struct step_events {
             here.input = make(node.input, now);
             if (learns && node.needs_x && !node.is_view) use(here.input, events.backward[i]);
         }
+        here.exchange_forward = make(node.exchange, now, true);
+        if (again && !node.runs_again) return;
         if (node.is_view) {
             const std::size_t from = source(i, node.reads[0], again);
             here.output = node.exchanges_in_front ? here.input : from == the_samples ? no_piece : place(from);
@@ -226,7 +233,6 @@ struct step_events {
             here.value = make(node.value, now);
         }
         use(here.value, needed[again ? n + i : i]);
-        here.exchange_forward = make(node.exchange, now, true);
         if (node.is_view) return;
         here.stash = make(node.stash, now);
         if (learns) use(here.stash, events.backward[i]);
@@ -237,7 +243,7 @@ struct step_events {
     // Blocks from the last to the first, each from its first node to its last: as they run.
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < n; ++i)
-        if (nodes[i].runs_again) order.push_back(i);
+        if (reads_again(i)) order.push_back(i);
     core::sort(order, [&](std::size_t a, std::size_t b) { return events.again[a] < events.again[b]; });
     for (const std::size_t i : order) run_forward(i, true);
 

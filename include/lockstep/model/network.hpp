@@ -92,13 +92,6 @@ struct network {
         });
         return out;
     }();
-    /// No value is exchanged inside of a recompute.
-    static constexpr bool recomputes_alone = [] {
-        for (std::size_t index = 0; index < size; ++index)
-            if (Net::graph.block[index] != 0 && (facts[index].in_front != exchange::none || facts[index].behind != exchange::none))
-                return false;
-        return true;
-    }();
 
     /// Parameters of a segment on one rank.
     [[nodiscard]] static constexpr std::size_t segment_size(segment which) noexcept {

@@ -64,6 +64,11 @@ public:
         std::vector<model::memory_node> nodes(size);
         core::for_each_index<size>([&](auto index) { nodes[index] = describe_memory<index>(rows, model_group); });
         plan_ = model::plan_memory(nodes);
+        for (std::size_t layer = 0; layer < size; ++layer) {
+            const auto& fact = network::facts[layer];
+            if (plan_.again[layer].input != model::no_piece) repeated_.push_back(exchange_in_front(layer));
+            if (fact.behind != model::exchange::none && fact.runs_again) repeated_.push_back(exchange_behind(layer));
+        }
         memory_ = arena.reserve<std::byte>(plan_.bytes);
     }
 
@@ -80,10 +85,9 @@ public:
                                            const statistics_place<T>& observing, const layer_hook& in_front = {}) {
         for (auto& one : exchanges_) one.prepare(rows.members());
         x_ = x;
-        std::size_t exchange = 0;
         core::for_each_index<size>([&](auto index) {
             in_front(index);
-            forward_node<index, false>(weights, rows, key, observing, exchange);
+            forward_node<index, false>(weights, rows, key, observing);
         });
         return {values_[size - 1], rows.own().rows()};
     }
@@ -96,15 +100,11 @@ public:
     /// After forward() and the loss. `place(layer)` says where the gradient of a layer goes, `done(layer)` is called when it is there.
     template <class Place, class Done>
     void backward(const T* weights, const deal& rows, const step_key& key, Place&& place, Done&& done) {
-        std::size_t exchange = exchanges_.size();
         core::for_each_index_reversed<size>([&](auto index) {
             if constexpr (ends_block<index>()) run_block_again<graph.block[index]>(weights, rows, key);
             if constexpr (network::facts[index].learns) {
-                backward_node<index>(weights, rows, key, place, exchange);
+                backward_node<index>(weights, rows, key, place);
                 done(index);
-            } else {
-                exchange -=
-                    (network::facts[index].in_front != model::exchange::none) + (network::facts[index].behind != model::exchange::none);
             }
         });
     }
@@ -118,6 +118,7 @@ public:
     [[nodiscard]] std::size_t exchanged_bytes() const noexcept {
         std::size_t sum = 0;
         for (const auto& one : exchanges_) sum += one.bytes_per_step();
+        for (const std::size_t which : repeated_) sum += exchanges_[which].forward_bytes();
         return sum;
     }
     /// Seconds in exchanges since construction.
@@ -128,8 +129,6 @@ private:
     template <std::size_t Index>
     static constexpr bool is_grouped = network::template at<Index>::after == model::placement::features;
     static constexpr const auto& graph = Net::graph;
-    static_assert(network::recomputes_alone,
-                  "lockstep: a recompute holds layers between which a model partition exchanges values; leave these layers out of it");
 
     /// The last node of a recompute: backward comes to it first.
     template <std::size_t Index>
@@ -141,6 +140,17 @@ private:
     }
     template <std::size_t Index>
     static constexpr bool in_block = graph.block[Index] != 0;
+
+    /// Numbers of the exchanges around a layer: they are counted through the network.
+    [[nodiscard]] static constexpr std::size_t exchange_in_front(std::size_t of) noexcept {
+        std::size_t count = 0;
+        for (std::size_t layer = 0; layer < of; ++layer)
+            count += (network::facts[layer].in_front != model::exchange::none) + (network::facts[layer].behind != model::exchange::none);
+        return count;
+    }
+    [[nodiscard]] static constexpr std::size_t exchange_behind(std::size_t of) noexcept {
+        return exchange_in_front(of) + (network::facts[of].in_front != model::exchange::none);
+    }
 
     template <std::size_t Index>
     [[gnu::cold]] model::memory_node describe_memory(std::size_t rows, const comm::group& model_group) {
@@ -237,33 +247,39 @@ private:
 
     [[nodiscard]] const T* value(std::size_t node) const noexcept { return node == model::the_samples ? x_ : values_[node]; }
 
+    /// What a layer reads, behind the exchange in front of it where the plan has room for that.
+    template <std::size_t Index>
+    [[nodiscard]] const T* read_for(const model::node_memory& memory) {
+        const T* x = value(graph.read(Index));
+        if constexpr (network::template at<Index>::in_front != model::exchange::none) {
+            T* to = at<T>(memory.input);
+            if (to == nullptr) return x;
+            timed([&] { exchanges_[exchange_in_front(Index)].forward(x, to, exchange_memory<Index>(memory.exchange_forward)); });
+            x = to;
+        }
+        return x;
+    }
+
     /// The nodes of a recompute once more. Weights, samples and random numbers are those of the first time, so the values are as well.
     template <std::size_t Block>
     void run_block_again(const T* weights, const deal& rows, const step_key& key) {
-        std::size_t no_exchange = 0;
         core::for_each_index<size>([&](auto index) {
             if constexpr (graph.block[index] == Block) {
                 if constexpr (network::facts[index].runs_again)
-                    forward_node<index, true>(weights, rows, key, {}, no_exchange);
+                    forward_node<index, true>(weights, rows, key, {});
                 else
-                    inputs_[index] = value(graph.read(index));
+                    inputs_[index] = read_for<index>(plan_.again[index]);
             }
         });
     }
 
     template <std::size_t Index, bool Again>
-    void forward_node(const T* weights, const deal& rows, const step_key& key, const statistics_place<T>& observing,
-                      std::size_t& exchange) {
+    void forward_node(const T* weights, const deal& rows, const step_key& key, const statistics_place<T>& observing) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
         const model::node_memory& memory = Again ? plan_.again[Index] : plan_.nodes[Index];
-        const T* x = value(graph.read(Index));
+        const T* const x = read_for<Index>(memory);
         const std::size_t count = lanes<Index>(rows).rows();
-        if constexpr (here::in_front != model::exchange::none) {
-            T* to = at<T>(memory.input);
-            timed([&] { exchanges_[exchange++].forward(x, to, exchange_memory<Index>(memory.exchange_forward)); });
-            x = to;
-        }
         inputs_[Index] = x;
         outputs_[Index] = layers::is_view<layer> ? x : at<T>(memory.output);
         if constexpr (layers::is_join<layer>) {
@@ -294,13 +310,14 @@ private:
         values_[Index] = outputs_[Index];
         if constexpr (here::behind != model::exchange::none) {
             T* to = at<T>(memory.value);
-            timed([&] { exchanges_[exchange++].forward(outputs_[Index], to, exchange_memory<Index>(memory.exchange_forward)); });
+            timed(
+                [&] { exchanges_[exchange_behind(Index)].forward(outputs_[Index], to, exchange_memory<Index>(memory.exchange_forward)); });
             values_[Index] = to;
         }
     }
 
     template <std::size_t Index, class Place>
-    void backward_node(const T* weights, const deal& rows, const step_key& key, Place& place, std::size_t& exchange) {
+    void backward_node(const T* weights, const deal& rows, const step_key& key, Place& place) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
         const model::node_memory& memory = plan_.nodes[Index];
@@ -308,8 +325,8 @@ private:
         const std::size_t count = lanes<Index>(rows).rows();
         if constexpr (here::behind != model::exchange::none)
             timed([&] {
-                exchanges_[--exchange].backward(at<T>(memory.dvalue), at<T>(memory.doutput),
-                                                exchange_memory<Index>(memory.exchange_backward));
+                exchanges_[exchange_behind(Index)].backward(at<T>(memory.dvalue), at<T>(memory.doutput),
+                                                            exchange_memory<Index>(memory.exchange_backward));
             });
         if constexpr (layers::is_join<layer>) {
             if constexpr (!layers::passes_gradient<layer>) {
@@ -331,14 +348,11 @@ private:
             pass.partials = at<T>(memory.partials);
             here::make(net_).backward(pass);
         }
-        if constexpr (here::in_front != model::exchange::none) {
-            --exchange;
-            if constexpr (network::facts[Index].input_learns)
-                timed([&] {
-                    exchanges_[exchange].backward(at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
-                                                  exchange_memory<Index>(memory.exchange_backward));
-                });
-        }
+        if constexpr (here::in_front != model::exchange::none && network::facts[Index].input_learns)
+            timed([&] {
+                exchanges_[exchange_in_front(Index)].backward(at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
+                                                              exchange_memory<Index>(memory.exchange_backward));
+            });
         core::for_each_index<here::inputs>([&](auto k) {
             constexpr std::size_t from = graph.read(Index, k);
             if constexpr (from != model::the_samples) {
@@ -367,6 +381,7 @@ private:
     std::array<const T*, size> values_{};   ///< and what its readers find
     std::array<std::size_t, size> staging_{};
     std::deque<partition::exchange<T>> exchanges_;
+    std::vector<std::size_t> repeated_;  ///< those that go forward a second time, in backward
     const tensor::arena* arena_ = nullptr;
     comm::progress_thread* beside_ = nullptr;
     double exchange_seconds_ = 0;

@@ -129,6 +129,40 @@ TEMPLATE_TEST_CASE("kernels/depthwise: the bits are those of the convolution for
     }
 }
 
+// Pixels a multiple of 4 KB apart are read from copies of a few channels, of so many rows as find room.
+TEMPLATE_TEST_CASE("kernels/depthwise: the bits do not depend on how far pixels lie apart", "[kernels]", float, double) {
+    constexpr std::size_t far = 4096 / sizeof(TestType);
+    const auto wide = [](std::size_t rows, std::size_t columns, std::size_t kernel, std::size_t pad, std::size_t stride,
+                         std::size_t dilation) {
+        convolution g = depthwise_square(rows, far, kernel, pad, stride, dilation);
+        g.columns = columns;
+        return g;
+    };
+    // Images of one and of several copies, windows over padding alone, phases, and rows for which there is no room.
+    for (const convolution& g : {wide(7, 7, 3, 1, 1, 1), wide(13, 5, 3, 1, 2, 1), wide(19, 11, 5, 4, 1, 1), wide(8, 6, 3, 4, 2, 2),
+                                 wide(9, 17, 3, 2, 3, 2), wide(3, 70, 3, 1, 1, 1), wide(1, 1, 1, 2, 1, 1), wide(5, 23, 2, 0, 1, 3)}) {
+        const std::size_t batch = 2, channels = g.channels;
+        const auto in = operands_of<TestType>(g, batch, uniform<TestType>);
+        const auto got = run(g, batch, in, 1);
+        for (const int threads : {2, 3}) {
+            INFO(describe(g, batch) << ", threads " << threads);
+            REQUIRE(same_bits(run(g, batch, in, threads), got));
+        }
+        // One channel less: no such distance, the same chains.
+        convolution less = g;
+        less.channels = less.filters = less.groups = channels - 1;
+        const auto cut = [&](const array<TestType>& from) {
+            array<TestType> to;
+            for (std::size_t i = 0; i < from.size(); ++i)
+                if (i % channels != channels - 1) to.push_back(from[i]);
+            return to;
+        };
+        INFO(describe(g, batch));
+        const auto want = run(less, batch, operands<TestType>{cut(in.x), cut(in.w), cut(in.bias), cut(in.dy)}, 1);
+        REQUIRE(same_bits(results<TestType>{cut(got.y), cut(got.dx), cut(got.dw), cut(got.dbias)}, want));
+    }
+}
+
 TEMPLATE_TEST_CASE("kernels/depthwise: the rounding error is that of one chain", "[kernels]", float, double) {
     for (const convolution& g : {depthwise_square(15, 40, 3, 1), depthwise_square(15, 33, 5, 2, 2), depthwise_square(15, 33, 3, 2, 1, 2)}) {
         const auto in = operands_of<TestType>(g, 2, uniform<TestType>);
