@@ -91,7 +91,12 @@ public:
         std::transform(recorder_.events.begin(), recorder_.events.end(), events.begin() + static_cast<std::ptrdiff_t>(strips[rank_].first),
                        [&](const recorded_event& one) { return on_common_clock(one); });
         comm::run<recorded_event>(ranks, comm::all_gather(rank_, strips), std::span{events});
-        recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_};
+        recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_, .bytes = {}};
+        run.bytes.resize(ranks.size());
+        for (const auto& bucket : recorder_.buckets) {
+            const auto bytes = ranks.gather_all(bucket.bytes);
+            for (std::size_t rank = 0; rank < bytes.size(); ++rank) run.bytes[rank].push_back(bytes[rank]);
+        }
         for (const auto& strip : strips)
             run.ranks.emplace_back(events.begin() + static_cast<std::ptrdiff_t>(strip.first),
                                    events.begin() + static_cast<std::ptrdiff_t>(strip.last));
@@ -102,9 +107,9 @@ public:
             file << "[\n";
             for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
                 file << metadata(rank);
-                for (const auto& one : run.ranks[rank]) file << line(one, rank, run);
+                for (const auto& one : run.ranks[rank]) file << line(one, rank, run, run.bytes[rank]);
             }
-            file << "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0}\n]\n";
+            file << "{\"name\":\"end\",\"ph\":\"M\",\"pid\":" << process_of(0) << "}\n]\n";
             file.flush();
             require_written(file, path_);
             if (!picture_.empty()) {
@@ -148,7 +153,7 @@ private:
         for (const auto& clocks : shown) differences.push_back(clocks[leader] - clocks[0]);
         std::nth_element(differences.begin(), differences.begin() + meetings / 2, differences.end());
         ahead_ = leader == 0 ? 0 : differences[meetings / 2];
-        origin_ = shown.back()[0];
+        origin_ = shown.front()[0];  // readers drop what lies before 0: not even an error of the alignment leads there
     }
     [[nodiscard]] recorded_event on_common_clock(recorded_event of) const noexcept {
         of.begin -= ahead_ + origin_;
@@ -156,36 +161,55 @@ private:
         return of;
     }
 
+    /// Numbers of processes and tracks are unique: Perfetto merges or hides some of those that are 0 or used twice. A rank's process has
+    /// the number of the track of its work, which makes that its main one.
+    [[nodiscard]] std::size_t process_of(std::size_t rank) const noexcept {
+        return (rank + 1) * std::max<std::size_t>(1000, recorder_.buckets.size() + 1);
+    }
     [[nodiscard, gnu::cold]] std::string metadata(std::size_t rank) const {
-        const auto name = [&](std::string_view what, std::size_t track, std::string_view text) {
-            return core::text(R"({"name":")", what, R"(","ph":"M","pid":)", rank, R"(,"tid":)", track, R"(,"args":{"name":")", text,
-                              "\"}},\n");
+        const std::size_t process = process_of(rank);
+        const auto about = [&](std::string_view what, std::size_t track, std::string_view name, std::string_view value) {
+            return core::text(R"({"name":")", what, R"(","ph":"M","pid":)", process, R"(,"tid":)", process + track, R"(,"args":{")", name,
+                              R"(":)", value, "}},\n");
         };
-        std::string out = name("process_name", 0, core::text("rank ", rank)) + name("thread_name", 0, "work");
+        const auto track = [&](std::size_t number, std::string_view name) {
+            return about("thread_name", number, "name", core::text('"', name, '"')) +
+                   about("thread_sort_index", number, "sort_index", core::text(number));
+        };
+        std::string out = about("process_name", 0, "name", core::text("\"rank ", rank, '"')) +
+                          about("process_sort_index", 0, "sort_index", core::text(rank)) + track(0, "work");
         for (std::size_t bucket = 0; bucket < recorder_.buckets.size(); ++bucket) {
             const auto& one = recorder_.buckets[bucket];
-            out += name("thread_name", bucket + 1, core::text("bucket ", bucket, ", layers ", one.lowest_layer, " to ", one.highest_layer));
+            out += track(bucket + 1, core::text("bucket ", bucket, ", layers ", one.lowest_layer, " to ", one.highest_layer));
         }
         return out;
     }
-    [[nodiscard, gnu::cold]] static std::string line(const recorded_event& of, std::size_t rank, const recorded_run& run) {
+    /// `bytes`: that this rank sends for each bucket.
+    [[nodiscard, gnu::cold]] std::string line(const recorded_event& of, std::size_t rank, const recorded_run& run,
+                                              const std::vector<std::size_t>& bytes) const {
         const auto microseconds = [](std::int64_t nanoseconds) { return core::fixed(1e-3 * static_cast<double>(nanoseconds), 3); };
         const bool travels = is_flight(of.what);
-        std::string out = core::text(R"({"name":")", name_of(of, run), R"(","cat":")",
-                                     travels                        ? "communication"
-                                     : of.what == activity::waiting ? "waiting"
-                                                                    : "work",
-                                     R"(","ph":"X","pid":)", rank, R"(,"tid":)", travels ? of.number + 1 : 0, R"(,"ts":)",
-                                     microseconds(of.begin), R"(,"dur":)", microseconds(of.end - of.begin), R"(,"args":{"step":)", of.step);
-        if (travels && of.number < run.buckets.size()) out += core::text(R"(,"bytes":)", run.buckets[of.number].bytes / 2);
+        const std::size_t process = process_of(rank);
+        // A nanosecond less: rounded by a reader, the end may else lie behind the next begin, which would then be drawn inside.
+        const std::int64_t took = std::max<std::int64_t>(0, of.end - of.begin - 1);
+        std::string out =
+            core::text(R"({"name":")", name_of(of, run), R"(","cat":")",
+                       travels                        ? "communication"
+                       : of.what == activity::waiting ? R"(waiting","cname":"thread_state_iowait)"  // orange in chrome://tracing
+                                                      : "work",
+                       R"(","ph":"X","pid":)", process, R"(,"tid":)", travels ? process + of.number + 1 : process, R"(,"ts":)",
+                       microseconds(of.begin), R"(,"dur":)", microseconds(took), R"(,"args":{"step":)", of.step);
+        if (travels && of.number < bytes.size()) out += core::text(R"(,"bytes_of_sum_and_share":)", bytes[of.number]);
         return out + "}},\n";
     }
 
     /// Appends what is new to the file of this rank. Does not throw: the work goes on without it.
     [[gnu::cold]] void write() {
-        const recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_};
+        const recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_, .bytes = {}};
+        std::vector<std::size_t> bytes;
+        for (const auto& one : recorder_.buckets) bytes.push_back(one.bytes);
         std::string out;
-        for (; written_ < recorder_.events.size(); ++written_) out += line(on_common_clock(recorder_.events[written_]), rank_, run);
+        for (; written_ < recorder_.events.size(); ++written_) out += line(on_common_clock(recorder_.events[written_]), rank_, run, bytes);
         part_ << out << std::flush;
     }
     [[gnu::cold]] static void require_written(const std::ofstream& file, const std::string& name) {

@@ -19,8 +19,9 @@ namespace lockstep::train {
 /// What all ranks recorded, on one clock.
 struct recorded_run {
     std::vector<std::vector<recorded_event>> ranks;
-    std::vector<recorded_bucket> buckets;
-    std::vector<std::string> layers;  ///< names
+    std::vector<recorded_bucket> buckets;         ///< those of rank 0: layers are the same on all
+    std::vector<std::string> layers;              ///< names
+    std::vector<std::vector<std::size_t>> bytes;  ///< that a rank sends for a bucket, sum and share together; empty: not known
 };
 
 /// forward of layer 3, a conv: "conv 3".
@@ -67,21 +68,94 @@ struct interval {
     return out;
 }
 
-[[nodiscard, gnu::cold]] inline std::string_view color(activity what) {
-    switch (what) {
-        case activity::forward:
-            return "#6b9bd1";
-        case activity::backward:
-            return "#2f5f98";
-        case activity::loss:
-            return "#17a2a2";
-        case activity::update:
-            return "#9467bd";
-        case activity::data:
-            return "#c9a86a";
-        default:
-            return "#bdbdbd";
+/// What a rank had under way during a step, in ns, and what of it passed while the rank did not only wait.
+struct overlap {
+    double under_way = 0;
+    double hidden = 0;
+};
+/// Flights in ascending order of their begin.
+[[nodiscard, gnu::cold]] inline overlap overlap_of(const std::vector<recorded_event>& flights, const std::vector<interval>& waits,
+                                                   interval window) {
+    overlap out;
+    std::int64_t end = window.begin;
+    for (const auto& one : flights) {
+        const std::int64_t from = std::max(one.begin, end), to = std::min(one.end, window.end);
+        if (from >= to) continue;
+        std::int64_t waited = 0;
+        for (const auto& wait : waits) waited += std::max<std::int64_t>(0, std::min(wait.end, to) - std::max(wait.begin, from));
+        out.under_way += static_cast<double>(to - from);
+        out.hidden += static_cast<double>(to - from - waited);
+        end = to;
     }
+    return out;
+}
+[[nodiscard, gnu::cold]] inline std::string percent_hidden(const overlap& of) {
+    return of.under_way > 0 ? core::text(core::fixed(100 * of.hidden / of.under_way, 0), " % hidden") : std::string{"none"};
+}
+
+/// Names of layers are the user's.
+[[nodiscard, gnu::cold]] inline std::string escaped(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '&')
+            out += "&amp;";
+        else if (c == '<')
+            out += "&lt;";
+        else
+            out += c;
+    }
+    return out;
+}
+
+/// Of the bars, by CSS class. All can be told apart without red and green, on paper by their hatching too, and on a dark page.
+constexpr std::string_view style = R"svg(<style>
+text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-size:15px}.n{fill:#5a5a5a}.m{text-anchor:middle}
+.i{text-anchor:middle;fill:#fff}.o{text-anchor:middle;fill:#a03c00}
+.page{fill:#fff}.grid{stroke:#ddd}rect.k{stroke:#fff;stroke-width:.4}
+.data{fill:#c9ab6c}.forward{fill:#9cc3e8}.loss{fill:#e6b800}.backward{fill:#2f5f98}.update{fill:#8a63b3}.poll{fill:#b5b5b5}
+.wait{fill:#fff;stroke:#d55e00}.hidden{fill:#00795a}.exposed{fill:#c84f00}.hatch{stroke:#000;stroke-width:2;stroke-opacity:.22}
+@media (prefers-color-scheme:dark){text{fill:#ddd}.n{fill:#a0a0a0}.i{fill:#fff}.o{fill:#ffa35c}.m.b{fill:#222}
+.page,.wait{fill:#16191e}.grid{stroke:#363b43}rect.k{stroke:#16191e}}
+</style>
+<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M0 0V6"/></pattern>
+)svg";
+[[nodiscard, gnu::cold]] inline std::string_view css_class(activity what) {
+    constexpr std::string_view names[] = {"data", "forward", "loss", "backward", "update", "poll", "wait", "poll", "hidden", "hidden"};
+    return names[static_cast<std::size_t>(what)];
+}
+
+[[nodiscard, gnu::cold]] inline std::string words(double x, double y, std::string_view kind, std::string_view text) {
+    return core::text("<text x=\"", core::fixed(x, 1), "\" y=\"", core::fixed(y, 1), "\" class=\"", kind, "\">", escaped(text),
+                      "</text>\n");
+}
+/// A bar, with what a pointer on it shows.
+[[nodiscard, gnu::cold]] inline std::string bar(double x, double y, double width, double height, std::string_view kind,
+                                                std::string_view title) {
+    return core::text("<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"", core::fixed(std::max(width, 0.3), 2),
+                      "\" height=\"", core::fixed(height, 1), "\" class=\"", kind, "\"><title>", escaped(title), "</title></rect>\n");
+}
+/// The bar of a bucket while the rank only waits: hatched.
+[[nodiscard, gnu::cold]] inline std::string exposed_bar(double x, double y, double width, double height, std::string_view title) {
+    const std::string solid = bar(x, y, width, height, "exposed", title);
+    if (width < 1) return solid;
+    return core::text(solid, "<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"", core::fixed(width, 2),
+                      "\" height=\"", core::fixed(height, 1), "\" fill=\"url(#hatch)\" pointer-events=\"none\"></rect>\n");
+}
+/// Pixels of a text, at most.
+[[nodiscard]] inline double pixels(std::string_view text) noexcept { return 6.4 * static_cast<double>(text.size()) + 4; }
+/// The longest of the names of an event that has room: "sum layers 3-5", "3-5"; else none.
+[[nodiscard, gnu::cold]] inline std::string label(const recorded_event& of, const recorded_run& in, double room) {
+    std::string name = name_of(of, in);
+    const std::size_t first = name.find(' ');
+    // Above, colours tell the kinds of work.
+    if ((of.what == activity::forward || of.what == activity::backward) && first != std::string::npos) name = name.substr(first + 1);
+    if (of.what == activity::polling) return {};
+    if (pixels(name) <= room) return name;
+    const std::size_t last = name.rfind(' ');
+    if (last == std::string::npos) return {};
+    const bool has_number = name.find_first_of("0123456789", last) != std::string::npos;
+    name = of.what == activity::waiting ? name.substr(0, first) : has_number ? name.substr(last + 1) : std::string{};
+    return pixels(name) <= room ? name : std::string{};
 }
 
 }  // namespace detail
@@ -105,29 +179,23 @@ struct interval {
 
 /// The picture of a step as SVG text.
 [[nodiscard, gnu::cold]] inline std::string picture(const recorded_run& run, std::uint64_t step) {
-    using detail::interval;
-    constexpr double width = 1280, left = 76, right = 20, work_height = 26, flight_height = 16, letter = 6.6;
+    using detail::bar, detail::interval, detail::words;
+    constexpr double width = 1280, left = 96, right = 24, top = 92, work_height = 26, flight_height = 16;
     const interval window = detail::extent(run, step);
     const double length = std::max<double>(1, static_cast<double>(window.end - window.begin));
     const double scale = (width - left - right) / length;
     const auto place = [&](std::int64_t at) {
         return left + scale * static_cast<double>(std::clamp(at, window.begin, window.end) - window.begin);
     };
-    const auto number = [](double value) { return core::fixed(value, 1); };
-    const auto words = [&](double x, double y, std::string_view text, std::string_view more = {}) {
-        return core::text("<text x=\"", number(x), "\" y=\"", number(y), "\"", more, ">", text, "</text>\n");
-    };
-    const auto bar = [&](double x, double y, double w, double h, std::string_view fill, std::string_view title,
-                         std::string_view more = {}) {
-        return core::text("<rect x=\"", core::fixed(x, 2), "\" y=\"", number(y), "\" width=\"", core::fixed(std::max(w, 0.3), 2),
-                          "\" height=\"", number(h), "\" fill=\"", fill, "\"", more, "><title>", title, "</title></rect>\n");
+    const auto took = [](const recorded_event& one) {
+        return core::text(", ", core::fixed(1e-6 * static_cast<double>(one.end - one.begin), 3), " ms");
     };
     std::string body;
-    double y = 84, hidden = 0, exposed = 0;
+    detail::overlap all;
+    double y = top;
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
         std::vector<recorded_event> flights;
         std::vector<interval> waits;
-        body += words(8, y + 17, core::text("rank ", rank), " font-weight=\"bold\"");
         for (const auto& one : run.ranks[rank]) {
             if (one.end <= window.begin || one.begin >= window.end) continue;
             if (is_flight(one.what)) {
@@ -135,24 +203,23 @@ struct interval {
                 continue;
             }
             const double x = place(one.begin), w = place(one.end) - x;
-            const std::string name = name_of(one, run);
-            const std::string title = core::text(name, ", ", core::fixed(1e-6 * static_cast<double>(one.end - one.begin), 3), " ms");
-            if (one.what == activity::waiting) {
-                waits.push_back({one.begin, one.end});
-                if (w >= 0.5) body += bar(x, y, w, work_height, "#fff", title, " stroke=\"#d62728\" stroke-width=\"1\"");
-            } else {
-                body += bar(x, y, w, work_height, detail::color(one.what), title, " stroke=\"#fff\" stroke-width=\"0.4\"");
-            }
-            const std::string label =
-                one.what == activity::forward || one.what == activity::backward ? name.substr(name.find(' ') + 1) : name;
-            if (one.what != activity::polling && w > letter * static_cast<double>(label.size()) + 4)
-                body += words(
-                    x + w / 2, y + 17, label,
-                    one.what == activity::waiting ? " text-anchor=\"middle\" fill=\"#d62728\"" : " text-anchor=\"middle\" fill=\"#fff\"");
+            if (one.what == activity::waiting) waits.push_back({one.begin, one.end});
+            // The frame of a wait lies inside it.
+            const double inset = one.what == activity::waiting ? 0.5 : 0;
+            if (inset == 0 || w >= 1.5)
+                body += bar(x + inset, y + inset, w - 2 * inset, work_height - 2 * inset,
+                            core::text(detail::css_class(one.what), inset == 0 ? " k" : ""), name_of(one, run) + took(one));
+            const std::string name = detail::label(one, run, w);
+            const bool dark = one.what == activity::backward || one.what == activity::update;
+            if (!name.empty()) body += words(x + w / 2, y + 17, inset > 0 ? "o" : dark ? "i" : "m b", name);
         }
         y += work_height + 4;
-        // Buckets that were under way together stand below each other.
         std::sort(flights.begin(), flights.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+        const detail::overlap here = detail::overlap_of(flights, waits, window);
+        all.under_way += here.under_way;
+        all.hidden += here.hidden;
+        body += words(8, y - 13, "", core::text("rank ", rank)) + words(8, y + 12, "n", detail::percent_hidden(here));
+        // Buckets that were under way together stand below each other.
         std::vector<std::int64_t> rows;
         for (const auto& one : flights) {
             std::size_t row = 0;
@@ -160,31 +227,17 @@ struct interval {
             if (row == rows.size()) rows.push_back(0);
             rows[row] = one.end;
             const double at = y + static_cast<double>(row) * (flight_height + 2);
-            const std::string name = name_of(one, run);
-            const double bytes = one.number < run.buckets.size() ? static_cast<double>(run.buckets[one.number].bytes) / 2 : 0;
-            const std::string title = core::text(name, ", ", core::fixed(1e-6 * static_cast<double>(one.end - one.begin), 3), " ms, ",
-                                                 core::grouped(static_cast<std::uint64_t>(bytes)), " bytes sent");
+            std::string title = name_of(one, run) + took(one);
+            if (rank < run.bytes.size() && one.number < run.bytes[rank].size())
+                title += core::text("; sum and share of it send ", core::grouped(run.bytes[rank][one.number]), " bytes");
             const double x = place(one.begin), w = place(one.end) - x;
-            body += bar(x, at, w, flight_height, "#3a9a4b", title);
+            body += bar(x, at, w, flight_height, "hidden k", title);
             for (const auto& wait : waits) {
                 const std::int64_t from = std::max(wait.begin, one.begin), to = std::min(wait.end, one.end);
-                if (from < to) body += bar(place(from), at, place(to) - place(from), flight_height, "#d62728", title);
+                if (from < to) body += detail::exposed_bar(place(from), at, place(to) - place(from), flight_height, title);
             }
-            if (w > letter * static_cast<double>(name.size()) + 4)
-                body += words(x + w / 2, at + 12, name, " text-anchor=\"middle\" fill=\"#fff\"");
-        }
-        if (rank == 0) {
-            std::int64_t end = window.begin;
-            for (const auto& one : flights) {
-                const std::int64_t from = std::max(one.begin, end), to = std::min(one.end, window.end);
-                if (from >= to) continue;
-                double waited = 0;
-                for (const auto& wait : waits)
-                    waited += static_cast<double>(std::max<std::int64_t>(0, std::min(wait.end, to) - std::max(wait.begin, from)));
-                hidden += static_cast<double>(to - from) - waited;
-                exposed += waited;
-                end = to;
-            }
+            const std::string name = detail::label(one, run, w);
+            if (!name.empty()) body += words(x + w / 2, at + 12, "i", name);
         }
         y += std::max<double>(1, static_cast<double>(rows.size())) * (flight_height + 2) + 12;
     }
@@ -193,41 +246,37 @@ struct interval {
     const double power = std::pow(10.0, std::floor(std::log10(milliseconds / 8)));
     const double ratio = milliseconds / 8 / power;
     const double tick = power * (ratio < 1.5 ? 1 : ratio < 3.5 ? 2 : ratio < 7.5 ? 5 : 10);
-    const int digits = std::max(0, static_cast<int>(std::ceil(-std::log10(tick))));
+    const int digits = std::max(0, static_cast<int>(std::ceil(-std::log10(tick) - 1e-9)));
     std::string axis;
     for (double at = 0; at <= milliseconds * 1.0001; at += tick) {
-        const double x = left + scale * 1e6 * at;
-        axis += core::text("<line x1=\"", number(x), "\" y1=\"78\" x2=\"", number(x), "\" y2=\"", number(y), "\" stroke=\"#ddd\"/>\n");
-        axis += words(x, y + 15, core::fixed(at, digits), " text-anchor=\"middle\"");
+        const std::string x = core::fixed(left + scale * 1e6 * at, 1);
+        axis += core::text("<path class=\"grid\" d=\"M", x, " ", core::fixed(top - 6, 0), "V", core::fixed(y, 0), "\"/>\n");
+        axis += words(left + scale * 1e6 * at, y + 15, "m", core::fixed(at, digits));
     }
-    axis += words(8, y + 15, "ms");
+    axis += words(8, y + 15, "", "time, ms");
     std::string head =
-        core::text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", number(width), "\" height=\"", number(y + 26), "\" viewBox=\"0 0 ",
-                   number(width), " ", number(y + 26),
-                   "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
-    const double under_way = hidden + exposed;
-    head += words(8, 20,
-                  core::text("Step ", step, ": ", core::fixed(milliseconds, 2), " ms. Rank 0: buckets under way for ",
-                             core::fixed(1e-6 * under_way, 2), " ms, ",
-                             under_way > 0 ? core::text(core::fixed(100 * hidden / under_way, 0), " % of it hidden behind work") : "none"),
-                  " font-size=\"15\"");
+        core::text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", core::fixed(y + 26, 0), "\" viewBox=\"0 0 ",
+                   width, " ", core::fixed(y + 26, 0), "\">\n", detail::style, "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n");
+    head += words(
+        8, 22, "t",
+        core::text("Step ", step, " on ", run.ranks.size(), run.ranks.size() == 1 ? " rank: " : " ranks: ", core::fixed(milliseconds, 2),
+                   " ms. Communication: ", detail::percent_hidden(all), all.under_way > 0 ? " behind work" : ""));
     double x = left;
-    const auto legend = [&](std::string_view fill, std::string_view text, std::string_view more = {}) {
-        head += bar(x, 36, 14, 14, fill, text, more) + words(x + 19, 47, text);
-        x += 19 + letter * static_cast<double>(text.size()) + 22;
+    const auto legend = [&](std::string_view kind, std::string_view text) {
+        head += kind == "exposed" ? detail::exposed_bar(x, 38, 14, 14, text) : bar(x, 38, 14, 14, kind, text);
+        head += words(x + 19, 49, "", text);
+        x += 19 + detail::pixels(text) + 8;
     };
-    legend(detail::color(activity::data), "data");
-    legend(detail::color(activity::forward), "forward");
-    legend(detail::color(activity::loss), "loss");
-    legend(detail::color(activity::backward), "backward");
-    legend(detail::color(activity::update), "update");
-    legend(detail::color(activity::polling), "polling");
-    legend("#fff", "waiting", " stroke=\"#d62728\"");
-    legend("#3a9a4b", "bucket under way, hidden");
-    legend("#d62728", "bucket under way, exposed");
+    for (const auto what : {activity::data, activity::forward, activity::loss, activity::backward, activity::update})
+        legend(detail::css_class(what), detail::css_class(what));
+    legend("poll", "polling");
+    legend("wait", "waiting");
+    legend("hidden", "bucket under way, hidden");
+    legend("exposed", "bucket under way, exposed");
     head +=
-        words(left, 68, "sum: gradients to their owners; share: new weights to all ranks, those at the left were sent by the step before",
-              " fill=\"#666\"");
+        words(left, 72, "n",
+              "Numbers are layers; a pointer on a bar shows its name and time. sum: gradients go to their owners; share: new weights go to "
+              "all ranks, those at the left of the step before.");
     return head + axis + body + "</svg>\n";
 }
 

@@ -77,10 +77,14 @@ TEST_CASE("train/timeline: so many steps and no more, as trace events", "[train]
     CHECK(count(text, R"("ph":"X")") == 3 * 7);
     CHECK(count(text, R"("name":"forward dense 1","cat":"work")") == 3);
     CHECK(count(text, R"("name":"sum layers 0-1","cat":"communication")") == 3);
-    CHECK(count(text, R"("bytes":400)") == 3);
+    CHECK(count(text, R"("bytes_of_sum_and_share":800)") == 3);
     CHECK(count(text, R"("step":3)") == 7);
     CHECK(count(text, R"("step":4)") == 0);
     CHECK(count(text, "{") == count(text, "}"));
+    // Nothing is numbered 0 or shares a number with another process, and work stands above the buckets.
+    CHECK(count(text, R"("pid":1000,"tid":1000)") == 3 * 6 + 4);
+    CHECK(count(text, R"("pid":1000,"tid":1001)") == 3 + 2);
+    CHECK(count(text, R"("name":"thread_sort_index","ph":"M","pid":1000,"tid":1001,"args":{"sort_index":1})") == 1);
     const std::string svg = contents(drawing);
     CHECK(svg.substr(0, 4) == "<svg");
     CHECK(svg.substr(svg.size() - 7) == "</svg>\n");
@@ -128,4 +132,22 @@ TEST_CASE("train/timeline: the picture is of the step with the median length, no
                                 .what = activity::forward});
     CHECK(ls::train::typical_step(run) == 4);
     CHECK(ls::train::typical_step({}) == 0);
+}
+
+TEST_CASE("train/timeline: the picture says what part of the communication was hidden, of each rank and of all", "[train]") {
+    ls::train::recorded_run run{.ranks = {{}, {}}, .buckets = {{0, 1, 800}}, .layers = {"a<b", "dense"}, .bytes = {{800}, {700}}};
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        const std::int64_t wait = rank == 0 ? 400 : 200;
+        run.ranks[rank] = {{.begin = 0, .end = 1000, .step = 1, .number = 0, .what = activity::forward},
+                           {.begin = 1000, .end = 2000 - wait, .step = 1, .number = 1, .what = activity::backward},
+                           {.begin = 2000 - wait, .end = 2000, .step = 1, .number = 9, .what = activity::waiting},
+                           {.begin = 1000, .end = 2000, .step = 1, .number = 0, .what = activity::sum}};
+    }
+    const std::string svg = ls::train::picture(run, 1);
+    CHECK(count(svg, ">60 % hidden<") == 1);
+    CHECK(count(svg, ">80 % hidden<") == 1);
+    CHECK(count(svg, "Step 1 on 2 ranks: 0.00 ms. Communication: 70 % hidden behind work") == 1);
+    CHECK(count(svg, "forward a&lt;b 0") == 2);
+    CHECK(count(svg, "a<b") == 0);
+    CHECK(count(svg, "send 700 bytes") == 2);  // the bar, and its exposed part
 }
