@@ -183,6 +183,62 @@ TEST_CASE("comm/executor: operations in flight do not mix their messages", "[com
     CHECK_FALSE(first.running());
 }
 
+TEST_CASE("comm/executor: what is urgent is handed over first, and nothing waits for it", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    const std::size_t n = 100'000, piece = 64, limit = 4 * piece;  // thousands of pieces, and less than a window of them
+    const comm::ring_all_reduce ring;
+    const std::size_t work_size = ring(ranks.rank(), ranks.size(), n).work_size();
+    std::vector<float> large_work(work_size), small_work(work_size);
+    for (std::uint32_t step = 0; step < 4; ++step) {
+        comm::send_order order{limit};
+        comm::operation<float> large{ranks, ring(ranks.rank(), ranks.size(), n), {}, piece, {&order, 7}};
+        comm::operation<float> small{ranks, ring(ranks.rank(), ranks.size(), n / 10), {}, piece, {&order, 2}};
+        auto large_data = values(ranks.rank(), n, 10 * step), small_data = values(ranks.rank(), n / 10, 10 * step + 1);
+        bool right = true;
+        (void)ranks.gather_all(ranks.rank());
+        // The first rank starts both while the others have started none: nobody takes what it sends.
+        if (ranks.rank() == 0 && ranks.size() > 1) {
+            if (step % 2 == 0) {
+                large.start(large_data, large_work);
+                right = right && large.sent_messages() >= comm::flow::window && !order.yields(7);
+                small.start(small_data, small_work);
+                right = right && order.yields(7) && !order.yields(2);
+                // It does not see what is less urgent, of which more than the limit is under way,
+                right = right && small.sent_messages() >= comm::flow::window;
+                const std::size_t before = large.sent_messages();
+                for (int i = 0; i < 100; ++i) (void)large.progress();
+                // which hands over no more than fits under the limit,
+                right = right && large.sent_messages() <= before + 4;
+            } else {
+                small.start(small_data, small_work);
+                large.start(large_data, large_work);
+                for (int i = 0; i < 100; ++i) (void)large.progress();
+                // and less than a window from the beginning.
+                right = right && large.sent_messages() >= 1 && large.sent_messages() <= 4 && small.sent_messages() >= comm::flow::window;
+            }
+        }
+        (void)ranks.gather_all(ranks.rank());
+        // Others in their own order; in two of the steps they move on one of the two alone as long as it takes.
+        if (ranks.rank() != 0 || ranks.size() == 1) {
+            auto& first = (ranks.rank() + step) % 2 == 0 ? large : small;
+            first.start(&first == &large ? large_data : small_data, &first == &large ? large_work : small_work);
+            (&first == &large ? small : large)
+                .start(&first == &large ? small_data : large_data, &first == &large ? small_work : large_work);
+        }
+        for (bool done = false; !done && step < 2;) {
+            const bool one = small.poll(), other = large.poll();
+            done = one && other;
+        }
+        (step == 2 ? small : large).finish();
+        (step == 2 ? large : small).finish();
+        right = right && !order.yields(7);
+        right = right && same_bits(large_data, expected(ring, ranks.size(), n, 10 * step)[ranks.rank()]);
+        right = right && same_bits(small_data, expected(ring, ranks.size(), n / 10, 10 * step + 1)[ranks.rank()]);
+        INFO("rank " << ranks.rank() << ", step " << step);
+        REQUIRE(agreed(ranks, right));
+    }
+}
+
 TEST_CASE("comm/executor: strips and blocks of bytes", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
     std::vector<block> strips;

@@ -62,7 +62,7 @@ template <class T>
 /// An operation without its element type, so that one copy of the code serves all of them.
 class untyped_operation {
 public:
-    [[gnu::cold]] untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, element of)
+    [[gnu::cold]] untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, urgency soon, element of)
         : ranks_{std::move(ranks)},
           program_{std::move(program)},
           team_{team},
@@ -76,7 +76,7 @@ public:
                  .what = ranks_.what()}},
           // Pieces hold whole elements.
           under_way_{ranks_.over().communicator(), ranks_.tag_of(what_->number, core::mix(what_->fingerprint + of.size)),
-                     std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / of.size) * of.size} {
+                     std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / of.size) * of.size, soon} {
         if (of.add == nullptr && program_.added() > 0)
             core::fail(core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"),
                        "use a gathering schedule, or an arithmetic element type");
@@ -245,6 +245,7 @@ private:
             for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
                 if (early_[i] == flow::none) apply(program_.locals()[i], 0, program_.locals()[i].to.count);
         }
+        under_way_.leave();
         running_ = false;
         return true;
     }
@@ -311,9 +312,10 @@ class operation {
     static_assert(std::is_trivially_copyable_v<T>, "messages are bytes: elements must be trivially copyable");
 
 public:
-    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all ranks.
-    operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece)
-        : run_{std::move(ranks), std::move(program), team, piece, detail::element_of<T>()} {}
+    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all ranks. `soon`: how urgent its
+    /// messages are among those of other operations in flight (see comm/send_order.hpp); ranks need not agree.
+    operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece, urgency soon = {})
+        : run_{std::move(ranks), std::move(program), team, piece, soon, detail::element_of<T>()} {}
 
     /// `data` and `work` hold at least what the schedule says and stay where they are until the end. Sends at once what can be sent.
     /// Throws core::error if they are too short or the operation is running.

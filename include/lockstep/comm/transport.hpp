@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/send_order.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::comm {
@@ -236,7 +237,7 @@ public:
     static constexpr std::size_t acknowledged = 16;
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    flow(MPI_Comm over, int tag, std::size_t piece) noexcept : over_{over}, tag_{tag}, piece_{piece} {}
+    [[gnu::cold]] flow(MPI_Comm over, int tag, std::size_t piece, urgency of = {}) : over_{over}, tag_{tag}, piece_{piece}, place_{of} {}
     flow(flow&&) noexcept = default;  // a vector that was moved from is empty
     flow& operator=(flow&&) = delete;
     ~flow() { abandon(); }
@@ -259,23 +260,27 @@ public:
 
     /// Lets the first pieces go. Sends go first: the peer then knows of ours when it answers our answer to its own.
     [[gnu::noinline]] void start() noexcept {
-        for (std::size_t stream = 0; stream < streams_.size(); ++stream)
-            for (std::size_t i = 0; i < window; ++i) {
-                slots_.push_back({});
+        place_.enter();
+        for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
+            std::size_t left = 0;
+            for (std::size_t i = streams_[stream].message; i != none; i = transfers_[i].next) left += pieces(transfers_[i].size);
+            for (std::size_t i = 0; i < std::min(window, left); ++i) {
+                slots_.push_back({.stream = stream});
                 requests_.push_back(MPI_REQUEST_NULL);
-                if (post(stream, slots_.size() - 1)) continue;
-                slots_.pop_back();
-                requests_.pop_back();
-                break;
             }
+        }
         done_.resize(slots_.size());
-        live_ = slots_.size();
+        live_ = held_back_ = slots_.size();
+        post_held_back();
     }
+    /// The operation is over.
+    void leave() noexcept { place_.leave(); }
 
     /// Makes progress; true when the round is over, and empty again. arrived(number, first, bytes) for each piece that has been received.
     template <class Arrived>
     [[nodiscard]] bool test(Arrived&& arrived) noexcept {
         while (live_ > 0) {
+            if (held_back_ > 0) post_held_back();
             int count = 0;
             const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(), statuses_.data());
             if (count <= 0) return false;
@@ -283,8 +288,11 @@ public:
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
                 const auto at = static_cast<std::size_t>(done_[i]);
                 const slot piece = slots_[at];
-                if (!piece.sends) compare(piece, statuses_[i], code != MPI_SUCCESS);
-                if (!post(piece.stream, at)) --live_;
+                if (piece.sends)
+                    taken(piece);
+                else
+                    compare(piece, statuses_[i], code != MPI_SUCCESS);
+                post_or_hold(at);
                 if (!piece.sends) arrived(piece.message, piece.first, piece.size);
             }
         }
@@ -310,6 +318,7 @@ public:
                 if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
         }
         clear();
+        place_.leave();
     }
 
     /// A message that had not the length of what was to be received.
@@ -349,10 +358,11 @@ private:
         int peer;
         bool sends;
     };
-    /// All messages to or from one peer: the one that is being posted, and the pieces so far.
+    /// All messages to or from one peer: the one that is being posted, the pieces so far, and those of them that are under way.
     struct stream_state {
         std::size_t message;
         std::size_t posted;
+        std::size_t under_way;
     };
     struct slot {
         std::size_t stream = 0;
@@ -360,32 +370,58 @@ private:
         std::size_t first = 0;
         std::size_t size = 0;
         bool sends = false;
+        bool held_back = true;
     };
+    enum class post_result : unsigned char { under_way, held_back, nothing_left };
 
     [[gnu::noinline]] void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
-        if (leads) streams_.push_back({transfers_.size(), 0});
+        if (leads) streams_.push_back({transfers_.size(), 0, 0});
         transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
     }
 
-    /// The next piece of a stream; false if there is none. Pieces of a stream are posted in order on both sides: so they meet.
-    [[gnu::noinline]] bool post(std::size_t stream, std::size_t at) noexcept {
-        auto& [current, pieces_posted] = streams_[stream];
+    /// What more urgent operations have left room for by now.
+    [[gnu::noinline]] void post_held_back() noexcept {
+        for (std::size_t at = 0; at < slots_.size(); ++at) {
+            if (!slots_[at].held_back) continue;
+            --held_back_;
+            post_or_hold(at);
+        }
+    }
+    void post_or_hold(std::size_t at) noexcept {
+        const post_result found = post(slots_[at].stream, at);
+        slots_[at].held_back = found == post_result::held_back;
+        if (found == post_result::held_back) ++held_back_;
+        if (found == post_result::nothing_left) --live_;
+    }
+    void taken(const slot& piece) noexcept {
+        --streams_[piece.stream].under_way;
+        place_.received(piece.size);
+    }
+
+    /// The next piece of a stream. Pieces of a stream are posted in order on both sides: so they meet.
+    [[gnu::noinline]] post_result post(std::size_t stream, std::size_t at) noexcept {
+        auto& [current, pieces_posted, pieces_under_way] = streams_[stream];
         while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
-        if (current == none) return false;
+        if (current == none) return post_result::nothing_left;
         transfer& one = transfers_[current];
         const std::size_t size = std::min(piece_, one.size - one.posted);
         std::byte* const data = one.data + one.posted;
-        slots_[at] = {stream, current, one.posted, size, one.sends};
+        const bool yields = one.sends && place_.yields();
+        if (yields && pieces_under_way > 0 && !place_.admits(size)) return post_result::held_back;
+        slots_[at] = {stream, current, one.posted, size, one.sends, false};
         one.posted += size;
         if (one.sends) {
-            const bool counted = ++pieces_posted % acknowledged == 0;
+            // One that yields is under way until its receiver has it: others are complete as soon as the system takes them, which takes megabytes.
+            const bool counted = ++pieces_posted % acknowledged == 0 || yields;
             (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
+            ++pieces_under_way;
+            place_.handed_over(size);
             ++sent_messages_;
             sent_bytes_ += size;
         } else {
             MPI_Irecv(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
         }
-        return true;
+        return post_result::under_way;
     }
 
     void compare(const slot& piece, const MPI_Status& status, bool failed) noexcept {
@@ -401,11 +437,13 @@ private:
         slots_.clear();
         requests_.clear();
         live_ = 0;
+        held_back_ = 0;
     }
 
     MPI_Comm over_;
     int tag_;
     std::size_t piece_;
+    send_place place_;
     std::vector<transfer> transfers_;
     std::vector<stream_state> streams_;
     std::vector<slot> slots_;  // what each request is
@@ -415,6 +453,7 @@ private:
     std::optional<wrong_length> wrong_;
     std::uint64_t completed_ = 0;
     std::size_t live_ = 0;
+    std::size_t held_back_ = 0;  // of them: pieces that yield
     std::size_t sent_messages_ = 0;
     std::size_t sent_bytes_ = 0;
 };

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/algorithm_table.hpp"
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/send_order.hpp"
 #include "lockstep/comm/shared_parts.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -28,6 +29,8 @@ struct bucket {
     comm::shared_parts* memory = nullptr;                       ///< shared by all ranks of the trainer, if they do
     std::vector<std::size_t> parts{};                           ///< which part of it each rank of the group has
     comm::sum_algorithm algorithm = comm::sum_algorithm::tree;  ///< of sums without a compressor
+    comm::urgency sum{};                                        ///< of its messages: how soon they are needed,
+    comm::urgency share{};                                      ///< and the new weights
 };
 
 /// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.

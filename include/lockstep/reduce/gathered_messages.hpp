@@ -29,7 +29,7 @@ public:
           n_{of.n},
           rank_{of.ranks.rank()},
           bytes_{(compressor.template max_bytes<T>(of.n) + header + 7) / 8 * 8},
-          gather_{of.ranks, comm::all_gather(rank_, equal_strips(of.ranks.size(), bytes_)), of.team},
+          gather_{of.ranks, comm::all_gather(rank_, equal_strips(of.ranks.size(), bytes_)), of.team, comm::flow::usual_piece, of.sum},
           ranks_{of.ranks.size()},
           nodes_{tensor::cover(of.runs[rank_], of.lanes).size()},
           state_{arena.reserve<T>(C::slot_count * of.n)},

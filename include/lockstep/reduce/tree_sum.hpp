@@ -72,7 +72,8 @@ private:
         comm::operation<T> sum;
         comm::operation<T> share;
         [[gnu::cold]] over_messages(const bucket& of, comm::sum_halves halves)
-            : sum{of.ranks, std::move(halves.sum), of.team}, share{of.ranks, std::move(halves.share), of.team} {}
+            : sum{of.ranks, std::move(halves.sum), of.team, comm::flow::usual_piece, of.sum},
+              share{of.ranks, std::move(halves.share), of.team, comm::flow::usual_piece, of.share} {}
     };
 
     parallel::block owned_;

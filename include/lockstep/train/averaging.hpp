@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "lockstep/comm/progress_thread.hpp"
+#include "lockstep/comm/send_order.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/optim/concept.hpp"
@@ -35,7 +36,8 @@ namespace lockstep::train {
 
 /// Gradients of replicated layers are averaged over all ranks, those of a shard over the ranks with the same shard. A bucket starts when backward
 /// has finished its lowest layer. When all losses are there (nobody can fail any more), buckets are updated as their sums arrive, and their
-/// weights set off in the order in which the next forward needs them; it waits in front of each layer for its bucket.
+/// weights set off in the order in which the next forward needs them; it waits in front of each layer for its bucket. Sums go before weights, and
+/// weights in that order, also where several are under way.
 /// With a progress thread, layers are computed while it has the turn (see comm/progress_thread.hpp): what backward finishes is submitted to it,
 /// forward asks it for the turn where weights are missing. It has the turn also while strips are updated. Everything else has it itself: the
 /// thread rests from the end of an update to the next walk that has something under way.
@@ -52,6 +54,11 @@ public:
         const auto ranges = make_buckets<Network>(least);
         for (const auto& range : ranges) {
             reduce::bucket of = bucket_of(range, on, all, replicas, team, memory);
+            std::size_t sooner = 0;  // buckets that the next forward needs before this one
+            for (const auto& other : ranges) sooner += other.lowest_layer < range.lowest_layer ? 1 : 0;
+            // The next forward waits for all sums, and for weights as it comes to them.
+            of.sum = {&order_, 0};
+            of.share = {&order_, 1 + sooner};
             if constexpr (reduce::keeps_lane_order<T, Compressor>)
                 if (memory == nullptr) rule.choose(of, sizeof(T), Optimizer::slot_count + 3.0);
             const auto series = static_cast<std::uint32_t>(buckets_.size() * on.lanes + of.runs[of.ranks.rank()].first);
@@ -368,7 +375,7 @@ private:
         if (++polls_ % comm::patience::notice_interval == 0) all_.check();
     }
     [[gnu::noinline]] void move_on() {
-        for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+        for (const std::size_t bucket : needed_) {
             auto& one = buckets_[bucket];
             if ((one.state != stage::summing && one.state != stage::sharing) || !one.reducer.progress()) continue;
             const bool sums = one.state == stage::summing;
@@ -450,6 +457,7 @@ private:
     std::uint64_t seed_;
     bool overlaps_;
     std::vector<std::size_t> layer_bucket_;
+    comm::send_order order_;           // of the messages of all buckets
     std::deque<entry> buckets_;        // which stay where they are
     std::vector<std::size_t> needed_;  // buckets in the order of forward
     std::size_t message_bytes_ = 0;
