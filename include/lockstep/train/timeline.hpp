@@ -184,6 +184,15 @@ private:
         }
         return out;
     }
+    /// Names of layers are the user's.
+    [[nodiscard, gnu::cold]] static std::string quoted(std::string_view text) {
+        std::string out{'"'};
+        for (const char c : text) {
+            if (c == '"' || c == '\\') out += '\\';
+            out += static_cast<unsigned char>(c) < 32 ? ' ' : c;
+        }
+        return out + '"';
+    }
     /// `bytes`: that this rank sends for each bucket.
     [[nodiscard, gnu::cold]] std::string line(const recorded_event& of, std::size_t rank, const recorded_run& run,
                                               const std::vector<std::size_t>& bytes) const {
@@ -193,7 +202,7 @@ private:
         // A nanosecond less: rounded by a reader, the end may else lie behind the next begin, which would then be drawn inside.
         const std::int64_t took = std::max<std::int64_t>(0, of.end - of.begin - 1);
         std::string out =
-            core::text(R"({"name":")", name_of(of, run), R"(","cat":")",
+            core::text(R"({"name":)", quoted(name_of(of, run)), R"(,"cat":")",
                        travels                        ? "communication"
                        : of.what == activity::waiting ? R"(waiting","cname":"thread_state_iowait)"  // orange in chrome://tracing
                                                       : "work",

@@ -92,6 +92,22 @@ TEST_CASE("train/timeline: so many steps and no more, as trace events", "[train]
     CHECK(count(svg, "<text") == count(svg, "</text>"));
 }
 
+TEST_CASE("train/timeline: a layer may have any name", "[train]") {
+    const folder here;
+    const auto file = here.path / "trace.json";
+    const auto drawing = here.path / "step.svg";
+    source trainer;
+    ls::timeline made{file.string(), 1, drawing.string()};
+    auto& recorder = *made.events_of_this_rank();
+    recorder.name_of_layer = [](std::size_t layer) { return layer < 2 ? std::string_view{"\"a\\b\" <&>\n"} : std::string_view{}; };
+    recorder.buckets = {{0, 1, 800}};
+    made.on_begin(trainer.group);
+    step(recorder, 1);
+    made.on_end(trainer, ls::train::report{});
+    CHECK(count(contents(file), R"("name":"forward \"a\\b\" <&>  1","cat")") == 1);
+    CHECK(count(contents(drawing), "<title>forward \"a\\b\" &lt;&amp;>") == 2);
+}
+
 TEST_CASE("train/timeline: a run that ends with an exception leaves what it has recorded", "[train]") {
     const folder here;
     const auto file = here.path / "trace.json";
