@@ -65,7 +65,7 @@ options read(int argc, char** argv) {
         else if (name == "--steps")
             out.steps = std::stoul(value);
         else if (name == "--turns")
-            out.turns = std::stoul(value);
+            out.turns = std::max(1UL, std::stoul(value));
         else if (name == "--timeline")
             out.timeline = value;
         else if (name == "--against")

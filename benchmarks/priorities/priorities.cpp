@@ -5,6 +5,7 @@
 // The urgent one starts that many ms after the large one; at 0 right before it. One JSON line for each of the two on rank 0, medians in ms:
 // from the start of the urgent sum and of the large one to their ends, and of an urgent sum alone.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
     return lockstep::program(argc, argv, [&](const boost::mpi::communicator& world) {
         const auto argument = [&](int i, double usual) { return argc > i ? std::atof(argv[i]) : usual; };
         const auto elements = [&](int i, double usual) { return static_cast<std::size_t>(argument(i, usual) * (1 << 20) / sizeof(float)); };
-        const double delay = argument(3, 30), pause = argument(4, 1000), repeats = argument(5, 7);
+        const double delay = argument(3, 30), pause = argument(4, 1000), repeats = std::max(1.0, argument(5, 7));
         const comm::group ranks{world};
         pair without{ranks, elements(1, 4), elements(2, 16), false}, with{ranks, elements(1, 4), elements(2, 16), true};
         std::vector<double> urgent[2], large[2], alone;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
@@ -173,7 +174,10 @@ bool compare_with_serial(const options& given, const std::string& name, const Ne
         ratios[turns * 3 / 4], median(ours) / median(plain), static_cast<unsigned long long>(loop_hash),
         static_cast<unsigned long long>(trainer_hash), loop_hash == trainer_hash ? "true" : "false");
     std::fflush(stdout);
-    if (loop_hash != trainer_hash) std::fprintf(stderr, "%s: the loop and the trainer ended with different weights\n", name.c_str());
+    if (loop_hash != trainer_hash) {
+        std::fprintf(stderr, "lockstep: %s: the loop and the trainer ended with different weights\n", name.c_str());
+        std::exit(1);
+    }
     return true;
 }
 

@@ -290,7 +290,7 @@ void depthwise_forward(const convolution& g, std::size_t batch, const T* x, cons
 }
 
 /// dx = the gradient with respect to x, from dy: one chain from zero over output rows and columns in ascending order. Threads split rows.
-/// Cost: batch x flops(); no scratch.
+/// Cost: batch x flops(); no scratch but the stack's.
 template <class T>
 void depthwise_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, parallel::team team) noexcept {
     if (detail::nothing_to_see(g)) {
