@@ -11,6 +11,12 @@ namespace {
 struct unseen {};
 struct seen {};
 
+#ifdef XTENSOR_VERSION_MAJOR
+constexpr bool includes_xtensor = true;
+#else
+constexpr bool includes_xtensor = false;
+#endif
+
 }  // namespace
 
 template <>
@@ -29,9 +35,4 @@ TEST_CASE("tensor/views: there are none until somebody defines them, for one typ
     CHECK(lockstep::tensor::views<seen>::of({}, std::array<std::size_t, 2>{3, 4}) == 4);
 }
 
-TEST_CASE("tensor/views: the header that asks for xtensor does not include it", "[tensor]") {
-#ifdef XTENSOR_VERSION_MAJOR
-    FAIL("views.hpp includes xtensor");
-#endif
-    SUCCEED();
-}
+TEST_CASE("tensor/views: the header that asks for xtensor does not include it", "[tensor]") { CHECK_FALSE(includes_xtensor); }

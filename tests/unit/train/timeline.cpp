@@ -53,9 +53,12 @@ struct folder {
     ~folder() { std::filesystem::remove_all(path); }
 };
 
-void begin(ls::timeline& made, const source& of) {
+std::string_view dense(std::size_t layer) { return layer < 2 ? "dense" : std::string_view{}; }
+std::string_view odd(std::size_t layer) { return layer < 2 ? "\"a\\b\" <&>\n" : std::string_view{}; }
+
+void begin(ls::timeline& made, const source& of, std::string_view (*name_of_layer)(std::size_t) = dense) {
     auto& recorder = *made.events_of_this_rank();
-    recorder.name_of_layer = [](std::size_t layer) { return layer < 2 ? std::string_view{"dense"} : std::string_view{}; };
+    recorder.name_of_layer = name_of_layer;
     recorder.buckets = {{0, 1, 800}};
     made.on_begin(of.group);
 }
@@ -98,11 +101,8 @@ TEST_CASE("train/timeline: a layer may have any name", "[train]") {
     const auto drawing = here.path / "step.svg";
     source trainer;
     ls::timeline made{file.string(), 1, drawing.string()};
-    auto& recorder = *made.events_of_this_rank();
-    recorder.name_of_layer = [](std::size_t layer) { return layer < 2 ? std::string_view{"\"a\\b\" <&>\n"} : std::string_view{}; };
-    recorder.buckets = {{0, 1, 800}};
-    made.on_begin(trainer.group);
-    step(recorder, 1);
+    begin(made, trainer, odd);
+    step(*made.events_of_this_rank(), 1);
     made.on_end(trainer, ls::train::report{});
     CHECK(count(contents(file), R"("name":"forward \"a\\b\" <&>  1","cat")") == 1);
     CHECK(count(contents(drawing), "<title>forward \"a\\b\" &lt;&amp;>") == 2);
