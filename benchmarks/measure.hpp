@@ -34,6 +34,12 @@ inline double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
+/// That part of all values is smaller.
+inline double quantile(std::vector<double> all, double part) {
+    std::sort(all.begin(), all.end());
+    return all[static_cast<std::size_t>(part * static_cast<double>(all.size()))];
+}
+
 /// The parts of a list that commas separate.
 inline std::vector<std::string> split(const std::string& text) {
     std::vector<std::string> out;

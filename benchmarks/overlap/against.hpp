@@ -33,12 +33,6 @@ inline lockstep::comm::group unwatched(const boost::mpi::communicator& world) {
     return out;
 }
 
-/// That part of all values is smaller.
-inline double quantile(std::vector<double> all, double part) {
-    std::sort(all.begin(), all.end());
-    return all[static_cast<std::size_t>(part * static_cast<double>(all.size()))];
-}
-
 /// `what`: `watch`, the one in front of the ratio keeps a watch and the other none; `overlap`, it overlaps and the other does not; `same`, they
 /// are alike, which shows the noise; or a table such as `doubling:0-max` of plan.all_reduce, which the other one is given in place of the automatic
 /// choice. Prints one JSON line; `fastest` is the ratio of the tenth parts of the times, which other programs on the machine move least.

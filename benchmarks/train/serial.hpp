@@ -12,12 +12,11 @@
 #include <vector>
 
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/random.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "measure.hpp"
-#include "train/options.hpp"
+#include "train/step.hpp"
 
 namespace benchmark {
 
@@ -138,16 +137,11 @@ bool compare_with_serial(const options& given, const std::string& name, const Ne
                                                     .threads = given.threads}};
     serial_loop loop{net, optimizer, rate, batch, lanes, given.threads, 1};
     using network = typename decltype(trainer)::network;
-    const ls::core::random_stream random{1, ls::core::purpose::user, 1};
-    std::vector<float> x(batch * network::input::size);
-    std::vector<std::int32_t> y(batch);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.uniform(i)) - 0.5F;
-    for (std::size_t i = 0; i < y.size(); ++i)
-        y[i] = static_cast<std::int32_t>(random.uniform(i) * static_cast<float>(network::output::size - 1));
+    const auto data = random_samples<network>(batch);
     // Single steps in turns: what slows the machine down slows down both.
     const auto time_of = [&](auto& of) {
         const double begin = seconds(true);
-        of.step(x, y);
+        of.step(data.x, data.y);
         return seconds(true) - begin;
     };
     (void)time_of(trainer), (void)time_of(loop);
@@ -162,7 +156,6 @@ bool compare_with_serial(const options& given, const std::string& name, const Ne
         if (!trainer_first) ours.push_back(time_of(trainer));
         ratios.push_back(ours.back() / plain.back());
     }
-    std::sort(ratios.begin(), ratios.end());
     const auto loop_hash = loop.weights_hash();
     const auto trainer_hash = trainer.weights_hash();
     std::printf(
@@ -170,8 +163,8 @@ bool compare_with_serial(const options& given, const std::string& name, const Ne
         "%.4f, "
         "\"ratio\": %.4f, \"ratio_quartiles\": [%.4f, %.4f], \"ratio_of_medians\": %.4f, \"serial_hash\": \"%016llx\", \"trainer_hash\": "
         "\"%016llx\", \"same_weights\": %s}\n",
-        name.c_str(), batch, given.threads, turns, 1e3 * median(plain), 1e3 * median(ours), median(ratios), ratios[turns / 4],
-        ratios[turns * 3 / 4], median(ours) / median(plain), static_cast<unsigned long long>(loop_hash),
+        name.c_str(), batch, given.threads, turns, 1e3 * median(plain), 1e3 * median(ours), median(ratios), quantile(ratios, 0.25),
+        quantile(ratios, 0.75), median(ours) / median(plain), static_cast<unsigned long long>(loop_hash),
         static_cast<unsigned long long>(trainer_hash), loop_hash == trainer_hash ? "true" : "false");
     std::fflush(stdout);
     if (loop_hash != trainer_hash) {

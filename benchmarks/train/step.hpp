@@ -19,7 +19,22 @@
 
 namespace benchmark {
 
-/// Random samples and labels that stay where they are. Prints one JSON line: medians over the repeats. False: this network was not asked for.
+/// Random samples and labels of a minibatch.
+struct samples {
+    std::vector<float> x;
+    std::vector<std::int32_t> y;
+};
+template <class Network>
+samples random_samples(std::size_t rows) {
+    const lockstep::core::random_stream random{1, lockstep::core::purpose::user, 1};
+    samples out{std::vector<float>(rows * Network::input::size), std::vector<std::int32_t>(rows)};
+    for (std::size_t i = 0; i < out.x.size(); ++i) out.x[i] = static_cast<float>(random.uniform(i)) - 0.5F;
+    for (std::size_t i = 0; i < rows; ++i)
+        out.y[i] = static_cast<std::int32_t>(random.uniform(i) * static_cast<float>(Network::output::size - 1));
+    return out;
+}
+
+/// Steps on samples that stay where they are. Prints one JSON line: medians over the repeats. False: this network was not asked for.
 template <class Net>
 bool measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
     namespace ls = lockstep;
@@ -41,14 +56,9 @@ bool measure_steps(const options& given, const std::string& name, const Net& net
                                                      : given.transport == "shared_memory" ? ls::transport::shared_memory
                                                                                           : ls::transport::automatic}};
     using network = typename decltype(trainer)::network;
-    const ls::core::random_stream random{1, ls::core::purpose::user, 1};
     // The rows that fit() would deal this rank.
     const auto own = ls::train::deal::own_rows(batch, trainer.grid());
-    std::vector<float> x(own.size() * network::input::size);
-    std::vector<std::int32_t> y(own.size());
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.uniform(i)) - 0.5F;
-    for (std::size_t i = 0; i < y.size(); ++i)
-        y[i] = static_cast<std::int32_t>(random.uniform(i) * static_cast<float>(network::output::size - 1));
+    const auto [x, y] = random_samples<network>(own.size());
     trainer.step(x, y);
     const double first = seconds(true);
     trainer.step(x, y);

@@ -19,6 +19,13 @@ struct pooled_case {
     std::size_t batch;
 };
 
+/// Maxima, and where in their windows they stood.
+template <class T>
+struct outputs {
+    array<T> y;
+    std::vector<std::uint8_t> which;
+};
+
 /// Narrow shapes, each with windows of LeNet-5 and with others that its outputs hold.
 template <class T>
 std::vector<pooled_case> pooled_cases(std::size_t count) {

@@ -10,12 +10,6 @@ using namespace kernel_test;
 namespace {
 
 template <class T>
-struct outputs {
-    array<T> y;
-    std::vector<std::uint8_t> which;
-};
-
-template <class T>
 outputs<T> run(const pooled_case& c, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& bias, int threads) {
     outputs<T> out{unwritten<T>(batch * c.g.out_size()), std::vector<std::uint8_t>(batch * c.g.out_size(), 99)};
     const scratch<T> room(kernels::pooled_forward_scratch<T>(c.g, batch, {threads}), {threads});

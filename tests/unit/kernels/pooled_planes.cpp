@@ -8,17 +8,11 @@
 #include <vector>
 
 #include "lockstep/kernels/pooling.hpp"
-#include "narrow_common.hpp"
+#include "pooled_common.hpp"
 
 using namespace kernel_test;
 
 namespace {
-
-template <class T>
-struct outputs {
-    array<T> y;
-    std::vector<std::uint8_t> which;
-};
 
 std::size_t pooled_size(const convolution& g) { return g.out_rows() / 2 * (g.out_columns() / 2) * g.filters; }
 
