@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "measure.hpp"
 
@@ -46,6 +47,7 @@ int measure_against(const boost::mpi::communicator& world, const std::string& wh
         plan.transport = ls::transport::messages;
         other.transport = ls::transport::messages;
         other.all_reduce = what;
+        other.sums = ls::comm::all_sums;
     } else if (what == "overlap") {
         other.overlap = false;
     } else if (what != "watch" && what != "same") {

@@ -6,12 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "equivalence/support.hpp"
 #include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/comm/tree.hpp"
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/train/summary.hpp"
 
 namespace {
 
@@ -19,8 +23,8 @@ using namespace support;
 
 constexpr std::size_t slots = 2;  // adam
 
-auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree:0-max",
-            ls::transport transport = ls::transport::messages) {
+auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree:0-max", ls::transport transport = ls::transport::messages,
+            const ls::comm::sum_family& sums = ls::comm::lane_sums) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -31,6 +35,7 @@ auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree
         .bucket = bucket,
         .transport = transport,
         .all_reduce = algorithm,
+        .sums = sums,
     };
 }
 
@@ -68,8 +73,29 @@ TEST_CASE("equivalence/owner_updates: by doubling every rank owns all, and sends
     const ls::trainer alone{ls::comm::group{}, recipe(8, 0, "")};
     CHECK(alone.all_reduce_algorithm().empty());
     CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "ring:0-max")}),
-                      Catch::Contains("sums by ring; a trainer has tree and doubling"));
+                      Catch::Contains("sums by ring; use tree or doubling, or set sums to comm::all_sums"));
     CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "tree:0-9")}), Catch::Contains("does not end at max"));
+}
+
+TEST_CASE("equivalence/owner_updates: ring and halving-doubling, on request, add in another order and say so", "[equivalence]") {
+    const samples<> training{64};
+    on_1_2_3_4_8([&](const mpi::communicator& group) {
+        for (const char* algorithm : {"tree:0-max", "ring:0-max", "halving-doubling:0-max"}) {
+            ls::trainer trainer{group, recipe(8, 1000, algorithm, ls::transport::messages, ls::comm::all_sums)};
+            ls::trainer tree{group, recipe(8, 1000)};
+            trainer.fit(training.set(), ls::steps{3});
+            tree.fit(training.set(), ls::steps{3});
+            INFO(group.size() << " ranks, " << algorithm);
+            const bool invariant = algorithm == std::string_view{"tree:0-max"};
+            if (group.size() > 2) CHECK((trainer.weights_hash() == tree.weights_hash()) == invariant);
+            CHECK(trainer.weights_hash() == trainer.local_hash());
+            CHECK(trainer.evaluate(training.set()).loss == Approx(tree.evaluate(training.set()).loss).epsilon(1e-4));
+            if (group.size() > 1) {
+                CHECK((trainer.all_reduce_algorithm().find("bits depend on the number of ranks") == std::string::npos) == invariant);
+                CHECK(ls::summary(trainer).find(trainer.all_reduce_algorithm()) != std::string::npos);
+            }
+        }
+    });
 }
 
 TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the schedules, and of the report", "[equivalence]") {

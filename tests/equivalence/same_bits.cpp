@@ -9,10 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/optim/weight_decay.hpp"
 #include "lockstep/train/timeline.hpp"
 
@@ -31,7 +34,17 @@ struct machine {
     const char* algorithm = "";
     bool overlap = true;
     bool progress_thread = false;
+    ls::comm::sum_family sums = ls::comm::lane_sums;
 };
+
+/// Two levels on one machine: every two ranks count as a host.
+constexpr ls::comm::sum_family hosts_of_two{[](ls::comm::sum_algorithm algorithm, std::size_t rank,
+                                               std::span<const ls::parallel::block> runs, std::size_t n, std::span<const std::size_t>) {
+                                                std::vector<std::size_t> on(runs.size());
+                                                for (std::size_t r = 0; r < on.size(); ++r) on[r] = r / 2;
+                                                return ls::comm::make_sum(algorithm, rank, runs, n, on);
+                                            },
+                                            &ls::comm::choose_algorithms, ls::comm::sum_algorithm::hierarchical};
 constexpr std::size_t whole_network = 1U << 20U;
 
 auto recipe(std::size_t lanes, const machine& on, std::uint64_t seed = 42) {
@@ -49,6 +62,7 @@ auto recipe(std::size_t lanes, const machine& on, std::uint64_t seed = 42) {
         .progress_thread = on.progress_thread,
         .transport = on.transport,
         .all_reduce = on.algorithm,
+        .sums = on.sums,
     };
 }
 
@@ -67,8 +81,10 @@ struct outcome {
 
 template <class Ranks>
 outcome run(const Ranks& ranks, std::size_t lanes, machine on, std::size_t until = steps) {
-    // Doubling is for aligned lanes.
-    if (!ls::comm::is_halving(ls::comm::deal_lanes(static_cast<std::size_t>(ranks.size()), lanes))) on.algorithm = "";
+    // This doubling is for aligned lanes.
+    if (!on.sums.has(ls::comm::sum_algorithm::hierarchical) &&
+        !ls::comm::is_halving(ls::comm::deal_lanes(static_cast<std::size_t>(ranks.size()), lanes)))
+        on.algorithm = "";
     ls::trainer trainer{ranks, recipe(lanes, on)};
     losses seen;
     trainer.fit(training.set(), ls::steps{until}, seen);
@@ -84,14 +100,16 @@ std::string to_text(const machine& on) {
 /// Every algorithm of sums that keeps the lane tree, bucket, overlap, progress and transport.
 std::vector<machine> all_machines() {
     std::vector<machine> out;
-    for (const char* algorithm : {"", "tree:0-max", "doubling:0-max", "doubling:0-2000;tree:2001-max", "shared"})
+    for (const char* algorithm : {"", "tree:0-max", "doubling:0-max", "doubling:0-2000;tree:2001-max", "shared", "hierarchical:0-max",
+                                  "doubling:0-2000;hierarchical:2001-max"})
         for (const std::size_t bucket : {std::size_t{1}, std::size_t{1000}, std::size_t{0}, whole_network})
             for (const bool overlap : {false, true})
                 for (const bool thread : {false, true}) {
                     if (thread && !overlap) continue;
                     const bool shared = algorithm == std::string{"shared"};
+                    const bool hosts = std::string_view{algorithm}.find("hierarchical") != std::string_view::npos;
                     out.push_back({1 + out.size() % 2, bucket, shared ? ls::transport::shared_memory : ls::transport::messages,
-                                   shared ? "" : algorithm, overlap, thread});
+                                   shared ? "" : algorithm, overlap, thread, hosts ? hosts_of_two : ls::comm::lane_sums});
                 }
     return out;
 }
@@ -101,7 +119,7 @@ std::vector<machine> all_machines() {
 TEST_CASE("equivalence/same_bits: any algorithm, bucket, overlap, progress and transport, on 1 to 8 ranks", "[equivalence]") {
     constexpr std::size_t few = 9;
     const auto machines = all_machines();
-    REQUIRE(machines.size() == 60);
+    REQUIRE(machines.size() == 84);
     const outcome serial = run(ls::comm::group{}, 8, {1, whole_network}, few);
     REQUIRE(serial.losses.size() == few);
     // Each one on two of these, of which one at least has several ranks that doubling is for.

@@ -97,6 +97,17 @@ inline constexpr std::size_t longest_doubling = std::size_t{1} << 16U;
     return algorithm_table{{{sum_algorithm::doubling, last}, {sum_algorithm::tree, algorithm_table::no_limit}}};
 }
 
+/// The algorithms that a trainer can sum by, and the choice between those that keep the lane tree. A family of one's own may hold others.
+struct sum_family {
+    sum_maker make;
+    algorithm_table (*choose)(std::span<const parallel::block> runs, std::size_t element_bytes, const cost_model&, double owner_seconds);
+    sum_algorithm last;  ///< all from the first to this one
+
+    [[nodiscard]] constexpr bool has(sum_algorithm one) const noexcept { return one <= last; }
+};
+/// tree and doubling. All of them: all_sums in comm/sum_algorithms.hpp.
+inline constexpr sum_family lane_sums{&make_lane_sum, &choose_lane_sum, sum_algorithm::doubling};
+
 /// The fewest elements of a bucket that spends at most 1/20 of its time on latency: a power of two, 2^14 to 2^22.
 [[nodiscard, gnu::cold]] inline std::size_t least_bucket(std::span<const parallel::block> runs, std::size_t element_bytes,
                                                          const cost_model& model) {

@@ -37,12 +37,14 @@ namespace lockstep::comm {
     }
     const std::size_t ranks = runs.size();
     std::size_t lanes = 0;
-    for (const auto& run : runs) lanes += run.size();
+    for (std::size_t r = 0; r < ranks; ++r) {
+        lanes += runs[r].size();
+        // A rank without lanes would bring zeros, and no schedule writes values.
+        if (runs[r].empty())
+            core::fail(core::text("rank ", r, " of ", ranks, " has no lanes for the ", name_of(algorithm), " sum"),
+                       "use at least as many lanes as ranks, or the tree");
+    }
     schedule sum{"", false};
-    // A rank without lanes would bring zeros, and no schedule writes values.
-    if (runs[rank].empty())
-        core::fail(core::text("rank ", rank, " of ", ranks, " has no lanes for the ", name_of(algorithm), " sum"),
-                   "use at least as many lanes as ranks, or the tree");
     for (std::size_t node = 1; node < tensor::cover(runs[rank], lanes).size(); ++node) sum.add(in_data(0, n), in_data(node * n, n));
     sum.end_round();
     if (algorithm == sum_algorithm::ring) {
@@ -103,5 +105,9 @@ namespace lockstep::comm {
     }
     return algorithm_table{std::move(lines)};
 }
+
+/// All of them for a trainer: `plan{.., .all_reduce = "hierarchical:0-max", .sums = comm::all_sums}`. Empty, all_reduce then chooses by cost between
+/// tree, doubling and hierarchical. With ring and halving-doubling, on request only, the bits depend on the number of ranks.
+inline constexpr sum_family all_sums{&make_sum, &choose_algorithms, sum_algorithm::halving_doubling};
 
 }  // namespace lockstep::comm

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/algorithm_table.hpp"
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/lane_sum.hpp"
 #include "lockstep/comm/send_order.hpp"
 #include "lockstep/comm/shared_parts.hpp"
 #include "lockstep/core/random.hpp"
@@ -28,7 +29,9 @@ struct bucket {
     parallel::team team;
     comm::shared_parts* memory = nullptr;                       ///< shared by all ranks of the trainer, if they do
     std::vector<std::size_t> parts{};                           ///< which part of it each rank of the group has
-    comm::sum_algorithm algorithm = comm::sum_algorithm::tree;  ///< of sums without a compressor
+    comm::sum_algorithm algorithm = comm::sum_algorithm::tree;  ///< of sums without a compressor,
+    comm::sum_family sums = comm::lane_sums;                    ///< one of these
+    std::vector<std::size_t> on{};                              ///< the host of each rank, as from comm::group::hosts(), for those that ask
     comm::urgency sum{};                                        ///< of its messages: how soon they are needed,
     comm::urgency share{};                                      ///< and the new weights
 };

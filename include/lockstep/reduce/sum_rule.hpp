@@ -17,15 +17,16 @@
 
 namespace lockstep::reduce {
 
-/// The same on all ranks: what rank 0 measured counts. Changes no bit: tree and doubling have the same.
+/// The same on all ranks: what rank 0 measured counts. The choice by cost changes no bit.
 class sum_rule {
 public:
     /// Parameters of a bucket where nothing was measured: one rank, or messages of a compressor, whose results depend on the bucket.
     static constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
 
-    /// `asked`: the text of an algorithm_table, empty for the choice by cost. Collective. One rank measures nothing, nor do several that
+    /// `asked`: the text of an algorithm_table, empty for the choice by cost, of `sums`. Collective. One rank measures nothing, nor do several that
     /// need nothing.
-    [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, bool needed) : asked_{std::move(asked)} {
+    [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, const comm::sum_family& sums, bool needed)
+        : asked_{std::move(asked)}, sums_{sums} {
         if (all.size() == 1) return;
         measured_ = needed;
         if (measured_)
@@ -42,12 +43,13 @@ public:
             owner_additions_ = owner_additions;
             model_here_ = model_;
             if (of.ranks.size() != model_.on.size()) model_here_.on = of.ranks.hosts();
-            table_ = asked_.empty()
-                         ? comm::choose_lane_sum(runs_, element_bytes, model_here_,
-                                                 owner_additions * static_cast<double>(element_bytes) * model_.seconds_per_added_byte)
-                         : comm::algorithm_table::parse(asked_);
+            table_ = asked_.empty() ? sums_.choose(runs_, element_bytes, model_here_,
+                                                   owner_additions * static_cast<double>(element_bytes) * model_.seconds_per_added_byte)
+                                    : comm::algorithm_table::parse(asked_);
         }
         of.algorithm = table_.at(of.n * element_bytes);
+        of.sums = sums_;
+        of.on = model_here_.on;
     }
 
     /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where nothing was measured.
@@ -58,11 +60,13 @@ public:
     /// For printing: the table that was used last, and where it comes from.
     [[nodiscard, gnu::cold]] std::string text() const {
         if (runs_.empty()) return "";  // nothing was chosen
-        return table_.text() + (asked_.empty() ? " (measured: " + comm::to_text(model_) + ")" : " (as asked)");
+        return table_.text() + (asked_.empty() ? " (measured: " + comm::to_text(model_) + ")" : " (as asked)") +
+               (table_.invariant() ? "" : "; bits depend on the number of ranks");
     }
 
 private:
     std::string asked_;
+    comm::sum_family sums_;
     bool measured_ = false;
     double owner_additions_ = -1;
     comm::cost_model model_;

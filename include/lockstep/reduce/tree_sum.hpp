@@ -33,7 +33,7 @@ public:
                 comm::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips, of.n, of.team);
             return;
         }
-        auto halves = comm::make_lane_sum(of.algorithm, of.ranks.rank(), of.runs, of.n, {});
+        auto halves = of.sums.make(of.algorithm, of.ranks.rank(), of.runs, of.n, of.on);
         owned_ = halves.owned;
         messages_ = std::make_unique<over_messages>(of, std::move(halves));
         work_ = arena.reserve<T>(std::max(messages_->sum.program().work_size(), messages_->share.program().work_size()));

@@ -168,6 +168,7 @@ template <class Plan>
             .transport = of.transport,
             .algorithms = of.algorithms,
             .all_reduce = of.all_reduce,
+            .sums = of.sums,
             .timeout = of.timeout,
         };
         return out;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/comm/lane_sum.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/core/error.hpp"
@@ -29,8 +30,8 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks, `threads`, `transport`, `all_reduce`, `timeout`, `overlap`, `progress_thread` and `prefetch` change no bit of the
-/// weights, nor does `bucket` without a compressor. A model partition adds features in another order. A compressor that gathers messages
+/// The number of ranks, `threads`, `transport`, `all_reduce` (but for ring and halving-doubling), `timeout`, `overlap`, `progress_thread` and
+/// `prefetch` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds features in another order. A compressor that gathers messages
 /// keeps state for each rank and bucket: runs are then equal for equal numbers of both.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>>
@@ -60,6 +61,9 @@ struct plan {
     /// Algorithm of messages, by bytes of a bucket: "doubling:0-8192;tree:8193-max"; empty: by measured costs. Given, gradients travel as
     /// messages on one node, too.
     std::string all_reduce{};
+    /// What all_reduce may name: tree and doubling, or with comm::all_sums of comm/sum_algorithms.hpp also hierarchical, which has their bits, and ring
+    /// and halving-doubling, whose bits depend on the number of ranks.
+    comm::sum_family sums = comm::lane_sums;
     /// The longest wait for other ranks without progress, as in 60s; 0 = for ever. Nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s.
     std::optional<std::chrono::duration<double>> timeout{};
 };
@@ -96,9 +100,9 @@ void check(const Plan& of) {
     if (!of.all_reduce.empty()) {
         const auto asked = comm::algorithm_table::parse(of.all_reduce);
         for (const auto other : {comm::sum_algorithm::hierarchical, comm::sum_algorithm::ring, comm::sum_algorithm::halving_doubling})
-            if (asked.has(other))
+            if (asked.has(other) && !of.sums.has(other))
                 core::fail(core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", comm::name_of(other)),
-                           "a trainer has tree and doubling, whose bits do not depend on the ranks; comm::make_sum has all");
+                           "use tree or doubling, or set sums to comm::all_sums of lockstep/comm/sum_algorithms.hpp");
     }
     if (!of.all_reduce.empty() && of.transport == reduce::transport::shared_memory)
         core::fail(core::text("the plan asks for shared memory, and for the all-reduce '", of.all_reduce, "' of messages"),

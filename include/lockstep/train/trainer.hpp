@@ -228,7 +228,7 @@ private:
           team_{static_cast<int>(plan.threads)},
           capacity_{deal::capacity(plan.batch, grid_)},
           deal_{grid_},
-          rule_{ranks_, plan.all_reduce, measures<T, network>(plan)},
+          rule_{ranks_, plan.all_reduce, plan.sums, measures<T, network>(plan)},
           bucket_{least_bucket<T>(plan, rule_, grid_)},
           node_{ranks_, plan.all_reduce.empty() ? plan.transport : transport::messages, shared_bytes<T, network>(grid_, bucket_), arena_},
           run_{plan_.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group

@@ -65,8 +65,9 @@ TEST_CASE("comm/sum_algorithms: sums by every name, owned strips first, then sha
                 INFO(comm::name_of(algorithm) << " on " << ranks << " ranks, " << n << " elements");
                 REQUIRE(right);
             }
-    CHECK_THROWS_WITH(comm::make_sum(sum_algorithm::ring, 1, std::vector<block>{{0, 1}, {0, 0}}, 4, {}),
-                      Catch::Contains("rank 1 of 2 has no lanes"));
+    for (const std::size_t rank : {0U, 1U})
+        CHECK_THROWS_WITH(comm::make_sum(sum_algorithm::ring, rank, std::vector<block>{{0, 1}, {0, 0}}, 4, {}),
+                          Catch::Contains("rank 1 of 2 has no lanes"));
 }
 
 TEST_CASE("comm/sum_algorithms: doubling up to where its elements cost more than the tree's messages", "[comm]") {
