@@ -123,7 +123,7 @@ TEMPLATE_TEST_CASE("kernels/algorithm: each name calls its kernels", "[kernels]"
 TEMPLATE_TEST_CASE("kernels/algorithm: kernels picked by the compiler are those that the sizes pick", "[kernels]", float, double) {
     // One that is narrow, the two of LeNet-5, where the length of a vector decides, and one that never is.
     constexpr convolution few = square(40, 3, 3, 5, 2), first = square(28, 1, 6, 5, 2), second = square(14, 6, 16, 5, 0),
-                          wide = square(9, 33, 32, 3, 1);
+                          wide = square(9, 63, 32, 3, 1);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(few, convolution_pass::forward) == kernels::narrow::yes);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(first, convolution_pass::backward_data) == kernels::narrow::yes);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(wide, convolution_pass::forward) == kernels::narrow::no);
