@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 
@@ -25,7 +26,7 @@ namespace detail {
 /// of a matrix whose rows are a multiple of 4096 bytes apart would hide each other's loads behind their stores.
 template <class T>
 struct gemm_blocks {
-    static constexpr std::size_t depth = 33792 / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
+    static constexpr std::size_t depth = (simd::registers > 16 ? 67584 : 33792) / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
     static constexpr std::size_t rows = round_up(256, tile_rows);
     static constexpr std::size_t columns = 1024;
     static constexpr std::size_t most_rows = 8 * rows;  ///< that share a packed block of B
@@ -92,6 +93,7 @@ public:
             for (std::size_t section = 0; section < sections; ++section)
                 multiply_section(parallel::split(p_.n, sections, section, columns));
         }
+        simd::stream_end();
     }
 
 private:
@@ -115,7 +117,8 @@ private:
     const T* bias_ = nullptr;
     T* c_ = nullptr;
     std::span<const parallel::block> lanes_;
-    lane_stretch stretch_;  ///< of the cut
+    parallel::block whole_;  ///< the only lane of a cut without lanes
+    lane_stretch stretch_;   ///< of the cut
 
     void multiply_section(parallel::block across) noexcept {
         const std::size_t cuts = std::max<std::size_t>(1, (p_.k + blocks::depth - 1) / blocks::depth);
@@ -130,7 +133,11 @@ private:
             b_ = p_.tb == transpose::no ? p_.b + links_.first * p_.ldb + across.first : p_.b + across.first * p_.ldb + links_.first;
             first_cut_ = cut == 0;
             last_cut_ = cut + 1 == cuts;
-            if (first_cut_) stretch_ = {lanes_, {}};
+            whole_ = {0, links_.size()};
+            if (!has_lanes())
+                stretch_ = {{&whole_, 1}, {}};
+            else if (first_cut_)
+                stretch_ = {lanes_, {}};
             for (std::size_t strip = 0; strip < strips; ++strip) multiply_strip(parallel::split(rows_.size(), strips, strip), strip == 0);
             if (has_lanes()) stretch_.begin = stretch_.after(links_.size());
         }
@@ -152,29 +159,34 @@ private:
             pack_panel(transposed, links, panels_[panel].size, source(panel), p_.ldb, panel_at(panel));
     }
 
-    /// What has to be packed of a panel while `tiles` tiles are computed. Its beginning has been fetched.
+    /// What has to be packed of a panel, or fetched if its matrix is transposed, while `tiles` tiles are computed. The beginning of what is packed
+    /// has been fetched.
     [[nodiscard]] panel_walk<T> walk_over(std::size_t panel, std::size_t tiles) const noexcept {
         panel_walk<T> walk;
         const bool transposed = p_.tb == transpose::yes;
         const std::size_t deep = links_.size();
         const std::size_t groups = tiles * std::max<std::size_t>(1, deep / link_group);
-        const std::size_t steps = std::max<std::size_t>(1, transposed ? deep / walk.line * (columns / part_size<T>) : deep);
-        const std::size_t fetches = transposed ? (deep + walk.line - 1) / walk.line : deep;
-        const std::size_t ahead = std::min<std::size_t>(fetches, transposed ? 4 : 32);
+        const std::size_t wide = panels_[panel].size;
+        const std::size_t steps = std::max<std::size_t>(1, transposed ? (deep + walk.line - 1) / walk.line * wide : deep);
         walk.what = transposed ? beside::columns : beside::rows;
         walk.wait = 1;
         walk.from = source(panel);
         walk.ld = p_.ldb;
-        walk.second = panels_[panel].size > width ? panels_[panel].size - width : 0;
-        walk.to = panel_at(panel);
         walk.left = deep;
         walk.burst = (steps + groups - 1) / groups;
         walk.period = std::max<std::size_t>(1, groups / steps);
-        // The last element of a row of the panel, and of a line of a column: the beginning may lie in a line that has been fetched before.
-        const std::size_t last = transposed ? walk.line - 1 : panels_[panel].size - 1;
-        walk.next = source(std::min(panel + 1, panels_.count - 1)) + last;
-        walk.fetch_left = fetches - ahead;
-        walk.fetch = walk.fetch_left == 0 ? walk.next : walk.from + last + ahead * (transposed ? walk.line : p_.ldb);
+        if (transposed) {
+            walk.fetch = walk.from;
+            walk.fetch_left = wide;
+            return walk;
+        }
+        const std::size_t ahead = std::min<std::size_t>(deep, 32);
+        walk.second = wide > width ? wide - width : 0;
+        walk.to = panel_at(panel);
+        // The last element of a row of the panel: its beginning may lie in a line that has been fetched before.
+        walk.next = source(std::min(panel + 1, panels_.count - 1)) + wide - 1;
+        walk.fetch_left = deep - ahead;
+        walk.fetch = walk.fetch_left == 0 ? walk.next : walk.from + wide - 1 + ahead * p_.ldb;
         return walk;
     }
 
@@ -238,13 +250,16 @@ private:
         tile_task<T> task = task_of(rows, tiles);
         const bool packed = task.a == packed_a_;
         task.links = links_.size();
+        task.stretch = &stretch_;
         if (has_lanes()) {
-            task.stretch = &stretch_;
             // All sums of a tile side by side while one after the other can have the same place.
             const bool whole = links_.size() == p_.k;
             task.held_tile = whole ? 0 : tile_size;
             task.held_level = whole ? tile_size : tiles.count * panels_.count * tile_size;
         }
+        // What is far larger than the caches will not be read from them.
+        const bool streams = p_.m * p_.n * sizeof(T) >= std::size_t{32} << 20 && p_.ldc % width == 0 &&
+                             reinterpret_cast<std::uintptr_t>(c_) % simd::alignment == 0;
         const T* const a = task.a;
         const bool packs = first && !direct_b_;
         // Small operands are in the cache anyhow, and small tiles have no time for it.
@@ -259,23 +274,26 @@ private:
             T* const rest = resting_ + (panel * rows_.size() + rows.first) * columns;
             T* const c = c_ + rows.first * p_.ldc + mine.first;
             const T* const start = bias_ ? bias_ + mine.first : zeros;
-            const bool starts = first_cut_ && p_.starts;
+            const bool starts = has_lanes() ? stretch_.begin.row == 0 : first_cut_ && p_.starts;
             task.from_ld = starts ? 0 : first_cut_ ? p_.ldc : columns;
-            task.from_second = first_cut_ ? second : width;
+            task.from_second = first_cut_ || starts ? second : width;
             task.to_ld = last_cut_ ? p_.ldc : columns;
             task.to_second = last_cut_ ? second : width;
             const bool packs_next = gradually && panel + 1 < panels_.count;
             panel_walk<T> walk;
             if (packs_next) walk = walk_over(panel + 1, tiles.count);
             task.walk = &walk;
-            const auto& kernels = has_lanes() ? lane_tile_kernels<T> : tile_kernels<T>;
+            task.streams = streams && last_cut_ && mine.size == columns;
+            const auto& kernels = task.lda == 1 ? tile_kernels<T> : row_tile_kernels<T>;
             const auto kernel = [&](std::size_t height) { return kernels[height - 1]; };
             const auto at = [&](std::size_t tile) {
                 const std::size_t row = tiles[tile].first;
                 task.a = a + (packed ? tile * tile_rows * task.links : row * task.lda);
                 task.from = starts ? start : first_cut_ ? c + row * p_.ldc : rest + row * columns;
                 task.to = last_cut_ ? c + row * p_.ldc : rest + row * columns;
-                if (has_lanes()) task.held = resting_ + (panel * tiles.count + tile) * task.held_tile;
+                if (!has_lanes()) return;
+                task.held = resting_ + (panel * tiles.count + tile) * task.held_tile;
+                if (!starts) task.from = task.held + stretch_.begin.held * task.held_level;
             };
             if (panels_.narrow()) {
                 multiply_narrow(task, tiles, kernel, at);
@@ -287,12 +305,13 @@ private:
                     at(tile);
                     task.tiles = count;
                     task.a_tile = packed ? tile_rows * task.links : height * task.lda;
+                    task.from_tile = has_lanes() && !starts ? tile_size : height * task.from_ld;
                     kernel(height)(task);
                 };
                 several(0, tiles.higher, tiles.low + 1);
                 if (tiles.higher > 0 && walk.what == beside::fetch) walk = {};
                 several(tiles.higher, tiles.count - tiles.higher, tiles.low);
-                if (packs_next) pack(panel + 1, {links_.size() - walk.left, links_.size()});
+                if (packs_next) pack(panel + 1, {p_.tb == transpose::yes ? 0 : links_.size() - walk.left, links_.size()});
             }
         }
     }
@@ -307,7 +326,7 @@ private:
             const std::size_t high = tiles[tile].size;
             at(tile);
             T* const c = task.to;
-            if (has_lanes() || (first_cut_ && p_.starts)) {
+            if (task.from_ld == 0) {
                 task.from = begin;
             } else if (first_cut_) {
                 for (std::size_t r = 0; r < high; ++r) std::copy_n(task.from + r * p_.ldc, panels_.n, buffer + r * width);

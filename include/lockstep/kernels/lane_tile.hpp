@@ -47,29 +47,33 @@ struct lane_stretch {
 /// Sums that are held of one tile: one for each level of the tree, and one that is under way.
 [[nodiscard]] constexpr std::size_t held_sums(std::size_t lanes) noexcept { return tensor::tree_depth(lanes) + 1; }
 
-/// As run_tiles, with the tile's elements of A for one link side by side, and sums instead of chains: the chain of a lane runs in registers,
-/// finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to wait for its sibling is stored, in
-/// task.held. The last stretch leaves the sum over all lanes in task.to.
+/// Tiles of A whose elements for one link lie side by side, packed or in a transposed matrix. Where links are dealt to lanes, the chain of a lane
+/// runs in registers, finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to wait for its
+/// sibling is stored, in task.held. The last stretch leaves the sum over all lanes in task.to.
 template <class T, std::size_t Height>
-void run_lane_tiles(const tile_task<T>& task) noexcept {
+void run_tiles(const tile_task<T>& task) noexcept {
     using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     const std::size_t level = task.held_level;
     const std::span<const parallel::block> lanes = task.stretch->lanes;
     const std::size_t a_link = task.a_link;
+    const std::size_t a_ahead = 16 * a_link;
     const std::size_t ldb = task.ldb;
     const std::size_t b_second = task.b_second;
     const T* first = task.a;
+    const T* from = task.from;
     T* to = task.to;
     T* held = task.held;
     std::size_t wait = task.walk->wait;
     for (std::size_t tile = task.tiles; tile > 0; --tile) {
         batch sum[Height][tile_vectors];
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Height; ++i) {
+            sum[i][0] = simd::load(from + i * task.from_ld);
+            sum[i][1] = simd::load(from + i * task.from_ld + task.from_second);
+        }
+        from += task.from_tile;
         // Loops in place of a function of the accumulators: those stay in registers, and each height costs little to compile.
-        const auto clear = [&]() LOCKSTEP_FLATTEN {
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < Height; ++i) sum[i][0] = sum[i][1] = batch(T{0});
-        };
         const auto keep = [&](T* at) LOCKSTEP_FLATTEN {
             LOCKSTEP_UNROLL
             for (std::size_t i = 0; i < Height; ++i) {
@@ -77,41 +81,28 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
                 simd::store(at + i * tile_columns<T> + width, sum[i][1]);
             }
         };
-        const auto add_held = [&](const T* at) LOCKSTEP_FLATTEN {
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < Height; ++i) {
-                sum[i][0] = simd::load(at + i * tile_columns<T>) + sum[i][0];
-                sum[i][1] = simd::load(at + i * tile_columns<T> + width) + sum[i][1];
-            }
-        };
         const T* a = first;
         const T* b = task.b;
-        std::size_t lines = Height;  // of C that are still to be fetched
+        bool fetched = false;  // the lines of C
         lane_position at = task.stretch->begin;
         std::size_t left = task.links;
         T* top = held + at.held * level;  // where the next sum that waits is put
-        if (at.row > 0) {
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < Height; ++i) {
-                sum[i][0] = simd::load(top + i * tile_columns<T>);
-                sum[i][1] = simd::load(top + i * tile_columns<T> + width);
-            }
-        } else {
-            clear();
-        }
         while (true) {
             const std::size_t size = lanes[at.lane].size();
-            const std::size_t piece = std::min(left, size - at.row);
-            run_links<Height, false>(piece, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
+            std::size_t piece = std::min(left, size - at.row);
+            if (!fetched) piece = std::min(piece, left / (2 * link_group) * link_group);
+            run_links<Height>(piece, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
+                if constexpr (simd::registers > 16) __builtin_prefetch(a + a_ahead, 0, 3);
                 add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i]; });
                 advance(b, ldb);
                 advance(a, a_link);
             });
             left -= piece;
-            // Once, behind the first lane: see run_tiles.
-            for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(to + i * task.to_ld, 1, 3);
-            lines = 0;
-            if (at.row + piece < size) {
+            at.row += piece;
+            if (!fetched) fetch_ends<T, Height>(task, to, from);
+            fetched = true;
+            if (at.row < size) {
+                if (left > 0) continue;
                 keep(top);
                 break;
             }
@@ -120,9 +111,21 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
             const bool ends = ++at.lane == lanes.size();
             for (std::size_t carry = at.lane; ends ? top > held : (carry & 1) == 0; carry >>= 1) {
                 top -= level;
-                add_held(top);
+                LOCKSTEP_UNROLL
+                for (std::size_t i = 0; i < Height; ++i) {
+                    sum[i][0] = simd::load(top + i * tile_columns<T>) + sum[i][0];
+                    sum[i][1] = simd::load(top + i * tile_columns<T> + width) + sum[i][1];
+                }
             }
             if (ends) {
+                if (task.streams) {
+                    LOCKSTEP_UNROLL
+                    for (std::size_t i = 0; i < Height; ++i) {
+                        simd::stream(to + i * task.to_ld, sum[i][0]);
+                        simd::stream(to + i * task.to_ld + width, sum[i][1]);
+                    }
+                    break;
+                }
                 LOCKSTEP_UNROLL
                 for (std::size_t i = 0; i < Height; ++i) {
                     simd::store(to + i * task.to_ld, sum[i][0]);
@@ -132,7 +135,8 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
             }
             keep(top);
             top += level;
-            clear();
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < Height; ++i) sum[i][0] = sum[i][1] = batch(T{0});
             if (left == 0 && lanes[at.lane].size() > 0) break;
         }
         first += task.a_tile;
@@ -143,8 +147,8 @@ void run_lane_tiles(const tile_task<T>& task) noexcept {
 }
 
 template <class T>
-inline constexpr auto lane_tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<tile_kernel<T>, tile_rows>{&run_lane_tiles<T, I + 1>...};
+inline constexpr auto tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<tile_kernel<T>, tile_rows>{&run_tiles<T, I + 1>...};
 }
 (std::make_index_sequence<tile_rows>{});
 

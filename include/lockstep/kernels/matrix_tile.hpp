@@ -61,31 +61,24 @@ struct panel_walk {
         fetch += ld;
         if (--fetch_left == 0) fetch = next;
     }
-    /// A cache line of a few columns: no line is needed twice, as columns may well evict each other.
-    LOCKSTEP_FLATTEN void pack_columns() noexcept {
-        const std::size_t at = (column < width ? column : column - width + second) * ld;
-        for (std::size_t i = 0; i < line / width; ++i)
-            transpose_rows(from + at + i * width, ld, to + i * width * 2 * width + column, 2 * width);
-        for (std::size_t i = 0; i < part_size<T>; ++i) __builtin_prefetch(fetch + at + i * ld, 0, 2);
-        column += part_size<T>;
-        if (column < 2 * width) return;
+    /// A cache line of one column: they are packed when all of them are near.
+    LOCKSTEP_FLATTEN void fetch_column() noexcept {
+        __builtin_prefetch(fetch, 0, 2);
+        fetch += ld;
+        if (++column < fetch_left) return;
         column = 0;
-        from += line;
-        to += line * 2 * width;
-        left -= line;
-        fetch += line;
-        if (--fetch_left == 0) fetch = next;
+        fetch += line - fetch_left * ld;
+        left -= std::min(left, line);
     }
-    /// Its turn between two groups of links; returns the number of groups until the next. `Columns`: beside::columns may be asked for.
-    template <bool Columns>
+    /// Its turn between two groups of links; returns the number of groups until the next.
     LOCKSTEP_FLATTEN std::size_t take_turn() noexcept {
         if (what == beside::fetch) {
             __builtin_prefetch(fetch, 0, 2);
             fetch += line;
-        } else if (!Columns || what == beside::rows) {
+        } else if (what == beside::rows) {
             for (std::size_t i = burst; i > 0 && left > 0; --i) pack_row();
-        } else if constexpr (Columns) {
-            for (std::size_t i = burst; i > 0 && left >= line; --i) pack_columns();
+        } else {
+            for (std::size_t i = burst; i > 0 && left > 0; --i) fetch_column();
         }
         return period;
     }
@@ -103,15 +96,17 @@ struct tile_task {
     std::size_t ldb = 0;
     std::size_t b_second = 0;
     std::size_t links = 0;
-    const T* from = nullptr;  ///< what the chains have come to; rows of tiles follow each other at the same distance
+    const T* from = nullptr;  ///< what the chains have come to
     std::size_t from_ld = 0;
     std::size_t from_second = 0;
-    T* to = nullptr;
+    std::size_t from_tile = 0;
+    T* to = nullptr;  ///< rows of tiles follow each other at the same distance
     std::size_t to_ld = 0;
     std::size_t to_second = 0;
+    bool streams = false;  ///< whole lines of C, past the caches
     std::size_t tiles = 1;
     panel_walk<T>* walk = nullptr;          ///< never null
-    const lane_stretch* stretch = nullptr;  ///< lanes: see lane_tile.hpp
+    const lane_stretch* stretch = nullptr;  ///< lanes, one if there is no tree: see lane_tile.hpp
     T* held = nullptr;                      ///< sums that wait, of the first tile
     std::size_t held_tile = 0;              ///< between tiles
     std::size_t held_level = 0;             ///< between sums of one tile
@@ -146,10 +141,10 @@ LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors
 }
 
 /// The links of a tile, in groups with what is to be done beside them. Groups are unrolled in the two tiles that do nearly all of the work.
-template <std::size_t Height, bool Columns, class T, class Link>
+template <std::size_t Height, class T, class Link>
 LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, std::size_t& wait, const Link& link) noexcept {
     for (; links >= link_group; links -= link_group) {
-        if (--wait == 0) wait = walk.template take_turn<Columns>();
+        if (--wait == 0) wait = walk.take_turn();
         if constexpr (Height + 1 >= tile_rows) {
 #pragma GCC unroll 8
             for (std::size_t i = 0; i < link_group; ++i) link();
@@ -162,14 +157,27 @@ LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, s
     for (; links > 0; --links) link();
 }
 
-/// The elements of A lie `lda` apart from row to row and `a_link` apart from link to link: rows of the tile side by side, packed or in a
-/// transposed matrix, as well as one below the other.
+/// The lines of C that a tile will store to, and those that the next one starts from: fetched when half of the links are done. Stores and loads that
+/// wait for memory hold up those of the products, and lines that come at the beginning of a tile drive out what it reads.
 template <class T, std::size_t Height>
-void run_tiles(const tile_task<T>& task) noexcept {
+LOCKSTEP_FLATTEN inline void fetch_ends(const tile_task<T>& task, const T* to, const T* from) noexcept {
+    constexpr bool two_lines = tile_columns<T> * sizeof(T) > simd::alignment;
+    for (std::size_t i = 0; i < Height; ++i, to += task.to_ld, from += task.from_ld) {
+        __builtin_prefetch(to, 1, 3);
+        __builtin_prefetch(from, 0, 3);
+        if constexpr (two_lines) {
+            __builtin_prefetch(to + task.to_second, 1, 3);
+            __builtin_prefetch(from + task.from_second, 0, 3);
+        }
+    }
+}
+
+/// Tiles of A as its rows lie, `lda` apart.
+template <class T, std::size_t Height>
+void run_row_tiles(const tile_task<T>& task) noexcept {
     // A row pointer for every third row: the others are one and two leading dimensions away, which an address can say.
     constexpr std::size_t pointers = (Height + 2) / 3;
     const std::size_t lda = task.lda;
-    const std::size_t a_link = task.a_link;
     const std::size_t ldb = task.ldb;
     const std::size_t b_second = task.b_second;
     const T* first = task.a;
@@ -179,29 +187,25 @@ void run_tiles(const tile_task<T>& task) noexcept {
     for (std::size_t tile = task.tiles; tile > 0; --tile) {
         simd::batch<T> sum[Height][tile_vectors];
         LOCKSTEP_UNROLL
-        for (std::size_t i = 0; i < Height; ++i, from += task.from_ld) {
-            sum[i][0] = simd::load(from);
-            sum[i][1] = simd::load(from + task.from_second);
+        for (std::size_t i = 0; i < Height; ++i) {
+            sum[i][0] = simd::load(from + i * task.from_ld);
+            sum[i][1] = simd::load(from + i * task.from_ld + task.from_second);
         }
+        from += task.from_tile;
         const T* a[pointers];
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < pointers; ++i) a[i] = first + i * 3 * lda;
         const T* b = task.b;
-        // Half of the links, the lines that will be stored to and those that the next tile starts from, the other half: stores and loads that wait
-        // for memory hold up those of the products, and lines that come at the beginning of a tile drive out what it reads.
         std::size_t links = task.links / (2 * link_group) * link_group;
         for (std::size_t rest = task.links - links;; links = rest, rest = 0) {
-            run_links<Height, true>(links, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
+            run_links<Height>(links, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
                 add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i / 3][i % 3 * lda]; });
                 advance(b, ldb);
                 LOCKSTEP_UNROLL
-                for (std::size_t i = 0; i < pointers; ++i) advance(a[i], a_link);
+                for (std::size_t i = 0; i < pointers; ++i) ++a[i];
             });
             if (rest == 0) break;
-            for (std::size_t i = 0; i < Height; ++i) {
-                __builtin_prefetch(to + i * task.to_ld, 1, 3);
-                __builtin_prefetch(from + i * task.from_ld, 0, 3);
-            }
+            fetch_ends<T, Height>(task, to, from);
         }
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Height; ++i, to += task.to_ld) {
@@ -218,8 +222,8 @@ using tile_kernel = void (*)(const tile_task<T>&) noexcept;
 
 /// The tile of every height. A panel of one vector has it twice: that costs less than twice as many kernels would to compile.
 template <class T>
-inline constexpr auto tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<tile_kernel<T>, tile_rows>{&run_tiles<T, I + 1>...};
+inline constexpr auto row_tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<tile_kernel<T>, tile_rows>{&run_row_tiles<T, I + 1>...};
 }
 (std::make_index_sequence<tile_rows>{});
 

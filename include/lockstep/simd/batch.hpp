@@ -46,6 +46,24 @@ inline void store(T* to, const batch<T>& value) noexcept {
     value.store_unaligned(to);
 }
 
+/// Past the caches, to an aligned address: other threads see it after stream_end().
+template <class T>
+inline void stream(T* to, const batch<T>& value) noexcept {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, float>)
+        _mm512_stream_ps(to, value);
+    else if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, double>)
+        _mm512_stream_pd(to, value);
+    else
+#endif
+        store(to, value);
+}
+inline void stream_end() noexcept {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
 /// Keeps a value in its register, where the compiler may prefer to load it again at every use.
 template <class T>
 [[gnu::always_inline]] inline void pin([[maybe_unused]] batch<T>& value) noexcept {
