@@ -235,10 +235,16 @@ private:
         const std::size_t deep = links_.size();
         std::size_t p = 0;
         // Whole squares write more than a tile's rows. What is too much is overwritten by what follows it.
-        if (below >= squares * width)
-            for (; p + width <= deep; p += width)
+        if (below >= squares * width) {
+            constexpr std::size_t ahead = 4 * width;
+            for (; p + width <= deep; p += width) {
+                // A few squares ahead, in this tile or in the next one, whose rows follow.
+                const T* const soon = from + (p + ahead < deep ? p + ahead : high * p_.lda + p + ahead - deep);
+                for (std::size_t r = 0; r < high; ++r) __builtin_prefetch(soon + r * p_.lda, 0, 3);
                 for (std::size_t square = squares; square-- > 0;)
                     transpose_square(from + square * width * p_.lda + p, p_.lda, to + p * tile_rows + square * width, tile_rows);
+            }
+        }
         for (; p < deep; ++p)
             for (std::size_t r = 0; r < high; ++r) to[p * tile_rows + r] = from[r * p_.lda + p];
     }
@@ -263,7 +269,7 @@ private:
         const T* const a = task.a;
         const bool packs = first && !direct_b_;
         // Small operands are in the cache anyhow, and small tiles have no time for it.
-        const bool gradually = packs && tiles.low + 1 >= tile_rows && p_.k * p_.n * sizeof(T) > 131072;
+        const bool gradually = packs && tiles.low >= high_tile && p_.k * p_.n * sizeof(T) > 131072;
         for (std::size_t panel = 0; panel < panels_.count; ++panel) {
             const span_of mine = panels_[panel];
             const std::size_t second = mine.size > width ? mine.size - width : 0;

@@ -58,6 +58,7 @@ struct panel_walk {
         to += 2 * width;
         --left;
         __builtin_prefetch(fetch, 0, 2);
+        if constexpr (2 * width > line) __builtin_prefetch(fetch - width, 0, 2);
         fetch += ld;
         if (--fetch_left == 0) fetch = next;
     }
@@ -124,6 +125,9 @@ LOCKSTEP_FLATTEN inline void advance(const T*& at, std::size_t by) noexcept {
 /// Links between two looks at what is to be packed or fetched.
 inline constexpr std::size_t link_group = 8;
 
+/// Rows of a tile that has time for other things.
+inline constexpr std::size_t high_tile = tile_rows - (tile_rows + 4) / 8;
+
 /// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i.
 template <class T, std::size_t Height, class Element>
 LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second,
@@ -140,12 +144,12 @@ LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors
     }
 }
 
-/// The links of a tile, in groups with what is to be done beside them. Groups are unrolled in the two tiles that do nearly all of the work.
+/// The links of a tile, in groups with what is to be done beside them. Groups are unrolled in the tiles that do nearly all of the work.
 template <std::size_t Height, class T, class Link>
 LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, std::size_t& wait, const Link& link) noexcept {
     for (; links >= link_group; links -= link_group) {
         if (--wait == 0) wait = walk.take_turn();
-        if constexpr (Height + 1 >= tile_rows) {
+        if constexpr (Height >= high_tile) {
 #pragma GCC unroll 8
             for (std::size_t i = 0; i < link_group; ++i) link();
         } else {

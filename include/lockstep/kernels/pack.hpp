@@ -115,11 +115,43 @@ LOCKSTEP_FLATTEN inline void transpose_rows(const T* from, std::size_t ld, T* to
     });
 }
 
-/// A square of width x width elements, transposed; its columns are written in ascending order.
+/// A square of width x width elements, transposed; its columns are written in ascending order. Where a register has four parts, each row is read at
+/// once: rows whose distance is a power of two would drive each other out of the cache between its parts.
 template <class T>
 inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
-    for (std::size_t column = 0; column < simd::width<T>; column += part_size<T>)
-        transpose_columns(from + column, ld, to + column * to_ld, to_ld);
+    constexpr std::size_t part = part_size<T>;
+    constexpr std::size_t width = simd::width<T>;
+    if constexpr (width == 4 * part) {
+        using vector = typename vector_of<T, width>::type;
+        // Parts 0 and 2 of both, or 1 and 3.
+        const auto join = []<int... I>(const vector& left, const vector& right, auto odd, std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
+            constexpr int size = static_cast<int>(part);
+            constexpr int start = static_cast<int>(odd()) * size;
+            return __builtin_shufflevector(left, right, (I / (2 * size) * 4 * size + I / size % 2 * 2 * size + start + I % size)...);
+        };
+        constexpr auto elements = std::make_integer_sequence<int, static_cast<int>(width)>{};
+        vector now[4][part];
+        unroll<4>([&](auto group) LOCKSTEP_FLATTEN {
+            unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(&now[group][i], from + (group * part + i) * ld, sizeof(vector)); });
+            turn_parts<T>(now[group]);
+        });
+        unroll<part>([&](auto i) LOCKSTEP_FLATTEN {
+            vector then[4];
+            unroll<2>([&](auto odd) LOCKSTEP_FLATTEN {
+                then[odd] = join(now[0][i], now[1][i], odd, elements);
+                then[odd + 2] = join(now[2][i], now[3][i], odd, elements);
+            });
+            unroll<2>([&](auto odd) LOCKSTEP_FLATTEN {
+                now[odd * 2][i] = join(then[0], then[2], odd, elements);
+                now[odd * 2 + 1][i] = join(then[1], then[3], odd, elements);
+            });
+        });
+        unroll<4>([&](auto group) LOCKSTEP_FLATTEN {
+            unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(to + (group * part + i) * to_ld, &now[group][i], sizeof(vector)); });
+        });
+    } else {
+        for (std::size_t column = 0; column < width; column += part) transpose_columns(from + column, ld, to + column * to_ld, to_ld);
+    }
 }
 
 /// The same panels from the transposed matrix: n x k, rows ld apart.
