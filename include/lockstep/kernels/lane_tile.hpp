@@ -83,15 +83,14 @@ void run_tiles(const tile_task<T>& task) noexcept {
         };
         const T* a = first;
         const T* b = task.b;
-        bool fetched = false;  // the lines of C
+        end_lines<T> lines{to, from, Height};
         lane_position at = task.stretch->begin;
         std::size_t left = task.links;
         T* top = held + at.held * level;  // where the next sum that waits is put
         while (true) {
             const std::size_t size = lanes[at.lane].size();
-            std::size_t piece = std::min(left, size - at.row);
-            if (!fetched) piece = std::min(piece, left / (2 * link_group) * link_group);
-            run_links<Height>(piece, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
+            const std::size_t piece = std::min(left, size - at.row);
+            run_links<Height>(task, piece, wait, lines, [&]() LOCKSTEP_FLATTEN {
                 if constexpr (simd::registers > 16) __builtin_prefetch(a + a_ahead, 0, 3);
                 add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i]; });
                 advance(b, ldb);
@@ -99,10 +98,7 @@ void run_tiles(const tile_task<T>& task) noexcept {
             });
             left -= piece;
             at.row += piece;
-            if (!fetched) fetch_ends<T, Height>(task, to, from);
-            fetched = true;
             if (at.row < size) {
-                if (left > 0) continue;
                 keep(top);
                 break;
             }

@@ -144,11 +144,36 @@ LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors
     }
 }
 
+/// The lines of C that a tile will store to, and those that the next one starts from, a row at a time between groups of links: stores and loads
+/// that wait for memory hold up those of the products, and many lines at once hold up all others.
+template <class T>
+struct end_lines {
+    const T* to;
+    const T* from;
+    std::size_t rows;  ///< left
+
+    LOCKSTEP_FLATTEN void fetch_row(const tile_task<T>& task) noexcept {
+        constexpr bool two_lines = tile_columns<T> * sizeof(T) > simd::alignment;
+        __builtin_prefetch(to, 1, 3);
+        __builtin_prefetch(from, 0, 3);
+        if constexpr (two_lines) {
+            __builtin_prefetch(to + task.to_second, 1, 3);
+            __builtin_prefetch(from + task.from_second, 0, 3);
+        }
+        to += task.to_ld;
+        from += task.from_ld;
+        --rows;
+    }
+};
+
 /// The links of a tile, in groups with what is to be done beside them. Groups are unrolled in the tiles that do nearly all of the work.
 template <std::size_t Height, class T, class Link>
-LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, std::size_t& wait, const Link& link) noexcept {
+LOCKSTEP_FLATTEN inline void run_links(const tile_task<T>& task, std::size_t links, std::size_t& wait, end_lines<T>& ends,
+                                       const Link& link) noexcept {
+    panel_walk<T>& walk = *task.walk;
     for (; links >= link_group; links -= link_group) {
         if (--wait == 0) wait = walk.take_turn();
+        if (ends.rows > 0) ends.fetch_row(task);
         if constexpr (Height >= high_tile) {
 #pragma GCC unroll 8
             for (std::size_t i = 0; i < link_group; ++i) link();
@@ -159,21 +184,6 @@ LOCKSTEP_FLATTEN inline void run_links(std::size_t links, panel_walk<T>& walk, s
     }
 #pragma GCC unroll 1
     for (; links > 0; --links) link();
-}
-
-/// The lines of C that a tile will store to, and those that the next one starts from: fetched when half of the links are done. Stores and loads that
-/// wait for memory hold up those of the products, and lines that come at the beginning of a tile drive out what it reads.
-template <class T, std::size_t Height>
-LOCKSTEP_FLATTEN inline void fetch_ends(const tile_task<T>& task, const T* to, const T* from) noexcept {
-    constexpr bool two_lines = tile_columns<T> * sizeof(T) > simd::alignment;
-    for (std::size_t i = 0; i < Height; ++i, to += task.to_ld, from += task.from_ld) {
-        __builtin_prefetch(to, 1, 3);
-        __builtin_prefetch(from, 0, 3);
-        if constexpr (two_lines) {
-            __builtin_prefetch(to + task.to_second, 1, 3);
-            __builtin_prefetch(from + task.from_second, 0, 3);
-        }
-    }
 }
 
 /// Tiles of A as its rows lie, `lda` apart.
@@ -200,17 +210,13 @@ void run_row_tiles(const tile_task<T>& task) noexcept {
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < pointers; ++i) a[i] = first + i * 3 * lda;
         const T* b = task.b;
-        std::size_t links = task.links / (2 * link_group) * link_group;
-        for (std::size_t rest = task.links - links;; links = rest, rest = 0) {
-            run_links<Height>(links, *task.walk, wait, [&]() LOCKSTEP_FLATTEN {
-                add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i / 3][i % 3 * lda]; });
-                advance(b, ldb);
-                LOCKSTEP_UNROLL
-                for (std::size_t i = 0; i < pointers; ++i) ++a[i];
-            });
-            if (rest == 0) break;
-            fetch_ends<T, Height>(task, to, from);
-        }
+        end_lines<T> ends{to, from, Height};
+        run_links<Height>(task, task.links, wait, ends, [&]() LOCKSTEP_FLATTEN {
+            add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i / 3][i % 3 * lda]; });
+            advance(b, ldb);
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < pointers; ++i) ++a[i];
+        });
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Height; ++i, to += task.to_ld) {
             simd::store(to, sum[i][0]);
