@@ -26,17 +26,21 @@ namespace detail {
 /// of a matrix whose rows are a multiple of 4096 bytes apart would hide each other's loads behind their stores.
 template <class T>
 struct gemm_blocks {
-    static constexpr std::size_t depth = (simd::registers > 16 ? 67584 : 33792) / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
+    static constexpr bool wide = simd::registers > 16;
+    static constexpr std::size_t depth = (wide ? 67584 : 33792) / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
     static constexpr std::size_t rows = round_up(256, tile_rows);
     static constexpr std::size_t columns = 1024;
     static constexpr std::size_t most_rows = 8 * rows;  ///< that share a packed block of B
+
+    static constexpr std::size_t near_a = wide ? 65536 : 16384;  ///< bytes of an operand that is read as it lies
+    static constexpr std::size_t near_b = wide ? 98304 : 32768;
 
     static constexpr std::size_t a_size(std::size_t m, std::size_t k) noexcept {
         return whole_lines<T>(round_up(std::min(m, rows), tile_rows) * std::min(k, depth) + simd::width<T>);
     }
     static constexpr std::size_t b_size(std::size_t m, std::size_t n, std::size_t k) noexcept {
-        const std::size_t wide = round_up(std::min(n, columns), tile_columns<T>);
-        return std::min(k, depth) * (m > rows ? wide : std::min(wide, 2 * tile_columns<T>));
+        const std::size_t across = round_up(std::min(n, columns), tile_columns<T>);
+        return std::min(k, depth) * (m > rows ? across : std::min(across, 2 * tile_columns<T>));
     }
     static constexpr std::size_t c_size(std::size_t m, std::size_t n, std::size_t k) noexcept {
         return k > depth ? std::min(m, most_rows) * round_up(std::min(n, columns), tile_columns<T>) : 0;
@@ -123,7 +127,7 @@ private:
     void multiply_section(parallel::block across) noexcept {
         const std::size_t cuts = std::max<std::size_t>(1, (p_.k + blocks::depth - 1) / blocks::depth);
         const std::size_t strips = (rows_.size() + blocks::rows - 1) / blocks::rows;
-        direct_b_ = p_.tb == transpose::no && p_.n >= width && (p_.m <= tile_rows || p_.k * p_.ldb * sizeof(T) <= 32768);
+        direct_b_ = p_.tb == transpose::no && p_.n >= width && (p_.m <= tile_rows || p_.k * p_.ldb * sizeof(T) <= blocks::near_b);
         keep_b_ = strips > 1;
         panels_ = column_panels<T>(across.size());
         bias_ = p_.bias ? p_.bias + across.first : nullptr;
@@ -199,7 +203,7 @@ private:
         task.a = p_.a + (transposed ? links_.first * p_.lda + row : row * p_.lda + links_.first);
         task.lda = transposed ? 1 : p_.lda;
         task.a_link = transposed ? p_.lda : 1;
-        const bool near = transposed ? deep * p_.lda * sizeof(T) <= 16384 : p_.lda <= deep + deep / 4;
+        const bool near = transposed ? deep * p_.lda * sizeof(T) <= blocks::near_a : p_.lda <= deep + deep / 4;
         if (panels_.count <= (near ? 16 : 3)) return task;
         if (transposed)
             pack_rows(tiles, task.a);
@@ -222,10 +226,11 @@ private:
                 const T* from = a + first * p_.lda + mine.first;
                 T* to = packed_a_ + (tile * deep + first) * tile_rows;
                 const std::size_t last = std::min(run, deep - first);
-                if (mine.size == tile_rows)
-                    for (std::size_t q = 0; q < last; ++q, from += p_.lda, to += tile_rows) std::memcpy(to, from, tile_rows * sizeof(T));
-                else
-                    for (std::size_t q = 0; q < last; ++q, from += p_.lda, to += tile_rows) std::copy_n(from, mine.size, to);
+                // As many as a full tile has, at once: what is too much lies in the next row, but for the last one.
+                const std::size_t whole = mine.size == tile_rows ? last : 2 * mine.size < tile_rows ? 0 : std::min(last, deep - first - 1);
+                std::size_t q = 0;
+                for (; q < whole; ++q, from += p_.lda, to += tile_rows) std::memcpy(to, from, tile_rows * sizeof(T));
+                for (; q < last; ++q, from += p_.lda, to += tile_rows) std::copy_n(from, mine.size, to);
             }
     }
 

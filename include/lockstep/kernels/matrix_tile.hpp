@@ -154,11 +154,11 @@ struct end_lines {
 
     LOCKSTEP_FLATTEN void fetch_row(const tile_task<T>& task) noexcept {
         constexpr bool two_lines = tile_columns<T> * sizeof(T) > simd::alignment;
-        __builtin_prefetch(to, 1, 3);
         __builtin_prefetch(from, 0, 3);
-        if constexpr (two_lines) {
-            __builtin_prefetch(to + task.to_second, 1, 3);
-            __builtin_prefetch(from + task.from_second, 0, 3);
+        if constexpr (two_lines) __builtin_prefetch(from + task.from_second, 0, 3);
+        if (!task.streams) {
+            __builtin_prefetch(to, 1, 3);
+            if constexpr (two_lines) __builtin_prefetch(to + task.to_second, 1, 3);
         }
         to += task.to_ld;
         from += task.from_ld;
