@@ -89,6 +89,7 @@ public:
           lanes_{lanes} {}
 
     void run() noexcept {
+        if (!has_lanes() && p_.n < width && p_.m >= width) return run_turned();
         // What lanes hold from cut to cut is much: then fewer rows share a packed block of B.
         const std::size_t most_rows = has_lanes() && p_.k > blocks::depth ? blocks::rows : blocks::most_rows;
         for (std::size_t first = 0; first < p_.m; first += most_rows) {
@@ -97,7 +98,7 @@ public:
             for (std::size_t section = 0; section < sections; ++section)
                 multiply_section(parallel::split(p_.n, sections, section, columns));
         }
-        simd::stream_end();
+        if (streamed_) simd::stream_end();
     }
 
 private:
@@ -115,6 +116,7 @@ private:
     bool keep_b_ = false;
     bool first_cut_ = false;
     bool last_cut_ = false;
+    bool streamed_ = false;
     column_panels<T> panels_{0};
     parallel::block links_;
     const T* b_ = nullptr;  ///< of the section and cut
@@ -123,6 +125,57 @@ private:
     std::span<const parallel::block> lanes_;
     parallel::block whole_;  ///< the only lane of a cut without lanes
     lane_stretch stretch_;   ///< of the cut
+
+    /// Fewer columns than a vector has: rows of C take their place, the columns are the rows of the tiles, and what they come to is transposed.
+    void run_turned() const noexcept {
+        alignas(simd::alignment) T sums[width * columns];
+        const bool as_rows = p_.ta == transpose::yes;
+        const row_tiles tiles(p_.n);
+        const column_panels<T> panels(p_.m);
+        const std::size_t cuts = std::max<std::size_t>(1, (p_.k + blocks::depth - 1) / blocks::depth);
+        panel_walk<T> walk;
+        tile_task<T> task;
+        task.walk = &walk;
+        task.lda = p_.tb == transpose::yes ? p_.ldb : 1;
+        task.a_link = p_.tb == transpose::yes ? 1 : p_.ldb;
+        task.from_ld = task.to_ld = columns;
+        for (std::size_t panel = 0; panel < panels.count; ++panel) {
+            const span_of rows = panels[panel];
+            const std::size_t second = rows.size > width ? rows.size - width : 0;
+            T* const c = p_.c + rows.first * p_.ldc;
+            for (std::size_t j = 0; j < p_.n; ++j) {
+                if (p_.starts)
+                    std::fill_n(sums + j * columns, columns, p_.bias ? p_.bias[j] : T{0});
+                else
+                    for (std::size_t i = 0; i < rows.size; ++i) sums[j * columns + i] = c[i * p_.ldc + j];
+            }
+            task.b_second = task.from_second = task.to_second = second;
+            for (std::size_t cut = 0; cut < cuts; ++cut) {
+                const parallel::block links = parallel::split(p_.k, cuts, cut, link_group);
+                const parallel::block whole{0, links.size()};
+                const lane_stretch stretch{{&whole, 1}, {}};
+                const T* const from = p_.a + (as_rows ? links.first * p_.lda + rows.first : rows.first * p_.lda + links.first);
+                task.stretch = &stretch;
+                task.links = links.size();
+                task.b = as_rows ? from : packed_b_;
+                task.ldb = as_rows ? p_.lda : columns;
+                task.b_second = as_rows || second == 0 ? second : width;
+                if (!as_rows) pack_panel(true, whole, rows.size, from, p_.lda, packed_b_);
+                for (std::size_t tile = 0; tile < tiles.count; ++tile) {
+                    const span_of down = tiles[tile];
+                    task.a = p_.b + down.first * task.lda + links.first * task.a_link;
+                    task.from = task.to = sums + down.first * columns;
+                    (task.lda == 1 ? tile_kernels<T> : row_tile_kernels<T>)[down.size - 1](task);
+                }
+            }
+            for (std::size_t i = 0; i < rows.size; i += width) {
+                const std::size_t first = std::min(i, rows.size - width);
+                alignas(simd::alignment) T turned[width * width];
+                transpose_square(sums + first, columns, turned, width);
+                for (std::size_t r = 0; r < width; ++r) simd::store_first(c + (first + r) * p_.ldc, simd::load(turned + r * width), p_.n);
+            }
+        }
+    }
 
     void multiply_section(parallel::block across) noexcept {
         const std::size_t cuts = std::max<std::size_t>(1, (p_.k + blocks::depth - 1) / blocks::depth);
@@ -271,6 +324,7 @@ private:
         // What is far larger than the caches will not be read from them.
         const bool streams = p_.m * p_.n * sizeof(T) >= std::size_t{32} << 20 && p_.ldc % width == 0 &&
                              reinterpret_cast<std::uintptr_t>(c_) % simd::alignment == 0;
+        streamed_ = streamed_ || streams;
         const T* const a = task.a;
         const bool packs = first && !direct_b_;
         // Small operands are in the cache anyhow, and small tiles have no time for it.

@@ -42,8 +42,8 @@ struct grid {
 
 template <class T>
 void gemm_threads(const product<T>& all, resources<T> use) noexcept {
-    using blocks = gemm_blocks<T>;
-    const std::size_t share = blocks::share(all.m, all.n, all.k);
+    if (use.team.threads == 1) return block_product<T>(all, use.scratch.data()).run();
+    const std::size_t share = gemm_blocks<T>::share(all.m, all.n, all.k);
     const grid parts = choose_grid(all.m, all.n, tile_rows, tile_columns<T>, use.team);
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block down = parallel::split(all.m, parts.down, thread / parts.across, tile_rows);

@@ -30,6 +30,7 @@ struct block {
 
 /// Part `part` of `parts` of 0 .. n-1, contiguous and equal as far as possible, cut only at multiples of `grain`.
 [[nodiscard]] constexpr block split(std::size_t n, std::size_t parts, std::size_t part, std::size_t grain = 1) noexcept {
+    if (parts == 1) return {0, n};
     const std::size_t units = (n + grain - 1) / grain;
     return {std::min(n, units * part / parts * grain), std::min(n, units * (part + 1) / parts * grain)};
 }
