@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <string_view>
 #include <type_traits>
 
@@ -67,13 +68,19 @@ inline void store_first(T* to, const batch<T>& value, std::size_t count) noexcep
 template <class T>
 inline void stream(T* to, const batch<T>& value) noexcept {
 #if defined(__AVX512F__)
-    if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, float>)
-        _mm512_stream_ps(to, value);
-    else if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, double>)
-        _mm512_stream_pd(to, value);
-    else
+    if constexpr (sizeof(batch<T>) == 64) {
+        __m512i bits;
+        std::memcpy(&bits, &value, sizeof(bits));
+        return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
+    }
+#elif defined(__AVX__)
+    if constexpr (sizeof(batch<T>) == 32) {
+        __m256i bits;
+        std::memcpy(&bits, &value, sizeof(bits));
+        return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits);
+    }
 #endif
-        store(to, value);
+    store(to, value);
 }
 inline void stream_end() noexcept {
 #if defined(__SSE2__)
