@@ -28,6 +28,7 @@ template <class T>
 struct gemm_blocks {
     static constexpr bool wide = simd::registers > 16;
     static constexpr std::size_t depth = (wide ? 67584 : 33792) / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
+    static constexpr std::size_t low_depth = wide ? depth * 3 / 4 : depth;  ///< leaves room in the first level for columns that are packed
     static constexpr std::size_t rows = round_up(256, tile_rows);
     static constexpr std::size_t columns = 1024;
     static constexpr std::size_t most_rows = 8 * rows;  ///< that share a packed block of B
@@ -178,8 +179,10 @@ private:
     }
 
     void multiply_section(parallel::block across) noexcept {
-        const std::size_t cuts = std::max<std::size_t>(1, (p_.k + blocks::depth - 1) / blocks::depth);
         const std::size_t strips = (rows_.size() + blocks::rows - 1) / blocks::rows;
+        const bool packs_much = p_.tb == transpose::yes && strips == 1 && p_.k > blocks::depth;
+        const std::size_t deep = packs_much ? blocks::low_depth : blocks::depth;
+        const std::size_t cuts = std::max<std::size_t>(1, (p_.k + deep - 1) / deep);
         direct_b_ = p_.tb == transpose::no && p_.n >= width && (p_.m <= tile_rows || p_.k * p_.ldb * sizeof(T) <= blocks::near_b);
         keep_b_ = strips > 1;
         panels_ = column_panels<T>(across.size());
@@ -202,7 +205,8 @@ private:
 
     [[nodiscard]] bool has_lanes() const noexcept { return !lanes_.empty(); }
     [[nodiscard]] T* panel_at(std::size_t panel) const noexcept {
-        return packed_b_ + (keep_b_ ? panel : panel % 2) * links_.size() * columns;
+        // Columns are packed when the panel before is done.
+        return packed_b_ + (keep_b_ ? panel : p_.tb == transpose::yes ? 0 : panel % 2) * links_.size() * columns;
     }
     [[nodiscard]] const T* source(std::size_t panel) const noexcept {
         return b_ + panels_[panel].first * (p_.tb == transpose::no ? 1 : p_.ldb);
