@@ -46,11 +46,11 @@ struct gemm_blocks {
     static constexpr std::size_t c_size(std::size_t m, std::size_t n, std::size_t k) noexcept {
         return k > depth ? std::min(m, most_rows) * round_up(std::min(n, columns), tile_columns<T>) : 0;
     }
-    /// What lanes hold: for one tile while all links fit a cut, else for every tile of a block.
+    /// What lanes hold: for two tiles while all links fit a cut, else for every tile of a block.
     static constexpr std::size_t lane_size(std::size_t lanes, std::size_t m, std::size_t n, std::size_t k) noexcept {
         const std::size_t tiles =
             (std::min(m, rows) + tile_rows - 1) / tile_rows * ((std::min(n, columns) + tile_columns<T> - 1) / tile_columns<T>);
-        return held_sums(lanes) * tile_rows * tile_columns<T> * (k > depth ? tiles : 1);
+        return held_sums(lanes) * tile_rows * tile_columns<T> * (k > depth ? std::max<std::size_t>(2, tiles) : 2);
     }
     static constexpr std::size_t lane_share(std::size_t lanes, std::size_t m, std::size_t n, std::size_t k) noexcept {
         return whole_lines<T>(a_size(m, k) + b_size(m, n, k) + lane_size(lanes, m, n, k));
@@ -90,7 +90,7 @@ public:
           lanes_{lanes} {}
 
     void run() noexcept {
-        if (!has_lanes() && p_.n < width && p_.m >= width) return run_turned();
+        if (p_.n < width && p_.m >= width) return run_turned();
         // What lanes hold from cut to cut is much: then fewer rows share a packed block of B.
         const std::size_t most_rows = has_lanes() && p_.k > blocks::depth ? blocks::rows : blocks::most_rows;
         for (std::size_t first = 0; first < p_.m; first += most_rows) {
@@ -128,7 +128,7 @@ private:
     lane_stretch stretch_;   ///< of the cut
 
     /// Fewer columns than a vector has: rows of C take their place, the columns are the rows of the tiles, and what they come to is transposed.
-    void run_turned() const noexcept {
+    void run_turned() noexcept {
         alignas(simd::alignment) T sums[width * columns];
         const bool as_rows = p_.ta == transpose::yes;
         const row_tiles tiles(p_.n);
@@ -140,6 +140,8 @@ private:
         task.lda = p_.tb == transpose::yes ? p_.ldb : 1;
         task.a_link = p_.tb == transpose::yes ? 1 : p_.ldb;
         task.from_ld = task.to_ld = columns;
+        task.held_level = tile_size;
+        task.stretch = &stretch_;
         for (std::size_t panel = 0; panel < panels.count; ++panel) {
             const span_of rows = panels[panel];
             const std::size_t second = rows.size > width ? rows.size - width : 0;
@@ -150,13 +152,14 @@ private:
                 else
                     for (std::size_t i = 0; i < rows.size; ++i) sums[j * columns + i] = c[i * p_.ldc + j];
             }
-            task.b_second = task.from_second = task.to_second = second;
+            task.to_second = second;
+            stretch_ = {lanes_, {}};
             for (std::size_t cut = 0; cut < cuts; ++cut) {
                 const parallel::block links = parallel::split(p_.k, cuts, cut, link_group);
                 const parallel::block whole{0, links.size()};
-                const lane_stretch stretch{{&whole, 1}, {}};
+                if (!has_lanes()) stretch_ = {{&whole, 1}, {}};
+                const bool resumes = stretch_.begin.row > 0;
                 const T* const from = p_.a + (as_rows ? links.first * p_.lda + rows.first : rows.first * p_.lda + links.first);
-                task.stretch = &stretch;
                 task.links = links.size();
                 task.b = as_rows ? from : packed_b_;
                 task.ldb = as_rows ? p_.lda : columns;
@@ -165,9 +168,13 @@ private:
                 for (std::size_t tile = 0; tile < tiles.count; ++tile) {
                     const span_of down = tiles[tile];
                     task.a = p_.b + down.first * task.lda + links.first * task.a_link;
-                    task.from = task.to = sums + down.first * columns;
+                    task.to = sums + down.first * columns;
+                    task.held = resting_ + tile * held_sums(lanes_.size()) * tile_size;
+                    task.from = resumes ? task.held + stretch_.begin.held * tile_size : task.to;
+                    task.from_second = resumes ? width : second;
                     (task.lda == 1 ? tile_kernels<T> : row_tile_kernels<T>)[down.size - 1](task);
                 }
+                if (has_lanes()) stretch_.begin = stretch_.after(links.size());
             }
             for (std::size_t i = 0; i < rows.size; i += width) {
                 const std::size_t first = std::min(i, rows.size - width);
