@@ -90,7 +90,7 @@ public:
           lanes_{lanes} {}
 
     void run() noexcept {
-        if (p_.n < width && p_.m >= width) return run_turned();
+        if (p_.n > 0 && p_.n < width && p_.m >= width) return run_turned();
         // What lanes hold from cut to cut is much: then fewer rows share a packed block of B.
         const std::size_t most_rows = has_lanes() && p_.k > blocks::depth ? blocks::rows : blocks::most_rows;
         for (std::size_t first = 0; first < p_.m; first += most_rows) {
