@@ -127,7 +127,7 @@ private:
     parallel::block whole_;  ///< the only lane of a cut without lanes
     lane_stretch stretch_;   ///< of the cut
 
-    /// Fewer columns than a vector has: rows of C take their place, the columns are the rows of the tiles, and what they come to is transposed.
+    /// Fewer columns than a vector has: they become the rows of the tiles, rows of C the columns, and what they come to is transposed.
     void run_turned() noexcept {
         alignas(simd::alignment) T sums[width * columns];
         const bool as_rows = p_.ta == transpose::yes;
@@ -227,8 +227,8 @@ private:
             pack_panel(transposed, links, panels_[panel].size, source(panel), p_.ldb, panel_at(panel));
     }
 
-    /// What has to be packed of a panel, or fetched if its matrix is transposed, while `tiles` tiles are computed. The beginning of what is packed
-    /// has been fetched.
+    /// What has to be packed of a panel, or fetched if its matrix is transposed, while `tiles` tiles are computed. The beginning of what is
+    /// packed has been fetched.
     [[nodiscard]] panel_walk<T> walk_over(std::size_t panel, std::size_t tiles) const noexcept {
         panel_walk<T> walk;
         const bool transposed = p_.tb == transpose::yes;

@@ -18,11 +18,12 @@ namespace detail {
 
 struct lane_stretch;
 
-/// What a kernel does beside its products: nothing, it fetches memory that is wanted next, or it packs the next panel of B, whose rows lie in the
-/// rows or in the columns of its matrix. Between two groups of links all of it costs next to nothing.
+/// What a kernel does beside its products: nothing, it fetches memory that is wanted next, it packs the next panel of B, whose rows lie in those
+/// of its matrix, or it fetches one whose rows lie in columns: to transpose them would cost the tile the registers of its sums. Between two groups
+/// of links all of it costs next to nothing.
 enum class beside { nothing, fetch, rows, columns };
 
-/// The part of a panel that is still to be packed. What will be read soon is fetched: first the rest of this panel, then the beginning of the next.
+/// The part of a panel that is still to be packed or fetched. What will be read soon is fetched: first the rest of this panel, then the beginning of the next.
 template <class T>
 struct panel_walk {
     beside what = beside::nothing;
@@ -31,12 +32,12 @@ struct panel_walk {
     std::size_t second = 0;  ///< distance of the second vector's columns from the first's
     T* to = nullptr;
     std::size_t left = 0;    ///< links to pack
-    std::size_t column = 0;  ///< of the panel, where columns are packed
+    std::size_t column = 0;  ///< of the panel, where columns are fetched
     std::size_t burst = 1;   ///< steps at a time
     std::size_t period = 1;  ///< groups of links from one time to the next
     std::size_t wait = ~std::size_t{0};
     const T* fetch = nullptr;
-    std::size_t fetch_left = 0;  ///< rows, or lines of columns, to fetch before the next panel begins
+    std::size_t fetch_left = 0;  ///< rows to fetch before the next panel begins, or columns of this one
     const T* next = nullptr;
 
     static constexpr std::size_t width = simd::width<T>;
@@ -62,7 +63,7 @@ struct panel_walk {
         fetch += ld;
         if (--fetch_left == 0) fetch = next;
     }
-    /// A cache line of one column: they are packed when all of them are near.
+    /// A cache line of one column.
     LOCKSTEP_FLATTEN void fetch_column() noexcept {
         __builtin_prefetch(fetch, 0, 2);
         fetch += ld;
@@ -144,8 +145,8 @@ LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors
     }
 }
 
-/// The lines of C that a tile will store to, and those that the next one starts from, a row at a time between groups of links: stores and loads
-/// that wait for memory hold up those of the products, and many lines at once hold up all others.
+/// The lines of C that a tile will store to, and those that the next one starts from, a row at a time between groups of links: stores and
+/// loads that wait for memory hold up those of the products, and many lines at once hold up all others.
 template <class T>
 struct end_lines {
     const T* to;

@@ -96,27 +96,8 @@ LOCKSTEP_FLATTEN inline void transpose_columns(const T* from, std::size_t ld, T*
     unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(to + i * to_ld, &now[i], sizeof(now[i])); });
 }
 
-/// part_size rows of `width` columns, transposed: each row is read once, and written in parts.
-template <class T>
-LOCKSTEP_FLATTEN inline void transpose_rows(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
-    constexpr std::size_t part = part_size<T>;
-    using small = typename vector_of<T, part>::type;
-    typename vector_of<T, simd::width<T>>::type now[part];
-    unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(&now[i], from + i * ld, sizeof(now[i])); });
-    turn_parts<T>(now);
-    unroll<simd::width<T> / part>([&](auto j) LOCKSTEP_FLATTEN {
-        unroll<part>([&](auto i) LOCKSTEP_FLATTEN {
-            const small piece = [&]<int... I>(std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
-                return __builtin_shufflevector(now[i], now[i], (I + static_cast<int>(j * part))...);
-            }
-            (std::make_integer_sequence<int, static_cast<int>(part)>{});
-            std::memcpy(to + (j * part + i) * to_ld, &piece, sizeof(piece));
-        });
-    });
-}
-
-/// A square of width x width elements, transposed; its columns are written in ascending order. Where a register has four parts, each row is read at
-/// once: rows whose distance is a power of two would drive each other out of the cache between its parts.
+/// A square of width x width elements, transposed; its columns are written in ascending order. Where a register has four parts, each row is
+/// read at once: rows whose distance is a power of two would drive each other out of the cache between its parts.
 template <class T>
 inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
     constexpr std::size_t part = part_size<T>;
@@ -124,7 +105,8 @@ inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t t
     if constexpr (width == 4 * part) {
         using vector = typename vector_of<T, width>::type;
         // Parts 0 and 2 of both, or 1 and 3.
-        const auto join = []<int... I>(const vector& left, const vector& right, auto odd, std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
+        const auto join =
+            []<int... I>(const vector& left, const vector& right, auto odd, std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
             constexpr int size = static_cast<int>(part);
             constexpr int start = static_cast<int>(odd()) * size;
             return __builtin_shufflevector(left, right, (I / (2 * size) * 4 * size + I / size % 2 * 2 * size + start + I % size)...);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/kernels/gemm.hpp"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -194,6 +195,22 @@ TEMPLATE_TEST_CASE("kernels/gemm: more rows than share a block of B", "[kernels]
         const auto b = integers<TestType>(p.b_size(), 2);
         CHECK(equal(run<TestType>(p, a, b, nullptr, 1), wanted<TestType>(p, a, b, nullptr)));
     });
+}
+
+TEST_CASE("kernels/gemm: a result too large for the caches has the bits of its rows alone", "[kernels]") {
+    // 32 MiB in rows of whole cache lines and in others, with fewer links than a block and with more.
+    for (const auto& [gap, k] : {std::array<std::size_t, 2>{16, 5}, {16, 400}, {3, 5}}) {
+        const product p{transpose::yes, transpose::no, 512, 16384, k, gap};
+        const auto a = uniform<float>(p.a_size(), 1);
+        const auto b = uniform<float>(p.b_size(), 2);
+        const auto all = run<float>(p, a, b, nullptr, 1);
+        for (const std::size_t row : {0, 300, 511}) {
+            array<float> c(p.n);
+            scratch<float> s(kernels::gemm_scratch<float>(1, p.n, k, {1}), {1});
+            kernels::gemm<float>(p.ta, p.tb, 1, p.n, k, a.data() + row, p.lda(), b.data(), p.ldb(), c.data(), p.n, nullptr, s.use);
+            REQUIRE(std::equal(c.begin(), c.end(), all.begin() + static_cast<std::ptrdiff_t>(row * p.ldc())));
+        }
+    }
 }
 
 TEMPLATE_TEST_CASE("kernels/gemm: accumulating continues the chain", "[kernels]", float, double) {
