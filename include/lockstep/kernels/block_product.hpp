@@ -14,6 +14,7 @@
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/part.hpp"
 
 namespace lockstep::kernels {
 

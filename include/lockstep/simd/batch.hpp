@@ -47,23 +47,6 @@ inline void store(T* to, const batch<T>& value) noexcept {
     value.store_unaligned(to);
 }
 
-/// The first `count` elements, fewer than a vector has.
-template <class T>
-inline void store_first(T* to, const batch<T>& value, std::size_t count) noexcept {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, float>) {
-        _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << count) - 1), value);
-    } else if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, double>) {
-        _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1U << count) - 1), value);
-    } else
-#endif
-    {
-        T all[width<T>];
-        store(all, value);
-        for (std::size_t i = 0; i < count; ++i) to[i] = all[i];
-    }
-}
-
 /// Past the caches, to an aligned address: other threads see it after stream_end().
 template <class T>
 inline void stream(T* to, const batch<T>& value) noexcept {

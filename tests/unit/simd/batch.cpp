@@ -31,17 +31,6 @@ TEMPLATE_TEST_CASE("simd/batch: loads and stores at any offset touch one registe
     }
 }
 
-TEMPLATE_TEST_CASE("simd/batch: the first elements of a register are stored and nothing behind them", "[simd]", float, double) {
-    constexpr std::size_t width = simd::width<TestType>;
-    std::vector<TestType> from(width);
-    for (std::size_t i = 0; i < width; ++i) from[i] = static_cast<TestType>(i + 1);
-    for (std::size_t count = 0; count < width; ++count) {
-        std::vector<TestType> to(2 * width, TestType{-1});
-        simd::store_first(to.data() + 1, simd::load(from.data()), count);
-        for (std::size_t i = 0; i < to.size(); ++i) REQUIRE(to[i] == (i >= 1 && i < 1 + count ? from[i - 1] : TestType{-1}));
-    }
-}
-
 TEMPLATE_TEST_CASE("simd/batch: what is streamed is what was stored", "[simd]", float, double) {
     constexpr std::size_t width = simd::width<TestType>;
     std::vector<TestType> from(width);
