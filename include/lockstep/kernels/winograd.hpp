@@ -30,7 +30,9 @@ struct winograd_plan {
     static constexpr std::size_t filter_bytes = std::size_t{3} << 19;  ///< of transformed filters in the second-level cache
     static constexpr std::size_t near_bytes = std::size_t{3} << 17;    ///< of tiles and products there
     static constexpr std::size_t far_bytes = std::size_t{12} << 20;    ///< of tiles in the cache behind it
-    static constexpr std::size_t depth_lines = 256 / line_size<T>;     ///< of filters in the first-level cache
+    /// Lines of channels whose filters stay in the first-level cache, beside the tiles that meet them now and next.
+    static constexpr std::size_t link_bytes = (line_size<T> + 2 * tile_rows) * sizeof(T);
+    static constexpr std::size_t depth_lines = 4 * (30720 / link_bytes / (4 * line_size<T>));
     static constexpr std::size_t raw_depth = 32;
     static constexpr std::size_t raw_size = 9 * raw_depth * line_size<T>;  ///< packed filters on the way to their transform
 
@@ -56,7 +58,7 @@ struct winograd_plan {
             out_lines = std::min<std::size_t>(4, all_lines / threads);
             most = std::min(std::clamp<std::size_t>(far_bytes / (line_bytes * in_lines), 96, 384), count);
             const std::size_t blocks = quotient_up(count, most);
-            keeps = blocks > 2;
+            keeps = blocks > 1;
             tiles = quotient_up(count, blocks);
         }
         most = round_up(most, tile_rows);
@@ -101,6 +103,8 @@ struct winograd_correlation {
         constexpr std::size_t tap_size = plan::raw_depth * line;
         const std::size_t together = reversed ? 1 : 4;
         const std::size_t step = plan::raw_depth / together;
+        constexpr std::size_t fetched = simd::alignment / sizeof(T);
+        constexpr std::size_t parts = quotient_up(line, fetched);
         for (std::size_t l = lines.first; l < lines.last; l += together) {
             const std::size_t count = std::min(together, lines.last - l);
             const std::size_t out = l * line;
@@ -117,8 +121,11 @@ struct winograd_correlation {
                     for (std::size_t i = 0; i < deep; ++i) {
                         if (more)
                             for (std::size_t tap = 0; tap < 9; ++tap)
-                                __builtin_prefetch(reversed ? weight(tap, c + step + i % 2 * line, std::min(out + i / 2, n - 1))
-                                                            : weight(tap, c + step + i, out + q * line));
+                                for (std::size_t k = i * parts; k < (i + 1) * parts; ++k)
+                                    __builtin_prefetch(
+                                        reversed ? weight(tap, c + step + k * fetched % step, std::min(out + k * fetched / step, n - 1))
+                                                 : weight(tap, c + step + i, out + q * line) + k % parts * fetched);
+                        fetch_lines<w::tile, w::tile, true>(to.line(0, l - lines.first + q, c + i + 1), to.pitch(w::tile));
                         transform_lines<typename map::filter, T>(raw + (q * step + i) * line, {3 * tap_size, tap_size},
                                                                  to.line(0, l - lines.first + q, c + i), to.pitch(w::tile));
                     }
@@ -154,15 +161,15 @@ struct winograd_correlation {
                 const bool last = first + step >= v.panels;
                 for (std::size_t l = 0; l < lines; ++l) {
                     const T* const panel = u.line(p, l, first * line);
-                    // The panel that comes next: its lines are asked for a few at a time.
-                    const T* ahead = l + 1 < lines         ? u.line(p, l + 1, first * line)
-                                     : !last               ? u.line(p, 0, (first + step) * line)
-                                     : p + 1 < w::products ? u.line(p + 1, 0, 0)
-                                                           : panel;
-                    for (std::size_t row = 0; row < count; row += tile_rows, ahead += links / line * line)
-                        with_height<tile_rows>(std::min(tile_rows, count - row), [&](auto high) {
-                            multiply_lines<high>(links, v.line(p, first, row), v.rows * line, panel, m.line(p, l, row), first == 0, ahead);
-                        });
+                    // The panel that comes next.
+                    const T* const behind = l + 1 < lines         ? u.line(p, l + 1, first * line)
+                                            : !last               ? u.line(p, 0, (first + step) * line)
+                                            : p + 1 < w::products ? u.line(p + 1, 0, 0)
+                                                                  : panel;
+                    cache_walk<T> ahead{behind, links * line, quotient_up(count, tile_rows), links};
+                    for_tiles({0, count}, [&](std::size_t row, auto high) {
+                        multiply_lines<high>(links, v.line(p, first, row), v.rows * line, panel, m.line(p, l, row), first == 0, ahead);
+                    });
                 }
             }
     }

@@ -45,43 +45,109 @@ struct line_panels {
     [[nodiscard]] line_pitch pitch(std::size_t edge) const noexcept { return {edge * stride(), stride()}; }
 };
 
-/// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of `panels` panels, `count` links in
-/// all. Each element is one chain over ascending links. Asks in advance for the rows of A behind these, and for one line of `ahead` for
-/// each panel.
+/// Calls f(first row, height constant) for tiles that cover all rows. A few rows more than half a tile are two low ones, where a quarter of
+/// the accumulators are enough to keep the multipliers busy.
+template <class F>
+inline void for_tiles(parallel::block rows, F&& f) noexcept {
+    constexpr std::size_t half = (tile_rows + 1) / 2;
+    constexpr std::size_t quarter = (half + 1) / 2;
+    constexpr bool splits = quarter * tile_vectors >= 8;
+    for (std::size_t row = rows.first; row < rows.last;) {
+        const std::size_t left = rows.last - row;
+        std::size_t high = std::min(tile_rows, left);
+        if (splits && left > half && left <= half + quarter) high = quarter;
+        with_height<tile_rows>(high, [&](auto height) { f(row, height); });
+        row += high;
+    }
+}
+
+/// Lines of the cache that will be read soon: asked for a few at a time, beside the products.
+template <class T>
+struct cache_walk {
+    static constexpr std::size_t line = simd::alignment / sizeof(T);
+    static constexpr std::size_t links = 4;  ///< from one turn to the next
+
+    const T* at = nullptr;
+    std::size_t left = 0;
+    std::size_t burst = 0;
+
+    /// `count` elements from `from` on, while `tiles` chains of so many links are computed.
+    cache_walk(const T* from, std::size_t count, std::size_t tiles, std::size_t chain) noexcept
+        : at{from}, left{count / line}, burst{quotient_up(left, std::max<std::size_t>(1, chain / links * tiles))} {}
+
+    LOCKSTEP_FLATTEN void take_turn() noexcept {
+        const std::size_t now = std::min(burst, left);
+        left -= now;
+#pragma GCC unroll 1
+        for (std::size_t i = now; i > 0; --i, at += line) __builtin_prefetch(at, 0, 2);
+    }
+    /// The tile of C that comes next.
+    template <std::size_t Rows>
+    static void fetch_tile(const T* c) noexcept {
+        for (std::size_t i = 0; i < Rows * line_size<T>; i += line) __builtin_prefetch(c + i, 1);
+    }
+};
+
+/// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of several panels, `count` links in all. Each
+/// element is one chain over ascending links. The rows of A and of C behind these are asked for in advance.
 template <std::size_t Rows, class T>
-void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T* b, T* c, bool starts, const T* ahead) noexcept {
+void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T* b, T* c, bool starts, cache_walk<T>& ahead) noexcept {
+    using walk = cache_walk<T>;
     constexpr std::size_t line = line_size<T>;
+    constexpr std::size_t fetches = quotient_up(quotient_up(Rows * line, walk::line), line / walk::links);
     accumulators<T, Rows, tile_vectors> tile;
     if (starts)
         tile.clear();
     else
         tile.load_tile(c);
-    for (; count >= line; count -= line, a += a_panel, ahead += line) {
-        __builtin_prefetch(ahead, 0, 2);
-        unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { __builtin_prefetch(a + (Rows + i) * line); });
-        for (std::size_t q = 0; q < line; ++q, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
+    for (; count >= line; count -= line, a += a_panel) {
+        if (count < 2 * line) walk::template fetch_tile<Rows>(c + Rows * line);
+        const T* next = a + Rows * line;
+        for (std::size_t q = 0; q < line; next += fetches * walk::line) {
+            ahead.take_turn();
+            unroll<fetches>([&](auto i) LOCKSTEP_FLATTEN { __builtin_prefetch(next + i * walk::line); });
+#pragma GCC unroll 1
+            for (const std::size_t end = q + walk::links; q < end; ++q, b += line)
+                tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
+        }
     }
     for (std::size_t q = 0; q < count; ++q, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
     tile.store_tile(c);
 }
 
-/// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i], a[i] + line_size, ..
+/// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i / 2] + i % 2, line_size apart; those of
+/// the last row of the next tile lie at `next`.
 template <std::size_t Rows, class T>
-void multiply_lines_transposed(std::size_t count, const T* const* a, const T* b, T* c, bool starts, const T* ahead) noexcept {
+void multiply_lines_transposed(std::size_t count, const T* const* a, const T* next, const T* b, T* c, bool starts,
+                               cache_walk<T>& ahead) noexcept {
+    using walk = cache_walk<T>;
     constexpr std::size_t line = line_size<T>;
+    constexpr std::size_t pairs = (Rows + 1) / 2;
     accumulators<T, Rows, tile_vectors> tile;
     if (starts)
         tile.clear();
     else
         tile.load_tile(c);
-    const T* row[Rows];
-    unroll<Rows>([&](auto i) LOCKSTEP_FLATTEN { row[i] = a[i]; });
+    // A pointer for each row would be more than there are registers.
+    const T* pair[pairs];
+    unroll<pairs>([&](auto i) LOCKSTEP_FLATTEN { pair[i] = a[i]; });
     std::size_t at = 0;
-    for (; count >= line; count -= line, ahead += line) {
-        __builtin_prefetch(ahead, 0, 2);
-        for (std::size_t q = 0; q < line; ++q, at += line, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return row[i][at]; });
+    const auto link = [&]() LOCKSTEP_FLATTEN {
+        tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return pair[i / 2][at + i % 2]; });
+        at += line;
+        b += line;
+    };
+    for (const std::size_t end = count % walk::links + std::min(line, count) / walk::links * walk::links; count >= walk::links;
+         count -= walk::links) {
+        if (count == end) walk::template fetch_tile<Rows>(c + Rows * line);
+        ahead.take_turn();
+#pragma GCC unroll 1
+        for (std::size_t q = 0; q < walk::links; ++q) {
+            __builtin_prefetch(next + at);
+            link();
+        }
     }
-    for (; count > 0; --count, at += line, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return row[i][at]; });
+    for (; count > 0; --count) link();
     tile.store_tile(c);
 }
 
@@ -156,8 +222,7 @@ struct image_windows {
             value* const into = to.line(0, panel, to_row);
             if (whole && channels == line) {
                 // The columns that the next tile adds to these.
-                for (std::size_t i = 0; i < edge; ++i)
-                    for (std::size_t j = 0; j < step; ++j) __builtin_prefetch(from + (i * columns + edge + j) * depth + c);
+                fetch_lines<edge, step>(from + edge * depth + c, pitch());
                 transform_lines<Map, value>(from + c, pitch(), into, spread);
                 continue;
             }
@@ -193,8 +258,7 @@ struct image_windows {
             const auto last = [&](const simd::batch<T>& value, std::size_t v)
                                   LOCKSTEP_FLATTEN { return finish(value, c + v * simd::width<T>); };
             if (high == edge && wide == edge && channels == line) {
-                for (std::size_t i = 0; i < edge; ++i)
-                    for (std::size_t j = 0; j < edge; ++j) __builtin_prefetch(to + (i * columns + edge + j) * depth + c, 1);
+                fetch_lines<edge, edge, true>(to + edge * depth + c, pitch());
                 transform_lines<Map, T>(values, spread, to + c, pitch(), last);
                 continue;
             }

@@ -205,6 +205,18 @@ struct line_pitch {
 template <class T>
 inline constexpr std::size_t line_size = tile_columns<T>;
 
+/// Asks for a line of channels, or for Rows x Columns of them.
+template <bool Writes = false, class T>
+LOCKSTEP_FLATTEN inline void fetch_line(const T* at) noexcept {
+    constexpr std::size_t step = simd::alignment / sizeof(T);
+    for (std::size_t i = 0; i < line_size<T>; i += step) __builtin_prefetch(at + i, Writes ? 1 : 0);
+}
+template <std::size_t Rows, std::size_t Columns, bool Writes = false, class T>
+LOCKSTEP_FLATTEN inline void fetch_lines(const T* at, line_pitch pitch) noexcept {
+    for (std::size_t i = 0; i < Rows; ++i)
+        for (std::size_t j = 0; j < Columns; ++j) fetch_line<Writes>(at + i * pitch.row + j * pitch.column);
+}
+
 /// to = Map from Map^T for one line of channels; finish(vector, number of the vector in the line) has the last word on what is stored.
 template <class Map, class T, class Finish>
 inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out, Finish&& finish) noexcept {

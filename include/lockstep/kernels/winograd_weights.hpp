@@ -27,6 +27,7 @@ struct winograd_weights_plan {
     static constexpr std::size_t gradient_bytes = std::size_t{3} << 18;
     static constexpr std::size_t near_bytes = std::size_t{3} << 18;
     static constexpr std::size_t far_bytes = std::size_t{6} << 20;
+    static constexpr std::size_t depth = 16384 / (line_size<T> * sizeof(T));  ///< tiles whose filters stay in the first-level cache
 
     std::size_t threads, channels, in_lines, out_lines;
     bool near = true;        ///< the transformed gradient stays in the second-level cache
@@ -102,19 +103,28 @@ struct winograd_outer_products {
     /// Products `which` of the gradient of some channels and lines of filters: dU = V^T dM, or dU += V^T dM. `to` begins at their first.
     void multiply(parallel::block which, parallel::block channels, parallel::block lines, std::size_t count, const panels& in,
                   const panels& out, const panels& to, bool starts) const noexcept {
+        const std::size_t cuts = quotient_up(count, plan::depth);
         for (std::size_t p = which.first; p < which.last; ++p)
-            for (std::size_t l = lines.first; l < lines.last; ++l) {
-                const T* const panel = out.line(p, l, 0);
-                const T* ahead = l + 1 < lines.last ? out.line(p, l + 1, 0) : p + 1 < which.last ? out.line(p + 1, lines.first, 0) : panel;
-                for (std::size_t c = channels.first; c < channels.last; c += tile_rows, ahead += count / line * line) {
-                    const T* a[tile_rows];
-                    for (std::size_t r = 0; r < tile_rows; ++r) {
-                        // Rows that are missing repeat the last one; nobody reads them.
-                        const std::size_t channel = std::min(c + r, channels.last - 1);
-                        a[r] = in.line(p, channel / line, 0) + channel % line;
-                    }
-                    with_height<tile_rows>(std::min(tile_rows, channels.last - c), [&](auto high) {
-                        multiply_lines_transposed<high>(count, a, panel, to.line(p, l - lines.first, c - channels.first), starts, ahead);
+            for (std::size_t cut = 0; cut < cuts; ++cut) {
+                const parallel::block links = parallel::split(count, cuts, cut);
+                for (std::size_t l = lines.first; l < lines.last; ++l) {
+                    const T* const panel = out.line(p, l, links.first);
+                    const T* const behind = l + 1 < lines.last   ? out.line(p, l + 1, links.first)
+                                            : cut + 1 < cuts     ? out.line(p, lines.first, links.last)
+                                            : p + 1 < which.last ? out.line(p + 1, lines.first, 0)
+                                                                 : panel;
+                    cache_walk<T> ahead{behind, links.size() * line, quotient_up(channels.size(), tile_rows), links.size()};
+                    // Channels that are missing repeat the last ones; nobody reads what becomes of them.
+                    const auto at = [&](std::size_t c) {
+                        const std::size_t channel = std::min(c, channels.last - 1) / 2 * 2;
+                        return in.line(p, channel / line, links.first) + channel % line;
+                    };
+                    for_tiles(channels, [&](std::size_t c, auto high) {
+                        const T* a[(high + 1) / 2];
+                        for (std::size_t r = 0; r < high; r += 2) a[r / 2] = at(c + r);
+                        const T* const next = at(c + high < channels.last ? c + high + tile_rows - 1 : channels.first + tile_rows - 1);
+                        multiply_lines_transposed<high>(links.size(), a, next, panel, to.line(p, l - lines.first, c - channels.first),
+                                                        starts && cut == 0, ahead);
                     });
                 }
             }
