@@ -88,8 +88,8 @@ struct cache_walk {
     }
 };
 
-/// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of several panels, `count` links in all. Each
-/// element is one chain over ascending links. The rows of A and of C behind these are asked for in advance.
+/// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of several panels, `count` links in
+/// all. Each element is one chain over ascending links. The rows of A and of C behind these are asked for in advance.
 template <std::size_t Rows, class T>
 void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T* b, T* c, bool starts, cache_walk<T>& ahead) noexcept {
     using walk = cache_walk<T>;
@@ -115,8 +115,8 @@ void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T*
     tile.store_tile(c);
 }
 
-/// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i / 2] + i % 2, line_size apart; those of
-/// the last row of the next tile lie at `next`.
+/// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i / 2] + i % 2, line_size
+/// apart; those of the last row of the next tile lie at `next`.
 template <std::size_t Rows, class T>
 void multiply_lines_transposed(std::size_t count, const T* const* a, const T* next, const T* b, T* c, bool starts,
                                cache_walk<T>& ahead) noexcept {
