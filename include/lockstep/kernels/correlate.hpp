@@ -10,6 +10,7 @@
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/resources.hpp"
+#include "lockstep/kernels/slide.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/kernels/window.hpp"
 
@@ -40,10 +41,18 @@ template <class T>
     return rows * columns * cost(s.depth) < s.out_rows * s.out_columns * s.taps_rows * cost(s.row_links());
 }
 
-/// The same for what correlate copies.
+/// How correlate cuts outputs: into whole groups of rows where the window slides over them.
+template <class T>
+[[nodiscard]] constexpr output_blocks correlate_blocks(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
+    const std::size_t target = slide<T>::fits_rows(s, n) ? slide<T>::rows * s.out_columns : block_pixels;
+    return {batch, s, target, static_cast<std::size_t>(team.threads)};
+}
+
+/// Elements of what correlate copies, for one thread.
 template <class T>
 [[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
-    return skips_padding<T>(s, n) ? 0 : window_share<T>(s, batch, team);
+    const output_blocks blocks = correlate_blocks<T>(s, n, batch, team);
+    return skips_padding<T>(s, n) ? 0 : window<T>::copy_size(s, blocks.samples, blocks.highest());
 }
 
 /// What all blocks of one convolution share: n output columns from packed weights, panels of links() x tile_columns.
@@ -76,6 +85,8 @@ struct correlation {
             multiply_links(pixels, {.segments = 0}, rows, 0, true);
             return;
         }
+        if constexpr (simd::registers >= 32)
+            if (slide<T>::fits_rows(s, n)) return slide<T>::block(s, block, source, panels, bias, output(block), pitch);
         if (!source.side_by_side(s)) return by_positions(pixels, source, rows);
         const std::size_t row_step = s.dilation_rows * source.row_pitch;
         const std::size_t cuts = (s.row_links() + depth - 1) / depth;
@@ -150,7 +161,7 @@ struct correlation {
 /// y(r, c, .) = start + sum over taps and depth, in that order, of x(window) w, for each output pixel. Threads split the pixels.
 template <class T>
 void correlate(const correlation<T>& all, std::size_t batch, parallel::team team, T* copies) noexcept {
-    const output_blocks blocks{batch, all.s, block_pixels, static_cast<std::size_t>(team.threads)};
+    const output_blocks blocks = correlate_blocks<T>(all.s, all.n, batch, team);
     const bool skips = skips_padding<T>(all.s, all.n);
     const std::size_t share = copy_share<T>(all.s, all.n, batch, team);
     parallel::on_each_thread(team, [&](std::size_t thread) {
@@ -259,6 +270,36 @@ struct outer_blocks {
     }
 };
 
+/// outer_products of one vector of filters and three kernel columns. Threads split kernel rows and groups of channels.
+template <class T>
+void slide_outer_products(const sliding& s, std::size_t batch, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
+                          resources<T> use) noexcept {
+    constexpr std::size_t rows = slide<T>::rows;
+    const output_blocks blocks{batch, s, block_pixels, 1};
+    const std::size_t groups = s.depth / rows;
+    parallel::on_each_thread(use.team, [&](std::size_t thread) {
+        const parallel::block mine = parallel::split(s.taps_rows * groups, static_cast<std::size_t>(use.team.threads), thread);
+        if (mine.empty()) return;
+        T* const copy = use.scratch.data() + thread * outer_blocks<T>::share(s, batch, simd::width<T>);
+        if (dbias && mine.first == 0) std::fill_n(dbias, simd::width<T>, T{0});
+        for (std::size_t index = 0; index < blocks.count(); ++index) {
+            const output_block block = blocks[index];
+            const window<T> source{s, block, x, copy};
+            const std::size_t high = block.rows.size(), row = s.out_columns * ld;
+            const T* const from = dy + (block.samples.first * s.out_rows + block.rows.first) * row;
+            if (dbias && mine.first == 0) continue_column_sums(block.pixels(s.out_columns), simd::width<T>, from, ld, dbias);
+            for (std::size_t part = mine.first; part < mine.last; ++part) {
+                const std::size_t tap = part / groups, channel = part % groups * rows;
+                for (std::size_t sample = 0; sample < block.samples.size(); ++sample)
+                    slide<T>::add_outer(s, high,
+                                        source.data + sample * source.sample_pitch + tap * s.dilation_rows * source.row_pitch + channel,
+                                        s.stride_rows * source.row_pitch, source.pixel_pitch, from + sample * high * row, ld,
+                                        dw + (tap * s.row_links() + channel) * ld, index == 0 && sample == 0);
+            }
+        }
+    });
+}
+
 /// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the sum of dy. The rows of
 /// dw and of dy are ld apart. Threads split dw.
 template <class T>
@@ -269,6 +310,9 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
     // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading and storing sums weighs more.
     const bool close = s.stride_columns * s.pixel * sizeof(T) <= 512;
+    if constexpr (simd::registers >= 32) {
+        if (slide<T>::fits(s, n)) return slide_outer_products(s, batch, ld, x, dy, dw, dbias, use);
+    }
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block down = parallel::split(s.links(), parts.down, thread / parts.across, tile_rows);
         const parallel::block across = parallel::split(n, parts.across, thread % parts.across, tile_columns<T>);

@@ -55,6 +55,12 @@ struct accumulators {
     LOCKSTEP_FLATTEN void store(T* const* c) const noexcept {
         each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); });
     }
+    LOCKSTEP_FLATTEN void fetch(T* const* c) const noexcept {
+        constexpr std::size_t line = simd::alignment / sizeof(T);
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Rows; ++i)
+            for (std::size_t at = 0; at < Vectors * width; at += line) __builtin_prefetch(c[i] + at, 1, 3);
+    }
     /// The same with a whole tile in one piece, rows tile_columns apart.
     LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
         each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * tile_columns<T> + v * width); });
@@ -94,6 +100,8 @@ struct row_chain {
     [[gnu::noinline]] void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start) const noexcept {
         accumulators<T, Rows, Vectors> tile;
         tile.load(c, start);
+        // Sums that start have not been read: their cache lines are fetched while they grow.
+        if (start) tile.fetch(c);
         const T* row[Rows];
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Rows; ++i) row[i] = a[i];
@@ -157,14 +165,14 @@ void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows
               const T* bias) noexcept {
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t columns = tile_columns<T>;
-    alignas(simd::alignment) T begin[columns];
+    // Short panels are taken a few at a time, so that rows of C are written from end to end.
+    constexpr std::size_t most = 4;
+    const std::size_t together = std::clamp<std::size_t>(16384 / (std::max<std::size_t>(chain.length(), 1) * columns * sizeof(T)), 1, most);
+    alignas(simd::alignment) T begin[most * columns];
     alignas(simd::alignment) T buffer[tile_rows * columns];
-    for (std::size_t j = 0; j < n; j += columns, panels += panel_stride) {
-        const std::size_t wide = std::min(columns, n - j);
-        for (std::size_t q = 0; q < columns; ++q) begin[q] = bias && q < wide ? bias[j + q] : T{0};
-        const T* start = starts ? begin : nullptr;
-        const bool narrow = wide <= width;
-        const bool whole = wide == columns || wide == width;
+    for (std::size_t first = 0; first < n; first += together * columns, panels += together * panel_stride) {
+        const std::size_t last = std::min(n, first + together * columns);
+        for (std::size_t q = 0; q < together * columns; ++q) begin[q] = bias && first + q < n ? bias[first + q] : T{0};
         Rows from = rows;
         for (std::size_t i = 0; i < m; i += tile_rows) {
             const std::size_t high = std::min(tile_rows, m - i);
@@ -177,19 +185,29 @@ void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows
                 // Rows that are missing repeat the last one and end in the buffer.
                 if (r < high) from.next(row_a, row_c);
                 a[r] = row_a;
-                c[r] = row_c + j;
-                into[r] = whole && r < high ? c[r] : buffer + r * columns;
+                c[r] = row_c + first;
             }
-            if (!whole && !starts)
-                for (std::size_t r = 0; r < high; ++r) std::copy_n(c[r], wide, into[r]);
-            with_height<tile_rows>(high, [&](auto height) {
-                if (narrow)
-                    chain.template run<height, 1>(i / tile_rows, a, panels, into, start);
-                else
-                    chain.template run<height, tile_vectors>(i / tile_rows, a, panels, into, start);
-            });
-            if (!whole)
-                for (std::size_t r = 0; r < high; ++r) std::copy_n(into[r], wide, c[r]);
+            const T* panel = panels;
+            for (std::size_t j = first; j < last; j += columns, panel += panel_stride) {
+                const std::size_t wide = std::min(columns, n - j);
+                const T* start = starts ? begin + (j - first) : nullptr;
+                const bool narrow = wide <= width;
+                const bool whole = wide == columns || wide == width;
+                for (std::size_t r = 0; r < tile_rows; ++r) {
+                    if (j > first) c[r] += columns;
+                    into[r] = whole && r < high ? c[r] : buffer + r * columns;
+                }
+                if (!whole && !starts)
+                    for (std::size_t r = 0; r < high; ++r) std::copy_n(c[r], wide, into[r]);
+                with_height<tile_rows>(high, [&](auto height) {
+                    if (narrow)
+                        chain.template run<height, 1>(i / tile_rows, a, panel, into, start);
+                    else
+                        chain.template run<height, tile_vectors>(i / tile_rows, a, panel, into, start);
+                });
+                if (!whole)
+                    for (std::size_t r = 0; r < high; ++r) std::copy_n(into[r], wide, c[r]);
+            }
         }
     }
 }

@@ -97,6 +97,27 @@ convolution grouped(convolution g, std::size_t groups) {
     return g;
 }
 
+// Filters or channels that one vector holds, under kernels of three columns.
+template <class T>
+std::vector<std::pair<convolution, std::size_t>> one_vector_shapes() {
+    constexpr std::size_t w = simd::width<T>;
+    std::vector<std::pair<convolution, std::size_t>> out;
+    for (const std::size_t other : {w, 3 * w})
+        for (const std::size_t rows : {std::size_t{8}, std::size_t{24}, std::size_t{13}})
+            for (const std::size_t pad : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
+                convolution g = square(17, other, w, 3, pad);
+                g.rows = rows + 2 - 2 * pad;
+                out.emplace_back(g, 3);
+                std::swap(g.channels, g.filters);
+                g.kernel_rows = 2;
+                out.emplace_back(g, 2);
+            }
+    out.emplace_back(square(32, w, w, 3, 1), 3);
+    out.emplace_back(dilated(square(16, w, w, 3, 1), 2, 1), 2);
+    out.emplace_back(grouped(square(16, 2 * w, 2 * w, 3, 1), 2), 2);
+    return out;
+}
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly for dilated and grouped shapes of every kind", "[kernels]", float,
@@ -142,6 +163,7 @@ TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on shape
     require_exact<TestType>(square(9, 40, 300, 3, 1), 1, true);
     require_exact<TestType>(square(43, 3, 20, 11, 0, 4), 1, true);
     require_exact<TestType>(square(8, 48, 96, 1, 0, 2), 2, true);  // a shortcut: most of x is not read
+    for (const auto& [g, batch] : one_vector_shapes<TestType>()) require_exact<TestType>(g, batch, true);
     require_exact<TestType>({.rows = 3, .columns = 500, .channels = 2, .filters = 5, .kernel_rows = 2, .kernel_columns = 7}, 1, false);
 }
 
@@ -162,6 +184,7 @@ TEMPLATE_TEST_CASE("kernels/convolution: the rounding error is that of one chain
 TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads", "[kernels]", float, double) {
     auto shapes = random_shapes(40);
     for (const auto& shape : random_general_shapes(80)) shapes.push_back(shape);
+    for (const auto& shape : one_vector_shapes<TestType>()) shapes.push_back(shape);
     shapes.emplace_back(dilated(square(20, 40, 24, 3, 2), 2, 2), 2);
     shapes.emplace_back(grouped(square(20, 40, 24, 3, 1), 2), 3);
     shapes.emplace_back(square(28, 1, 32, 5), 3);
@@ -184,9 +207,9 @@ TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads"
 }
 
 TEMPLATE_TEST_CASE("kernels/convolution: a sample alone has the bits it has among others", "[kernels]", float, double) {
-    for (const convolution& g :
-         {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2),
-          dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4), square(28, 1, 6, 5, 2), square(14, 6, 16, 5)}) {
+    for (const convolution& g : {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2),
+                                 dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4), square(28, 1, 6, 5, 2),
+                                 square(14, 6, 16, 5), square(16, simd::width<TestType>, simd::width<TestType>, 3, 1)}) {
         const std::size_t batch = 7;
         const auto in = random_operands<TestType>(g, batch);
         const auto all = run(g, batch, in, 1);
