@@ -100,8 +100,9 @@ struct row_chain {
     [[gnu::noinline]] void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start) const noexcept {
         accumulators<T, Rows, Vectors> tile;
         tile.load(c, start);
-        // Sums that start have not been read: their cache lines are fetched while they grow.
-        if (start) tile.fetch(c);
+        // Sums that start have not been read: their cache lines are fetched while they grow. Short tiles gain nothing.
+        if constexpr (simd::registers >= 32)
+            if (start) tile.fetch(c);
         const T* row[Rows];
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Rows; ++i) row[i] = a[i];
@@ -166,7 +167,7 @@ void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t columns = tile_columns<T>;
     // Short panels are taken a few at a time, so that rows of C are written from end to end.
-    constexpr std::size_t most = 4;
+    constexpr std::size_t most = simd::registers >= 32 ? 4 : 1;
     const std::size_t together = std::clamp<std::size_t>(16384 / (std::max<std::size_t>(chain.length(), 1) * columns * sizeof(T)), 1, most);
     alignas(simd::alignment) T begin[most * columns];
     alignas(simd::alignment) T buffer[tile_rows * columns];
