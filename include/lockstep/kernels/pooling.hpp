@@ -42,18 +42,18 @@ struct pool_span {
 struct pool_window {
     std::size_t output;  ///< first channel of the output
     std::size_t input;   ///< first channel of the first input
+    std::size_t ahead;   ///< what the next row of windows sees first in place of this one
     pool_span rows;
     pool_span columns;
     bool alone;  ///< or the first of `joined_pixels` neighbours with the same rows and columns
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows.size() * columns.size(); }
 
-    /// Calls f(distance from the first input, number of the position, no other window side by side or above has seen it).
+    /// Calls f(distance from the first input, number of the position).
     template <class F>
     LOCKSTEP_FLATTEN void each(const pooling& g, F&& f) const noexcept {
         for (std::size_t kr = rows.first; kr < rows.last; ++kr) {
             std::size_t at = (kr - rows.first) * g.columns * g.channels;
-            for (std::size_t kc = columns.first; kc < columns.last; ++kc, at += g.channels)
-                f(at, kr * g.kernel_columns + kc, kr + g.stride_rows >= g.kernel_rows && kc + g.stride_columns >= g.kernel_columns);
+            for (std::size_t kc = columns.first; kc < columns.last; ++kc, at += g.channels) f(at, kr * g.kernel_columns + kc);
         }
     }
 };
@@ -94,6 +94,7 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const
                 const pool_span columns = pool_columns(g, column);
                 const std::size_t output = (at * wide + column) * g.channels;
                 const std::size_t input = (from + columns.origin + columns.first) * g.channels;
+                const std::size_t ahead = (from + rows.size() * g.columns + column * g.stride_rows * g.stride_columns) * g.channels;
                 // Neighbours must lie inside of the image, what they write in the part of this thread, and what they read in the images.
                 const bool join =
                     column + joined_pixels <= wide && columns.size() == g.kernel_columns &&
@@ -101,18 +102,19 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const
                     join_pixels<T>(g, g.channels, mine.last * wide * g.channels - output) &&
                     join_pixels<T>(g, g.stride_columns * g.channels,
                                    batch * g.in_size() - input - ((rows.size() - 1) * g.columns + columns.size() - 1) * g.channels);
-                f(pool_window{output, input, rows, columns, !join});
+                f(pool_window{output, input, ahead, rows, columns, !join});
                 column += join ? joined_pixels : 1;
             }
         }
     });
 }
 
-/// Asks for one vector of what the next row of windows sees, once for each cache line.
+/// Asks for as many lines as there are new inputs for one vector of outputs, in the order of memory.
 template <class T>
-LOCKSTEP_FLATTEN inline void prefetch_below(const pooling& g, const T* from, std::size_t vector) noexcept {
-    if (vector * simd::width<T> * sizeof(T) % simd::alignment == 0)
-        __builtin_prefetch(from + vector * simd::width<T> + g.stride_rows * g.columns * g.channels, 0, 2);
+LOCKSTEP_FLATTEN inline void fetch_ahead(const pooling& g, const T* from, std::size_t channel) noexcept {
+    const std::size_t inputs = g.stride_rows * g.stride_columns;
+    for (std::size_t i = 0; i < inputs * simd::width<T>; i += simd::alignment / sizeof(T))
+        __builtin_prefetch(from + channel * inputs + i, 0, 2);
 }
 
 /// Part of a kernel row of one window, all inside of the image.
@@ -123,19 +125,25 @@ struct pool_taps {
     std::size_t count;        ///< of positions
     std::size_t window_size;  ///< positions of the whole window inside of the image
     std::size_t room;         ///< elements from the first input to the end of its row
+    bool fresh;               ///< no window before has written these inputs
     bool alone;               ///< or the first of `joined_pixels` windows with the same positions
 };
 
 /// Calls f(taps) for kernel row `kr` of output row `at` of the batch. All positions of a window at once, or one by one where pixels are so large
-/// that the hardware takes each for a stream of its own.
+/// that the hardware takes each for a stream of its own. `fresh`: nothing of the row of dx at `row` is written yet; zeros where no window is.
 template <class T, class F>
-LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::size_t kr, std::size_t outputs, F&& f) noexcept {
+LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::size_t kr, std::size_t outputs, bool fresh, T* row,
+                                      F&& f) noexcept {
     const std::size_t high = g.out_rows();
     const std::size_t wide = g.out_columns();
     const pool_span rows = pool_rows(g, at % high);
     const std::size_t image_row = (at / high * g.rows + rows.origin + kr) * g.columns;
     const std::size_t most = g.channels * sizeof(T) > 512 ? 1 : g.kernel_columns;
     const bool exact = most == g.stride_columns && most == g.kernel_columns && outputs > 0;
+    std::size_t written = fresh ? 0 : g.columns;
+    const auto zeros_up_to = [&](std::size_t column) {
+        if (written < column) std::fill_n(row + written * g.channels, (column - written) * g.channels, T{0});
+    };
     for (std::size_t column = 0; column < wide;) {
         const pool_span columns = pool_columns(g, column);
         const std::size_t output = (at * wide + column) * g.channels;
@@ -144,20 +152,28 @@ LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::siz
                           pool_columns(g, column + joined_pixels - 1).size() == g.kernel_columns &&
                           join_pixels<T>(g, g.channels, outputs - output) &&
                           join_pixels<T>(g, g.stride_columns * g.channels, g.columns * g.channels - last_input);
-        for (std::size_t kc = columns.first; kc < columns.last; kc += most)
+        for (std::size_t kc = columns.first, count; kc < columns.last; kc += count) {
+            const std::size_t from = columns.origin + kc;
+            count = std::min(most, columns.last - kc);
+            if (from < written) count = std::min(count, written - from);
+            zeros_up_to(from);
             f(pool_taps{.output = output,
-                        .input = (image_row + columns.origin + kc) * g.channels,
+                        .input = (image_row + from) * g.channels,
                         .number = kr * g.kernel_columns + kc,
-                        .count = std::min(most, columns.last - kc),
+                        .count = count,
                         .window_size = rows.size() * columns.size(),
-                        .room = (g.columns - columns.origin - kc) * g.channels,
+                        .room = (g.columns - from) * g.channels,
+                        .fresh = from >= written,
                         .alone = !join});
+            written = std::max(written, from + count + (join ? (joined_pixels - 1) * g.stride_columns : 0));
+        }
         column += join ? joined_pixels : 1;
     }
+    zeros_up_to(g.columns);
 }
 
-/// Each row of dx: f(taps, true) writes it, where every input has exactly one window; else zeros, and f(taps, false) adds to them. A branch
-/// at run time: f is compiled once.
+/// Calls f(taps, start) for each row of dx, for the rows of windows that see it in ascending order. The sum of an input starts from 0, or from -0
+/// where every input has exactly one window: its term then keeps its sign.
 template <class T, class F>
 void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team, const F& f) noexcept {
     const std::size_t high = g.out_rows();
@@ -170,13 +186,14 @@ void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team,
     detail::for_blocks(team, batch * g.rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
             const std::size_t at = row % g.rows + g.pad_top;
-            if (!once) std::fill_n(dx + row * pitch, pitch, T{0});
+            bool fresh = true;
             for (std::size_t r = at < g.kernel_rows ? 0 : (at - g.kernel_rows) / g.stride_rows + 1; r < high && r * g.stride_rows <= at;
                  ++r) {
-                const std::size_t output = row / g.rows * high + r;
-                const std::size_t kr = at - r * g.stride_rows;
-                for_taps<T>(g, output, kr, once ? batch * g.out_size() : 0, [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, once); });
+                for_taps<T>(g, row / g.rows * high + r, at - r * g.stride_rows, once ? batch * g.out_size() : 0, fresh, dx + row * pitch,
+                            [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, once ? -T{0} : T{0}); });
+                fresh = false;
             }
+            if (fresh) std::fill_n(dx + row * pitch, pitch, T{0});
         }
     });
 }
@@ -194,20 +211,19 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
         const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
         detail::for_vectors<T>(g, window.alone,
                                [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, x + window.ahead, c + v * out); });
                                    vector best[count];
                                    vector index[count];
                                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                                        best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * in);
                                        index[v] = vector(empty ? T{255} : static_cast<T>(first));
                                    });
-                                   window.each(g, [&](std::size_t at, std::size_t tap, bool fresh) LOCKSTEP_FLATTEN {
+                                   window.each(g, [&](std::size_t at, std::size_t tap) LOCKSTEP_FLATTEN {
                                        const vector number(static_cast<T>(tap));
                                        const T* from = x + window.input + c + at;
                                        unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                                            const vector value = part.load(from + v * in);
-                                           if (fresh) detail::prefetch_below(g, from, v);
-                                           // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one
-                                           // meets itself and stays.
+                                           // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
                                            const auto stays = value <= best[v] || isnan(best[v]);
                                            best[v] = select(stays, best[v], value);
                                            index[v] = select(stays, index[v], number);
@@ -226,13 +242,13 @@ template <class T>
 void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, bool once) LOCKSTEP_FLATTEN {
+    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, T start) LOCKSTEP_FLATTEN {
         detail::for_vectors<T>(g, taps.alone,
                                [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
                                    vector slope[count];
                                    vector winner[count];
                                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                       slope[v] = part.load(dy + taps.output + c + v * out);
+                                       slope[v] = vector(start) + part.load(dy + taps.output + c + v * out);
                                        winner[v] = part.load(which + taps.output + c + v * out);
                                    });
                                    // What a vector writes behind its channels, the next position writes again: they are taken in the order of memory.
@@ -243,7 +259,7 @@ void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const s
                                        for (std::size_t tap = 0; tap < taps.count;
                                             ++tap, to += g.channels, room -= g.channels, number = number + vector(T{1})) {
                                            const vector term = select(winner[v] == number, slope[v], vector(T{0}));
-                                           if (once)
+                                           if (taps.fresh)
                                                part.store_over(to, term, room);
                                            else
                                                part.store(to, part.load(to) + term);
@@ -262,14 +278,12 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
         const vector share(window.size() == 0 ? T{0} : T{1} / static_cast<T>(window.size()));
         detail::for_vectors<T>(
             g, window.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, x + window.ahead, c + v * out); });
                 vector sum[count];
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = vector(T{0}); });
-                window.each(g, [&](std::size_t at, std::size_t, bool fresh) LOCKSTEP_FLATTEN {
+                window.each(g, [&](std::size_t at, std::size_t) LOCKSTEP_FLATTEN {
                     const T* from = x + window.input + c + at;
-                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                        sum[v] = sum[v] + part.load(from + v * in);
-                        if (fresh) detail::prefetch_below(g, from, v);
-                    });
+                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = sum[v] + part.load(from + v * in); });
                 });
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN { part.store(y + window.output + c + v * out, sum[v] * share); });
             });
@@ -281,17 +295,18 @@ template <class T>
 void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, bool once) LOCKSTEP_FLATTEN {
+    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, T start) LOCKSTEP_FLATTEN {
         const vector share(T{1} / static_cast<T>(taps.window_size));
         detail::for_vectors<T>(
             g, taps.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
                 vector term[count];
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * out); });
+                unroll<count>([&](auto v)
+                                  LOCKSTEP_FLATTEN { term[v] = vector(start) + share * part.load(dy + taps.output + c + v * out); });
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                     T* to = dx + taps.input + c + v * in;
                     std::size_t room = taps.room - v * in;
                     for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels)
-                        if (once)
+                        if (taps.fresh)
                             part.store_over(to, term[v], room);
                         else
                             part.store(to, part.load(to) + term[v]);
