@@ -39,17 +39,27 @@ void for_chunks(std::size_t rows, std::size_t n, resources<T> use, const F& f) n
     });
 }
 
-/// Rows that are walked together, a few columns at a time, so that their sums stay in registers. Only where rows are short: the hardware does
-/// not foresee longer strides, and a walk in the order of memory is faster although sums then go through the first-level cache.
+/// Rows of so many arrays that are walked together, a few columns at a time, so that their sums stay in registers. No more than half of a
+/// first-level cache.
 template <class T>
-[[nodiscard]] constexpr std::size_t tile_height(std::size_t n) noexcept {
-    return n * sizeof(T) > 256 ? 1 : 2048 / (sizeof(T) * std::max<std::size_t>(n, 1));
+[[nodiscard]] constexpr std::size_t tile_height(std::size_t n, std::size_t arrays) noexcept {
+    const std::size_t row = sizeof(T) * std::max<std::size_t>(n, 1);
+    if (row <= 256) return 2048 / row;
+    return std::clamp<std::size_t>(16384 / (arrays * row), 1, std::max<std::size_t>(4, 4096 / row));
+}
+
+/// Asks for as much of the tile behind this one as this part of it takes, in the order of memory: the hardware does not foresee the walk.
+template <class T>
+LOCKSTEP_FLATTEN inline void fetch_tile(const T* from, parallel::block tile, std::size_t n, std::size_t column,
+                                        std::size_t columns) noexcept {
+    const T* const next = from + tile.last * n + column * tile.size();
+    for (std::size_t i = 0; i < columns * tile.size(); i += simd::alignment / sizeof(T)) __builtin_prefetch(next + i, 0, 3);
 }
 
 /// Calls f(rows of a tile, vectors, first column, how many vectors), until all the rows of a chunk are done.
 template <class T, class F>
-LOCKSTEP_FLATTEN inline void for_pieces(parallel::block rows, std::size_t n, const F& f) noexcept {
-    const std::size_t high = tile_height<T>(n);
+LOCKSTEP_FLATTEN inline void for_pieces(parallel::block rows, std::size_t n, std::size_t arrays, const F& f) noexcept {
+    const std::size_t high = tile_height<T>(n, arrays);
     for (std::size_t first = rows.first; first < rows.last; first += high) {
         const parallel::block tile{first, std::min(rows.last, first + high)};
         for_channels<T>(n, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN { f(tile, part, c, count); });
@@ -78,7 +88,7 @@ void column_moments(std::size_t rows, std::size_t n, const T* x, T* mean, T* var
         T* const sums = out;
         T* const squares = out + n;
         std::fill_n(out, 2 * n, T{0});
-        detail::for_pieces<T>(chunk, n, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+        detail::for_pieces<T>(chunk, n, 1, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];
             vector sum[count];
             vector square[count];
@@ -87,6 +97,7 @@ void column_moments(std::size_t rows, std::size_t n, const T* x, T* mean, T* var
                 sum[v] = part.load(sums + c + v * width);
                 square[v] = part.load(squares + c + v * width);
             });
+            detail::fetch_tile(x, tile, n, c, count * width);
             const T* from = x + tile.first * n + c;
             for (std::size_t row = 0; row < tile.size(); ++row, from += n) {
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
@@ -166,7 +177,7 @@ void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, con
         T* const products = out;
         T* const plains = out + n;
         std::fill_n(out, 2 * n, T{0});
-        detail::for_pieces<T>(chunk, n, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+        detail::for_pieces<T>(chunk, n, 2, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];
             vector product[count];
             vector plain[count];
@@ -175,6 +186,8 @@ void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, con
                 product[v] = part.load(products + c + v * width);
                 plain[v] = part.load(plains + c + v * width);
             });
+            detail::fetch_tile(x, tile, n, c, count * width);
+            detail::fetch_tile(dy, tile, n, c, count * width);
             std::size_t at = tile.first * n + c;
             for (std::size_t row = 0; row < tile.size(); ++row, at += n) {
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
