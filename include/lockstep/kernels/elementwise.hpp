@@ -7,17 +7,19 @@
 #include <span>
 
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/exp.hpp"
 #include "lockstep/simd/map.hpp"
 
 namespace lockstep::kernels {
 
 namespace detail {
 
-/// 1 / (1 + exp(-x)); NaN stays.
+/// 1 / (1 + exp(-x)), below 0 as exp(x) / (1 + exp(x)); NaN stays.
 template <class T>
 [[nodiscard]] inline simd::batch<T> sigmoid(const simd::batch<T>& x) noexcept {
     const simd::batch<T> one(T{1});
-    return select(x == x, one / (one + exp(-x)), x);
+    const simd::batch<T> power = simd::exp_below_zero(-abs(x));
+    return select(x < simd::batch<T>(T{0}), power, one) / (one + power);
 }
 
 /// s(2 u(x)) of GELU, where it is taken, and 2 u' there.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Element-wise loops: the last, partial vector runs the same instructions on padded copies, so a result never depends on where in an array it lies.
+// Element-wise loops: the last, partial vector runs the same instructions, so a result never depends on where in an array it lies.
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <type_traits>
 
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/part.hpp"
 
 namespace lockstep::simd {
 
@@ -29,18 +28,13 @@ inline void map_vector(std::size_t at, F& f, Ts*... arrays) noexcept {
 
 template <class F, class... Ts>
 inline void map_rest(std::size_t at, std::size_t count, F& f, Ts*... arrays) noexcept {
-    auto padded = [=]<class T>(T* array) {
-        std::array<std::remove_const_t<T>, width<std::remove_const_t<T>>> copy{};
-        std::copy_n(array + at, count, copy.begin());
-        return copy;
-    };
-    [&](auto... copies) {
-        map_vector(0, f, copies.data()...);
-        auto put = [=]<class T>(T* array, const auto& copy) {
-            if constexpr (is_output<T>) std::copy_n(copy.begin(), count, array + at);
+    [&](auto... values) {
+        f(values...);
+        auto put = [=]<class T>(T* array, const auto& value) {
+            if constexpr (is_output<T>) store_first(array + at, value, count);
         };
-        (put(arrays, copies), ...);
-    }(padded(arrays)...);
+        (put(arrays, values), ...);
+    }(load_first(arrays + at, count)...);
 }
 
 }  // namespace detail
