@@ -66,11 +66,14 @@ TEMPLATE_TEST_CASE("kernels/softmax: smoothed labels against their definition", 
             const auto labels = labels_for(rows, n);
             std::vector<double> p(rows * n), want(rows * n);
             kernels::reference::softmax<TestType>(rows, n, x.data(), p.data());
-            double loss = 0;
+            // Many terms of both signs of rounding: their sum needs more digits than what it is compared with.
+            long double loss = 0;
             for (std::size_t i = 0; i < rows * n; ++i) {
                 const double target =
                     smoothing / static_cast<double>(n) + (i % n == static_cast<std::size_t>(labels[i / n]) ? 1 - smoothing : 0);
-                loss -= target * std::log(p[i]);
+                long double powers = 0;
+                for (std::size_t j = i / n * n; j < (i / n + 1) * n; ++j) powers += std::exp(static_cast<long double>(x[j]));
+                loss -= target * (static_cast<long double>(x[i]) - std::log(powers));
                 want[i] = 0.25 * (p[i] - target);
             }
             auto dy = unwritten<TestType>(rows * n);
@@ -80,7 +83,7 @@ TEMPLATE_TEST_CASE("kernels/softmax: smoothed labels against their definition", 
             };
             const double got = run(x.data(), dy.data(), 1);
             INFO("n " << n << " smoothing " << smoothing);
-            CHECK(std::abs(got - loss) <= rows * tolerance<TestType>(n));
+            CHECK(std::abs(static_cast<double>(got - loss)) <= rows * tolerance<TestType>(n));
             // Two more roundings of numbers below 1 than without.
             CHECK(distance(dy, want) <= 0.25 * (tolerance<TestType>(n) + static_cast<double>(std::numeric_limits<TestType>::epsilon())));
             CHECK(run(x.data(), nullptr, 2) == got);
@@ -91,15 +94,45 @@ TEMPLATE_TEST_CASE("kernels/softmax: smoothed labels against their definition", 
 }
 
 TEST_CASE("kernels/softmax: many rows are added in ascending order, and each row is by itself", "[kernels]") {
-    const std::size_t rows = 1300, n = 13;
-    const auto x = uniform<float>(rows * n, 1);
-    const auto labels = labels_for(rows, n);
-    double sum = 0;
-    array<float> each(rows * n), all(rows * n);
-    for (std::size_t r = 0; r < rows; ++r)
-        sum += kernels::softmax_cross_entropy_rows<float>(1, n, x.data() + r * n, labels.data() + r, 1.0F, each.data() + r * n, {1});
-    CHECK(kernels::softmax_cross_entropy_rows<float>(rows, n, x.data(), labels.data(), 1.0F, all.data(), {3}) == sum);
-    CHECK(same_bits(all, each));
+    for (const std::size_t n : {2, 3, 4, 5, 7, 10, 13, 16, 17, 31, 32, 33}) {
+        const std::size_t rows = n == 13 ? 1300 : 75;
+        const auto x = uniform<float>(rows * n, 1);
+        auto labels = labels_for(rows, n);
+        for (const double smoothing : {0.0, 0.1}) {
+            double sum = 0;
+            array<float> each(rows * n), all(rows * n), each_y(rows * n), all_y(rows * n);
+            for (std::size_t r = 0; r < rows; ++r) {
+                const std::size_t at = r * n;
+                sum += kernels::softmax_cross_entropy_rows<float>(1, n, x.data() + at, labels.data() + r, 1.0F, each.data() + at, {1},
+                                                                  smoothing);
+                kernels::softmax<float>(1, n, x.data() + at, each_y.data() + at, {1});
+            }
+            INFO("n " << n << " smoothing " << smoothing);
+            CHECK(kernels::softmax_cross_entropy_rows<float>(rows, n, x.data(), labels.data(), 1.0F, all.data(), {3}, smoothing) == sum);
+            CHECK(same_bits(all, each));
+            kernels::softmax<float>(rows, n, x.data(), all_y.data(), {2});
+            CHECK(same_bits(all_y, each_y));
+        }
+    }
+}
+
+TEST_CASE("kernels/softmax: a label that is no class makes its row NaN and no other", "[kernels]") {
+    for (const std::size_t n : {3, 10, 33})
+        for (const std::int32_t bad : {-1, static_cast<std::int32_t>(n), std::numeric_limits<std::int32_t>::max()}) {
+            constexpr std::size_t rows = 40;
+            const auto x = uniform<float>(rows * n, 1);
+            auto labels = labels_for(rows, n);
+            array<float> want(rows * n), got(rows * n);
+            REQUIRE(std::isfinite(kernels::softmax_cross_entropy_rows<float>(rows, n, x.data(), labels.data(), 1.0F, want.data(), {1})));
+            labels[5] = bad;
+            CHECK(std::isnan(kernels::softmax_cross_entropy_rows<float>(rows, n, x.data(), labels.data(), 1.0F, got.data(), {1})));
+            for (std::size_t i = 0; i < rows * n; ++i) {
+                if (i / n == 5)
+                    REQUIRE(std::isnan(got[i]));
+                else
+                    REQUIRE(got[i] == want[i]);
+            }
+        }
 }
 
 TEMPLATE_TEST_CASE("kernels/softmax: large logits neither overflow nor lose the loss", "[kernels]", float, double) {
