@@ -114,7 +114,7 @@ template <class T>
 LOCKSTEP_FLATTEN inline void fetch_ahead(const pooling& g, const T* from, std::size_t channel) noexcept {
     const std::size_t inputs = g.stride_rows * g.stride_columns;
     for (std::size_t i = 0; i < inputs * simd::width<T>; i += simd::alignment / sizeof(T))
-        __builtin_prefetch(from + channel * inputs + i, 0, 2);
+        __builtin_prefetch(from + channel * inputs + i, 0, 3);
 }
 
 /// Part of a kernel row of one window, all inside of the image.
