@@ -33,13 +33,20 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lanes", of.lanes, "cut of the minibatch, each normalised by itself; at least as many as ranks")
         ->capture_default_str();
     app.add_option("--lr", of.rate, "peak of the one-cycle learning rate")->check(positive)->capture_default_str();
+    app.add_option("--rise", of.rise, "part of the steps in which the rate rises to its peak; then it falls to 0 in a straight line")
+        ->capture_default_str();
     app.add_option("--momentum", of.momentum, "of Nesterov's method")->capture_default_str();
     app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases and normalisations")->capture_default_str();
     app.add_option("--smoothing", of.smoothing, "part of each label that is spread over all classes")->capture_default_str();
+    app.add_option("--shift", of.shift, "pixels by which pictures are moved at most while training; half of them are mirrored")
+        ->capture_default_str();
     app.add_option("--seed", of.seed, "of everything random")->capture_default_str();
     app.add_option("--threads", of.threads, "OpenMP threads on each rank")->capture_default_str();
     app.add_option("--train-samples", of.train_samples, "pictures of an epoch: the first ones")->check(positive)->capture_default_str();
     app.add_option("--test-samples", of.test_samples, "pictures to test on: the first ones")->check(positive)->capture_default_str();
+    app.add_option("--held-out", of.held_out,
+                   "to choose a recipe: leave the test set alone, test on so many of the training samples, the last ones")
+        ->capture_default_str();
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
     app.add_option("--report", of.report, "file for the final report as JSON");
     app.add_flag("--direct", of.direct, "convolutions without Winograd's algorithm");

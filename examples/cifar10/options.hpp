@@ -16,13 +16,16 @@ struct options {
     std::size_t batch = 128;
     std::size_t lanes = 4;
     double rate = 0.2;
+    double rise = 0.2;  // part of the steps before the peak
     double momentum = 0.9;
     double weight_decay = 5e-4;
     double smoothing = 0;
+    std::size_t shift = 4;
     std::uint64_t seed = 1;
     std::size_t threads = 1;
     std::size_t train_samples = 50'000;
     std::size_t test_samples = 10'000;
+    std::size_t held_out = 0;
     std::string csv;
     std::string report;
     bool direct = false;

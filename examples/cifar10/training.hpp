@@ -22,6 +22,7 @@
 #include "lockstep/train/summary.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "options.hpp"
+#include "section.hpp"
 
 namespace example {
 
@@ -86,7 +87,7 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
 
 template <class Net, class Train, class Test>
 int with_data(const boost::mpi::communicator& world, const options& of, const Net& net, const Train& pictures, const Test& test) {
-    const ls::data::augmented train{pictures, ls::data::pad_crop{.padding = 4}, ls::data::flip{}};
+    const ls::data::augmented train{pictures, ls::data::pad_crop{.padding = of.shift}, ls::data::flip{}};
     const std::size_t batch = std::max<std::size_t>(of.batch, 1), per_epoch = (train.size() + batch - 1) / batch;
     const std::size_t total = of.steps > 0 ? of.steps : of.epochs * per_epoch;
     ls::trainer trainer{
@@ -95,7 +96,10 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
                  .loss = ls::softmax_cross_entropy{.smoothing = of.smoothing},
                  .optimizer = ls::optim::weight_decay{.rate = of.weight_decay,
                                                       .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}},
-                 .schedule = ls::optim::one_cycle{.peak = of.rate, .total = std::max<std::size_t>(total, 1)},
+                 .schedule = ls::optim::one_cycle{.peak = of.rate,
+                                              .total = std::max<std::size_t>(total, 1),
+                                              .rise = of.rise,
+                                              .falling = ls::optim::curve::linear},
                  .batch = of.batch,
                  .lanes = of.lanes,
                  .seed = of.seed,
@@ -115,13 +119,24 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
     return 0;
 }
 
+/// The first training samples to train on, and to test on the last ones where some are held out, else the test set.
+template <class Net, class Pictures>
+int with_parts(const boost::mpi::communicator& world, const options& of, const Net& net, const Pictures& train, const Pictures& test) {
+    if (of.held_out >= train.size())
+        ls::core::fail(ls::core::text("--held-out ", of.held_out, " leaves nothing of ", train.size(), " training samples"),
+                       "hold out fewer, such as 5000");
+    const std::size_t used = train.size() - of.held_out;
+    return with_data(world, of, net, section<Pictures>{train, 0, used},
+                     of.held_out > 0 ? section<Pictures>{train, used, of.held_out} : section<Pictures>{test, 0, test.size()});
+}
+
 template <class Net>
 int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
     if (of.data == "shapes")
-        return with_data(world, of, net, ls::data::shapes{.count = of.train_samples},
-                         ls::data::shapes{.count = of.test_samples, .first = 1'000'000'000});
-    const ls::data::cifar10 train{of.data, ls::data::part::training, of.train_samples};
-    return with_data(world, of, net, train, ls::data::cifar10{of.data, ls::data::part::test, of.test_samples});
+        return with_parts(world, of, net, ls::data::shapes{.count = of.train_samples},
+                          ls::data::shapes{.count = of.test_samples, .first = 1'000'000'000});
+    return with_parts(world, of, net, ls::data::cifar10{of.data, ls::data::part::training, of.train_samples},
+                      ls::data::cifar10{of.data, ls::data::part::test, of.test_samples});
 }
 
 }  // namespace example
