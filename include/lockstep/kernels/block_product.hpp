@@ -22,14 +22,14 @@ enum class transpose { no, yes };
 
 namespace detail {
 
-/// Cache blocks: a panel of B (depth x tile_columns) and the rows of A that a tile reads stay in the first level, a block of A (rows x depth) in
-/// the second. None of them changes a bit: what a chain has come to at the end of a block rests in scratch, in panels as those of B, where tiles
+/// Cache blocks: a panel of B (depth x tile_columns), with short vectors also the rows of A that a tile reads, stays in the first level, a block of
+/// A (rows x depth) in the second. None of them changes a bit: what a chain has come to at the end of a block rests in scratch, in panels as those of B, where tiles
 /// of a matrix whose rows are a multiple of 4096 bytes apart would hide each other's loads behind their stores.
 template <class T>
 struct gemm_blocks {
     static constexpr bool wide = simd::registers > 16;
     static constexpr std::size_t depth = (wide ? 67584 : 33792) / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
-    static constexpr std::size_t low_depth = wide ? depth * 3 / 4 : depth;  ///< leaves room in the first level for columns that are packed
+    static constexpr std::size_t low_depth = wide ? depth * 3 / 4 : depth;  ///< leaves more of the first level to columns that are packed
     static constexpr std::size_t rows = round_up(256, tile_rows);
     static constexpr std::size_t columns = 1024;
     static constexpr std::size_t most_rows = 8 * rows;  ///< that share a packed block of B
@@ -130,7 +130,7 @@ private:
 
     /// Fewer columns than a vector has: they become the rows of the tiles, rows of C the columns, and what they come to is transposed.
     void run_turned() noexcept {
-        alignas(simd::alignment) T sums[width * columns];
+        alignas(simd::alignment) T sums[width * columns]{};
         const bool as_rows = p_.ta == transpose::yes;
         const row_tiles tiles(p_.n);
         const column_panels<T> panels(p_.m);

@@ -69,7 +69,7 @@ struct panel_walk {
         fetch += ld;
         if (++column < fetch_left) return;
         column = 0;
-        fetch += line - fetch_left * ld;
+        fetch = from += line;
         left -= std::min(left, line);
     }
     /// Its turn between two groups of links; returns the number of groups until the next.
@@ -176,7 +176,7 @@ LOCKSTEP_FLATTEN inline void run_links(const tile_task<T>& task, std::size_t lin
         if (--wait == 0) wait = walk.take_turn();
         if (ends.rows > 0) ends.fetch_row(task);
         if constexpr (Height >= high_tile) {
-#pragma GCC unroll (simd::registers > 16 ? 4 : 8)
+#pragma GCC unroll(simd::registers > 16 ? 4 : 8)
             for (std::size_t i = 0; i < link_group; ++i) link();
         } else {
 #pragma GCC unroll 1

@@ -160,7 +160,7 @@ struct matrix_rows {
 
 /// m x n elements of C from packed panels of B, `panel_stride` elements
 /// apart. Chains start at `bias` (n entries or null: zero) if `starts`,
-/// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every panel.
+/// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every few panels.
 template <class T, class Chain, class Rows>
 void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels, std::size_t panel_stride, bool starts,
               const T* bias) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The exponential where nothing can overflow: what sigmoids and softmax need, in half of the library's operations and with the same bits on
-// every instruction set.
+// every instruction set that has fused multiply-adds.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,9 +39,12 @@ struct exp_numbers<double> {
 }  // namespace detail
 
 /// exp(x) for x <= 0; a NaN stays. Errs by at most 1.01 units in the last place, and is 0 where exp(x) is below the smallest normal number.
-/// x = k ln 2 + r with a whole k and |r| <= ln(2) / 2.
+/// x = k ln 2 + r with a whole k and |r| <= ln(2) / 2. Where processors have no fused multiply-add, the library's exponential.
 template <class T>
 [[nodiscard]] inline batch<T> exp_below_zero(const batch<T>& x) noexcept {
+#if !defined(__FMA__) && !defined(__AVX512F__) && !defined(__aarch64__)
+    return xsimd::exp(x);
+#else
     using numbers = detail::exp_numbers<T>;
     using integers = batch<typename numbers::integer>;
     // Adding it leaves k, plus the bias of exponents, in the lowest bits of the sum.
@@ -51,8 +54,9 @@ template <class T>
     const batch<T> r = fma(k, batch<T>(-numbers::ln2[1]), fma(k, batch<T>(-numbers::ln2[0]), x));
     batch<T> q(numbers::q[0]);
     for (std::size_t i = 1; i < std::size(numbers::q); ++i) q = fma(q, r, batch<T>(numbers::q[i]));
-    const auto power = xsimd::bitwise_cast<batch<T>>(xsimd::bitwise_cast<integers>(sum) << numbers::fraction_bits);
+    const auto power = xsimd::bitwise_cast<batch<T> >(xsimd::bitwise_cast<integers>(sum) << numbers::fraction_bits);
     return select(x < batch<T>(numbers::lowest), batch<T>(T{0}), fma(power, fma(q, r * r, r), power));
+#endif
 }
 
 }  // namespace lockstep::simd

@@ -99,9 +99,9 @@ void check(const Plan& of) {
         core::fail("the plan asks for a progress thread, and for no overlap of communication with computation", "leave one of them out");
     if (!of.all_reduce.empty()) {
         const auto asked = comm::algorithm_table::parse(of.all_reduce);
-        for (const auto other : {comm::sum_algorithm::hierarchical, comm::sum_algorithm::ring, comm::sum_algorithm::halving_doubling})
-            if (asked.has(other) && !of.sums.has(other))
-                core::fail(core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", comm::name_of(other)),
+        for (std::size_t i = 0; i < comm::sum_algorithm_names.size(); ++i)
+            if (const auto one = static_cast<comm::sum_algorithm>(i); asked.has(one) && !of.sums.has(one))
+                core::fail(core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", comm::name_of(one)),
                            "use tree or doubling, or set sums to comm::all_sums of lockstep/comm/sum_algorithms.hpp");
     }
     if (!of.all_reduce.empty() && of.transport == reduce::transport::shared_memory)

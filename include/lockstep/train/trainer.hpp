@@ -154,8 +154,8 @@ public:
     /// The running statistics of all layers, one behind the other: the same on every rank. None for a network without such layers.
     [[nodiscard]] std::span<const T> running_statistics() const noexcept { return statistics_.running(); }
 
-    /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks. Collective in a model
-    /// partition.
+    /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but see plan::sums).
+    /// Collective in a model partition.
     [[nodiscard]] std::uint64_t weights_hash(const std::source_location& where = std::source_location::current()) const {
         const auto all = all_weights(where);
         return with_statistics(core::hash(std::as_bytes(std::span{all})));

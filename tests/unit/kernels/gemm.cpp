@@ -226,6 +226,31 @@ TEMPLATE_TEST_CASE("kernels/gemm: accumulating continues the chain", "[kernels]"
     CHECK(same_bits(c, whole));
 }
 
+TEMPLATE_TEST_CASE("kernels/gemm: fewer columns than a vector, in several cuts, continued, between numbers that stay", "[kernels]", float,
+                   double) {
+    constexpr std::size_t width = lockstep::simd::width<TestType>, deep = kernels::detail::gemm_blocks<TestType>::depth + 5;
+    for_transposes([](transpose ta, transpose tb) {
+        for (const auto& [m, n] :
+             {std::array<std::size_t, 2>{2 * width + 3, width - 1}, {width, 1}, {3 * width, 3}, {width + 5, width / 2 + 1}}) {
+            INFO("m " << m << " n " << n);
+            const product p{ta, tb, m, n, deep, 0};
+            const auto a = integers<TestType>(p.a_size(), 1);
+            const auto b = integers<TestType>(p.b_size(), 2);
+            const auto bias = integers<TestType>(n, 3);
+            const auto once = wanted<TestType>(p, a, b, nullptr);
+            CHECK(equal(run<TestType>(p, a, b, bias.data(), 1), wanted<TestType>(p, a, b, bias.data())));
+            constexpr std::size_t gap = 2;
+            array<TestType> c(m * (n + gap), TestType{7});
+            scratch<TestType> s(kernels::gemm_scratch<TestType>(m, n, deep, {1}), {1});
+            kernels::gemm_accumulate<TestType>(ta, tb, m, n, deep, a.data(), p.lda(), b.data(), p.ldb(), c.data(), n + gap, s.use);
+            bool right = true;
+            for (std::size_t i = 0; i < m; ++i)
+                for (std::size_t j = 0; j < n + gap; ++j) right = right && c[i * (n + gap) + j] == (j < n ? 7 + once[i * n + j] : 7);
+            CHECK(right);
+        }
+    });
+}
+
 TEST_CASE("kernels/gemm: a NaN reaches its row or column and nothing else", "[kernels]") {
     const product p{transpose::no, transpose::no, 17, 35, 19, 0};
     auto a = uniform<float>(p.a_size(), 1);

@@ -71,7 +71,14 @@ const std::vector<std::vector<std::size_t>> cuts{
 TEMPLATE_TEST_CASE("kernels/gemm_lanes: the bits are those of one product for each lane, added over the tree", "[kernels]", float, double) {
     for (const auto& sizes : cuts) {
         const auto lanes = lanes_of(sizes);
-        for (const auto& [m, n] : {std::pair<std::size_t, std::size_t>{1, 1}, {5, 7}, {6, 16}, {14, 32}, {29, 67}, {101, 259}}) {
+        for (const auto& [m, n] : {std::pair<std::size_t, std::size_t>{1, 1},
+                                   {5, 7},
+                                   {6, 16},
+                                   {14, 32},
+                                   {29, 67},
+                                   {101, 259},
+                                   {simd::width<TestType> + 3, simd::width<TestType> - 1},
+                                   {3 * simd::width<TestType>, simd::width<TestType> - 1}}) {
             if (rows_of(lanes) > 1000 && m > 29) continue;
             const auto x = uniform<TestType>(rows_of(lanes) * m, 1);
             const auto dy = uniform<TestType>(rows_of(lanes) * n, 2);
