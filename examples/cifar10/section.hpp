@@ -25,11 +25,12 @@ struct section {
 
     [[nodiscard]] std::size_t size() const noexcept { return count; }
     [[nodiscard]] std::string name() const { return of.name(); }
-    [[nodiscard]] std::string settings() const { return lockstep::core::text("first=", first, " ", of.settings()); }
+    [[nodiscard]] std::string settings() const { return lockstep::core::text("first=", first, " count=", count, " ", of.settings()); }
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, lockstep::tensor::batch<T, sample> x,
               std::span<lockstep::tensor::label_element<label, T>> y) const {
+        lockstep::data::require_readable(*this, rows, x, y);
         std::vector<std::uint64_t> there(rows.begin(), rows.end());
         for (std::uint64_t& row : there) row += first;
         of.read(std::span<const std::uint64_t>{there}, x, y);

@@ -76,6 +76,9 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
                                      {"optimizer", ls::train::describe(plan.optimizer)},
                                      {"schedule", ls::train::describe(plan.schedule)},
                                      {"seed", of.seed},
+                                     {"shift", of.shift},
+                                     {"smoothing", of.smoothing},
+                                     {"held_out", of.held_out},
                                      {"ranks", report.ranks},
                                      {"threads", report.threads},
                                      {"epochs", epochs},
@@ -107,7 +110,7 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
         std::cout << "lockstep      " << ls::data::name_of(train) << ": " << train.size() << " samples to train, " << test.size()
-                  << " to test\n"
+                  << (of.held_out > 0 ? " held out to test\n" : " to test\n")
                   << table << std::flush;
     if (of.plan_only) return 0;
     chosen_logs logs{of};
@@ -120,23 +123,25 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
 }
 
 /// The first training samples to train on, and to test on the last ones where some are held out, else the test set.
-template <class Net, class Pictures>
-int with_parts(const boost::mpi::communicator& world, const options& of, const Net& net, const Pictures& train, const Pictures& test) {
+template <class Net, class Pictures, class MakeTest>
+int with_parts(const boost::mpi::communicator& world, const options& of, const Net& net, const Pictures& train, const MakeTest& test_set) {
     if (of.held_out >= train.size())
         ls::core::fail(ls::core::text("--held-out ", of.held_out, " leaves nothing of ", train.size(), " training samples"),
                        "hold out fewer, such as 5000");
     const std::size_t used = train.size() - of.held_out;
-    return with_data(world, of, net, section<Pictures>{train, 0, used},
-                     of.held_out > 0 ? section<Pictures>{train, used, of.held_out} : section<Pictures>{test, 0, test.size()});
+    const section<Pictures> part{train, 0, used};
+    if (of.held_out > 0) return with_data(world, of, net, part, section<Pictures>{train, used, of.held_out});
+    const Pictures test = test_set();
+    return with_data(world, of, net, part, section<Pictures>{test, 0, test.size()});
 }
 
 template <class Net>
 int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
     if (of.data == "shapes")
         return with_parts(world, of, net, ls::data::shapes{.count = of.train_samples},
-                          ls::data::shapes{.count = of.test_samples, .first = 1'000'000'000});
+                          [&] { return ls::data::shapes{.count = of.test_samples, .first = 1'000'000'000}; });
     return with_parts(world, of, net, ls::data::cifar10{of.data, ls::data::part::training, of.train_samples},
-                      ls::data::cifar10{of.data, ls::data::part::test, of.test_samples});
+                      [&] { return ls::data::cifar10{of.data, ls::data::part::test, of.test_samples}; });
 }
 
 }  // namespace example

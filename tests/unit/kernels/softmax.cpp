@@ -146,17 +146,19 @@ TEMPLATE_TEST_CASE("kernels/softmax: large logits neither overflow nor lose the 
 }
 
 TEST_CASE("kernels/softmax: a NaN makes its row and the loss NaN, wherever it is", "[kernels]") {
-    for (const std::size_t n : {1, 5, 8, 9, 33})
-        for (std::size_t at = 0; at < n; ++at)
-            for (const float bad : {NAN, -NAN, INFINITY}) {
-                auto x = uniform<float>(3 * n, 1);
-                x[n + at] = bad;
-                const auto labels = labels_for(3, n);
-                auto dy = unwritten<float>(3 * n);
-                INFO("n " << n << " at " << at << " value " << bad);
-                REQUIRE(std::isnan(kernels::softmax_cross_entropy_rows<float>(3, n, x.data(), labels.data(), 1.0F, dy.data(), {1})));
-                for (std::size_t i = 0; i < 3 * n; ++i) REQUIRE(std::isnan(dy[i]) == (i / n == 1));
-            }
+    // One row at a time, and several vectors of rows at once.
+    for (const std::size_t rows : {std::size_t{3}, 2 * lockstep::simd::width<float> + 5})
+        for (const std::size_t n : {1, 5, 8, 9, 33})
+            for (std::size_t at = 0; at < n; ++at)
+                for (const float bad : {NAN, -NAN, INFINITY}) {
+                    auto x = uniform<float>(rows * n, 1);
+                    x[n + at] = bad;
+                    const auto labels = labels_for(rows, n);
+                    auto dy = unwritten<float>(rows * n);
+                    INFO("rows " << rows << " n " << n << " at " << at << " value " << bad);
+                    REQUIRE(std::isnan(kernels::softmax_cross_entropy_rows<float>(rows, n, x.data(), labels.data(), 1.0F, dy.data(), {1})));
+                    for (std::size_t i = 0; i < rows * n; ++i) REQUIRE(std::isnan(dy[i]) == (i / n == 1));
+                }
 }
 
 TEST_CASE("kernels/softmax: a label outside of the classes makes its row and the loss NaN", "[kernels]") {
