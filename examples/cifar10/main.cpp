@@ -42,10 +42,12 @@ void describe(CLI::App& app, example::options& of) {
         ->capture_default_str();
     app.add_option("--seed", of.seed, "of everything random")->capture_default_str();
     app.add_option("--threads", of.threads, "OpenMP threads on each rank")->capture_default_str();
-    app.add_option("--train-samples", of.train_samples, "pictures of an epoch: the first ones")->check(positive)->capture_default_str();
-    app.add_option("--test-samples", of.test_samples, "pictures to test on: the first ones")->check(positive)->capture_default_str();
+    app.add_option("--train-samples", of.train_samples, "pictures to train on and to hold out: the first ones")->check(positive)->capture_default_str();
+    CLI::Option* const test_samples =
+        app.add_option("--test-samples", of.test_samples, "pictures to test on: the first ones")->check(positive)->capture_default_str();
     app.add_option("--held-out", of.held_out,
                    "to choose a recipe: leave the test set alone, test on so many of the training samples, the last ones")
+        ->excludes(test_samples)
         ->capture_default_str();
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
     app.add_option("--report", of.report, "file for the final report as JSON");

@@ -106,8 +106,8 @@ namespace lockstep::comm {
     return algorithm_table{std::move(lines)};
 }
 
-/// All of them for a trainer: `plan{.., .all_reduce = "hierarchical:0-max", .sums = comm::all_sums}`. Empty, all_reduce then chooses by cost between
-/// tree, doubling and hierarchical. With ring and halving-doubling, on request only, the bits depend on the number of ranks.
+/// All of them for a trainer: `plan{.., .all_reduce = "hierarchical:0-max", .sums = comm::all_sums}`. Empty, all_reduce then chooses by cost
+/// between tree, doubling and hierarchical. With ring and halving-doubling, on request only, the bits depend on the number of ranks.
 inline constexpr sum_family all_sums{&make_sum, &choose_algorithms, sum_algorithm::halving_doubling};
 
 }  // namespace lockstep::comm

@@ -44,7 +44,8 @@ template <class T>
 }
 
 /// base^(-3/4): a quarter of the exponent gives base^(-1/4) within 3 %, the power series of (1 - e)^(-1/4) and (1 - e)^(-3/4) the rest, where
-/// e = 1 - base y^4 of what is known so far. For normal numbers; errs by less than two units in the last place with fused multiply-adds; much quicker than roots and a quotient.
+/// e = 1 - base y^4 of what is known so far. For normal numbers; errs by less than two units in the last place with fused multiply-adds. Much
+/// quicker than roots and a quotient.
 [[nodiscard]] inline simd::batch<float> inverse_three_quarters(const simd::batch<float>& base) noexcept {
     using vector = simd::batch<float>;
     using integers = simd::batch<std::int32_t>;

@@ -47,6 +47,13 @@ inline void store(T* to, const batch<T>& value) noexcept {
     value.store_unaligned(to);
 }
 
+/// Whether fma() rounds once: the processor has the instruction.
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr bool fma_rounds_once = true;
+#else
+inline constexpr bool fma_rounds_once = false;
+#endif
+
 /// Past the caches, to an aligned address: other threads see it after stream_end().
 template <class T>
 inline void stream(T* to, const batch<T>& value) noexcept {

@@ -39,24 +39,26 @@ struct exp_numbers<double> {
 }  // namespace detail
 
 /// exp(x) for x <= 0; a NaN stays. Errs by at most 1.01 units in the last place, and is 0 where exp(x) is below the smallest normal number.
-/// x = k ln 2 + r with a whole k and |r| <= ln(2) / 2. Where processors have no fused multiply-add, the library's exponential.
+/// x = k ln 2 + r with a whole k and |r| <= ln(2) / 2. Without fused multiply-adds, the library's exponential,
+/// which errs by less than two units where it was tried.
 template <class T>
 [[nodiscard]] inline batch<T> exp_below_zero(const batch<T>& x) noexcept {
-#if !defined(__FMA__) && !defined(__AVX512F__) && !defined(__aarch64__)
-    return xsimd::exp(x);
-#else
     using numbers = detail::exp_numbers<T>;
-    using integers = batch<typename numbers::integer>;
-    // Adding it leaves k, plus the bias of exponents, in the lowest bits of the sum.
-    const batch<T> shift(numbers::shift);
-    const batch<T> sum = fma(x, batch<T>(T(1.4426950408889634074)), shift);
-    const batch<T> k = sum - shift;
-    const batch<T> r = fma(k, batch<T>(-numbers::ln2[1]), fma(k, batch<T>(-numbers::ln2[0]), x));
-    batch<T> q(numbers::q[0]);
-    for (std::size_t i = 1; i < std::size(numbers::q); ++i) q = fma(q, r, batch<T>(numbers::q[i]));
-    const auto power = xsimd::bitwise_cast<batch<T> >(xsimd::bitwise_cast<integers>(sum) << numbers::fraction_bits);
-    return select(x < batch<T>(numbers::lowest), batch<T>(T{0}), fma(power, fma(q, r * r, r), power));
-#endif
+    const auto down_to_normal = [&](const batch<T>& power) { return select(x < batch<T>(numbers::lowest), batch<T>(T{0}), power); };
+    if constexpr (!fma_rounds_once) {
+        return down_to_normal(exp(x));
+    } else {
+        using integers = batch<typename numbers::integer>;
+        // Adding it leaves k, plus the bias of exponents, in the lowest bits of the sum.
+        const batch<T> shift(numbers::shift);
+        const batch<T> sum = fma(x, batch<T>(T(1.4426950408889634074)), shift);
+        const batch<T> k = sum - shift;
+        const batch<T> r = fma(k, batch<T>(-numbers::ln2[1]), fma(k, batch<T>(-numbers::ln2[0]), x));
+        batch<T> q(numbers::q[0]);
+        for (std::size_t i = 1; i < std::size(numbers::q); ++i) q = fma(q, r, batch<T>(numbers::q[i]));
+        const auto power = xsimd::bitwise_cast<batch<T>>(xsimd::bitwise_cast<integers>(sum) << numbers::fraction_bits);
+        return down_to_normal(fma(power, fma(q, r * r, r), power));
+    }
 }
 
 }  // namespace lockstep::simd

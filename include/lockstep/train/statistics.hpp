@@ -25,8 +25,8 @@ struct statistics_place {
     std::size_t stride = 0;
 };
 
-/// One sum for all layers together, never compressed, by the algorithm of the plan: every rank gets the same bits, over the lane tree for any number of
-/// ranks.
+/// One sum for all layers together, never compressed, by the algorithm of the plan: every rank gets the same bits, and over the lane tree
+/// for any number of ranks.
 /// Memory: the running values, and one set of sums for each node of the rank's lanes. Sends nothing for a network without statistics.
 template <class T, class Network>
 class statistics {

