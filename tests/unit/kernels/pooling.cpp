@@ -47,6 +47,18 @@ std::vector<shape> shapes() {
                             .pad_left = 1},
                            2});
         }
+    // Pixels so large that the positions of a window go one by one, with windows that meet, overlap, leave gaps and reach over the border.
+    for (const std::size_t channels : {65U, 129U, 144U})
+        for (const std::size_t kernel : {1U, 2U, 3U})
+            out.push_back({{.rows = 5,
+                            .columns = 7,
+                            .channels = channels,
+                            .kernel_rows = kernel,
+                            .kernel_columns = kernel,
+                            .stride_rows = 2,
+                            .stride_columns = 2,
+                            .pad_left = kernel / 2},
+                           2});
     for (int i = 0; i < 80; ++i) {
         pooling g;
         g.rows = draw(1, 12);
