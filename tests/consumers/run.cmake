@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
+cmake_minimum_required(VERSION 3.20)
 # Configures, builds and runs one consumer project.
-# cmake -D kind=... -D root=... -D build=... -D work=... -D generator=... -D compiler=... -D arch=... -P run.cmake
+# cmake -D kind=... -D root=... -D build=... -D work=... -D generator=... -D compiler=... -D arch=... -D conan=... -P run.cmake
 set(folder "${work}/${kind}")
 file(REMOVE_RECURSE "${folder}")
 file(MAKE_DIRECTORY "${folder}")
 
+set(project "${kind}")
+
 function(run)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status)
+  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${folder}" RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     list(JOIN ARGN " " text)
     message(FATAL_ERROR "consumer ${kind}: this failed: ${text}")
@@ -33,11 +36,20 @@ elseif(kind STREQUAL "package")
     message(FATAL_ERROR "consumer package: the licence is not installed")
   endif()
   list(APPEND options "-DCMAKE_PREFIX_PATH=${folder}/prefix")
+elseif(kind STREQUAL "conan")
+  # The consumer of an installed package: only the tool that finds it differs. Nothing is left in the user's cache.
+  set(project package)
+  set(ENV{CONAN_HOME} "${folder}/home")
+  set(ENV{CXX} "${compiler}")
+  run("${conan}" profile detect)
+  run("${conan}" create "${root}")
+  run("${conan}" install --requires "lockstep/[*]" --generator CMakeDeps --generator CMakeToolchain --output-folder "${folder}/conan")
+  list(APPEND options "-DCMAKE_TOOLCHAIN_FILE=${folder}/conan/conan_toolchain.cmake")
 else()
   message(FATAL_ERROR "unknown kind of consumer: ${kind}")
 endif()
 
-run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}/${kind}" -B "${folder}/build" -G "${generator}" "-DCMAKE_CXX_COMPILER=${compiler}" ${options})
+run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}/${project}" -B "${folder}/build" -G "${generator}" "-DCMAKE_CXX_COMPILER=${compiler}" ${options})
 run("${CMAKE_COMMAND}" --build "${folder}/build")
 # Nothing but the consumer's own program: no test, example or benchmark of the library.
 file(GLOB_RECURSE objects "${folder}/build/*.o")
