@@ -106,10 +106,12 @@ struct algorithm_cost {
     return two <= four ? algorithm::winograd2 : algorithm::winograd4;
 }
 
-/// For sizes that the compiler knows: whether a pass of the direct algorithm is narrow.
+/// For sizes that the compiler knows: whether a pass of the algorithm is narrow.
 template <class T>
-[[nodiscard]] constexpr narrow known_narrow(const convolution& g, convolution_pass pass) noexcept {
-    const bool is = pass == convolution_pass::backward_data ? detail::scatters<T>(g) : detail::prefers_planes<T>(g);
+[[nodiscard]] constexpr narrow known_narrow(algorithm a, const convolution& g, convolution_pass pass) noexcept {
+    const bool is = a != algorithm::direct                    ? detail::takes_short_lines<T>(g)
+                    : pass == convolution_pass::backward_data ? detail::scatters<T>(g)
+                                                              : detail::prefers_planes<T>(g);
     return is ? narrow::yes : narrow::no;
 }
 
@@ -152,7 +154,7 @@ template <algorithm A, class T, narrow Narrow = narrow::perhaps>
     else if constexpr (A == algorithm::im2col)
         return im2col_forward_scratch<T>(g, batch, team);
     else
-        return winograd_forward_scratch<detail::output_tile(A), T>(g, batch, team);
+        return winograd_forward_scratch<detail::output_tile(A), T, Narrow>(g, batch, team);
 }
 template <class T>
 [[nodiscard]] constexpr std::size_t convolve_forward_scratch(algorithm a, const convolution& g, std::size_t batch,
@@ -169,7 +171,7 @@ void convolve_forward(const convolution& g, std::size_t batch, const T* x, const
     else if constexpr (A == algorithm::im2col)
         im2col_forward(g, batch, x, w, bias, y, use);
     else
-        winograd_forward<detail::output_tile(A)>(g, batch, x, w, bias, y, use);
+        winograd_forward<detail::output_tile(A), T, Narrow>(g, batch, x, w, bias, y, use);
 }
 template <class T>
 void convolve_forward(algorithm a, const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y,
@@ -185,7 +187,7 @@ template <algorithm A, class T, narrow Narrow = narrow::perhaps>
     else if constexpr (A == algorithm::im2col)
         return im2col_backward_data_scratch<T>(g, batch, team);
     else
-        return winograd_backward_data_scratch<detail::output_tile(A), T>(g, batch, team);
+        return winograd_backward_data_scratch<detail::output_tile(A), T, Narrow>(g, batch, team);
 }
 template <class T>
 [[nodiscard]] constexpr std::size_t convolve_backward_data_scratch(algorithm a, const convolution& g, std::size_t batch,
@@ -202,7 +204,7 @@ void convolve_backward_data(const convolution& g, std::size_t batch, const T* dy
     else if constexpr (A == algorithm::im2col)
         im2col_backward_data(g, batch, dy, w, dx, use);
     else
-        winograd_backward_data<detail::output_tile(A)>(g, batch, dy, w, dx, use);
+        winograd_backward_data<detail::output_tile(A), T, Narrow>(g, batch, dy, w, dx, use);
 }
 template <class T>
 void convolve_backward_data(algorithm a, const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx,
@@ -219,7 +221,7 @@ template <algorithm A, class T, narrow Narrow = narrow::perhaps>
     else if constexpr (A == algorithm::im2col)
         return im2col_backward_weights_scratch<T>(g, batch, team);
     else
-        return winograd_backward_weights_scratch<detail::output_tile(A), T>(g, batch, team);
+        return winograd_backward_weights_scratch<detail::output_tile(A), T, Narrow>(g, batch, team);
 }
 template <class T>
 [[nodiscard]] constexpr std::size_t convolve_backward_weights_scratch(algorithm a, const convolution& g, std::size_t batch,
@@ -237,7 +239,7 @@ void convolve_backward_weights(const convolution& g, std::size_t batch, const T*
     else if constexpr (A == algorithm::im2col)
         im2col_backward_weights(g, batch, x, dy, dw, dbias, use);
     else
-        winograd_backward_weights<detail::output_tile(A)>(g, batch, x, dy, dw, dbias, use);
+        winograd_backward_weights<detail::output_tile(A), T, Narrow>(g, batch, x, dy, dw, dbias, use);
 }
 template <class T>
 void convolve_backward_weights(algorithm a, const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,

@@ -61,12 +61,14 @@ struct accumulators {
         for (std::size_t i = 0; i < Rows; ++i)
             for (std::size_t at = 0; at < Vectors * width; at += line) __builtin_prefetch(c[i] + at, 1, 3);
     }
-    /// The same with a whole tile in one piece, rows tile_columns apart.
+    /// The same with a whole tile in one piece, rows `Pitch` apart.
+    template <std::size_t Pitch = tile_columns<T>>
     LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
-        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * tile_columns<T> + v * width); });
+        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * Pitch + v * width); });
     }
+    template <std::size_t Pitch = tile_columns<T>>
     LOCKSTEP_FLATTEN void store_tile(T* to) const noexcept {
-        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { simd::store(to + i * tile_columns<T> + v * width, sum[i][v]); });
+        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { simd::store(to + i * Pitch + v * width, sum[i][v]); });
     }
     /// One link of every chain: `element(i)` is A's element in row i, `b` the row of B.
     template <class Element>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/geometry.hpp"
@@ -22,19 +23,21 @@ namespace detail {
 /// Sizes of the blocks of one call. Where the transformed filters stay in the second-level cache, threads share out the tiles, in blocks
 /// that stay there as well. Else blocks of tiles are large, so that filters come from far away rarely, and threads share out the filters.
 /// These are transformed once if they are used for several blocks of tiles, else a few at a time.
-template <class T, std::size_t M>
+template <class T, std::size_t M, std::size_t Vectors>
 struct winograd_plan {
     using w = winograd<M>;
-    using panels = line_panels<T>;
-    static constexpr std::size_t line_bytes = w::products * line_size<T> * sizeof(T);
+    using panels = line_panels<T, Vectors>;
+    static constexpr std::size_t line = panels::line_size;
+    static constexpr std::size_t tile_rows = line_tile_rows<T, Vectors>;
+    static constexpr std::size_t line_bytes = w::products * line * sizeof(T);
     static constexpr std::size_t filter_bytes = std::size_t{3} << 19;  ///< of transformed filters in the second-level cache
     static constexpr std::size_t near_bytes = std::size_t{3} << 17;    ///< of tiles and products there
     static constexpr std::size_t far_bytes = std::size_t{12} << 20;    ///< of tiles in the cache behind it
     /// Lines of channels whose filters stay in the first-level cache, beside the tiles that meet them now and next.
-    static constexpr std::size_t link_bytes = (line_size<T> + 2 * tile_rows) * sizeof(T);
-    static constexpr std::size_t depth_lines = 4 * (30720 / link_bytes / (4 * line_size<T>));
+    static constexpr std::size_t link_bytes = (line + 2 * tile_rows) * sizeof(T);
+    static constexpr std::size_t depth_lines = 4 * (30720 / link_bytes / (4 * line));
     static constexpr std::size_t raw_depth = 32;
-    static constexpr std::size_t raw_size = 9 * raw_depth * line_size<T>;  ///< packed filters on the way to their transform
+    static constexpr std::size_t raw_size = 9 * raw_depth * line;  ///< packed filters on the way to their transform
 
     std::size_t depth, threads, in_lines, all_lines;
     bool near = true;           ///< blocks for the second-level cache
@@ -46,8 +49,8 @@ struct winograd_plan {
     constexpr winograd_plan(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept
         : depth{s.depth},
           threads{static_cast<std::size_t>(team.threads)},
-          in_lines{line_count<T>(s.depth)},
-          all_lines{line_count<T>(n)},
+          in_lines{line_count<T, Vectors>(s.depth)},
+          all_lines{line_count<T, Vectors>(n)},
           near{line_bytes * s.depth * all_lines <= filter_bytes || all_lines < 2 * threads} {
         const std::size_t count = tiling{M, s, batch}.count();
         if (near) {
@@ -81,21 +84,22 @@ struct winograd_plan {
 };
 
 /// One convolution with stride 1: n outputs for each pixel, from 3 x 3 x depth inputs.
-template <class T, std::size_t M>
+template <class T, std::size_t M, std::size_t Vectors>
 struct winograd_correlation {
     using w = winograd<M>;
     using map = winograd_map<M, T>;
-    using panels = line_panels<T>;
-    using plan = winograd_plan<T, M>;
-    static constexpr std::size_t line = line_size<T>;
+    using panels = line_panels<T, Vectors>;
+    using plan = winograd_plan<T, M, Vectors>;
+    static constexpr std::size_t line = panels::line_size;
+    static constexpr std::size_t tile_rows = plan::tile_rows;
 
     sliding s;
     std::size_t n = 0;
     tiling tiles;
-    image_windows<const T> x;
+    image_windows<const T, Vectors> x;
     const T* weights = nullptr;
     bool reversed = false;  ///< weights are taps x n x depth and are read from the last tap to the first; else taps x depth x n
-    image_windows<T> y;
+    image_windows<T, Vectors> y;
     const T* bias = nullptr;
 
     /// U of the outputs of `lines`. Weights are packed in short runs of whole lines of the cache; the next ones are asked for meanwhile.
@@ -125,9 +129,9 @@ struct winograd_correlation {
                                     __builtin_prefetch(
                                         reversed ? weight(tap, c + step + k * fetched % step, std::min(out + k * fetched / step, n - 1))
                                                  : weight(tap, c + step + i, out + q * line) + k % parts * fetched);
-                        fetch_lines<w::tile, w::tile, true>(to.line(0, l - lines.first + q, c + i + 1), to.pitch(w::tile));
-                        transform_lines<typename map::filter, T>(raw + (q * step + i) * line, {3 * tap_size, tap_size},
-                                                                 to.line(0, l - lines.first + q, c + i), to.pitch(w::tile));
+                        fetch_lines<Vectors, w::tile, w::tile, true>(to.line(0, l - lines.first + q, c + i + 1), to.pitch(w::tile));
+                        transform_lines<typename map::filter, Vectors>(raw + (q * step + i) * line, {3 * tap_size, tap_size},
+                                                                       to.line(0, l - lines.first + q, c + i), to.pitch(w::tile));
                     }
             }
         }
@@ -167,8 +171,9 @@ struct winograd_correlation {
                                             : p + 1 < w::products ? u.line(p + 1, 0, 0)
                                                                   : panel;
                     cache_walk<T> ahead{behind, links * line, quotient_up(count, tile_rows), links};
-                    for_tiles({0, count}, [&](std::size_t row, auto high) {
-                        multiply_lines<high>(links, v.line(p, first, row), v.rows * line, panel, m.line(p, l, row), first == 0, ahead);
+                    for_tiles<tile_rows, Vectors>({0, count}, [&](std::size_t row, auto high) {
+                        multiply_lines<high, Vectors>(links, v.line(p, first, row), v.rows * line, panel, m.line(p, l, row), first == 0,
+                                                      ahead);
                     });
                 }
             }
@@ -244,9 +249,22 @@ struct winograd_correlation {
     }
 };
 
-template <std::size_t M, class T>
-[[nodiscard]] constexpr std::size_t winograd_scratch(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
-    return winograd_plan<T, M>{s, n, batch, team}.scratch();
+/// Lines of one vector are enough for the channels or for the filters.
+template <class T>
+[[nodiscard]] constexpr bool takes_short_lines(const convolution& g) noexcept {
+    return std::min(g.channels, g.filters) <= simd::width<T>;
+}
+/// f(vectors of a line); no bit depends on them.
+template <class T, narrow Narrow, class F>
+constexpr decltype(auto) with_line_vectors(const convolution& g, F&& f) noexcept {
+    constexpr std::integral_constant<std::size_t, 1> one{};
+    constexpr std::integral_constant<std::size_t, tile_vectors> all{};
+    if constexpr (Narrow == narrow::perhaps)
+        return takes_short_lines<T>(g) ? f(one) : f(all);
+    else if constexpr (Narrow == narrow::yes)
+        return f(one);
+    else
+        return f(all);
 }
 
 [[nodiscard]] constexpr sliding winograd_backward(const convolution& g) noexcept {
@@ -256,10 +274,12 @@ template <std::size_t M, class T>
 }  // namespace detail
 
 /// Elements of scratch of winograd_forward for at most `batch` samples.
-template <std::size_t M, class T>
+template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 [[nodiscard]] constexpr std::size_t winograd_forward_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
-    return detail::winograd_scratch<M, T>(detail::forward_sliding(g), g.filters, batch, team);
+    return detail::with_line_vectors<T, Narrow>(g, [&](auto vectors) {
+        return detail::winograd_plan<T, M, vectors>{detail::forward_sliding(g), g.filters, batch, team}.scratch();
+    });
 }
 
 /// y = x * w + bias by F(M x M, 3 x 3), M = 2, 4 or 6; `bias` has `filters` entries or is null. For each tile of M x M outputs: y = A^T
@@ -271,25 +291,29 @@ template <std::size_t M, class T>
 /// 6.7 and 29 epsilon, largest 12, 52 and 290; directly 3.5 and 35. A number that is not finite reaches all outputs of the tiles that
 /// read it. Papers: Winograd, Arithmetic Complexity of Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural
 /// Networks (2016).
-template <std::size_t M, class T>
+template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 void winograd_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return;
     const detail::sliding s = detail::forward_sliding(g);
-    detail::winograd_correlation<T, M>{
-        s, g.filters, {M, s, batch}, {x, g.rows, g.columns, g.channels}, w, false, {y, s.out_rows, s.out_columns, g.filters}, bias}
-        .run(batch, use);
+    detail::with_line_vectors<T, Narrow>(g, [&](auto vectors) {
+        detail::winograd_correlation<T, M, vectors>{
+            s, g.filters, {M, s, batch}, {x, g.rows, g.columns, g.channels}, w, false, {y, s.out_rows, s.out_columns, g.filters}, bias}
+            .run(batch, use);
+    });
 }
 
 /// Elements of scratch of winograd_backward_data for at most `batch` samples.
-template <std::size_t M, class T>
+template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 [[nodiscard]] constexpr std::size_t winograd_backward_data_scratch(const convolution& g, std::size_t batch, parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
-    return detail::winograd_scratch<M, T>(detail::winograd_backward(g), g.channels, batch, team);
+    return detail::with_line_vectors<T, Narrow>(g, [&](auto vectors) {
+        return detail::winograd_plan<T, M, vectors>{detail::winograd_backward(g), g.channels, batch, team}.scratch();
+    });
 }
 
 /// dx = the gradient with respect to x, from dy: the forward pass over dy with the kernels turned round, same cost and error with filters
 /// for channels.
-template <std::size_t M, class T>
+template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 void winograd_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
     if (batch == 0) return;
     if (detail::nothing_to_see(g)) {
@@ -297,9 +321,12 @@ void winograd_backward_data(const convolution& g, std::size_t batch, const T* dy
         return;
     }
     const detail::sliding s = detail::winograd_backward(g);
-    detail::winograd_correlation<T, M>{
-        s, g.channels, {M, s, batch}, {dy, g.out_rows(), g.out_columns(), g.filters}, w, true, {dx, g.rows, g.columns, g.channels}, nullptr}
-        .run(batch, use);
+    detail::with_line_vectors<T, Narrow>(g, [&](auto vectors) {
+        detail::winograd_correlation<T, M, vectors>{
+            s,      g.channels, {M, s, batch}, {dy, g.out_rows(), g.out_columns(), g.filters}, w, true, {dx, g.rows, g.columns, g.channels},
+            nullptr}
+            .run(batch, use);
+    });
 }
 
 }  // namespace lockstep::kernels

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/tile.hpp"
@@ -15,29 +16,34 @@ namespace lockstep::kernels::detail {
 
 [[nodiscard]] constexpr std::size_t quotient_up(std::size_t n, std::size_t unit) noexcept { return (n + unit - 1) / unit; }
 
-template <class T>
+template <class T, std::size_t Vectors>
 [[nodiscard]] constexpr std::size_t line_count(std::size_t channels) noexcept {
-    return quotient_up(channels, line_size<T>);
+    return quotient_up(channels, line_size<T, Vectors>);
 }
+
+/// Rows of a tile of products: those of one line of channels where that is one vector.
+template <class T, std::size_t Vectors>
+inline constexpr std::size_t line_tile_rows = Vectors == 1 ? simd::width<T> : tile_rows;
 
 /// Several matrices of `rows` x channels, one for each product: matrix after matrix, panel of line_size channels after panel, row after
 /// row.
-template <class T>
+template <class T, std::size_t Vectors>
 struct line_panels {
+    static constexpr std::size_t line_size = detail::line_size<T, Vectors>;
     T* data = nullptr;
     std::size_t rows = 0;
     std::size_t panels = 0;
 
     /// An odd number of lines from one matrix to the next: the same line of all of them lies in different sets of a cache.
     [[nodiscard]] static constexpr std::size_t matrix_stride(std::size_t rows, std::size_t panels) noexcept {
-        return (rows * panels | 1) * line_size<T>;
+        return (rows * panels | 1) * line_size;
     }
     [[nodiscard]] static constexpr std::size_t size(std::size_t matrices, std::size_t rows, std::size_t panels) noexcept {
         return matrices * matrix_stride(rows, panels);
     }
     [[nodiscard]] std::size_t stride() const noexcept { return matrix_stride(rows, panels); }
     [[nodiscard]] T* line(std::size_t matrix, std::size_t panel, std::size_t row) const noexcept {
-        return data + matrix * stride() + (panel * rows + row) * line_size<T>;
+        return data + matrix * stride() + (panel * rows + row) * line_size;
     }
     /// The panels from `panel` on.
     [[nodiscard]] line_panels from(std::size_t panel) const noexcept { return {line(0, panel, 0), rows, panels}; }
@@ -47,16 +53,16 @@ struct line_panels {
 
 /// Calls f(first row, height constant) for tiles that cover all rows. A few rows more than half a tile are two low ones, where a quarter of
 /// the accumulators are enough to keep the multipliers busy.
-template <class F>
+template <std::size_t Rows, std::size_t Vectors, class F>
 inline void for_tiles(parallel::block rows, F&& f) noexcept {
-    constexpr std::size_t half = (tile_rows + 1) / 2;
+    constexpr std::size_t half = (Rows + 1) / 2;
     constexpr std::size_t quarter = (half + 1) / 2;
-    constexpr bool splits = quarter * tile_vectors >= 8;
+    constexpr bool splits = quarter * Vectors >= 8;
     for (std::size_t row = rows.first; row < rows.last;) {
         const std::size_t left = rows.last - row;
-        std::size_t high = std::min(tile_rows, left);
+        std::size_t high = std::min(Rows, left);
         if (splits && left > half && left <= half + quarter) high = quarter;
-        with_height<tile_rows>(high, [&](auto height) { f(row, height); });
+        with_height<Rows>(high, [&](auto height) { f(row, height); });
         row += high;
     }
 }
@@ -82,26 +88,26 @@ struct cache_walk {
         for (std::size_t i = now; i > 0; --i, at += line) __builtin_prefetch(at, 0, 2);
     }
     /// The tile of C that comes next.
-    template <std::size_t Rows>
+    template <std::size_t Size>
     static void fetch_tile(const T* c) noexcept {
-        for (std::size_t i = 0; i < Rows * line_size<T>; i += line) __builtin_prefetch(c + i, 1);
+        for (std::size_t i = 0; i < Size; i += line) __builtin_prefetch(c + i, 1);
     }
 };
 
 /// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of several panels, `count` links in
 /// all. Each element is one chain over ascending links. The rows of A and of C behind these are asked for in advance.
-template <std::size_t Rows, class T>
+template <std::size_t Rows, std::size_t Vectors, class T>
 void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T* b, T* c, bool starts, cache_walk<T>& ahead) noexcept {
     using walk = cache_walk<T>;
-    constexpr std::size_t line = line_size<T>;
+    constexpr std::size_t line = line_size<T, Vectors>;
     constexpr std::size_t fetches = quotient_up(quotient_up(Rows * line, walk::line), line / walk::links);
-    accumulators<T, Rows, tile_vectors> tile;
+    accumulators<T, Rows, Vectors> tile;
     if (starts)
         tile.clear();
     else
-        tile.load_tile(c);
+        tile.template load_tile<line>(c);
     for (; count >= line; count -= line, a += a_panel) {
-        if (count < 2 * line) walk::template fetch_tile<Rows>(c + Rows * line);
+        if (count < 2 * line) walk::template fetch_tile<Rows * line>(c + Rows * line);
         const T* next = a + Rows * line;
         for (std::size_t q = 0; q < line; next += fetches * walk::line) {
             ahead.take_turn();
@@ -112,34 +118,34 @@ void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T*
         }
     }
     for (std::size_t q = 0; q < count; ++q, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
-    tile.store_tile(c);
+    tile.template store_tile<line>(c);
 }
 
 /// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i / 2] + i % 2, line_size
-/// apart; those of the last row of the next tile lie at `next`.
-template <std::size_t Rows, class T>
+/// apart, with one vector at a[0] + i; those of the last row of the next tile lie at `next`.
+template <std::size_t Rows, std::size_t Vectors, class T>
 void multiply_lines_transposed(std::size_t count, const T* const* a, const T* next, const T* b, T* c, bool starts,
                                cache_walk<T>& ahead) noexcept {
     using walk = cache_walk<T>;
-    constexpr std::size_t line = line_size<T>;
-    constexpr std::size_t pairs = (Rows + 1) / 2;
-    accumulators<T, Rows, tile_vectors> tile;
+    constexpr std::size_t line = line_size<T, Vectors>;
+    constexpr std::size_t pairs = Vectors == 1 ? 1 : (Rows + 1) / 2;
+    accumulators<T, Rows, Vectors> tile;
     if (starts)
         tile.clear();
     else
-        tile.load_tile(c);
+        tile.template load_tile<line>(c);
     // A pointer for each row would be more than there are registers.
     const T* pair[pairs];
     unroll<pairs>([&](auto i) LOCKSTEP_FLATTEN { pair[i] = a[i]; });
     std::size_t at = 0;
     const auto link = [&]() LOCKSTEP_FLATTEN {
-        tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return pair[i / 2][at + i % 2]; });
+        tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return Vectors == 1 ? pair[0][at + i] : pair[i / 2][at + i % 2]; });
         at += line;
         b += line;
     };
     for (const std::size_t end = count % walk::links + std::min(line, count) / walk::links * walk::links; count >= walk::links;
          count -= walk::links) {
-        if (count == end) walk::template fetch_tile<Rows>(c + Rows * line);
+        if (count == end) walk::template fetch_tile<Rows * line>(c + Rows * line);
         ahead.take_turn();
 #pragma GCC unroll 1
         for (std::size_t q = 0; q < walk::links; ++q) {
@@ -148,7 +154,7 @@ void multiply_lines_transposed(std::size_t count, const T* const* a, const T* ne
         }
     }
     for (; count > 0; --count) link();
-    tile.store_tile(c);
+    tile.template store_tile<line>(c);
 }
 
 /// Tiles of M x M outputs over a batch of images, numbered by sample, row and column. They hang over at the lower and the right edge.
@@ -172,8 +178,12 @@ struct tiling {
 };
 
 /// Batch x rows x columns x depth, seen through windows that may reach out of an image.
-template <class T>
+template <class T, std::size_t Vectors>
 struct image_windows {
+    using value = std::remove_const_t<T>;
+    using panels = line_panels<value, Vectors>;
+    static constexpr std::size_t line = line_size<value, Vectors>;
+
     T* data = nullptr;
     std::size_t rows = 0;
     std::size_t columns = 0;
@@ -206,11 +216,8 @@ struct image_windows {
 
     /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero.
     template <class Map, std::size_t step>
-    void gather(std::size_t sample, std::ptrdiff_t row, std::ptrdiff_t column, const line_panels<std::remove_const_t<T>>& to,
-                std::size_t to_row) const noexcept {
-        using value = std::remove_const_t<T>;
+    void gather(std::size_t sample, std::ptrdiff_t row, std::ptrdiff_t column, const panels& to, std::size_t to_row) const noexcept {
         constexpr std::size_t edge = Map::from;
-        constexpr std::size_t line = line_size<value>;
         const cut part = inside<edge>(row, column);
         const T* from = at(sample, part.top, part.left);
         const bool whole = part.high == edge && part.wide == edge;
@@ -222,8 +229,8 @@ struct image_windows {
             value* const into = to.line(0, panel, to_row);
             if (whole && channels == line) {
                 // The columns that the next tile adds to these.
-                fetch_lines<edge, step>(from + edge * depth + c, pitch());
-                transform_lines<Map, value>(from + c, pitch(), into, spread);
+                fetch_lines<Vectors, edge, step>(from + edge * depth + c, pitch());
+                transform_lines<Map, Vectors>(from + c, pitch(), into, spread);
                 continue;
             }
             if (channels < line) std::fill_n(copy, edge * edge * line, value{0});
@@ -236,16 +243,15 @@ struct image_windows {
                     else
                         std::copy_n(pixel, channels, place);
                 }
-            transform_lines<Map, value>(copy, {edge * line, line}, into, spread);
+            transform_lines<Map, Vectors>(copy, {edge * line, line}, into, spread);
         }
     }
 
     /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before.
     template <class Map, class Finish>
-    void scatter(std::size_t sample, std::size_t row, std::size_t column, parallel::block lines, const line_panels<T>& from,
-                 std::size_t from_row, Finish&& finish) const noexcept {
+    void scatter(std::size_t sample, std::size_t row, std::size_t column, parallel::block lines, const panels& from, std::size_t from_row,
+                 Finish&& finish) const noexcept {
         constexpr std::size_t edge = Map::to;
-        constexpr std::size_t line = line_size<T>;
         const std::size_t high = std::min(edge, rows - row);
         const std::size_t wide = std::min(edge, columns - column);
         T* const to = at(sample, row, column);
@@ -258,11 +264,11 @@ struct image_windows {
             const auto last = [&](const simd::batch<T>& value, std::size_t v)
                                   LOCKSTEP_FLATTEN { return finish(value, c + v * simd::width<T>); };
             if (high == edge && wide == edge && channels == line) {
-                fetch_lines<edge, edge, true>(to + edge * depth + c, pitch());
-                transform_lines<Map, T>(values, spread, to + c, pitch(), last);
+                fetch_lines<Vectors, edge, edge, true>(to + edge * depth + c, pitch());
+                transform_lines<Map, Vectors>(values, spread, to + c, pitch(), last);
                 continue;
             }
-            transform_lines<Map, T>(values, spread, copy, {edge * line, line}, last);
+            transform_lines<Map, Vectors>(values, spread, copy, {edge * line, line}, last);
             for (std::size_t i = 0; i < high; ++i)
                 for (std::size_t j = 0; j < wide; ++j) {
                     T* const pixel = to + (i * columns + j) * depth + c;

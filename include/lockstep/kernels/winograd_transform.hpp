@@ -201,32 +201,32 @@ struct line_pitch {
     std::size_t column = 0;
 };
 
-/// One line of channels: what a panel is wide.
-template <class T>
-inline constexpr std::size_t line_size = tile_columns<T>;
+/// One line of channels: what a panel is wide. Two vectors, or one where there are no more channels or filters.
+template <class T, std::size_t Vectors>
+inline constexpr std::size_t line_size = Vectors* simd::width<T>;
 
 /// Asks for a line of channels, or for Rows x Columns of them.
-template <bool Writes = false, class T>
+template <std::size_t Vectors, bool Writes = false, class T>
 LOCKSTEP_FLATTEN inline void fetch_line(const T* at) noexcept {
     constexpr std::size_t step = simd::alignment / sizeof(T);
-    for (std::size_t i = 0; i < line_size<T>; i += step) __builtin_prefetch(at + i, Writes ? 1 : 0);
+    for (std::size_t i = 0; i < line_size<T, Vectors>; i += step) __builtin_prefetch(at + i, Writes ? 1 : 0);
 }
-template <std::size_t Rows, std::size_t Columns, bool Writes = false, class T>
+template <std::size_t Vectors, std::size_t Rows, std::size_t Columns, bool Writes = false, class T>
 LOCKSTEP_FLATTEN inline void fetch_lines(const T* at, line_pitch pitch) noexcept {
     for (std::size_t i = 0; i < Rows; ++i)
-        for (std::size_t j = 0; j < Columns; ++j) fetch_line<Writes>(at + i * pitch.row + j * pitch.column);
+        for (std::size_t j = 0; j < Columns; ++j) fetch_line<Vectors, Writes>(at + i * pitch.row + j * pitch.column);
 }
 
 /// to = Map from Map^T for one line of channels; finish(vector, number of the vector in the line) has the last word on what is stored.
-template <class Map, class T, class Finish>
+template <class Map, std::size_t Vectors, class T, class Finish>
 inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out, Finish&& finish) noexcept {
     using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
-    batch between[Map::to][Map::from][tile_vectors];
-    // Both vectors of a line at once: with images of 2^n channels all lines fall into few sets of the cache, and would be gone before the
+    batch between[Map::to][Map::from][Vectors];
+    // All vectors of a line at once: with images of 2^n channels all lines fall into few sets of the cache, and would be gone before the
     // next.
     for (std::size_t j = 0; j < Map::from; ++j)
-        unroll<tile_vectors>([&](auto v) LOCKSTEP_FLATTEN {
+        unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN {
             batch d[Map::from];
             batch r[Map::to];
             unroll<Map::from>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(from + i * in.row + j * in.column + v * width); });
@@ -234,7 +234,7 @@ inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out,
             unroll<Map::to>([&](auto i) LOCKSTEP_FLATTEN { between[i][j][v] = r[i]; });
         });
     for (std::size_t i = 0; i < Map::to; ++i)
-        unroll<tile_vectors>([&](auto v) LOCKSTEP_FLATTEN {
+        unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN {
             batch d[Map::from];
             batch r[Map::to];
             unroll<Map::from>([&](auto j) LOCKSTEP_FLATTEN { d[j] = between[i][j][v]; });
@@ -242,9 +242,9 @@ inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out,
             unroll<Map::to>([&](auto j) LOCKSTEP_FLATTEN { simd::store(to + i * out.row + j * out.column + v * width, finish(r[j], v)); });
         });
 }
-template <class Map, class T>
+template <class Map, std::size_t Vectors, class T>
 inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out) noexcept {
-    transform_lines<Map>(from, in, to, out, [](const simd::batch<T>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
+    transform_lines<Map, Vectors>(from, in, to, out, [](const simd::batch<T>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
 }
 
 }  // namespace lockstep::kernels::detail

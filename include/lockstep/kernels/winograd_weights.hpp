@@ -19,15 +19,17 @@ namespace detail {
 /// Sizes of the blocks of one call. Tiles are taken in chunks. A transformed gradient that stays in the second-level cache is kept there
 /// over all chunks, and threads share out its products. A larger one is made in blocks of channels x filters, which threads share out; with
 /// one chunk, each block is transformed back at once.
-template <class T, std::size_t M>
+template <class T, std::size_t M, std::size_t Vectors>
 struct winograd_weights_plan {
     using w = winograd<M>;
-    using panels = line_panels<T>;
-    static constexpr std::size_t line_bytes = w::products * line_size<T> * sizeof(T);
+    using panels = line_panels<T, Vectors>;
+    static constexpr std::size_t line = panels::line_size;
+    static constexpr std::size_t tile_rows = line_tile_rows<T, Vectors>;
+    static constexpr std::size_t line_bytes = w::products * line * sizeof(T);
     static constexpr std::size_t gradient_bytes = std::size_t{3} << 18;
     static constexpr std::size_t near_bytes = std::size_t{3} << 18;
     static constexpr std::size_t far_bytes = std::size_t{6} << 20;
-    static constexpr std::size_t depth = 16384 / (line_size<T> * sizeof(T));  ///< tiles whose filters stay in the first-level cache
+    static constexpr std::size_t depth = 16384 / (line * sizeof(T));  ///< tiles whose filters stay in the first-level cache
 
     std::size_t threads, channels, in_lines, out_lines;
     bool near = true;        ///< the transformed gradient stays in the second-level cache
@@ -42,8 +44,8 @@ struct winograd_weights_plan {
     constexpr winograd_weights_plan(const convolution& g, std::size_t count, parallel::team team) noexcept
         : threads{static_cast<std::size_t>(team.threads)},
           channels{g.channels},
-          in_lines{line_count<T>(g.channels)},
-          out_lines{line_count<T>(g.filters)},
+          in_lines{line_count<T, Vectors>(g.channels)},
+          out_lines{line_count<T, Vectors>(g.filters)},
           near{line_bytes * g.channels * out_lines <= gradient_bytes},
           rows{round_up(g.channels, tile_rows)},
           lines{out_lines} {
@@ -74,18 +76,19 @@ struct winograd_weights_plan {
     }
 };
 
-template <class T, std::size_t M>
+template <class T, std::size_t M, std::size_t Vectors>
 struct winograd_outer_products {
     using w = winograd<M>;
     using map = winograd_map<M, T>;
-    using panels = line_panels<T>;
-    using plan = winograd_weights_plan<T, M>;
-    static constexpr std::size_t line = line_size<T>;
+    using panels = line_panels<T, Vectors>;
+    using plan = winograd_weights_plan<T, M, Vectors>;
+    static constexpr std::size_t line = panels::line_size;
+    static constexpr std::size_t tile_rows = plan::tile_rows;
 
     convolution g;
     tiling tiles;
-    image_windows<const T> x;
-    image_windows<const T> dy;
+    image_windows<const T, Vectors> x;
+    image_windows<const T, Vectors> dy;
     T* dw = nullptr;
 
     /// V and the transformed dy of the tiles first, .. : rows `first` - `origin`, .. of the panels.
@@ -119,12 +122,12 @@ struct winograd_outer_products {
                         const std::size_t channel = std::min(c, channels.last - 1) / 2 * 2;
                         return in.line(p, channel / line, links.first) + channel % line;
                     };
-                    for_tiles(channels, [&](std::size_t c, auto high) {
+                    for_tiles<tile_rows, Vectors>(channels, [&](std::size_t c, auto high) {
                         const T* a[(high + 1) / 2];
                         for (std::size_t r = 0; r < high; r += 2) a[r / 2] = at(c + r);
                         const T* const next = at(c + high < channels.last ? c + high + tile_rows - 1 : channels.first + tile_rows - 1);
-                        multiply_lines_transposed<high>(links.size(), a, next, panel, to.line(p, l - lines.first, c - channels.first),
-                                                        starts && cut == 0, ahead);
+                        multiply_lines_transposed<high, Vectors>(
+                            links.size(), a, next, panel, to.line(p, l - lines.first, c - channels.first), starts && cut == 0, ahead);
                     });
                 }
             }
@@ -140,10 +143,10 @@ struct winograd_outer_products {
                 T* const to = dw + c * g.filters + l * line;
                 const std::size_t wide = std::min(line, g.filters - l * line);
                 if (wide == line) {
-                    transform_lines<typename map::filter_transposed>(values, from.pitch(w::tile), to, {3 * tap, tap});
+                    transform_lines<typename map::filter_transposed, Vectors>(values, from.pitch(w::tile), to, {3 * tap, tap});
                     continue;
                 }
-                transform_lines<typename map::filter_transposed>(values, from.pitch(w::tile), copy, {3 * line, line});
+                transform_lines<typename map::filter_transposed, Vectors>(values, from.pitch(w::tile), copy, {3 * line, line});
                 for (std::size_t i = 0; i < 9; ++i) std::copy_n(copy + i * line, wide, to + i * tap);
             }
     }
@@ -190,18 +193,21 @@ struct winograd_outer_products {
 }  // namespace detail
 
 /// Elements of scratch of winograd_backward_weights for at most `batch` samples.
-template <std::size_t M, class T>
+template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 [[nodiscard]] constexpr std::size_t winograd_backward_weights_scratch(const convolution& g, std::size_t batch,
                                                                       parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
-    return detail::winograd_weights_plan<T, M>{g, detail::tiling{M, detail::forward_sliding(g), batch}.count(), team}.scratch();
+    return detail::with_line_vectors<T, Narrow>(g, [&](auto vectors) {
+        return detail::winograd_weights_plan<T, M, vectors>{g, detail::tiling{M, detail::forward_sliding(g), batch}.count(), team}
+            .scratch();
+    });
 }
 
 /// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. dw = G^T (sum over tiles
 /// of (B^T x B) . (A dy A^T)) G; the sum is one chain of fused multiply-adds over ascending samples and tiles, so it has the bits of the
 /// same rows wherever they lie and however many threads work. dbias is that of convolution_backward_weights. Threads split dw. Error: as
 /// for winograd_forward, with tiles for channels. Cost: batch x flops() divided by 2.25, 4 or 5.06, transforms of x, dy and of dw.
-template <std::size_t M, class T>
+template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 void winograd_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                resources<T> use) noexcept {
     const std::size_t pixels = g.out_rows() * g.out_columns();
@@ -210,9 +216,14 @@ void winograd_backward_weights(const convolution& g, std::size_t batch, const T*
         if (dbias) std::fill_n(dbias, g.filters, T{0});
         return;
     }
-    detail::winograd_outer_products<T, M>{
-        g, {M, detail::forward_sliding(g), batch}, {x, g.rows, g.columns, g.channels}, {dy, g.out_rows(), g.out_columns(), g.filters}, dw}
-        .run(use);
+    detail::with_line_vectors<T, Narrow>(g, [&](auto vectors) {
+        detail::winograd_outer_products<T, M, vectors>{g,
+                                                       {M, detail::forward_sliding(g), batch},
+                                                       {x, g.rows, g.columns, g.channels},
+                                                       {dy, g.out_rows(), g.out_columns(), g.filters},
+                                                       dw}
+            .run(use);
+    });
     if (!dbias) return;
     parallel::for_blocks(use.team, g.filters, simd::alignment / sizeof(T), [&](parallel::block mine) {
         column_sums(batch * pixels, mine.size(), dy + mine.first, g.filters, dbias + mine.first);
