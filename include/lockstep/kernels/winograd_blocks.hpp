@@ -222,29 +222,45 @@ struct image_windows {
         const T* from = at(sample, part.top, part.left);
         const bool whole = part.high == edge && part.wide == edge;
         const line_pitch spread = to.pitch(Map::to);
-        alignas(simd::alignment) value copy[edge * edge * line];
-        std::fill_n(copy, whole && depth % line == 0 ? 0 : edge * edge * line, value{0});
-        for (std::size_t panel = 0, c = 0; c < depth; ++panel, c += line) {
-            const std::size_t channels = std::min(line, depth - c);
-            value* const into = to.line(0, panel, to_row);
-            if (whole && channels == line) {
+        std::size_t c = 0;
+        if (whole)
+            for (; c + line <= depth; c += line) {
                 // The columns that the next tile adds to these.
                 fetch_lines<Vectors, edge, step>(from + edge * depth + c, pitch());
-                transform_lines<Map, Vectors>(from + c, pitch(), into, spread);
-                continue;
+                transform_lines<Map, Vectors>(from + c, pitch(), to.line(0, c / line, to_row), spread);
             }
-            if (channels < line) std::fill_n(copy, edge * edge * line, value{0});
-            for (std::size_t i = 0; i < part.high; ++i)
-                for (std::size_t j = 0; j < part.wide; ++j) {
-                    const T* pixel = from + (i * columns + j) * depth + c;
-                    value* const place = copy + ((part.skip_rows + i) * edge + part.skip_columns + j) * line;
-                    if (channels == line)
-                        std::copy_n(pixel, line, place);
-                    else
-                        std::copy_n(pixel, channels, place);
-                }
-            transform_lines<Map, Vectors>(copy, {edge * line, line}, into, spread);
+        else
+            for (; c + line <= depth; c += line) transform_part<Map>(from + c, part, to.line(0, c / line, to_row), spread);
+        if (c == depth) return;
+        alignas(simd::alignment) value copy[edge * edge * line]{};
+        for (std::size_t i = 0; i < part.high; ++i)
+            for (std::size_t j = 0; j < part.wide; ++j)
+                std::copy_n(from + (i * columns + j) * depth + c, depth - c,
+                            copy + ((part.skip_rows + i) * edge + part.skip_columns + j) * line);
+        transform_lines<Map, Vectors>(copy, {edge * line, line}, to.line(0, c / line, to_row), spread);
+    }
+
+    /// One line of a window of which a part exists, `from` on: rows that do not are read from a line of zeros.
+    template <class Map>
+    void transform_part(const T* from, const cut& part, value* to, line_pitch spread) const noexcept {
+        constexpr std::size_t edge = Map::from;
+        alignas(simd::alignment) const value zeros[line]{};
+        const T* rows_at[edge];
+        std::size_t steps[edge];
+        for (std::size_t i = 0; i < edge; ++i) {
+            const bool exists = i - part.skip_rows < part.high;
+            rows_at[i] = exists ? from + (i - part.skip_rows) * columns * depth : zeros;
+            steps[i] = exists ? depth : 0;
         }
+        const auto column = [&](std::size_t j, std::size_t v, simd::batch<value>(&d)[edge]) LOCKSTEP_FLATTEN {
+            const std::size_t at = j - part.skip_columns;
+            if (at < part.wide)
+                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(rows_at[i] + at * steps[i] + v * simd::width<value>); });
+            else
+                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::batch<value>(value{0}); });
+        };
+        transform_columns<Map, Vectors>(column, to, spread,
+                                        [](const simd::batch<value>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
     }
 
     /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before.

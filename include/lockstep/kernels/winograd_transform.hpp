@@ -217,9 +217,10 @@ LOCKSTEP_FLATTEN inline void fetch_lines(const T* at, line_pitch pitch) noexcept
         for (std::size_t j = 0; j < Columns; ++j) fetch_line<Vectors, Writes>(at + i * pitch.row + j * pitch.column);
 }
 
-/// to = Map from Map^T for one line of channels; finish(vector, number of the vector in the line) has the last word on what is stored.
-template <class Map, std::size_t Vectors, class T, class Finish>
-inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out, Finish&& finish) noexcept {
+/// to = Map from Map^T for one line of channels. column(j, v, d) loads vector v of column j to d; finish(vector, number of the vector in the
+/// line) has the last word on what is stored.
+template <class Map, std::size_t Vectors, class T, class Column, class Finish>
+LOCKSTEP_FLATTEN inline void transform_columns(Column&& column, T* to, line_pitch out, Finish&& finish) noexcept {
     using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     batch between[Map::to][Map::from][Vectors];
@@ -229,7 +230,7 @@ inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out,
         unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN {
             batch d[Map::from];
             batch r[Map::to];
-            unroll<Map::from>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(from + i * in.row + j * in.column + v * width); });
+            column(j, v, d);
             Map::run(d, r);
             unroll<Map::to>([&](auto i) LOCKSTEP_FLATTEN { between[i][j][v] = r[i]; });
         });
@@ -241,6 +242,13 @@ inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out,
             Map::run(d, r);
             unroll<Map::to>([&](auto j) LOCKSTEP_FLATTEN { simd::store(to + i * out.row + j * out.column + v * width, finish(r[j], v)); });
         });
+}
+template <class Map, std::size_t Vectors, class T, class Finish>
+inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out, Finish&& finish) noexcept {
+    const auto column = [&](std::size_t j, std::size_t v, simd::batch<T>(&d)[Map::from]) LOCKSTEP_FLATTEN {
+        unroll<Map::from>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(from + i * in.row + j * in.column + v * simd::width<T>); });
+    };
+    transform_columns<Map, Vectors>(column, to, out, finish);
 }
 template <class Map, std::size_t Vectors, class T>
 inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out) noexcept {

@@ -39,7 +39,7 @@ struct conv_algorithms {
     static constexpr auto data_algorithm = Rule(G, pass::backward_data);
     static constexpr auto weights_algorithm = Rule(G, pass::backward_weights);
     template <class T, pass Pass>
-    static constexpr auto narrow = kernels::known_narrow<T>(G, Pass);
+    static constexpr auto narrow = kernels::known_narrow<T>(Rule(G, Pass), G, Pass);
     static_assert(kernels::applies(forward_algorithm, G) && kernels::applies(data_algorithm, G) && kernels::applies(weights_algorithm, G),
                   "lockstep: the rule of a convolution picks an algorithm that does not apply to its geometry; see kernels::applies");
 

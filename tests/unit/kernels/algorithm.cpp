@@ -81,9 +81,9 @@ results<T> im2col(const convolution& g, std::size_t batch, parallel::team team) 
 /// The direct algorithm for sizes that the compiler knows, as layers call it.
 template <class T, convolution G>
 results<T> known(std::size_t batch, parallel::team team) {
-    constexpr auto forward_narrow = kernels::known_narrow<T>(G, convolution_pass::forward);
-    constexpr auto data_narrow = kernels::known_narrow<T>(G, convolution_pass::backward_data);
-    constexpr auto weights_narrow = kernels::known_narrow<T>(G, convolution_pass::backward_weights);
+    constexpr auto forward_narrow = kernels::known_narrow<T>(algorithm::direct, G, convolution_pass::forward);
+    constexpr auto data_narrow = kernels::known_narrow<T>(algorithm::direct, G, convolution_pass::backward_data);
+    constexpr auto weights_narrow = kernels::known_narrow<T>(algorithm::direct, G, convolution_pass::backward_weights);
     constexpr auto a = algorithm::direct;
     const auto x = uniform<T>(batch * G.in_size(), 1), w = uniform<T>(G.weight_count(), 2), bias = uniform<T>(G.filters, 3),
                dy = uniform<T>(batch * G.out_size(), 4);
@@ -124,10 +124,10 @@ TEMPLATE_TEST_CASE("kernels/algorithm: kernels picked by the compiler are those 
     // One that is narrow, the two of LeNet-5, where the length of a vector decides, and one that never is.
     constexpr convolution few = square(40, 3, 3, 5, 2), first = square(28, 1, 6, 5, 2), second = square(14, 6, 16, 5, 0),
                           wide = square(9, 63, 32, 3, 1);
-    STATIC_REQUIRE(kernels::known_narrow<TestType>(few, convolution_pass::forward) == kernels::narrow::yes);
-    STATIC_REQUIRE(kernels::known_narrow<TestType>(first, convolution_pass::backward_data) == kernels::narrow::yes);
-    STATIC_REQUIRE(kernels::known_narrow<TestType>(wide, convolution_pass::forward) == kernels::narrow::no);
-    STATIC_REQUIRE(kernels::known_narrow<TestType>(wide, convolution_pass::backward_data) == kernels::narrow::no);
+    STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, few, convolution_pass::forward) == kernels::narrow::yes);
+    STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, first, convolution_pass::backward_data) == kernels::narrow::yes);
+    STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, wide, convolution_pass::forward) == kernels::narrow::no);
+    STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, wide, convolution_pass::backward_data) == kernels::narrow::no);
     for (const std::size_t threads : {1U, 2U}) {
         const parallel::team team{static_cast<int>(threads)};
         require_same(known<TestType, few>(3, team), direct<TestType>(few, 3, team));
