@@ -142,11 +142,10 @@ struct winograd_correlation {
 
     /// V of the tiles first, .. : rows `first` - `origin`, .. of the panels.
     void transform_inputs(parallel::block block, std::size_t origin, const panels& to) const noexcept {
-        for (std::size_t tile = block.first; tile < block.last; ++tile) {
-            const auto at = tiles[tile];
+        tiles.for_each(block, [&](std::size_t tile, const tiling::position& at) {
             x.template gather<typename map::input, M>(at.sample, static_cast<std::ptrdiff_t>(at.row) + s.origin_rows,
                                                       static_cast<std::ptrdiff_t>(at.column) + s.origin_columns, to, tile - origin);
-        }
+        });
     }
 
     /// Rows that complete the last register tile.
@@ -183,10 +182,9 @@ struct winograd_correlation {
         using batch = simd::batch<T>;
         const batch zero(T{0});
         const auto store = [&](auto finish) {
-            for (std::size_t tile = block.first; tile < block.last; ++tile) {
-                const auto at = tiles[tile];
+            tiles.for_each(block, [&](std::size_t tile, const tiling::position& at) {
                 y.template scatter<typename map::output>(at.sample, at.row, at.column, lines, from, tile - block.first, finish);
-            }
+            });
         };
         // Entries of the bias behind its end are never read: the last, partial line comes from a copy.
         alignas(simd::alignment) T rest[line]{};

@@ -172,8 +172,18 @@ struct tiling {
     struct position {
         std::size_t sample, row, column;  ///< of the tile's first output
     };
-    [[nodiscard]] constexpr position operator[](std::size_t tile) const noexcept {
-        return {tile / columns / rows, tile / columns % rows * edge, tile % columns * edge};
+    /// f(tile, position) for each tile of a block, without a division for each.
+    template <class F>
+    void for_each(parallel::block block, F&& f) const noexcept {
+        position at{block.first / columns / rows, block.first / columns % rows * edge, block.first % columns * edge};
+        for (std::size_t tile = block.first; tile < block.last; ++tile) {
+            f(tile, at);
+            if ((at.column += edge) < columns * edge) continue;
+            at.column = 0;
+            if ((at.row += edge) < rows * edge) continue;
+            at.row = 0;
+            ++at.sample;
+        }
     }
 };
 

@@ -93,14 +93,13 @@ struct winograd_outer_products {
 
     /// V and the transformed dy of the tiles first, .. : rows `first` - `origin`, .. of the panels.
     void transform_inputs(parallel::block block, std::size_t origin, const panels& in, const panels& out) const noexcept {
-        for (std::size_t tile = block.first; tile < block.last; ++tile) {
-            const auto at = tiles[tile];
+        tiles.for_each(block, [&](std::size_t tile, const tiling::position& at) {
             const auto row = static_cast<std::ptrdiff_t>(at.row);
             const auto column = static_cast<std::ptrdiff_t>(at.column);
             x.template gather<typename map::input, M>(at.sample, row - static_cast<std::ptrdiff_t>(g.pad_top),
                                                       column - static_cast<std::ptrdiff_t>(g.pad_left), in, tile - origin);
             dy.template gather<typename map::output_transposed, M>(at.sample, row, column, out, tile - origin);
-        }
+        });
     }
 
     /// Products `which` of the gradient of some channels and lines of filters: dU = V^T dM, or dU += V^T dM. `to` begins at their first.
