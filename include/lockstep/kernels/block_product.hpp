@@ -36,6 +36,7 @@ struct gemm_blocks {
 
     static constexpr std::size_t near_a = wide ? 65536 : 16384;  ///< bytes of an operand that is read as it lies
     static constexpr std::size_t near_b = wide ? 98304 : 32768;
+    static constexpr std::size_t near_c = wide ? 65536 : 16384;
 
     static constexpr std::size_t a_size(std::size_t m, std::size_t k) noexcept {
         return whole_lines<T>(round_up(std::min(m, rows), tile_rows) * std::min(k, depth) + simd::width<T>);
@@ -337,6 +338,8 @@ private:
         const bool streams = p_.m * p_.n * sizeof(T) >= std::size_t{32} << 20 && p_.ldc * sizeof(T) % simd::alignment == 0 &&
                              reinterpret_cast<std::uintptr_t>(c_) % simd::alignment == 0;
         streamed_ = streamed_ || streams;
+        // What is small is in the cache anyhow.
+        task.fetches = p_.m * p_.n * sizeof(T) > blocks::near_c || p_.k > blocks::depth;
         const T* const a = task.a;
         const bool packs = first && !direct_b_;
         // Small operands are in the cache anyhow, and small tiles have no time for it.

@@ -83,18 +83,21 @@ void run_tiles(const tile_task<T>& task) noexcept {
         };
         const T* a = first;
         const T* b = task.b;
-        end_lines<T> lines{to, from, Height};
+        end_lines<T> lines{to, from, task.fetches ? Height : 0};
         lane_position at = task.stretch->begin;
         std::size_t left = task.links;
         T* top = held + at.held * level;  // where the next sum that waits is put
         while (true) {
             const std::size_t size = lanes[at.lane].size();
             const std::size_t piece = std::min(left, size - at.row);
-            run_links<Height>(task, piece, wait, lines, [&]() LOCKSTEP_FLATTEN {
-                if constexpr (simd::registers > 16) __builtin_prefetch(a + a_ahead, 0, 3);
-                add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i]; });
-                advance(b, ldb);
-                advance(a, a_link);
+            run_links<Height>(task, piece, wait, lines, [&](auto count) LOCKSTEP_FLATTEN {
+                unroll<count>([&](auto) LOCKSTEP_FLATTEN {
+                    if constexpr (simd::registers > 16) __builtin_prefetch(a + a_ahead, 0, 3);
+                    const auto element = [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return a[i]; };
+                    add_link(sum, b, b_second, element, [](std::size_t i) LOCKSTEP_FLATTEN { return i % 3 > 0; });
+                    advance(b, ldb);
+                    advance(a, a_link);
+                });
             });
             left -= piece;
             at.row += piece;

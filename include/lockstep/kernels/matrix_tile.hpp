@@ -105,6 +105,7 @@ struct tile_task {
     T* to = nullptr;  ///< rows of tiles follow each other at the same distance
     std::size_t to_ld = 0;
     std::size_t to_second = 0;
+    bool fetches = true;   ///< lines of C beforehand
     bool streams = false;  ///< whole lines of C, past the caches
     std::size_t tiles = 1;
     panel_walk<T>* walk = nullptr;          ///< never null
@@ -129,19 +130,27 @@ inline constexpr std::size_t link_group = 8;
 /// Rows of a tile that has time for other things.
 inline constexpr std::size_t high_tile = tile_rows - (tile_rows + 4) / 8;
 
-/// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i.
-template <class T, std::size_t Height, class Element>
-LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second,
-                                      const Element& element) noexcept {
+/// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i. Where a broadcast is
+/// part of a multiply-add, rows with `in_place(i)` use theirs so: as many instructions fewer, which counts where a core's front end is
+/// shared, but each of them loads twice. Their addresses have to be a register and a constant.
+template <class T, std::size_t Height, class Element, class InPlace>
+LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second, const Element& element,
+                                      const InPlace& in_place) noexcept {
     simd::batch<T> near = simd::load(b);
     simd::batch<T> far = simd::load(b + second);
     simd::pin(near);
     simd::pin(far);
     LOCKSTEP_UNROLL
     for (std::size_t i = 0; i < Height; ++i) {
-        const simd::batch<T> left(element(i));
-        sum[i][0] = simd::fma(left, near, sum[i][0]);
-        sum[i][1] = simd::fma(left, far, sum[i][1]);
+        if (simd::broadcasts_in_place && in_place(i)) {
+            simd::add_product(sum[i][0], element(i), near);
+            simd::add_product(sum[i][1], element(i), far);
+            continue;
+        }
+        simd::batch<T> left(element(i));
+        if constexpr (simd::broadcasts_in_place) simd::pin(left);
+        simd::add_product(sum[i][0], left, near);
+        simd::add_product(sum[i][1], left, far);
     }
 }
 
@@ -167,24 +176,21 @@ struct end_lines {
     }
 };
 
-/// The links of a tile, in groups with what is to be done beside them. Groups are unrolled in the tiles that do nearly all of the work.
+/// The links of a tile, in groups with what is to be done beside them: link(count) adds so many. Several at a time in the tiles that do
+/// nearly all of the work.
 template <std::size_t Height, class T, class Link>
 LOCKSTEP_FLATTEN inline void run_links(const tile_task<T>& task, std::size_t links, std::size_t& wait, end_lines<T>& ends,
                                        const Link& link) noexcept {
+    constexpr std::size_t several = Height < high_tile ? 1 : simd::registers > 16 ? 4 : link_group;
     panel_walk<T>& walk = *task.walk;
     for (; links >= link_group; links -= link_group) {
         if (--wait == 0) wait = walk.take_turn();
         if (ends.rows > 0) ends.fetch_row(task);
-        if constexpr (Height >= high_tile) {
-#pragma GCC unroll(simd::registers > 16 ? 4 : 8)
-            for (std::size_t i = 0; i < link_group; ++i) link();
-        } else {
 #pragma GCC unroll 1
-            for (std::size_t i = 0; i < link_group; ++i) link();
-        }
+        for (std::size_t i = 0; i < link_group; i += several) link(std::integral_constant<std::size_t, several>{});
     }
 #pragma GCC unroll 1
-    for (; links > 0; --links) link();
+    for (; links > 0; --links) link(std::integral_constant<std::size_t, 1>{});
 }
 
 /// Tiles of A as its rows lie, `lda` apart.
@@ -211,12 +217,15 @@ void run_row_tiles(const tile_task<T>& task) noexcept {
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < pointers; ++i) a[i] = first + i * 3 * lda;
         const T* b = task.b;
-        end_lines<T> ends{to, from, Height};
-        run_links<Height>(task, task.links, wait, ends, [&]() LOCKSTEP_FLATTEN {
-            add_link(sum, b, b_second, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i / 3][i % 3 * lda]; });
-            advance(b, ldb);
+        end_lines<T> ends{to, from, task.fetches ? Height : 0};
+        run_links<Height>(task, task.links, wait, ends, [&](auto count) LOCKSTEP_FLATTEN {
+            unroll<count>([&](auto link) LOCKSTEP_FLATTEN {
+                const auto element = [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return (a[i / 3] + i % 3 * lda)[link]; };
+                add_link(sum, b, b_second, element, [](std::size_t i) LOCKSTEP_FLATTEN { return i % 3 == 0; });
+                advance(b, ldb);
+            });
             LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < pointers; ++i) ++a[i];
+            for (std::size_t i = 0; i < pointers; ++i) advance(a[i], count);
         });
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Height; ++i, to += task.to_ld) {

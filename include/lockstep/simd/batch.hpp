@@ -100,6 +100,47 @@ template <class T>
         return xsimd::fma(a, b, c);
 }
 
+/// Whether a multiply-add that broadcasts its number from memory costs no more than one of registers: with AVX-512 an instruction less for
+/// each, but on AMD's processors it is the loads that are scarce. Known by an extension that only those have.
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__SSE4A__)
+inline constexpr bool broadcasts_in_place = true;
+#else
+inline constexpr bool broadcasts_in_place = false;
+#endif
+
+/// sum += a b, rounded once, with one number of memory for all elements. Compilers would load it once for several of these.
+template <class T>
+[[gnu::always_inline]] inline void add_product(batch<T>& sum, const T& a, const batch<T>& b) noexcept {
+#if defined(__AVX512F__) && defined(__GNUC__)
+    if constexpr (broadcasts_in_place) {
+        auto to = sum.data;
+        if constexpr (sizeof(T) == 4)
+            asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(to) : "v"(b.data), "m"(a));
+        else
+            asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(to) : "v"(b.data), "m"(a));
+        sum = batch<T>(to);
+        return;
+    }
+#endif
+    sum = fma(batch<T>(a), b, sum);
+}
+/// The same of registers. Beside the other it keeps the sum where it is: compilers would write it over `a` and copy.
+template <class T>
+[[gnu::always_inline]] inline void add_product(batch<T>& sum, const batch<T>& a, const batch<T>& b) noexcept {
+#if defined(__AVX512F__) && defined(__GNUC__)
+    if constexpr (broadcasts_in_place) {
+        auto to = sum.data;
+        if constexpr (sizeof(T) == 4)
+            asm("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(b.data), "v"(a.data));
+        else
+            asm("vfmadd231pd %2, %1, %0" : "+v"(to) : "v"(b.data), "v"(a.data));
+        sum = batch<T>(to);
+        return;
+    }
+#endif
+    sum = fma(a, b, sum);
+}
+
 /// The instruction set of this build, as printed at the start of a run.
 [[nodiscard]] inline std::string_view instruction_set() noexcept { return xsimd::default_arch::name(); }
 
