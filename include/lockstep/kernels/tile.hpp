@@ -83,6 +83,33 @@ struct accumulators {
             for (std::size_t v = 0; v < Vectors; ++v) sum[i][v] = simd::fma(left, right[v], sum[i][v]);
         }
     }
+    /// The same where `element(i)` is a reference, whose address is a register and a constant: two of three rows are broadcast inside of the
+    /// multiply-adds, if that saves an instruction.
+    template <class Element>
+    LOCKSTEP_FLATTEN void step_in_place(const T* b, const Element& element) noexcept {
+        if constexpr (!simd::broadcasts_in_place) {
+            step(b, [&](std::size_t i) LOCKSTEP_FLATTEN { return element(i); });
+        } else {
+            batch right[Vectors];
+            LOCKSTEP_UNROLL
+            for (std::size_t v = 0; v < Vectors; ++v) {
+                right[v] = simd::load(b + v * width);
+                simd::pin(right[v]);
+            }
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < Rows; ++i) {
+                if (i % 3 > 0) {
+                    LOCKSTEP_UNROLL
+                    for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], element(i), right[v]);
+                    continue;
+                }
+                batch left(element(i));
+                simd::pin(left);
+                LOCKSTEP_UNROLL
+                for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], left, right[v]);
+            }
+        }
+    }
 };
 
 /// Where the elements of A lie that one tile row meets: `segments` runs of `count` elements, `step` apart, runs `segment_stride` apart.
@@ -108,6 +135,37 @@ struct row_chain {
         const T* row[Rows];
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Rows; ++i) row[i] = a[i];
+        // Addresses of a register and a constant: rows whose links lie side by side, a few links at a time, or rows that themselves do.
+        if (simd::broadcasts_in_place && Rows >= tile_rows / 2 && step == 1) {
+            constexpr std::size_t few = 4;
+            for (std::size_t segment = 0; segment < segments; ++segment) {
+                const auto links = [&](auto together) LOCKSTEP_FLATTEN {
+                    unroll<together>([&](auto link) LOCKSTEP_FLATTEN {
+                        tile.step_in_place(b, [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return row[i][link]; });
+                        b += b_step;
+                    });
+                    LOCKSTEP_UNROLL
+                    for (std::size_t i = 0; i < Rows; ++i) row[i] += together;
+                };
+                std::size_t left = count;
+                for (; left >= few; left -= few) links(std::integral_constant<std::size_t, few>{});
+                for (; left > 0; --left) links(std::integral_constant<std::size_t, 1>{});
+                LOCKSTEP_UNROLL
+                for (std::size_t i = 0; i < Rows; ++i) row[i] += segment_stride - count;
+            }
+            return tile.store(c);
+        }
+        bool neighbours = simd::broadcasts_in_place && Rows >= tile_rows / 2;
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 1; i < Rows; ++i) neighbours = neighbours && row[i] == row[0] + i;
+        if (neighbours) {
+            for (std::size_t segment = 0; segment < segments; ++segment) {
+                const T* at = row[0] + segment * segment_stride;
+                for (std::size_t p = 0; p < count; ++p, at += step, b += b_step)
+                    tile.step_in_place(b, [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return at[i]; });
+            }
+            return tile.store(c);
+        }
         for (std::size_t segment = 0, first = 0; segment < segments; ++segment, first += segment_stride)
             for (std::size_t p = 0, at = first; p < count; ++p, at += step, b += b_step)
                 tile.step(b, [&](std::size_t i) LOCKSTEP_FLATTEN { return row[i][at]; });
@@ -129,7 +187,7 @@ struct packed_chain {
         tile.load(c, start);
         const T* a = panels + panel * count * tile_rows;
         for (std::size_t p = 0; p < count; ++p, a += tile_rows, b += tile_columns<T>)
-            tile.step(b, [&](std::size_t i) LOCKSTEP_FLATTEN { return a[i]; });
+            tile.step_in_place(b, [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return a[i]; });
         tile.store(c);
     }
 };
