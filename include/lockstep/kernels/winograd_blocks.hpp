@@ -190,9 +190,9 @@ struct tiling {
 /// Batch x rows x columns x depth, seen through windows that may reach out of an image.
 template <class T, std::size_t Vectors>
 struct image_windows {
-    using value = std::remove_const_t<T>;
-    using panels = line_panels<value, Vectors>;
-    static constexpr std::size_t line = line_size<value, Vectors>;
+    using element = std::remove_const_t<T>;
+    using panels = line_panels<element, Vectors>;
+    static constexpr std::size_t line = line_size<element, Vectors>;
 
     T* data = nullptr;
     std::size_t rows = 0;
@@ -242,7 +242,7 @@ struct image_windows {
         else
             for (; c + line <= depth; c += line) transform_part<Map>(from + c, part, to.line(0, c / line, to_row), spread);
         if (c == depth) return;
-        alignas(simd::alignment) value copy[edge * edge * line]{};
+        alignas(simd::alignment) element copy[edge * edge * line]{};
         for (std::size_t i = 0; i < part.high; ++i)
             for (std::size_t j = 0; j < part.wide; ++j)
                 std::copy_n(from + (i * columns + j) * depth + c, depth - c,
@@ -252,9 +252,9 @@ struct image_windows {
 
     /// One line of a window of which a part exists, `from` on: rows that do not are read from a line of zeros.
     template <class Map>
-    void transform_part(const T* from, const cut& part, value* to, line_pitch spread) const noexcept {
+    void transform_part(const T* from, const cut& part, element* to, line_pitch spread) const noexcept {
         constexpr std::size_t edge = Map::from;
-        alignas(simd::alignment) const value zeros[line]{};
+        alignas(simd::alignment) const element zeros[line]{};
         const T* rows_at[edge];
         std::size_t steps[edge];
         for (std::size_t i = 0; i < edge; ++i) {
@@ -262,15 +262,15 @@ struct image_windows {
             rows_at[i] = exists ? from + (i - part.skip_rows) * columns * depth : zeros;
             steps[i] = exists ? depth : 0;
         }
-        const auto column = [&](std::size_t j, std::size_t v, simd::batch<value>(&d)[edge]) LOCKSTEP_FLATTEN {
+        const auto column = [&](std::size_t j, std::size_t v, simd::batch<element>(&d)[edge]) LOCKSTEP_FLATTEN {
             const std::size_t at = j - part.skip_columns;
             if (at < part.wide)
-                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(rows_at[i] + at * steps[i] + v * simd::width<value>); });
+                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(rows_at[i] + at * steps[i] + v * simd::width<element>); });
             else
-                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::batch<value>(value{0}); });
+                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::batch<element>(element{0}); });
         };
         transform_columns<Map, Vectors>(column, to, spread,
-                                        [](const simd::batch<value>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
+                                        [](const simd::batch<element>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
     }
 
     /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before.

@@ -78,22 +78,21 @@ results<T> im2col(const convolution& g, std::size_t batch, parallel::team team) 
     return out;
 }
 
-/// The direct algorithm for sizes that the compiler knows, as layers call it.
-template <class T, convolution G>
+/// An algorithm for sizes that the compiler knows, as layers call it.
+template <class T, algorithm A, convolution G>
 results<T> known(std::size_t batch, parallel::team team) {
-    constexpr auto forward_narrow = kernels::known_narrow<T>(algorithm::direct, G, convolution_pass::forward);
-    constexpr auto data_narrow = kernels::known_narrow<T>(algorithm::direct, G, convolution_pass::backward_data);
-    constexpr auto weights_narrow = kernels::known_narrow<T>(algorithm::direct, G, convolution_pass::backward_weights);
-    constexpr auto a = algorithm::direct;
+    constexpr auto forward_narrow = kernels::known_narrow<T>(A, G, convolution_pass::forward);
+    constexpr auto data_narrow = kernels::known_narrow<T>(A, G, convolution_pass::backward_data);
+    constexpr auto weights_narrow = kernels::known_narrow<T>(A, G, convolution_pass::backward_weights);
     const auto x = uniform<T>(batch * G.in_size(), 1), w = uniform<T>(G.weight_count(), 2), bias = uniform<T>(G.filters, 3),
                dy = uniform<T>(batch * G.out_size(), 4);
     results<T> out{unwritten<T>(dy.size()), unwritten<T>(x.size()), unwritten<T>(w.size()), unwritten<T>(G.filters)};
-    scratch<T> forward(kernels::convolve_forward_scratch<a, T, forward_narrow>(G, batch, team), team);
-    kernels::convolve_forward<a, T, forward_narrow>(G, batch, x.data(), w.data(), bias.data(), out.y.data(), forward.use);
-    scratch<T> data(kernels::convolve_backward_data_scratch<a, T, data_narrow>(G, batch, team), team);
-    kernels::convolve_backward_data<a, T, data_narrow>(G, batch, dy.data(), w.data(), out.dx.data(), data.use);
-    scratch<T> weights(kernels::convolve_backward_weights_scratch<a, T, weights_narrow>(G, batch, team), team);
-    kernels::convolve_backward_weights<a, T, weights_narrow>(G, batch, x.data(), dy.data(), out.dw.data(), out.dbias.data(), weights.use);
+    scratch<T> forward(kernels::convolve_forward_scratch<A, T, forward_narrow>(G, batch, team), team);
+    kernels::convolve_forward<A, T, forward_narrow>(G, batch, x.data(), w.data(), bias.data(), out.y.data(), forward.use);
+    scratch<T> data(kernels::convolve_backward_data_scratch<A, T, data_narrow>(G, batch, team), team);
+    kernels::convolve_backward_data<A, T, data_narrow>(G, batch, dy.data(), w.data(), out.dx.data(), data.use);
+    scratch<T> weights(kernels::convolve_backward_weights_scratch<A, T, weights_narrow>(G, batch, team), team);
+    kernels::convolve_backward_weights<A, T, weights_narrow>(G, batch, x.data(), dy.data(), out.dw.data(), out.dbias.data(), weights.use);
     return out;
 }
 
@@ -123,18 +122,23 @@ TEMPLATE_TEST_CASE("kernels/algorithm: each name calls its kernels", "[kernels]"
 TEMPLATE_TEST_CASE("kernels/algorithm: kernels picked by the compiler are those that the sizes pick", "[kernels]", float, double) {
     // One that is narrow, the two of LeNet-5, where the length of a vector decides, and one that never is.
     constexpr convolution few = square(40, 3, 3, 5, 2), first = square(28, 1, 6, 5, 2), second = square(14, 6, 16, 5, 0),
-                          wide = square(9, 63, 32, 3, 1);
+                          wide = square(9, 63, 32, 3, 1), lines = square(9, 2, 32, 3, 1);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, few, convolution_pass::forward) == kernels::narrow::yes);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, first, convolution_pass::backward_data) == kernels::narrow::yes);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, wide, convolution_pass::forward) == kernels::narrow::no);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, wide, convolution_pass::backward_data) == kernels::narrow::no);
+    // Winograd's lines of channels have one vector if that is enough for the channels or the filters.
+    STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::winograd4, lines, convolution_pass::forward) == kernels::narrow::yes);
+    STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::winograd4, wide, convolution_pass::backward_weights) == kernels::narrow::no);
     for (const std::size_t threads : {1U, 2U}) {
         const parallel::team team{static_cast<int>(threads)};
-        require_same(known<TestType, few>(3, team), direct<TestType>(few, 3, team));
-        require_same(known<TestType, first>(3, team), direct<TestType>(first, 3, team));
-        require_same(known<TestType, second>(3, team), direct<TestType>(second, 3, team));
-        require_same(known<TestType, wide>(3, team), direct<TestType>(wide, 3, team));
-        require_same(known<TestType, first>(0, team), direct<TestType>(first, 0, team));
+        require_same(known<TestType, algorithm::direct, few>(3, team), direct<TestType>(few, 3, team));
+        require_same(known<TestType, algorithm::direct, first>(3, team), direct<TestType>(first, 3, team));
+        require_same(known<TestType, algorithm::direct, second>(3, team), direct<TestType>(second, 3, team));
+        require_same(known<TestType, algorithm::direct, wide>(3, team), direct<TestType>(wide, 3, team));
+        require_same(known<TestType, algorithm::direct, first>(0, team), direct<TestType>(first, 0, team));
+        require_same(known<TestType, algorithm::winograd4, lines>(3, team), winograd<4, TestType>(lines, 3, team));
+        require_same(known<TestType, algorithm::winograd4, wide>(3, team), winograd<4, TestType>(wide, 3, team));
     }
 }
 

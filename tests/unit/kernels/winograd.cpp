@@ -26,15 +26,15 @@ struct results {
     array<T> y, dx;
 };
 
-template <class Kind, class T = typename Kind::type>
+template <class Kind, kernels::narrow Narrow = kernels::narrow::perhaps, class T = typename Kind::type>
 results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, int threads, bool with_bias = true) {
     const parallel::team team{threads};
     results<T> out{unwritten<T>(batch * g.out_size()), unwritten<T>(batch * g.in_size())};
-    scratch<T> forward(kernels::winograd_forward_scratch<Kind::edge, T>(g, batch, team), team);
-    kernels::winograd_forward<Kind::edge, T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data(),
-                                             forward.use);
-    scratch<T> data(kernels::winograd_backward_data_scratch<Kind::edge, T>(g, batch, team), team);
-    kernels::winograd_backward_data<Kind::edge, T>(g, batch, in.dy.data(), in.w.data(), out.dx.data(), data.use);
+    scratch<T> forward(kernels::winograd_forward_scratch<Kind::edge, T, Narrow>(g, batch, team), team);
+    kernels::winograd_forward<Kind::edge, T, Narrow>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data(),
+                                                     forward.use);
+    scratch<T> data(kernels::winograd_backward_data_scratch<Kind::edge, T, Narrow>(g, batch, team), team);
+    kernels::winograd_backward_data<Kind::edge, T, Narrow>(g, batch, in.dy.data(), in.w.data(), out.dx.data(), data.use);
     return out;
 }
 
@@ -166,6 +166,49 @@ TEMPLATE_TEST_CASE("kernels/winograd: a sample alone has the bits it has among o
             REQUIRE(same_bits(got.dx, part(all.dx, g.in_size(), sample)));
         }
     }
+}
+
+TEMPLATE_TEST_CASE("kernels/winograd: lines of one vector and of two give the same bits", "[kernels]", float_2, float_4, double_4,
+                   double_6) {
+    using T = typename TestType::type;
+    constexpr std::size_t w = simd::width<T>;
+    for (const std::size_t channels : {std::size_t{1}, w - 1, w, w + 1, 3 * w, 4 * w + 1})
+        for (const std::size_t filters : {w - 1, w, 2 * w, 5 * w}) {
+            const convolution g = three_by_three(9, 11, channels, filters);
+            const operands<T> in(g, 3);
+            const auto sizes_decide = run<TestType>(g, 3, in, 1);
+            const auto one = run<TestType, kernels::narrow::yes>(g, 3, in, 2);
+            const auto two = run<TestType, kernels::narrow::no>(g, 3, in, 2);
+            INFO(describe(g, 3));
+            REQUIRE(same_bits(one.y, two.y));
+            REQUIRE(same_bits(one.dx, two.dx));
+            REQUIRE(same_bits(one.y, sizes_decide.y));
+            REQUIRE(same_bits(one.dx, sizes_decide.dx));
+        }
+}
+
+TEMPLATE_TEST_CASE("kernels/winograd: padding has the bits of zeros that are there", "[kernels]", float_2, float_4, double_4, double_6) {
+    using T = typename TestType::type;
+    constexpr std::size_t w = simd::width<T>;
+    for (const std::size_t channels : {w, 2 * w, 2 * w + 1})
+        for (const std::size_t rows : {std::size_t{1}, std::size_t{4}, std::size_t{8}, std::size_t{11}}) {
+            convolution g = three_by_three(rows, 9, channels, 2 * w);
+            g.pad_top = 2;
+            g.pad_right = 3;
+            convolution without = g;
+            without.rows = rows + g.pad_top + g.pad_bottom;
+            without.columns = g.columns + g.pad_left + g.pad_right;
+            without.pad_top = without.pad_bottom = without.pad_left = without.pad_right = 0;
+            const operands<T> in(g, 2);
+            operands<T> framed(without, 2);
+            std::fill(framed.x.begin(), framed.x.end(), T{0});
+            for (std::size_t sample = 0; sample < 2; ++sample)
+                for (std::size_t row = 0; row < rows; ++row)
+                    std::copy_n(in.x.data() + (sample * rows + row) * g.columns * channels, g.columns * channels,
+                                framed.x.data() + ((sample * without.rows + row + g.pad_top) * without.columns + g.pad_left) * channels);
+            INFO(describe(g, 2));
+            REQUIRE(same_bits(run<TestType>(g, 2, in, 1).y, run<TestType>(without, 2, framed, 1).y));
+        }
 }
 
 TEST_CASE("kernels/winograd: a NaN reaches every output whose window sees it, and none outside of the tiles that read it", "[kernels]") {

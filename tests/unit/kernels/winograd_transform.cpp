@@ -70,10 +70,10 @@ TEMPLATE_TEST_CASE("kernels/winograd_transform: the matrices give a correlation"
 
 TEST_CASE("kernels/winograd_transform: two dimensions, one line of channels", "[kernels]") {
     using map = detail::winograd_map<4, double>;
-    constexpr std::size_t line = detail::line_size<double>;
+    constexpr std::size_t line = detail::line_size<double, 2>;
     const auto x = integers<double>(6 * 6 * line, 1);
     array<double> got(4 * 4 * line);
-    detail::transform_lines<typename map::output>(x.data(), {6 * line, line}, got.data(), {4 * line, line});
+    detail::transform_lines<typename map::output, 2>(x.data(), {6 * line, line}, got.data(), {4 * line, line});
     const winograd_matrices w = matrices_of<4>();
     for (std::size_t c = 0; c < line; ++c) {
         matrix from{6, 6};

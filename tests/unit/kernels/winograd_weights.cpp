@@ -25,12 +25,13 @@ struct results {
 };
 
 /// Scratch for `most` samples, a call with `batch`.
-template <class Kind, class T = typename Kind::type>
+template <class Kind, kernels::narrow Narrow = kernels::narrow::perhaps, class T = typename Kind::type>
 results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, int threads, std::size_t most = 0) {
     const parallel::team team{threads};
     results<T> out{unwritten<T>(g.weight_count()), unwritten<T>(g.filters)};
-    scratch<T> memory(kernels::winograd_backward_weights_scratch<Kind::edge, T>(g, std::max(batch, most), team), team);
-    kernels::winograd_backward_weights<Kind::edge, T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data(), memory.use);
+    scratch<T> memory(kernels::winograd_backward_weights_scratch<Kind::edge, T, Narrow>(g, std::max(batch, most), team), team);
+    kernels::winograd_backward_weights<Kind::edge, T, Narrow>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data(),
+                                                              memory.use);
     return out;
 }
 
@@ -139,6 +140,22 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits however tiles are cut i
         INFO(describe(g, 4));
         REQUIRE(same_bits(got.dw, alone.dw));
         REQUIRE(same_bits(got.dbias, alone.dbias));
+    }
+}
+
+TEMPLATE_TEST_CASE("kernels/winograd_weights: lines of one vector and of two give the same bits", "[kernels]", float_2, float_4, double_4,
+                   double_6) {
+    using T = typename TestType::type;
+    constexpr std::size_t w = simd::width<T>;
+    // The last ones: a gradient made in blocks of channels x filters.
+    for (const auto& [channels, filters] : {std::pair{w - 1, w}, std::pair{w, 2 * w}, std::pair{2 * w + 1, w - 1}, std::pair{3 * w, 3 * w},
+                                            std::pair{26 * w + 3, w}, std::pair{std::size_t{5}, 40 * w}}) {
+        const convolution g = three_by_three(9, 11, channels, filters);
+        const auto in = random_operands<T>(g, 3);
+        const auto one = run<TestType, kernels::narrow::yes>(g, 3, in, 2);
+        INFO(describe(g, 3));
+        REQUIRE(same_bits(one.dw, run<TestType, kernels::narrow::no>(g, 3, in, 2).dw));
+        REQUIRE(same_bits(one.dw, run<TestType>(g, 3, in, 1).dw));
     }
 }
 
