@@ -50,10 +50,10 @@ namespace detail {
     return pairs;
 }
 
-/// Model of the time of one sample, in multiply-adds at full speed; it is the same on every machine. Vectors are taken to be 8 wide, lines
-/// 16. Constants were fitted to measurements on 8 to 512 channels and images of 2 x 2 to 32 x 32 pixels: what a link of a chain costs
-/// beside its multiply-adds, and what an element of a transformed tile and of a transformed weight costs; weights are shared by a
-/// minibatch.
+/// Model of the time of one sample, in multiply-adds at full speed; it is the same on every machine. Vectors are taken to be 8 wide,
+/// lines 16: with 16 wide ones the ratios hold, for Winograd's lines are shorter where channels are few. Constants were fitted to
+/// measurements on 8 to 512 channels and images of 2 x 2 to 32 x 32 pixels: what a link of a chain costs beside its multiply-adds, and
+/// what an element of a transformed tile and of a transformed weight costs; weights are shared by a minibatch.
 struct algorithm_cost {
     double channels, filters, channel_lines, filter_lines;
     convolution_pass pass;

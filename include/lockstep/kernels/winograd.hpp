@@ -247,7 +247,7 @@ struct winograd_correlation {
     }
 };
 
-/// Lines of one vector are enough for the channels or for the filters.
+/// Lines of one vector are enough for the channels or for the filters: in longer ones half of the work would be for zeros.
 template <class T>
 [[nodiscard]] constexpr bool takes_short_lines(const convolution& g) noexcept {
     return std::min(g.channels, g.filters) <= simd::width<T>;
@@ -282,13 +282,13 @@ template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 
 /// y = x * w + bias by F(M x M, 3 x 3), M = 2, 4 or 6; `bias` has `filters` entries or is null. For each tile of M x M outputs: y = A^T
 /// (sum over channels of (G w G^T) . (B^T x B)) A, (M + 2)^2 multiplications for 9 M^2. The sum is one chain of fused multiply-adds
-/// over ascending channels, the bias is added last. Padding and what hangs over at the lower and right edge are zeros. Cost: batch x
-/// flops() divided by 2.25, 4 or 5.06 where tiles fit the image, and transforms of x, w, y. Error: with u = half an epsilon, at most n
-/// u |A^T| (sum of (|G| |w| |G^T|) . (|B^T| |x| |B|)) |A|, n = channels + 3 M + 25. For random operands the root mean square is that of
-/// a chain of `channels` links times 1.7 (M = 2), 4.8 (M = 4), 20.6 (M = 6). Measured for 64 channels, relative to the outputs: 2.2,
-/// 6.7 and 29 epsilon, largest 12, 52 and 290; directly 3.5 and 35. A number that is not finite reaches all outputs of the tiles that
-/// read it. Papers: Winograd, Arithmetic Complexity of Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural
-/// Networks (2016).
+/// over ascending channels, the bias is added last. `Narrow`: whether lines of channels have one vector; no bit depends on it. Padding
+/// and what hangs over at the lower and right edge are zeros. Cost: batch x flops() divided by 2.25, 4 or 5.06 where tiles fit the
+/// image, and transforms of x, w, y. Error: with u = half an epsilon, at most n u |A^T| (sum of (|G| |w| |G^T|) . (|B^T| |x| |B|)) |A|,
+/// n = channels + 3 M + 25. For random operands the root mean square is that of a chain of `channels` links times 1.7 (M = 2), 4.8 (M =
+/// 4), 20.6 (M = 6). Measured for 64 channels, relative to the outputs: 2.2, 6.7 and 29 epsilon, largest 12, 52 and 290; directly 3.5
+/// and 35. A number that is not finite reaches all outputs of the tiles that read it. Papers: Winograd, Arithmetic Complexity of
+/// Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2016).
 template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 void winograd_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return;

@@ -217,7 +217,7 @@ LOCKSTEP_FLATTEN inline void fetch_lines(const T* at, line_pitch pitch) noexcept
         for (std::size_t j = 0; j < Columns; ++j) fetch_line<Vectors, Writes>(at + i * pitch.row + j * pitch.column);
 }
 
-/// to = Map from Map^T for one line of channels. column(j, v, d) loads vector v of column j to d; finish(vector, number of the vector in the
+/// to = Map from Map^T for one line of channels. column(j, v, d) loads vector v of column j to d; finish(vector, its number in the
 /// line) has the last word on what is stored.
 template <class Map, std::size_t Vectors, class T, class Column, class Finish>
 LOCKSTEP_FLATTEN inline void transform_columns(Column&& column, T* to, line_pitch out, Finish&& finish) noexcept {
