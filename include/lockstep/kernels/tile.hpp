@@ -123,10 +123,16 @@ struct row_chain {
 
     [[nodiscard]] std::size_t length() const noexcept { return segments * count; }
 
-    /// Continues the chains in c, or starts them at `start`; a[i] is the first element of row i, b a packed panel. Compiled once, wherever the
-    /// rows come from.
+    static constexpr std::size_t few = 4;  ///< links between two lines that are fetched
+    /// Cache lines that a tile fetches beside its links.
+    [[nodiscard]] std::size_t fetched_lines() const noexcept {
+        return simd::broadcasts_in_place && step == 1 ? segments * (count / few) : 0;
+    }
+
+    /// Continues the chains in c, or starts them at `start`; a[i] is the first element of row i, b a packed panel; memory from `soon` on is
+    /// fetched, fetched_lines() at most. Compiled once, wherever the rows come from.
     template <std::size_t Rows, std::size_t Vectors, class T>
-    [[gnu::noinline]] void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start) const noexcept {
+    [[gnu::noinline]] void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start, const T* soon) const noexcept {
         accumulators<T, Rows, Vectors> tile;
         tile.load(c, start);
         // Sums that start have not been read: their cache lines are fetched while they grow. Short tiles gain nothing.
@@ -137,7 +143,6 @@ struct row_chain {
         for (std::size_t i = 0; i < Rows; ++i) row[i] = a[i];
         // Addresses of a register and a constant: rows whose links lie side by side, a few links at a time, or rows that themselves do.
         if (simd::broadcasts_in_place && Rows >= tile_rows / 2 && step == 1) {
-            constexpr std::size_t few = 4;
             for (std::size_t segment = 0; segment < segments; ++segment) {
                 const auto links = [&](auto together) LOCKSTEP_FLATTEN {
                     unroll<together>([&](auto link) LOCKSTEP_FLATTEN {
@@ -148,10 +153,14 @@ struct row_chain {
                     for (std::size_t i = 0; i < Rows; ++i) row[i] += together;
                 };
                 std::size_t left = count;
-                for (; left >= few; left -= few) links(std::integral_constant<std::size_t, few>{});
+                for (; left >= few; left -= few, soon += simd::alignment / sizeof(T)) {
+                    __builtin_prefetch(soon, 0, 2);
+                    links(std::integral_constant<std::size_t, few>{});
+                }
                 for (; left > 0; --left) links(std::integral_constant<std::size_t, 1>{});
                 LOCKSTEP_UNROLL
-                for (std::size_t i = 0; i < Rows; ++i) row[i] += segment_stride - count;
+                for (std::size_t i = 0; i < Rows; ++i)
+                    row[i] += static_cast<std::ptrdiff_t>(segment_stride) - static_cast<std::ptrdiff_t>(count);
             }
             return tile.store(c);
         }
@@ -180,9 +189,10 @@ struct packed_chain {
     std::size_t count = 0;
 
     [[nodiscard]] std::size_t length() const noexcept { return count; }
+    [[nodiscard]] std::size_t fetched_lines() const noexcept { return 0; }
 
     template <std::size_t Rows, std::size_t Vectors>
-    void run(std::size_t panel, const T* const*, const T* b, T* const* c, const T* start) const noexcept {
+    void run(std::size_t panel, const T* const*, const T* b, T* const* c, const T* start, const T*) const noexcept {
         accumulators<T, Rows, Vectors> tile;
         tile.load(c, start);
         const T* a = panels + panel * count * tile_rows;
@@ -229,12 +239,16 @@ void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows
     // Short panels are taken a few at a time, so that rows of C are written from end to end.
     constexpr std::size_t most = simd::registers >= 32 ? 4 : 1;
     const std::size_t together = std::clamp<std::size_t>(16384 / (std::max<std::size_t>(chain.length(), 1) * columns * sizeof(T)), 1, most);
+    const T* const origin = panels;
     alignas(simd::alignment) T begin[most * columns];
     alignas(simd::alignment) T buffer[tile_rows * columns];
     for (std::size_t first = 0; first < n; first += together * columns, panels += together * panel_stride) {
         const std::size_t last = std::min(n, first + together * columns);
         for (std::size_t q = 0; q < together * columns; ++q) begin[q] = bias && first + q < n ? bias[first + q] : T{0};
         Rows from = rows;
+        // A long panel comes from the second level or from beyond it: the one after this, or its next links, are fetched by the tiles.
+        const T* soon = first + columns < n ? panels + panel_stride : origin + chain.length() * columns;
+        std::size_t left = together == 1 ? chain.length() * columns : 0;
         for (std::size_t i = 0; i < m; i += tile_rows) {
             const std::size_t high = std::min(tile_rows, m - i);
             const T* a[tile_rows];
@@ -262,10 +276,13 @@ void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows
                     for (std::size_t r = 0; r < high; ++r) std::copy_n(c[r], wide, into[r]);
                 with_height<tile_rows>(high, [&](auto height) {
                     if (narrow)
-                        chain.template run<height, 1>(i / tile_rows, a, panel, into, start);
+                        chain.template run<height, 1>(i / tile_rows, a, panel, into, start, left > 0 ? soon : panel);
                     else
-                        chain.template run<height, tile_vectors>(i / tile_rows, a, panel, into, start);
+                        chain.template run<height, tile_vectors>(i / tile_rows, a, panel, into, start, left > 0 ? soon : panel);
                 });
+                const std::size_t fetched = std::min(left, chain.fetched_lines() * (simd::alignment / sizeof(T)));
+                soon += fetched;
+                left -= fetched;
                 if (!whole)
                     for (std::size_t r = 0; r < high; ++r) std::copy_n(into[r], wide, c[r]);
             }
