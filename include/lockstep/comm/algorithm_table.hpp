@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::comm {
@@ -41,54 +42,9 @@ public:
     explicit algorithm_table(std::vector<line> lines) : lines_{std::move(lines)} {}
 
     /// Throws core::error that names what cannot be read: an unknown algorithm, a range that is none, a gap, an end that is not max.
-    [[nodiscard, gnu::cold]] static algorithm_table parse(std::string_view text) {
-        std::vector<line> lines;
-        std::size_t next = 0;
-        for (std::string_view rest = text; !rest.empty() || lines.empty();) {
-            const std::string_view part = rest.substr(0, rest.find(';'));
-            rest.remove_prefix(part.size() == rest.size() ? part.size() : part.size() + 1);
-            const std::size_t colon = part.find(':'), dash = part.find('-', colon == part.npos ? 0 : colon);
-            const auto wrong = [&](const auto&... what) {
-                throw core::error{
-                    core::text("the all-reduce '", text, "' has '", part, "', ", what...),
-                    "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, hierarchical, "
-                    "ring and halving-doubling"};
-            };
-            if (colon == part.npos || dash == part.npos) wrong("which is no name:first-last");
-            line read;
-            std::size_t which = 0;
-            while (which < sum_algorithm_names.size() && sum_algorithm_names[which] != part.substr(0, colon)) ++which;
-            if (which == sum_algorithm_names.size()) wrong("which names no algorithm");
-            read.algorithm = static_cast<sum_algorithm>(which);
-            const auto number = [&](std::string_view digits) {
-                std::size_t out = 0;
-                const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
-                if (error != std::errc{} || end != digits.data() + digits.size())
-                    wrong("where '" + std::string{digits} + "' is no number of bytes");
-                return out;
-            };
-            if (const std::size_t first = number(part.substr(colon + 1, dash - colon - 1)); first != next)
-                wrong("which begins at " + std::to_string(first) + " and should at " + std::to_string(next));
-            read.last = part.substr(dash + 1) == "max" ? no_limit : number(part.substr(dash + 1));
-            if (read.last < next) wrong("which ends at " + std::to_string(read.last) + ", before it begins");
-            if ((read.last == no_limit) != rest.empty())
-                wrong(rest.empty() ? "which is the last and does not end at max" : "which is not the last and ends at max");
-            next = read.last + 1;
-            lines.push_back(read);
-        }
-        return algorithm_table{std::move(lines)};
-    }
+    [[nodiscard, gnu::cold]] static algorithm_table parse(std::string_view text);
 
-    [[nodiscard, gnu::cold]] std::string text() const {
-        std::string out;
-        std::size_t first = 0;
-        for (const line& one : lines_) {
-            out += (out.empty() ? "" : ";") + std::string{name_of(one.algorithm)} + ":" + std::to_string(first) + "-";
-            out += one.last == no_limit ? std::string{"max"} : std::to_string(one.last);
-            first = one.last + 1;
-        }
-        return out;
-    }
+    [[nodiscard, gnu::cold]] std::string text() const;
 
     [[nodiscard]] sum_algorithm at(std::size_t bytes) const noexcept {
         std::size_t i = 0;
@@ -111,5 +67,58 @@ public:
 private:
     std::vector<line> lines_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION algorithm_table algorithm_table::parse(std::string_view text) {
+    std::vector<line> lines;
+    std::size_t next = 0;
+    for (std::string_view rest = text; !rest.empty() || lines.empty();) {
+        const std::string_view part = rest.substr(0, rest.find(';'));
+        rest.remove_prefix(part.size() == rest.size() ? part.size() : part.size() + 1);
+        const std::size_t colon = part.find(':'), dash = part.find('-', colon == part.npos ? 0 : colon);
+        const auto wrong = [&](const auto&... what) {
+            throw core::error{
+                core::text("the all-reduce '", text, "' has '", part, "', ", what...),
+                "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, hierarchical, "
+                "ring and halving-doubling"};
+        };
+        if (colon == part.npos || dash == part.npos) wrong("which is no name:first-last");
+        line read;
+        std::size_t which = 0;
+        while (which < sum_algorithm_names.size() && sum_algorithm_names[which] != part.substr(0, colon)) ++which;
+        if (which == sum_algorithm_names.size()) wrong("which names no algorithm");
+        read.algorithm = static_cast<sum_algorithm>(which);
+        const auto number = [&](std::string_view digits) {
+            std::size_t out = 0;
+            const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+            if (error != std::errc{} || end != digits.data() + digits.size())
+                wrong("where '" + std::string{digits} + "' is no number of bytes");
+            return out;
+        };
+        if (const std::size_t first = number(part.substr(colon + 1, dash - colon - 1)); first != next)
+            wrong("which begins at " + std::to_string(first) + " and should at " + std::to_string(next));
+        read.last = part.substr(dash + 1) == "max" ? no_limit : number(part.substr(dash + 1));
+        if (read.last < next) wrong("which ends at " + std::to_string(read.last) + ", before it begins");
+        if ((read.last == no_limit) != rest.empty())
+            wrong(rest.empty() ? "which is the last and does not end at max" : "which is not the last and ends at max");
+        next = read.last + 1;
+        lines.push_back(read);
+    }
+    return algorithm_table{std::move(lines)};
+}
+
+LOCKSTEP_FUNCTION std::string algorithm_table::text() const {
+    std::string out;
+    std::size_t first = 0;
+    for (const line& one : lines_) {
+        out += (out.empty() ? "" : ";") + std::string{name_of(one.algorithm)} + ":" + std::to_string(first) + "-";
+        out += one.last == no_limit ? std::string{"max"} : std::to_string(one.last);
+        first = one.last + 1;
+    }
+    return out;
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/loop.hpp"
 
@@ -84,7 +85,24 @@ namespace detail {
 }
 
 /// Cost per rank: log2(p) messages, n(p-1)/p elements when strips are equal. Needs can_double(strips).
-[[nodiscard, gnu::cold]] inline schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+[[nodiscard, gnu::cold]] schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips);
+
+/// Doubling for any number of ranks and strips of any lengths: in round k a rank has those of 2^k ranks, itself and the ones behind it, and sends
+/// them on (Bruck et al. 1997, in place). Strips that touch in data travel as one message.
+/// Cost per rank: ceil(log2 p) rounds, n - own strip elements: n(p-1)/p when strips are equal. Strips in natural order: at most 2 messages in a
+/// round; others: one for each run of strips.
+[[nodiscard, gnu::cold]] schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips);
+
+/// Up to so many ranks talk directly where doubling does not fit; more take the rounds of Bruck.
+inline constexpr std::size_t direct_ranks = 16;
+
+/// The one that fits these strips: recursive doubling, else direct, else Bruck's. All ranks choose alike: they see the same strips.
+/// strips[r] is what rank r holds: disjoint, in any order, empty ones allowed.
+[[nodiscard, gnu::cold]] schedule all_gather(std::size_t rank, std::span<const parallel::block> strips);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     schedule out{"doubling all-gather", true, total(strips)};
     const auto order = can_double(strips);
     if (!order)
@@ -101,11 +119,7 @@ namespace detail {
     return out;
 }
 
-/// Doubling for any number of ranks and strips of any lengths: in round k a rank has those of 2^k ranks, itself and the ones behind it, and sends
-/// them on (Bruck et al. 1997, in place). Strips that touch in data travel as one message.
-/// Cost per rank: ceil(log2 p) rounds, n - own strip elements: n(p-1)/p when strips are equal. Strips in natural order: at most 2 messages in a
-/// round; others: one for each run of strips.
-[[nodiscard, gnu::cold]] inline schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+LOCKSTEP_FUNCTION schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     schedule out{"Bruck all-gather", true};
     const std::size_t ranks = strips.size();
     // The strips of `count` ranks from `first` on; both ends see the same ones.
@@ -133,14 +147,11 @@ namespace detail {
     return out;
 }
 
-/// Up to so many ranks talk directly where doubling does not fit; more take the rounds of Bruck.
-inline constexpr std::size_t direct_ranks = 16;
-
-/// The one that fits these strips: recursive doubling, else direct, else Bruck's. All ranks choose alike: they see the same strips.
-/// strips[r] is what rank r holds: disjoint, in any order, empty ones allowed.
-[[nodiscard, gnu::cold]] inline schedule all_gather(std::size_t rank, std::span<const parallel::block> strips) {
+LOCKSTEP_FUNCTION schedule all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     if (can_double(strips)) return doubling_all_gather(rank, strips);
     return strips.size() <= direct_ranks ? direct_all_gather(rank, strips) : bruck_all_gather(rank, strips);
 }
+
+#endif
 
 }  // namespace lockstep::comm

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/loop.hpp"
 
@@ -25,16 +26,8 @@ public:
                        "pass ranks x ranks counts, row by row of senders");
     }
 
-    [[nodiscard]] parallel::block outgoing(std::size_t to) const noexcept {
-        std::size_t first = 0;
-        for (std::size_t other = 0; other < to; ++other) first += count(rank_, other);
-        return {first, first + count(rank_, to)};
-    }
-    [[nodiscard]] parallel::block incoming(std::size_t from) const noexcept {
-        std::size_t first = outgoing(ranks_ - 1).last;
-        for (std::size_t other = 0; other < from; ++other) first += count(other, rank_);
-        return {first, first + count(from, rank_)};
-    }
+    [[nodiscard]] parallel::block outgoing(std::size_t to) const noexcept;
+    [[nodiscard]] parallel::block incoming(std::size_t from) const noexcept;
     [[nodiscard]] std::size_t data_size() const noexcept { return incoming(ranks_ - 1).last; }
 
 private:
@@ -47,7 +40,23 @@ private:
 
 /// After: every block has arrived where exchange_layout says; the own block is copied.
 /// Cost per rank: p-1 messages (fewer if blocks are empty), one in each of p-1 rounds, and its outgoing elements without the own block.
-[[nodiscard, gnu::cold]] inline schedule all_to_all(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts) {
+[[nodiscard, gnu::cold]] schedule all_to_all(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION parallel::block exchange_layout::outgoing(std::size_t to) const noexcept {
+    std::size_t first = 0;
+    for (std::size_t other = 0; other < to; ++other) first += count(rank_, other);
+    return {first, first + count(rank_, to)};
+}
+
+LOCKSTEP_FUNCTION parallel::block exchange_layout::incoming(std::size_t from) const noexcept {
+    std::size_t first = outgoing(ranks_ - 1).last;
+    for (std::size_t other = 0; other < from; ++other) first += count(other, rank_);
+    return {first, first + count(from, rank_)};
+}
+
+LOCKSTEP_FUNCTION schedule all_to_all(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts) {
     schedule out{"pairwise all-to-all", true, std::accumulate(counts.begin(), counts.end(), std::size_t{0})};
     const exchange_layout layout{rank, ranks, counts};
     out.copy(in_data(layout.incoming(rank)), in_data(layout.outgoing(rank)));
@@ -62,5 +71,7 @@ private:
     out.end_round();
     return out;
 }
+
+#endif
 
 }  // namespace lockstep::comm

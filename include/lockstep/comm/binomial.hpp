@@ -5,23 +5,13 @@
 #include <cstddef>
 
 #include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/compiled.hpp"
 
 namespace lockstep::comm {
 
 /// Before: data of `root` holds n elements. After: data of every rank does. No addition.
 /// Cost: ceil(log2 p) rounds; a rank receives once, n elements, and sends n to each of its children, the root to at most ceil(log2 p).
-[[nodiscard, gnu::cold]] inline schedule binomial_broadcast(std::size_t rank, std::size_t ranks, std::size_t n, std::size_t root = 0) {
-    schedule out{"binomial broadcast", true, n};
-    const std::size_t turned = (rank + ranks - root) % ranks;
-    for (std::size_t distance = 1; distance < ranks; distance *= 2) {
-        if (turned < distance && turned + distance < ranks)
-            out.send((rank + distance) % ranks, in_data(0, n));
-        else if (turned >= distance && turned < 2 * distance)
-            out.receive((rank + ranks - distance) % ranks, in_data(0, n));
-        out.end_round();
-    }
-    return out;
-}
+[[nodiscard, gnu::cold]] schedule binomial_broadcast(std::size_t rank, std::size_t ranks, std::size_t n, std::size_t root = 0);
 
 /// Before: data of every rank holds n elements. After: data of `root` is their sum, added in pairs at distances 1, 2, 4, .. from the root; that
 /// of the others is used up. Not invariant: ranks are added, not lanes.
@@ -43,5 +33,22 @@ namespace lockstep::comm {
     }
     return out;
 }
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION schedule binomial_broadcast(std::size_t rank, std::size_t ranks, std::size_t n, std::size_t root) {
+    schedule out{"binomial broadcast", true, n};
+    const std::size_t turned = (rank + ranks - root) % ranks;
+    for (std::size_t distance = 1; distance < ranks; distance *= 2) {
+        if (turned < distance && turned + distance < ranks)
+            out.send((rank + distance) % ranks, in_data(0, n));
+        else if (turned >= distance && turned < 2 * distance)
+            out.receive((rank + ranks - distance) % ranks, in_data(0, n));
+        out.end_round();
+    }
+    return out;
+}
+
+#endif
 
 }  // namespace lockstep::comm

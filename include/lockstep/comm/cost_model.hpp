@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::comm {
@@ -31,7 +32,32 @@ struct cost_model {
 };
 
 /// One line: "between hosts 51.2 us + 8.01 ns/B, inside 0.9 us + 0.12 ns/B, additions 0.05 ns/B".
-[[nodiscard, gnu::cold]] inline std::string to_text(const cost_model& of) {
+[[nodiscard, gnu::cold]] std::string to_text(const cost_model& of);
+
+/// Seconds of one rank's program if nobody is late: in each round the latency, the longer one of what it sends and what it receives, its additions.
+/// What the catalogue of Ben-Nun, Hoefler (2019) states: doubling log2(p) (L + n G), halving and doubling 2 L log2(p) + 2 n G (p-1)/p, ring
+/// 2 (p-1) (L + n G / p).
+[[nodiscard, gnu::cold]] double price(const schedule& program, std::size_t rank, std::size_t element_bytes, const cost_model& model);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION double price(const schedule& program, std::size_t rank, std::size_t element_bytes, const cost_model& model) {
+    double sum = 0;
+    for (const auto& round : program.rounds()) {
+        double latency = 0, sent = 0, received = 0;
+        const auto count = [&](const message& one, double& way) {
+            const link& over = model.over(rank, one.peer);
+            latency = std::max(latency, over.latency);
+            way += static_cast<double>(one.what.count * element_bytes) * over.seconds_per_byte;
+        };
+        for (std::size_t i = round.sends.first; i < round.sends.last; ++i) count(program.sends()[i], sent);
+        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) count(program.receives()[i], received);
+        sum += latency + std::max(sent, received);
+    }
+    return sum + static_cast<double>(program.added() * element_bytes) * model.seconds_per_added_byte;
+}
+
+LOCKSTEP_FUNCTION std::string to_text(const cost_model& of) {
     const auto text = [](const link& one) {
         return core::fixed(1e6 * one.latency, 1) + " us + " + core::fixed(1e9 * one.seconds_per_byte, 2) + " ns/B";
     };
@@ -47,24 +73,6 @@ struct cost_model {
     return out + "additions " + core::fixed(1e9 * of.seconds_per_added_byte, 2) + " ns/B";
 }
 
-/// Seconds of one rank's program if nobody is late: in each round the latency, the longer one of what it sends and what it receives, its additions.
-/// What the catalogue of Ben-Nun, Hoefler (2019) states: doubling log2(p) (L + n G), halving and doubling 2 L log2(p) + 2 n G (p-1)/p, ring
-/// 2 (p-1) (L + n G / p).
-[[nodiscard, gnu::cold]] inline double price(const schedule& program, std::size_t rank, std::size_t element_bytes,
-                                             const cost_model& model) {
-    double sum = 0;
-    for (const auto& round : program.rounds()) {
-        double latency = 0, sent = 0, received = 0;
-        const auto count = [&](const message& one, double& way) {
-            const link& over = model.over(rank, one.peer);
-            latency = std::max(latency, over.latency);
-            way += static_cast<double>(one.what.count * element_bytes) * over.seconds_per_byte;
-        };
-        for (std::size_t i = round.sends.first; i < round.sends.last; ++i) count(program.sends()[i], sent);
-        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) count(program.receives()[i], received);
-        sum += latency + std::max(sent, received);
-    }
-    return sum + static_cast<double>(program.added() * element_bytes) * model.seconds_per_added_byte;
-}
+#endif
 
 }  // namespace lockstep::comm

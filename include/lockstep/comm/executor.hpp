@@ -14,6 +14,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/schedule.hpp"
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
@@ -62,47 +63,12 @@ template <class T>
 /// An operation without its element type, so that one copy of the code serves all of them.
 class untyped_operation {
 public:
-    [[gnu::cold]] untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, urgency soon, element of)
-        : ranks_{std::move(ranks)},
-          program_{std::move(program)},
-          team_{team},
-          of_{of},
-          what_{ranks_.notices().watched_by(),
-                {.group = ranks_.record().id,
-                 .number = ranks_.next_number(),
-                 .elements = program_.elements(),
-                 .unit = of.unit,
-                 .kind = short_name{program_.name()},
-                 .what = ranks_.what()}},
-          // Pieces hold whole elements.
-          under_way_{ranks_.over().communicator(), ranks_.tag_of(what_->number, core::mix(what_->fingerprint + of.size)),
-                     std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / of.size) * of.size, soon} {
-        if (of.add == nullptr && program_.added() > 0)
-            core::fail(core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"),
-                       "use a gathering schedule, or an arithmetic element type");
-        prepare();
-    }
+    [[gnu::cold]] untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, urgency soon, element of);
     untyped_operation(untyped_operation&&) noexcept = default;
     untyped_operation& operator=(untyped_operation&&) noexcept = default;
-    [[gnu::noinline]] ~untyped_operation() {}  // of which there is one copy, whatever holds operations
+    ~untyped_operation();  // of which there is one copy, whatever holds operations
 
-    [[gnu::noinline]] void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size,
-                                 const std::source_location& where) {
-        if (running_)
-            core::fail(core::text("the operation '", program_.name(), "' was started while it is running"), "call finish() first");
-        if (data_size < program_.data_size() || work_size < program_.work_size())
-            core::fail(core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ",
-                                  program_.work_size(), " of scratch, and was given ", data_size, " and ", work_size),
-                       "provide at least data_size() and work_size() elements");
-        arrays_[0] = data;
-        arrays_[1] = work;
-        running_ = true;
-        round_ = 0;
-        ++what_->runs;
-        what_->where = where;
-        post();
-        (void)advance();
-    }
+    void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size, const std::source_location& where);
 
     bool progress() { return !running_ || advance(); }
 
@@ -112,18 +78,7 @@ public:
         return false;
     }
 
-    [[gnu::noinline]] void finish() {
-        if (!running_ || advance()) return;
-        patience waiting{awaited()};
-        while (!advance()) {
-            try {
-                waiting.wait(ranks_.notices());
-            } catch (...) {
-                stop();
-                throw;
-            }
-        }
-    }
+    void finish();
 
     [[nodiscard]] bool running() const noexcept { return running_; }
     [[nodiscard]] const schedule& program() const noexcept { return program_; }
@@ -148,29 +103,7 @@ private:
     };
 
     /// What start() needs to know, for each message and local operation; and room for the largest round.
-    [[gnu::cold]] void prepare() {
-        std::size_t messages = 0;
-        std::size_t slots = 0;
-        send_links_.resize(program_.sends().size());
-        receive_links_.resize(program_.receives().size());
-        early_.assign(program_.locals().size(), flow::none);
-        for (const auto& round : program_.rounds()) {
-            messages = std::max(messages, round.sends.size() + round.receives.size());
-            slots = std::max(slots, chain(program_.sends(), round.sends, 0, send_links_) +
-                                        chain(program_.receives(), round.receives, round.sends.size(), receive_links_));
-            for (std::size_t i = round.locals.first; i < round.locals.last; ++i) early_[i] = source(round, i);
-        }
-        under_way_.reserve(messages, slots + 1);
-        // For each receive its local operations, in their order.
-        early_begin_.assign(program_.receives().size() + 1, 0);
-        for (const std::size_t receive : early_)
-            if (receive != flow::none) ++early_begin_[receive + 1];
-        for (std::size_t i = 1; i < early_begin_.size(); ++i) early_begin_[i] += early_begin_[i - 1];
-        early_list_.resize(early_begin_.back());
-        std::vector<std::size_t> next = early_begin_;
-        for (std::size_t i = 0; i < early_.size(); ++i)
-            if (early_[i] != flow::none) early_list_[next[early_[i]]++] = i;
-    }
+    [[gnu::cold]] void prepare();
 
     /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in flight.
     [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<message>& all, parallel::block part, std::size_t first,
@@ -189,66 +122,16 @@ private:
 
     /// The message whose pieces a local operation may use as they arrive, if nothing else of the round touches what it writes and it needs
     /// nothing else: so an element is added in the same place of the same order, only earlier.
-    [[nodiscard, gnu::cold]] std::size_t source(const schedule::round& round, std::size_t number) const noexcept {
-        const local_operation& local = program_.locals()[number];
-        std::size_t found = flow::none;
-        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
-            const range& what = program_.receives()[i].what;
-            if (overlap(what, local.to)) return flow::none;
-            if (what.in == local.from.in && what.first <= local.from.first && local.from.last() <= what.last()) found = i;
-        }
-        for (std::size_t i = round.sends.first; i < round.sends.last; ++i)
-            if (overlap(program_.sends()[i].what, local.to)) return flow::none;
-        for (std::size_t i = round.locals.first; i < number; ++i) {
-            const local_operation& before = program_.locals()[i];
-            if (overlap(before.to, local.to) || overlap(before.to, local.from) || overlap(before.from, local.to)) return flow::none;
-        }
-        return found;
-    }
+    [[nodiscard, gnu::cold]] std::size_t source(const schedule::round& round, std::size_t number) const noexcept;
 
     [[nodiscard]] std::byte* at(const range& what) const noexcept {
         return arrays_[static_cast<std::size_t>(what.in)] + what.first * of_.size;
     }
     [[nodiscard]] std::span<std::byte> bytes(const range& what) const noexcept { return {at(what), what.count * of_.size}; }
 
-    [[gnu::noinline]] void post() {
-        if (round_ == program_.rounds().size()) return;
-        const auto& round = program_.rounds()[round_];
-        for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
-            const message& one = program_.sends()[i];
-            under_way_.send(one.peer, bytes(one.what), send_links_[i].leads, send_links_[i].next);
-        }
-        for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
-            const message& one = program_.receives()[i];
-            under_way_.receive(one.peer, bytes(one.what), receive_links_[i].leads, receive_links_[i].next);
-        }
-        under_way_.start();
-    }
+    void post();
 
-    bool advance() {
-        for (; round_ < program_.rounds().size(); ++round_, post()) {
-            const auto& round = program_.rounds()[round_];
-            const auto arrived = [&](std::size_t number, std::size_t first, std::size_t size) {
-                const std::size_t receive = round.receives.first + number - round.sends.size();
-                const std::size_t begin = program_.receives()[receive].what.first + first / of_.size;
-                for (std::size_t entry = early_begin_[receive]; entry < early_begin_[receive + 1]; ++entry) {
-                    const std::size_t i = early_list_[entry];
-                    const range& from = program_.locals()[i].from;
-                    const std::size_t low = std::max(begin, from.first), high = std::min(begin + size / of_.size, from.last());
-                    if (low < high) apply(program_.locals()[i], low - from.first, high - low);
-                }
-            };
-            const bool complete = under_way_.test(arrived);
-            if (under_way_.wrong()) [[unlikely]]
-                refuse();
-            if (!complete) return false;
-            for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
-                if (early_[i] == flow::none) apply(program_.locals()[i], 0, program_.locals()[i].to.count);
-        }
-        under_way_.leave();
-        running_ = false;
-        return true;
-    }
+    bool advance();
 
     /// Elements first .. first + count - 1 of a local operation.
     void apply(const local_operation& local, std::size_t first, std::size_t count) const noexcept {
@@ -268,18 +151,7 @@ private:
     }
 
     /// Messages had other lengths than this schedule says.
-    [[noreturn, gnu::cold, gnu::noinline]] void refuse() {
-        const auto found = *under_way_.wrong();
-        stop();
-        short_line place;
-        describe(place, *what_, nullptr);
-        const core::error failure{
-            core::text("rank ", ranks_.record().rank_in_whole(found.peer), " sent ", found.found, " bytes to rank ",
-                       ranks_.record().rank_in_whole(ranks_.rank()), ", which expected ", found.expected, " in ", place.text()),
-            "run collectives with the same sizes on all ranks"};
-        ranks_.announce(failure.what());
-        throw failure;
-    }
+    [[noreturn, gnu::cold]] void refuse();
 
     [[gnu::cold]] void stop() noexcept {
         under_way_.abandon();
@@ -356,5 +228,160 @@ void run(const group& ranks, schedule program, std::span<T> data, const std::sou
     operation<T> once{ranks, std::move(program)};
     once.run(data, work, where);
 }
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, urgency soon,
+                                                       element of)
+    : ranks_{std::move(ranks)},
+      program_{std::move(program)},
+      team_{team},
+      of_{of},
+      what_{ranks_.notices().watched_by(),
+            {.group = ranks_.record().id,
+             .number = ranks_.next_number(),
+             .elements = program_.elements(),
+             .unit = of.unit,
+             .kind = short_name{program_.name()},
+             .what = ranks_.what()}},
+      // Pieces hold whole elements.
+      under_way_{ranks_.over().communicator(), ranks_.tag_of(what_->number, core::mix(what_->fingerprint + of.size)),
+                 std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / of.size) * of.size, soon} {
+    if (of.add == nullptr && program_.added() > 0)
+        core::fail(core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"),
+                   "use a gathering schedule, or an arithmetic element type");
+    prepare();
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION untyped_operation::~untyped_operation() {}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::start(std::byte* data, std::size_t data_size, std::byte* work,
+                                                                  std::size_t work_size, const std::source_location& where) {
+    if (running_) core::fail(core::text("the operation '", program_.name(), "' was started while it is running"), "call finish() first");
+    if (data_size < program_.data_size() || work_size < program_.work_size())
+        core::fail(core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ", program_.work_size(),
+                              " of scratch, and was given ", data_size, " and ", work_size),
+                   "provide at least data_size() and work_size() elements");
+    arrays_[0] = data;
+    arrays_[1] = work;
+    running_ = true;
+    round_ = 0;
+    ++what_->runs;
+    what_->where = where;
+    post();
+    (void)advance();
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::finish() {
+    if (!running_ || advance()) return;
+    patience waiting{awaited()};
+    while (!advance()) {
+        try {
+            waiting.wait(ranks_.notices());
+        } catch (...) {
+            stop();
+            throw;
+        }
+    }
+}
+
+LOCKSTEP_FUNCTION void untyped_operation::prepare() {
+    std::size_t messages = 0;
+    std::size_t slots = 0;
+    send_links_.resize(program_.sends().size());
+    receive_links_.resize(program_.receives().size());
+    early_.assign(program_.locals().size(), flow::none);
+    for (const auto& round : program_.rounds()) {
+        messages = std::max(messages, round.sends.size() + round.receives.size());
+        slots = std::max(slots, chain(program_.sends(), round.sends, 0, send_links_) +
+                                    chain(program_.receives(), round.receives, round.sends.size(), receive_links_));
+        for (std::size_t i = round.locals.first; i < round.locals.last; ++i) early_[i] = source(round, i);
+    }
+    under_way_.reserve(messages, slots + 1);
+    // For each receive its local operations, in their order.
+    early_begin_.assign(program_.receives().size() + 1, 0);
+    for (const std::size_t receive : early_)
+        if (receive != flow::none) ++early_begin_[receive + 1];
+    for (std::size_t i = 1; i < early_begin_.size(); ++i) early_begin_[i] += early_begin_[i - 1];
+    early_list_.resize(early_begin_.back());
+    std::vector<std::size_t> next = early_begin_;
+    for (std::size_t i = 0; i < early_.size(); ++i)
+        if (early_[i] != flow::none) early_list_[next[early_[i]]++] = i;
+}
+
+LOCKSTEP_FUNCTION std::size_t untyped_operation::source(const schedule::round& round, std::size_t number) const noexcept {
+    const local_operation& local = program_.locals()[number];
+    std::size_t found = flow::none;
+    for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
+        const range& what = program_.receives()[i].what;
+        if (overlap(what, local.to)) return flow::none;
+        if (what.in == local.from.in && what.first <= local.from.first && local.from.last() <= what.last()) found = i;
+    }
+    for (std::size_t i = round.sends.first; i < round.sends.last; ++i)
+        if (overlap(program_.sends()[i].what, local.to)) return flow::none;
+    for (std::size_t i = round.locals.first; i < number; ++i) {
+        const local_operation& before = program_.locals()[i];
+        if (overlap(before.to, local.to) || overlap(before.to, local.from) || overlap(before.from, local.to)) return flow::none;
+    }
+    return found;
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::post() {
+    if (round_ == program_.rounds().size()) return;
+    const auto& round = program_.rounds()[round_];
+    for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
+        const message& one = program_.sends()[i];
+        under_way_.send(one.peer, bytes(one.what), send_links_[i].leads, send_links_[i].next);
+    }
+    for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
+        const message& one = program_.receives()[i];
+        under_way_.receive(one.peer, bytes(one.what), receive_links_[i].leads, receive_links_[i].next);
+    }
+    under_way_.start();
+}
+
+LOCKSTEP_FUNCTION bool untyped_operation::advance() {
+    for (; round_ < program_.rounds().size(); ++round_, post()) {
+        const auto& round = program_.rounds()[round_];
+        const auto arrived = [&](std::size_t number, std::size_t first, std::size_t size) {
+            const std::size_t receive = round.receives.first + number - round.sends.size();
+            const std::size_t begin = program_.receives()[receive].what.first + first / of_.size;
+            for (std::size_t entry = early_begin_[receive]; entry < early_begin_[receive + 1]; ++entry) {
+                const std::size_t i = early_list_[entry];
+                const range& from = program_.locals()[i].from;
+                const std::size_t low = std::max(begin, from.first), high = std::min(begin + size / of_.size, from.last());
+                if (low < high) apply(program_.locals()[i], low - from.first, high - low);
+            }
+        };
+        const bool complete = under_way_.test(arrived);
+        if (under_way_.wrong()) [[unlikely]]
+            refuse();
+        if (!complete) return false;
+        for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
+            if (early_[i] == flow::none) apply(program_.locals()[i], 0, program_.locals()[i].to.count);
+    }
+    under_way_.leave();
+    running_ = false;
+    return true;
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::refuse() {
+    const auto found = *under_way_.wrong();
+    stop();
+    short_line place;
+    describe(place, *what_, nullptr);
+    const core::error failure{
+        core::text("rank ", ranks_.record().rank_in_whole(found.peer), " sent ", found.found, " bytes to rank ",
+                   ranks_.record().rank_in_whole(ranks_.rank()), ", which expected ", found.expected, " in ", place.text()),
+        "run collectives with the same sizes on all ranks"};
+    ranks_.announce(failure.what());
+    throw failure;
+}
+
+}  // namespace detail
+
+#endif
 
 }  // namespace lockstep::comm

@@ -25,6 +25,7 @@
 #include "lockstep/comm/place.hpp"
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/comm/watch.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
@@ -72,24 +73,13 @@ public:
 
     /// Duplicates the communicator, so no message can meet one of the application's. Collective. With MPI initialised but no mpirun, the world
     /// is one rank.
-    explicit group(const boost::mpi::communicator& communicator, const std::source_location& where = std::source_location::current())
-        : group{} {
-        if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
-            core::fail("a group of ranks was made while MPI is not running",
-                       "keep a boost::mpi::environment alive around it, or make a group of one rank with group{}");
-        if (!communicator)
-            core::fail("a group was made of a communicator that this rank does not belong to",
-                       "make it only on the ranks of the communicator");
-        auto by = watch_of(communicator, where);
-        auto made = duplicate(communicator, by.get(), where);
-        state_ = std::make_shared<state>(std::move(made), nullptr, std::move(by));
-    }
+    explicit group(const boost::mpi::communicator& communicator, const std::source_location& where = std::source_location::current());
 
     group(const group&) = default;
     group(group&&) noexcept = default;
     group& operator=(const group&) = default;
     group& operator=(group&&) noexcept = default;
-    [[gnu::noinline]] ~group() {}  // of which there is one copy
+    ~group();  // of which there is one copy
 
     [[nodiscard]] std::size_t rank() const noexcept { return state_->over.rank(); }
     [[nodiscard]] std::size_t size() const noexcept { return state_->over.size(); }
@@ -99,26 +89,12 @@ public:
     [[nodiscard]] group_record& record() const noexcept { return state_->record; }
 
     /// The same group; collectives that are made with it say what they are for.
-    [[nodiscard, gnu::cold]] group named(std::string_view what) const {
-        group out{*this};
-        out.what_ = short_name{what};
-        return out;
-    }
+    [[nodiscard, gnu::cold]] group named(std::string_view what) const;
     [[nodiscard]] const short_name& what() const noexcept { return what_; }
 
     /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the failure notices of this group.
     [[nodiscard]] group split(std::size_t color, std::size_t key,
-                              const std::source_location& where = std::source_location::current()) const {
-        if (!state_->communicator) return *this;
-        // Nobody enters MPI's own, blocking split before all ranks have arrived.
-        short_name& kind = state_->record.setup.kind;
-        const short_name usual = std::exchange(kind, short_name{"dividing a group"});
-        (void)gather_all(color, where);
-        kind = usual;
-        return group{std::make_shared<state>(state_->communicator->split(static_cast<int>(color), static_cast<int>(key)),
-                                             state_->root ? state_->root : state_, nullptr,
-                                             core::mix(core::mix(state_->record.id + ++state_->record.splits) + color))};
-    }
+                              const std::source_location& where = std::source_location::current()) const;
 
     /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et al. 1997).
     template <class T>
@@ -146,34 +122,11 @@ public:
         return out;
     }
 
-    [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(
-        std::string_view text, const std::source_location& where = std::source_location::current()) const {
-        constexpr std::size_t size_of_part = 64;
-        struct piece {
-            char letters[size_of_part];
-        };
-        const auto lengths = gather_all(text.size(), where);
-        const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
-        std::vector<std::string> out(size());
-        for (std::size_t at = 0; at < longest; at += size_of_part) {
-            piece mine{};
-            if (at < text.size()) text.copy(mine.letters, size_of_part, at);
-            const auto pieces = gather_all(mine, where);
-            for (std::size_t other = 0; other < size(); ++other)
-                if (at < lengths[other]) out[other].append(pieces[other].letters, std::min(size_of_part, lengths[other] - at));
-        }
-        return out;
-    }
+    [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(std::string_view text,
+                                                                 const std::source_location& where = std::source_location::current()) const;
 
     /// For each rank the lowest rank on the same machine: equal numbers share memory.
-    [[nodiscard]] std::vector<std::size_t> hosts() const {
-        if (!state_->communicator) return {0};
-        const auto names = gather_all(std::string_view{boost::mpi::environment::processor_name()});
-        std::vector<std::size_t> out(names.size());
-        for (std::size_t other = 0; other < names.size(); ++other)
-            out[other] = static_cast<std::size_t>(std::find(names.begin(), names.end(), names[other]) - names.begin());
-        return out;
-    }
+    [[nodiscard]] std::vector<std::size_t> hosts() const;
 
     /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for them; the first call counts.
     void announce(std::string_view text) const { notices().announce(text); }
@@ -197,26 +150,13 @@ private:
 
     struct state {
         [[gnu::cold]] state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top, std::shared_ptr<watch> by,
-                            std::uint64_t id = 0)
-            : communicator{std::move(made)},
-              over{communicator ? transport{*communicator} : transport{}},
-              root{std::move(top)},
-              own{over, std::move(by)} {
-            record.id = id != 0 ? id : core::mix(own.number());
-            if (root) record.members = ranks_of(over.communicator(), root->over.communicator());
-            record.setup.group = record.id;
-            record.setup.kind = short_name{"setup"};
-            if (watched_by() != nullptr) watched_by()->add(record);
-        }
+                            std::uint64_t id = 0);
 
         state(const state&) = delete;
         state& operator=(const state&) = delete;
         /// After a failure messages may still be on their way, and MPI would deliver them to the next communicator that gets this one's number:
         /// it is not given back.
-        [[gnu::cold]] ~state() {
-            if (watched_by() != nullptr) watched_by()->remove(record);
-            if (communicator && notices().failed()) keep(*communicator);
-        }
+        [[gnu::cold]] ~state();
 
         [[nodiscard]] notice_board& notices() noexcept { return root ? root->own : own; }
         [[nodiscard]] watch* watched_by() noexcept { return notices().watched_by().get(); }
@@ -245,60 +185,15 @@ private:
         setup.identify();
         return tag_of(0, setup.fingerprint);
     }
-    [[gnu::cold, gnu::noinline]] void settle(requests& under_way, const neighbours& two) const {
-        for (patience waiting{awaited{&state_->record.setup, &state_->record, &two, &write_neighbours}}; !under_way.test();)
-            waiting.wait(notices());
-    }
+    [[gnu::cold]] void settle(requests& under_way, const neighbours& two) const;
 
     /// A duplicate, or an error where not all ranks come to make it. `by`: none for the watch itself.
-    [[nodiscard, gnu::cold, gnu::noinline]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& of, watch* by,
-                                                                                      const std::source_location& where) {
-        auto made = std::make_unique<duplication>(of);
-        const auto rank = static_cast<std::size_t>(of.rank()), size = static_cast<std::size_t>(of.size());
-        const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
-        if (by != nullptr) {
-            ++by->groups.setup.runs;
-            by->groups.setup.where = where;
-        }
-        wait one{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
-        const auto limit = default_timeout();
-        for (std::size_t polls = 1;; ++polls) {
-            if (const auto done = made->test()) return {*done, boost::mpi::comm_take_ownership};
-            if (polls % patience::notice_interval != 0) continue;
-            std::this_thread::yield();
-            bool hopeless = false;
-            one.look(0);
-            if (by != nullptr) by->glance();
-            if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
-            if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
-            keep(std::move(made));  // MPI may still write into it
-            if (by == nullptr) {
-                short_line at;
-                at.add(where);
-                throw core::error{
-                    core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
-                    "make it on all ranks of the communicator"};
-            }
-            throw by->failure(by->next_board(), hopeless, limit);
-        }
-    }
+    [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& of, watch* by,
+                                                                       const std::source_location& where);
 
     /// The watch of an application's communicator. Collective for the first group on it.
-    [[nodiscard, gnu::cold, gnu::noinline]] static std::shared_ptr<watch> watch_of(const boost::mpi::communicator& communicator,
-                                                                                   const std::source_location& where) {
-        struct kept {
-            std::shared_ptr<watch> by;
-            boost::mpi::communicator over;
-        };
-        if (communicator.size() == 1) return nullptr;
-        if (const kept* found = attached<kept>::find(communicator)) return found->by;
-        boost::mpi::communicator over = duplicate(communicator, nullptr, where);
-        auto owner = std::make_unique<kept>(kept{std::make_shared<watch>(transport{over}), over});
-        const auto out = owner->by;
-        attached<kept>::put(communicator, owner.get());
-        keep(std::move(owner));
-        return out;
-    }
+    [[nodiscard, gnu::cold]] static std::shared_ptr<watch> watch_of(const boost::mpi::communicator& communicator,
+                                                                    const std::source_location& where);
 
     explicit group(std::shared_ptr<state> made) : state_{std::move(made)} {}
 
@@ -311,5 +206,138 @@ private:
 [[nodiscard]] inline group make_group(const boost::mpi::communicator& communicator, const std::source_location& where) {
     return group{communicator, where};
 }
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const std::source_location& where) : group{} {
+    if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
+        core::fail("a group of ranks was made while MPI is not running",
+                   "keep a boost::mpi::environment alive around it, or make a group of one rank with group{}");
+    if (!communicator)
+        core::fail("a group was made of a communicator that this rank does not belong to", "make it only on the ranks of the communicator");
+    auto by = watch_of(communicator, where);
+    auto made = duplicate(communicator, by.get(), where);
+    state_ = std::make_shared<state>(std::move(made), nullptr, std::move(by));
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION group::~group() {}
+
+LOCKSTEP_FUNCTION group group::split(std::size_t color, std::size_t key, const std::source_location& where) const {
+    if (!state_->communicator) return *this;
+    // Nobody enters MPI's own, blocking split before all ranks have arrived.
+    short_name& kind = state_->record.setup.kind;
+    const short_name usual = std::exchange(kind, short_name{"dividing a group"});
+    (void)gather_all(color, where);
+    kind = usual;
+    return group{std::make_shared<state>(state_->communicator->split(static_cast<int>(color), static_cast<int>(key)),
+                                         state_->root ? state_->root : state_, nullptr,
+                                         core::mix(core::mix(state_->record.id + ++state_->record.splits) + color))};
+}
+
+LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view text, const std::source_location& where) const {
+    constexpr std::size_t size_of_part = 64;
+    struct piece {
+        char letters[size_of_part];
+    };
+    const auto lengths = gather_all(text.size(), where);
+    const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+    std::vector<std::string> out(size());
+    for (std::size_t at = 0; at < longest; at += size_of_part) {
+        piece mine{};
+        if (at < text.size()) text.copy(mine.letters, size_of_part, at);
+        const auto pieces = gather_all(mine, where);
+        for (std::size_t other = 0; other < size(); ++other)
+            if (at < lengths[other]) out[other].append(pieces[other].letters, std::min(size_of_part, lengths[other] - at));
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::vector<std::size_t> group::hosts() const {
+    if (!state_->communicator) return {0};
+    const auto names = gather_all(std::string_view{boost::mpi::environment::processor_name()});
+    std::vector<std::size_t> out(names.size());
+    for (std::size_t other = 0; other < names.size(); ++other)
+        out[other] = static_cast<std::size_t>(std::find(names.begin(), names.end(), names[other]) - names.begin());
+    return out;
+}
+
+LOCKSTEP_FUNCTION group::state::state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top, std::shared_ptr<watch> by,
+                                      std::uint64_t id)
+    : communicator{std::move(made)},
+      over{communicator ? transport{*communicator} : transport{}},
+      root{std::move(top)},
+      own{over, std::move(by)} {
+    record.id = id != 0 ? id : core::mix(own.number());
+    if (root) record.members = ranks_of(over.communicator(), root->over.communicator());
+    record.setup.group = record.id;
+    record.setup.kind = short_name{"setup"};
+    if (watched_by() != nullptr) watched_by()->add(record);
+}
+
+LOCKSTEP_FUNCTION group::state::~state() {
+    if (watched_by() != nullptr) watched_by()->remove(record);
+    if (communicator && notices().failed()) keep(*communicator);
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void group::settle(requests& under_way, const neighbours& two) const {
+    for (patience waiting{awaited{&state_->record.setup, &state_->record, &two, &write_neighbours}}; !under_way.test();)
+        waiting.wait(notices());
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& of, watch* by,
+                                                                              const std::source_location& where) {
+    auto made = std::make_unique<duplication>(of);
+    const auto rank = static_cast<std::size_t>(of.rank()), size = static_cast<std::size_t>(of.size());
+    const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
+    if (by != nullptr) {
+        ++by->groups.setup.runs;
+        by->groups.setup.where = where;
+    }
+    wait one{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
+    const auto limit = default_timeout();
+    for (std::size_t polls = 1;; ++polls) {
+        if (const auto done = made->test()) return {*done, boost::mpi::comm_take_ownership};
+        if (polls % patience::notice_interval != 0) continue;
+        std::this_thread::yield();
+        bool hopeless = false;
+        one.look(0);
+        if (by != nullptr) by->glance();
+        if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
+        if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
+        keep(std::move(made));  // MPI may still write into it
+        if (by == nullptr) {
+            short_line at;
+            at.add(where);
+            throw core::error{
+                core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
+                "make it on all ranks of the communicator"};
+        }
+        throw by->failure(by->next_board(), hopeless, limit);
+    }
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION std::shared_ptr<watch> group::watch_of(const boost::mpi::communicator& communicator,
+                                                                           const std::source_location& where) {
+    struct kept {
+        std::shared_ptr<watch> by;
+        boost::mpi::communicator over;
+    };
+    if (communicator.size() == 1) return nullptr;
+    if (const kept* found = attached<kept>::find(communicator)) return found->by;
+    boost::mpi::communicator over = duplicate(communicator, nullptr, where);
+    auto owner = std::make_unique<kept>(kept{std::make_shared<watch>(transport{over}), over});
+    const auto out = owner->by;
+    attached<kept>::put(communicator, owner.get());
+    keep(std::move(owner));
+    return out;
+}
+
+LOCKSTEP_FUNCTION group group::named(std::string_view what) const {
+    group out{*this};
+    out.what_ = short_name{what};
+    return out;
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -13,6 +13,7 @@
 #include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/schedule.hpp"
 #include "lockstep/comm/tree.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/loop.hpp"
 
@@ -40,16 +41,8 @@ struct sum_halves {
 }
 
 /// A sum over all lanes by tree, or by doubling where is_halving(runs). Throws core::error for another algorithm or deal of lanes.
-[[nodiscard, gnu::cold]] inline sum_halves make_lane_sum(sum_algorithm algorithm, std::size_t rank, std::span<const parallel::block> runs,
-                                                         std::size_t n, std::span<const std::size_t>) {
-    if (algorithm != sum_algorithm::tree && (algorithm != sum_algorithm::doubling || !is_halving(runs)))
-        core::fail(core::text("a sum by ", name_of(algorithm), " over the lanes of ", runs.size(), " ranks, ", runs[rank].size(),
-                              " of them on rank ", rank),
-                   "use tree, or doubling on a power of two of ranks that each hold the same power of two of lanes");
-    if (algorithm == sum_algorithm::doubling) return {{0, n}, aligned_doubling_sum(rank, runs, n), schedule{"", true}};
-    const auto strips = tree_strips(runs, n);
-    return {strips[rank], tree_reduce_scatter(rank, runs, n, strips), all_gather(rank, strips)};
-}
+[[nodiscard, gnu::cold]] sum_halves make_lane_sum(sum_algorithm algorithm, std::size_t rank, std::span<const parallel::block> runs,
+                                                  std::size_t n, std::span<const std::size_t>);
 
 using sum_maker = sum_halves (*)(sum_algorithm, std::size_t rank, std::span<const parallel::block> runs, std::size_t n,
                                  std::span<const std::size_t> on);
@@ -61,20 +54,8 @@ struct cost_line {
 };
 
 /// The price of the busiest rank (of up to 8 ranks, spread over all of them), from two sizes that all ranks can cut.
-[[nodiscard, gnu::cold]] inline cost_line cost_of(sum_maker make, sum_algorithm algorithm, std::span<const parallel::block> runs,
-                                                  std::size_t element_bytes, const cost_model& model) {
-    const std::size_t ranks = runs.size(), n = strip_grain * ranks * ranks, looks = std::min<std::size_t>(ranks, 8);
-    double once = 0, twice = 0;
-    for (std::size_t look = 0; look < looks; ++look) {
-        const std::size_t rank = look * ranks / looks;
-        for (const bool both : {false, true}) {
-            const auto halves = make(algorithm, rank, runs, both ? 2 * n : n, model.on);
-            const double seconds = price(halves.sum, rank, element_bytes, model) + price(halves.share, rank, element_bytes, model);
-            (both ? twice : once) = std::max(both ? twice : once, seconds);
-        }
-    }
-    return {std::max(0.0, 2 * once - twice), std::max(0.0, (twice - once) / static_cast<double>(n))};
-}
+[[nodiscard, gnu::cold]] cost_line cost_of(sum_maker make, sum_algorithm algorithm, std::span<const parallel::block> runs,
+                                           std::size_t element_bytes, const cost_model& model);
 
 /// Longer vectors than this many bytes are never chosen to travel whole: costs measured in a bad moment would else let the state of an
 /// optimizer, which every rank then keeps, grow with the model.
@@ -82,20 +63,8 @@ inline constexpr std::size_t longest_doubling = std::size_t{1} << 16U;
 
 /// The cheaper one of tree and doubling (up to longest_doubling) for each size. A pure function of its arguments: ranks that were given the same ones
 /// have the same table. owner_seconds: for each element that an owner works on behind the sum (an optimizer): by doubling all ranks do that for all.
-[[nodiscard, gnu::cold]] inline algorithm_table choose_lane_sum(std::span<const parallel::block> runs, std::size_t element_bytes,
-                                                                const cost_model& model, double owner_seconds) {
-    if (runs.size() == 1 || !is_halving(runs)) return {};
-    const cost_line tree = cost_of(&make_lane_sum, sum_algorithm::tree, runs, element_bytes, model);
-    cost_line whole = cost_of(&make_lane_sum, sum_algorithm::doubling, runs, element_bytes, model);
-    whole.each += owner_seconds * (1 - 1 / static_cast<double>(runs.size()));
-    if (!(whole.fixed < tree.fixed)) return {};
-    std::size_t last = longest_doubling;
-    if (tree.each < whole.each) {
-        const double bytes = (tree.fixed - whole.fixed) / (whole.each - tree.each) * static_cast<double>(element_bytes);
-        if (bytes < static_cast<double>(last)) last = static_cast<std::size_t>(bytes);
-    }
-    return algorithm_table{{{sum_algorithm::doubling, last}, {sum_algorithm::tree, algorithm_table::no_limit}}};
-}
+[[nodiscard, gnu::cold]] algorithm_table choose_lane_sum(std::span<const parallel::block> runs, std::size_t element_bytes,
+                                                         const cost_model& model, double owner_seconds);
 
 /// The algorithms that a trainer can sum by, and the choice between those that keep the lane tree. A family of one's own may hold others.
 struct sum_family {
@@ -116,5 +85,50 @@ inline constexpr sum_family lane_sums{&make_lane_sum, &choose_lane_sum, sum_algo
     while (out < std::size_t{1} << 22U && tree.fixed > (tree.fixed + tree.each * static_cast<double>(out)) / 20) out *= 2;
     return out;
 }
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION sum_halves make_lane_sum(sum_algorithm algorithm, std::size_t rank, std::span<const parallel::block> runs, std::size_t n,
+                                           std::span<const std::size_t>) {
+    if (algorithm != sum_algorithm::tree && (algorithm != sum_algorithm::doubling || !is_halving(runs)))
+        core::fail(core::text("a sum by ", name_of(algorithm), " over the lanes of ", runs.size(), " ranks, ", runs[rank].size(),
+                              " of them on rank ", rank),
+                   "use tree, or doubling on a power of two of ranks that each hold the same power of two of lanes");
+    if (algorithm == sum_algorithm::doubling) return {{0, n}, aligned_doubling_sum(rank, runs, n), schedule{"", true}};
+    const auto strips = tree_strips(runs, n);
+    return {strips[rank], tree_reduce_scatter(rank, runs, n, strips), all_gather(rank, strips)};
+}
+
+LOCKSTEP_FUNCTION cost_line cost_of(sum_maker make, sum_algorithm algorithm, std::span<const parallel::block> runs,
+                                    std::size_t element_bytes, const cost_model& model) {
+    const std::size_t ranks = runs.size(), n = strip_grain * ranks * ranks, looks = std::min<std::size_t>(ranks, 8);
+    double once = 0, twice = 0;
+    for (std::size_t look = 0; look < looks; ++look) {
+        const std::size_t rank = look * ranks / looks;
+        for (const bool both : {false, true}) {
+            const auto halves = make(algorithm, rank, runs, both ? 2 * n : n, model.on);
+            const double seconds = price(halves.sum, rank, element_bytes, model) + price(halves.share, rank, element_bytes, model);
+            (both ? twice : once) = std::max(both ? twice : once, seconds);
+        }
+    }
+    return {std::max(0.0, 2 * once - twice), std::max(0.0, (twice - once) / static_cast<double>(n))};
+}
+
+LOCKSTEP_FUNCTION algorithm_table choose_lane_sum(std::span<const parallel::block> runs, std::size_t element_bytes, const cost_model& model,
+                                                  double owner_seconds) {
+    if (runs.size() == 1 || !is_halving(runs)) return {};
+    const cost_line tree = cost_of(&make_lane_sum, sum_algorithm::tree, runs, element_bytes, model);
+    cost_line whole = cost_of(&make_lane_sum, sum_algorithm::doubling, runs, element_bytes, model);
+    whole.each += owner_seconds * (1 - 1 / static_cast<double>(runs.size()));
+    if (!(whole.fixed < tree.fixed)) return {};
+    std::size_t last = longest_doubling;
+    if (tree.each < whole.each) {
+        const double bytes = (tree.fixed - whole.fixed) / (whole.each - tree.each) * static_cast<double>(element_bytes);
+        if (bytes < static_cast<double>(last)) last = static_cast<std::size_t>(bytes);
+    }
+    return algorithm_table{{{sum_algorithm::doubling, last}, {sum_algorithm::tree, algorithm_table::no_limit}}};
+}
+
+#endif
 
 }  // namespace lockstep::comm

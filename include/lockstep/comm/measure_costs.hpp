@@ -12,6 +12,7 @@
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/sort.hpp"
 
 namespace lockstep::comm {
@@ -20,7 +21,34 @@ namespace detail {
 
 /// Seconds for `bytes` each way with the peer: so fast is a quarter of `samples`, behind one that warms up: what others do to this machine
 /// meanwhile counts little. Nothing for a rank without a peer (itself).
-[[nodiscard, gnu::cold]] inline double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples) {
+[[nodiscard, gnu::cold]] double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples);
+
+/// Every rank with its peer at once; the figures are those of rank 0's host.
+[[nodiscard, gnu::cold]] inline link measure_link(const group& ranks, std::size_t peer, std::size_t who) {
+    const auto agreed = [&](std::size_t bytes, std::size_t samples) {
+        return ranks.gather_all(exchange_seconds(ranks, peer, bytes, samples))[who];
+    };
+    link out{agreed(64, 15), 0};
+    // Long enough to see the bandwidth.
+    for (std::size_t bytes = std::size_t{1} << 14U;; bytes *= 4) {
+        const double seconds = agreed(bytes, 5);
+        out.seconds_per_byte = std::max(0.0, seconds - out.latency) / static_cast<double>(bytes);
+        if (seconds > 2e-4 || bytes >= std::size_t{1} << 18U) return out;
+    }
+}
+
+}  // namespace detail
+
+/// Collective. Neighbours on a host exchange with each other, then ranks of neighbouring hosts, all of them at once, so that ranks share their
+/// links as in a step. What rank 0 has seen counts for all: the model is the same on every rank. One rank measures nothing.
+/// Cost: some 40 messages each way of 64 bytes to 256 KiB and a few short all-gathers: 1 ms on a host, 10 ms over 1 Gbit/s.
+[[nodiscard, gnu::cold]] cost_model measure_costs(const group& ranks);
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples) {
     schedule swap{"exchange", true};
     if (peer != ranks.rank()) {
         swap.send(peer, in_data(0, bytes));
@@ -46,26 +74,9 @@ namespace detail {
     return took[samples / 4];
 }
 
-/// Every rank with its peer at once; the figures are those of rank 0's host.
-[[nodiscard, gnu::cold]] inline link measure_link(const group& ranks, std::size_t peer, std::size_t who) {
-    const auto agreed = [&](std::size_t bytes, std::size_t samples) {
-        return ranks.gather_all(exchange_seconds(ranks, peer, bytes, samples))[who];
-    };
-    link out{agreed(64, 15), 0};
-    // Long enough to see the bandwidth.
-    for (std::size_t bytes = std::size_t{1} << 14U;; bytes *= 4) {
-        const double seconds = agreed(bytes, 5);
-        out.seconds_per_byte = std::max(0.0, seconds - out.latency) / static_cast<double>(bytes);
-        if (seconds > 2e-4 || bytes >= std::size_t{1} << 18U) return out;
-    }
-}
-
 }  // namespace detail
 
-/// Collective. Neighbours on a host exchange with each other, then ranks of neighbouring hosts, all of them at once, so that ranks share their
-/// links as in a step. What rank 0 has seen counts for all: the model is the same on every rank. One rank measures nothing.
-/// Cost: some 40 messages each way of 64 bytes to 256 KiB and a few short all-gathers: 1 ms on a host, 10 ms over 1 Gbit/s.
-[[nodiscard, gnu::cold]] inline cost_model measure_costs(const group& ranks) {
+LOCKSTEP_FUNCTION cost_model measure_costs(const group& ranks) {
     cost_model out;
     if (ranks.size() == 1) return out;
     out.on = ranks.hosts();
@@ -95,5 +106,7 @@ namespace detail {
     out.seconds_per_added_byte = ranks.gather_all(best)[0] / static_cast<double>(sum.size() * sizeof(float));
     return out;
 }
+
+#endif
 
 }  // namespace lockstep::comm

@@ -16,6 +16,7 @@
 
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/comm/watch.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -24,8 +25,7 @@ namespace lockstep::comm {
 /// Thrown where a rank waits for others and one of them has failed. what() reads `rank 3: <its error>`.
 class remote_failure : public core::error {
 public:
-    remote_failure(std::size_t origin, const std::string& text)
-        : core::error{core::text("rank ", origin, ": ", text)}, text_{text}, origin_{origin} {}
+    remote_failure(std::size_t origin, const std::string& text);
 
     /// The rank that failed, numbered as in the group that was made from the application's communicator.
     [[nodiscard]] std::size_t origin() const noexcept { return origin_; }
@@ -55,41 +55,13 @@ public:
     notice_board(const notice_board&) = delete;
     notice_board& operator=(const notice_board&) = delete;
     /// The text must not vanish while MPI still sends it.
-    ~notice_board() {
-        requests_.settle(std::chrono::milliseconds{500});
-        if (watch_ != nullptr) watch_->close_board(number_);
-    }
+    ~notice_board();
 
     /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told, and only if it is its own.
-    [[gnu::cold]] void announce(std::string_view text) {
-        if (failure_) return;
-        if (watch_ != nullptr) watch_->remember_place();
-        failure_.emplace(over_.rank(), std::string{text.substr(0, longest)});
-        failed_after_ = passed_;
-        std::memcpy(buffer_.data(), &failed_after_, header);
-        const std::size_t length = header + failure_->text().copy(buffer_.data() + header, longest);
-        requests_.reserve(over_.size());
-        for (std::size_t distance = 1; distance < over_.size(); ++distance)
-            requests_.send(over_, (over_.rank() + distance) % over_.size(), tag, std::as_bytes(std::span{buffer_}.first(length)));
-        (void)requests_.test();
-    }
+    [[gnu::cold]] void announce(std::string_view text);
 
     /// Looks once for a notice; throws remote_failure if there is one, or has been.
-    [[gnu::cold]] void check() {
-        if (!failure_) {
-            if (const auto letter = over_.take(tag, buffer_)) {
-                failure_.emplace(letter->from, std::string{buffer_.data() + header, letter->bytes - header});
-                std::memcpy(&failed_after_, buffer_.data(), header);
-                seen_ = std::chrono::steady_clock::now();
-            }
-        }
-        // The failed rank may have gone before all its messages were out: nobody waits for them for ever.
-        if (failure_ && (failed_after_ <= passed_ || std::chrono::steady_clock::now() - seen_ > std::chrono::seconds{1})) {
-            (void)requests_.test();
-            throw remote_failure{*failure_};
-        }
-        glance();
-    }
+    [[gnu::cold]] void check();
 
     /// Answers those who ask where this rank is. Costs a look at the clock, and one at MPI every millisecond.
     void glance() {
@@ -97,19 +69,7 @@ public:
     }
 
     /// check() in a wait. `progress`: any number that changes where something has come. Throws core::error where the wait has no end.
-    [[gnu::cold]] void check(wait& one, std::uint64_t progress) {
-        check();
-        if (watch_ == nullptr) return;
-        one.look(progress);
-        if (one.waited() < std::chrono::milliseconds{2}) return;
-        const bool hopeless = watch_->goes_on(one, number_);
-        if (!hopeless && (timeout_.count() <= 0 || one.waited() < timeout_)) return;
-        // Who is told by another rank first says what that one says.
-        const stalled failure = watch_->failure(
-            number_, hopeless, timeout_, [](void* self) { static_cast<notice_board*>(self)->check(); }, this);
-        announce(failure.what());
-        throw failure;
-    }
+    [[gnu::cold]] void check(wait& one, std::uint64_t progress);
 
     /// How long a wait without progress may last; 0: for ever.
     [[nodiscard]] std::chrono::duration<double> timeout() const noexcept { return timeout_; }
@@ -157,5 +117,60 @@ private:
     watch* by_;
     call_record call_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION remote_failure::remote_failure(std::size_t origin, const std::string& text)
+    : core::error{core::text("rank ", origin, ": ", text)}, text_{text}, origin_{origin} {}
+
+LOCKSTEP_FUNCTION notice_board::~notice_board() {
+    requests_.settle(std::chrono::milliseconds{500});
+    if (watch_ != nullptr) watch_->close_board(number_);
+}
+
+LOCKSTEP_FUNCTION void notice_board::announce(std::string_view text) {
+    if (failure_) return;
+    if (watch_ != nullptr) watch_->remember_place();
+    failure_.emplace(over_.rank(), std::string{text.substr(0, longest)});
+    failed_after_ = passed_;
+    std::memcpy(buffer_.data(), &failed_after_, header);
+    const std::size_t length = header + failure_->text().copy(buffer_.data() + header, longest);
+    requests_.reserve(over_.size());
+    for (std::size_t distance = 1; distance < over_.size(); ++distance)
+        requests_.send(over_, (over_.rank() + distance) % over_.size(), tag, std::as_bytes(std::span{buffer_}.first(length)));
+    (void)requests_.test();
+}
+
+LOCKSTEP_FUNCTION void notice_board::check() {
+    if (!failure_) {
+        if (const auto letter = over_.take(tag, buffer_)) {
+            failure_.emplace(letter->from, std::string{buffer_.data() + header, letter->bytes - header});
+            std::memcpy(&failed_after_, buffer_.data(), header);
+            seen_ = std::chrono::steady_clock::now();
+        }
+    }
+    // The failed rank may have gone before all its messages were out: nobody waits for them for ever.
+    if (failure_ && (failed_after_ <= passed_ || std::chrono::steady_clock::now() - seen_ > std::chrono::seconds{1})) {
+        (void)requests_.test();
+        throw remote_failure{*failure_};
+    }
+    glance();
+}
+
+LOCKSTEP_FUNCTION void notice_board::check(wait& one, std::uint64_t progress) {
+    check();
+    if (watch_ == nullptr) return;
+    one.look(progress);
+    if (one.waited() < std::chrono::milliseconds{2}) return;
+    const bool hopeless = watch_->goes_on(one, number_);
+    if (!hopeless && (timeout_.count() <= 0 || one.waited() < timeout_)) return;
+    // Who is told by another rank first says what that one says.
+    const stalled failure = watch_->failure(
+        number_, hopeless, timeout_, [](void* self) { static_cast<notice_board*>(self)->check(); }, this);
+    announce(failure.what());
+    throw failure;
+}
+
+#endif
 
 }  // namespace lockstep::comm

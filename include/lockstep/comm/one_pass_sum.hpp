@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/placement.hpp"
 #include "lockstep/comm/tree.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 
@@ -52,28 +53,7 @@ public:
     };
 
     /// lanes[r] is the run of lanes of rank r, as in tree_reduce_scatter().
-    [[gnu::cold]] explicit one_pass_plan(std::span<const parallel::block> lanes) {
-        const lane_tree tree{lanes};
-        std::vector<source> held;  // children stand before their parents, the left one first: a stack
-        std::size_t depth = 0;
-        for (const auto& node : tree.nodes()) {
-            if (node.leaf()) {
-                held.push_back({true, leaves_.size()});
-                leaves_.push_back({node.rank, node.slot});
-                continue;
-            }
-            const source right = held.back();
-            held.pop_back();
-            const source left = held.back();
-            held.pop_back();
-            depth -= (left.is_leaf ? 0U : 1U) + (right.is_leaf ? 0U : 1U);
-            additions_.push_back({left, right, depth});
-            held.push_back({false, depth++});
-            partials_ = std::max(partials_, depth);
-        }
-        // The last sum goes to the outputs, and the only one of two leaves needs no partial sum.
-        if (additions_.size() <= 1) partials_ = 0;
-    }
+    [[gnu::cold]] explicit one_pass_plan(std::span<const parallel::block> lanes);
 
     [[nodiscard]] std::span<const leaf> leaves() const noexcept { return leaves_; }
     /// Vectors that the rank with the most of them provides.
@@ -151,5 +131,32 @@ public:
 private:
     static constexpr std::size_t block = 4096 / sizeof(T);
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION one_pass_plan::one_pass_plan(std::span<const parallel::block> lanes) {
+    const lane_tree tree{lanes};
+    std::vector<source> held;  // children stand before their parents, the left one first: a stack
+    std::size_t depth = 0;
+    for (const auto& node : tree.nodes()) {
+        if (node.leaf()) {
+            held.push_back({true, leaves_.size()});
+            leaves_.push_back({node.rank, node.slot});
+            continue;
+        }
+        const source right = held.back();
+        held.pop_back();
+        const source left = held.back();
+        held.pop_back();
+        depth -= (left.is_leaf ? 0U : 1U) + (right.is_leaf ? 0U : 1U);
+        additions_.push_back({left, right, depth});
+        held.push_back({false, depth++});
+        partials_ = std::max(partials_, depth);
+    }
+    // The last sum goes to the outputs, and the only one of two leaves needs no partial sum.
+    if (additions_.size() <= 1) partials_ = 0;
+}
+
+#endif
 
 }  // namespace lockstep::comm

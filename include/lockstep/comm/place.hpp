@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/hash.hpp"
 
 namespace lockstep::comm {
@@ -23,17 +24,9 @@ public:
     static constexpr std::size_t longest = 240;
 
     void add(std::string_view words) noexcept { size_ += words.copy(text_.data() + size_, longest - size_); }
-    void add(std::uint64_t number) noexcept {
-        char digits[20];
-        add(std::string_view{digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
-    }
+    void add(std::uint64_t number) noexcept;
     /// ` at file.cpp:12`, without the folder.
-    void add(const std::source_location& where) noexcept {
-        std::string_view file = where.file_name();
-        if (file.empty()) return;
-        file.remove_prefix(file.rfind('/') + 1);
-        add(" at "), add(file), add(":"), add(where.line());
-    }
+    void add(const std::source_location& where) noexcept;
     /// Closes the line, if need be in place of its last letter.
     void end() noexcept { text_[size_ < longest ? size_++ : size_ - 1] = '\n'; }
     [[nodiscard]] std::string_view text() const noexcept { return {text_.data(), size_}; }
@@ -109,7 +102,23 @@ struct call_record {
 };
 
 /// `all-gather #17 of 'losses' in fit at train.cpp:88, 64 doubles`.
-[[gnu::cold]] inline void describe(short_line& out, const collective& what, const call_record* call) noexcept {
+[[gnu::cold]] void describe(short_line& out, const collective& what, const call_record* call) noexcept;
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void short_line::add(std::uint64_t number) noexcept {
+    char digits[20];
+    add(std::string_view{digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
+}
+
+LOCKSTEP_FUNCTION void short_line::add(const std::source_location& where) noexcept {
+    std::string_view file = where.file_name();
+    if (file.empty()) return;
+    file.remove_prefix(file.rfind('/') + 1);
+    add(" at "), add(file), add(":"), add(where.line());
+}
+
+LOCKSTEP_FUNCTION void describe(short_line& out, const collective& what, const call_record* call) noexcept {
     out.add(what.kind.text());
     const bool counts = *what.unit != 0;
     if (counts) out.add(" #"), out.add(what.runs);
@@ -122,5 +131,7 @@ struct call_record {
     }
     if (counts && what.elements > 0) out.add(", "), out.add(what.elements), out.add(" "), out.add(std::string_view{what.unit});
 }
+
+#endif
 
 }  // namespace lockstep::comm

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -45,28 +46,7 @@ public:
     };
 
     /// lanes[r] is the run of lanes that rank r computes; the runs, in any order, are a partition of 0 .. total-1.
-    [[gnu::cold]] explicit lane_tree(std::span<const parallel::block> lanes) {
-        for (const auto& run : lanes) total_ += run.size();
-        std::vector<held> leaves;
-        for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
-            std::size_t slot = 0;
-            if (lanes[rank].first > lanes[rank].last || (!lanes[rank].empty() && lanes[rank].last > total_))
-                core::fail(core::text("rank ", rank, " has lanes ", lanes[rank].first, " to ", lanes[rank].last, " of ", total_),
-                           "deal each lane to exactly one rank");
-            for (const auto& tree : tensor::cover(lanes[rank], total_)) leaves.push_back({tree, rank, slot++});
-        }
-        core::sort(leaves, [](const held& a, const held& b) { return a.lanes.first < b.lanes.first; });
-        std::size_t at = 0;
-        for (const held& leaf : leaves) {
-            if (leaf.lanes.first != at)
-                core::fail(core::text("lane ", at, " of ", total_, " belongs to no rank or to several"),
-                           "deal each lane to exactly one rank");
-            at += leaf.lanes.count;
-        }
-        if (total_ == 0) core::fail("a sum over 0 lanes", "use at least one lane");
-        std::size_t next = 0;
-        build(leaves, next, 0, std::bit_ceil(total_));
-    }
+    [[gnu::cold]] explicit lane_tree(std::span<const parallel::block> lanes);
 
     [[nodiscard]] std::span<const node> nodes() const noexcept { return nodes_; }
     [[nodiscard]] std::size_t root() const noexcept { return nodes_.size() - 1; }
@@ -107,22 +87,7 @@ public:
     }
 
     /// The elements that the busiest rank sends or receives, whichever is more, when each rank owns its strip.
-    [[nodiscard, gnu::cold]] std::size_t busiest(std::span<const parallel::block> strips, bool direct) const {
-        std::vector<placed> places(nodes_.size());
-        std::vector<std::size_t> sent(strips.size());
-        std::vector<std::size_t> received(strips.size());
-        for (std::size_t owner = 0; owner < strips.size(); ++owner) {
-            if (strips[owner].empty()) continue;
-            place(owner, direct, places);
-            for (std::size_t v = 0; v < nodes_.size(); ++v) {
-                const std::size_t target = nodes_[v].parent == nowhere ? owner : places[nodes_[v].parent].rank;
-                if (target == places[v].rank) continue;
-                sent[places[v].rank] += strips[owner].size();
-                received[target] += strips[owner].size();
-            }
-        }
-        return std::max(*std::max_element(sent.begin(), sent.end()), *std::max_element(received.begin(), received.end()));
-    }
+    [[nodiscard, gnu::cold]] std::size_t busiest(std::span<const parallel::block> strips, bool direct) const;
 
 private:
     struct held {
@@ -141,31 +106,76 @@ private:
         return here.best[(turn == nowhere ? wanted : turn) % here.best.size()];
     }
 
-    [[gnu::cold]] std::size_t build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length) {
-        const std::size_t end = std::min(first + length, total_);
-        const held& leaf = leaves[next];
-        node here;
-        if (leaf.lanes.first == first && leaf.lanes.count == end - first) {
-            here.rank = leaf.rank;
-            here.slot = leaf.slot;
-            here.best = {leaf.rank};
-            ++next;
-        } else {
-            here.left = build(leaves, next, first, length / 2);
-            if (first + length / 2 >= total_) return here.left;
-            here.right = build(leaves, next, first + length / 2, length / 2);
-            nodes_[here.left].parent = nodes_[here.right].parent = nodes_.size();
-            const auto& left = nodes_[here.left].best;
-            const auto& right = nodes_[here.right].best;
-            std::set_intersection(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(here.best));
-            if (here.best.empty()) std::set_union(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(here.best));
-        }
-        nodes_.push_back(std::move(here));
-        return nodes_.size() - 1;
-    }
+    [[gnu::cold]] std::size_t build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length);
 
     std::size_t total_ = 0;
     std::vector<node> nodes_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION lane_tree::lane_tree(std::span<const parallel::block> lanes) {
+    for (const auto& run : lanes) total_ += run.size();
+    std::vector<held> leaves;
+    for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
+        std::size_t slot = 0;
+        if (lanes[rank].first > lanes[rank].last || (!lanes[rank].empty() && lanes[rank].last > total_))
+            core::fail(core::text("rank ", rank, " has lanes ", lanes[rank].first, " to ", lanes[rank].last, " of ", total_),
+                       "deal each lane to exactly one rank");
+        for (const auto& tree : tensor::cover(lanes[rank], total_)) leaves.push_back({tree, rank, slot++});
+    }
+    core::sort(leaves, [](const held& a, const held& b) { return a.lanes.first < b.lanes.first; });
+    std::size_t at = 0;
+    for (const held& leaf : leaves) {
+        if (leaf.lanes.first != at)
+            core::fail(core::text("lane ", at, " of ", total_, " belongs to no rank or to several"), "deal each lane to exactly one rank");
+        at += leaf.lanes.count;
+    }
+    if (total_ == 0) core::fail("a sum over 0 lanes", "use at least one lane");
+    std::size_t next = 0;
+    build(leaves, next, 0, std::bit_ceil(total_));
+}
+
+LOCKSTEP_FUNCTION std::size_t lane_tree::busiest(std::span<const parallel::block> strips, bool direct) const {
+    std::vector<placed> places(nodes_.size());
+    std::vector<std::size_t> sent(strips.size());
+    std::vector<std::size_t> received(strips.size());
+    for (std::size_t owner = 0; owner < strips.size(); ++owner) {
+        if (strips[owner].empty()) continue;
+        place(owner, direct, places);
+        for (std::size_t v = 0; v < nodes_.size(); ++v) {
+            const std::size_t target = nodes_[v].parent == nowhere ? owner : places[nodes_[v].parent].rank;
+            if (target == places[v].rank) continue;
+            sent[places[v].rank] += strips[owner].size();
+            received[target] += strips[owner].size();
+        }
+    }
+    return std::max(*std::max_element(sent.begin(), sent.end()), *std::max_element(received.begin(), received.end()));
+}
+
+LOCKSTEP_FUNCTION std::size_t lane_tree::build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length) {
+    const std::size_t end = std::min(first + length, total_);
+    const held& leaf = leaves[next];
+    node here;
+    if (leaf.lanes.first == first && leaf.lanes.count == end - first) {
+        here.rank = leaf.rank;
+        here.slot = leaf.slot;
+        here.best = {leaf.rank};
+        ++next;
+    } else {
+        here.left = build(leaves, next, first, length / 2);
+        if (first + length / 2 >= total_) return here.left;
+        here.right = build(leaves, next, first + length / 2, length / 2);
+        nodes_[here.left].parent = nodes_[here.right].parent = nodes_.size();
+        const auto& left = nodes_[here.left].best;
+        const auto& right = nodes_[here.right].best;
+        std::set_intersection(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(here.best));
+        if (here.best.empty()) std::set_union(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(here.best));
+    }
+    nodes_.push_back(std::move(here));
+    return nodes_.size() - 1;
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -22,6 +22,7 @@
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::comm {
@@ -35,50 +36,18 @@ enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 /// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: who failed says why.
 class meeting {
 public:
-    meeting(const group& ranks)
-        : ranks_{ranks},
-          endings_(ranks.size()),
-          gather_{ranks.named("endings"), all_gather(ranks.rank(), strips(ranks.size()))},
-          rank_{ranks.rank()} {
-        ranks.notices().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
-    }
+    meeting(const group& ranks);
 
     /// False if somebody does not come.
-    [[nodiscard]] bool wait(ending mine) {
-        auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
-                                                                                : mine == ending::failed           ? 2
-                                                                                                                   : 1};
-        // Ranks that give up at the same time, without a group yet in which one could tell the others: the lowest one speaks, and ends the job.
-        if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
-        endings_[rank_] = static_cast<std::size_t>(mine);
-        gather_.start(endings_, {});
-        collective place = gather_.what();
-        place.kind = short_name{"at the end of the program"};
-        place.what = {};
-        place.where = {};
-        place.unit = "";
-        for (patience waiting{awaited{&place, &ranks_.record()}}; !gather_.poll(); waiting.wait(ranks_.notices())) {
-            if (mine != ending::well && std::chrono::steady_clock::now() > deadline) return false;
-            std::this_thread::yield();
-        }
-        return true;
-    }
+    [[nodiscard]] bool wait(ending mine);
     /// The lowest rank that failed by itself, or else gave up, or else heard of a failure, or else the number of ranks.
-    [[nodiscard]] std::size_t first_failed() const noexcept {
-        for (const ending how : {ending::failed, ending::gave_up, ending::heard_of_a_failure})
-            if (const std::size_t rank = first(how); rank < endings_.size()) return rank;
-        return endings_.size();
-    }
+    [[nodiscard]] std::size_t first_failed() const noexcept;
 
 private:
     [[nodiscard]] std::size_t first(ending one) const noexcept {
         return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(one)) - endings_.begin());
     }
-    static std::vector<parallel::block> strips(std::size_t ranks) {
-        std::vector<parallel::block> out;
-        for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back({rank, rank + 1});
-        return out;
-    }
+    static std::vector<parallel::block> strips(std::size_t ranks);
     group ranks_;
     std::vector<std::size_t> endings_;
     operation<std::size_t> gather_;
@@ -172,6 +141,54 @@ template <class F>
     if (meeting.first_failed() == static_cast<std::size_t>(world.rank())) print();
     return meeting.first_failed() == static_cast<std::size_t>(world.size()) ? code : 1;
 }
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION meeting::meeting(const group& ranks)
+    : ranks_{ranks},
+      endings_(ranks.size()),
+      gather_{ranks.named("endings"), all_gather(ranks.rank(), strips(ranks.size()))},
+      rank_{ranks.rank()} {
+    ranks.notices().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
+}
+
+LOCKSTEP_FUNCTION bool meeting::wait(ending mine) {
+    auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
+                                                                            : mine == ending::failed           ? 2
+                                                                                                               : 1};
+    // Ranks that give up at the same time, without a group yet in which one could tell the others: the lowest one speaks, and ends the job.
+    if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
+    endings_[rank_] = static_cast<std::size_t>(mine);
+    gather_.start(endings_, {});
+    collective place = gather_.what();
+    place.kind = short_name{"at the end of the program"};
+    place.what = {};
+    place.where = {};
+    place.unit = "";
+    for (patience waiting{awaited{&place, &ranks_.record()}}; !gather_.poll(); waiting.wait(ranks_.notices())) {
+        if (mine != ending::well && std::chrono::steady_clock::now() > deadline) return false;
+        std::this_thread::yield();
+    }
+    return true;
+}
+
+LOCKSTEP_FUNCTION std::size_t meeting::first_failed() const noexcept {
+    for (const ending how : {ending::failed, ending::gave_up, ending::heard_of_a_failure})
+        if (const std::size_t rank = first(how); rank < endings_.size()) return rank;
+    return endings_.size();
+}
+
+LOCKSTEP_FUNCTION std::vector<parallel::block> meeting::strips(std::size_t ranks) {
+    std::vector<parallel::block> out;
+    for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back({rank, rank + 1});
+    return out;
+}
+
+}  // namespace detail
+
+#endif
 
 }  // namespace lockstep::comm
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/quiet_thread.hpp"
 #include "lockstep/core/text.hpp"
@@ -30,27 +31,11 @@ public:
     using pass = outcome (*)(void* of);
 
     /// Throws core::error where MPI permits no second thread, or the system none.
-    [[gnu::cold]] progress_thread(pass one, void* of) : pass_{one}, of_{of} {
-        if (const thread_level found = permitted_threads(); !found.by_turns)
-            core::fail(
-                core::text("the plan asks for a progress thread, which needs MPI at MPI_THREAD_SERIALIZED, and MPI runs at ", found.name),
-                "start it by boost::mpi::environment environment{argc, argv, boost::mpi::threading::serialized}, pass that level to "
-                "lockstep::program, or leave progress_thread out");
-        thread_ = core::quiet_thread([](void* self) noexcept { static_cast<progress_thread*>(self)->work(); }, this, "the progress thread",
-                                     "leave progress_thread out, or allow the process more threads");
-    }
+    [[gnu::cold]] progress_thread(pass one, void* of);
     progress_thread(const progress_thread&) = delete;
     progress_thread& operator=(const progress_thread&) = delete;
     /// Waits for the pass that is running.
-    [[gnu::cold]] ~progress_thread() {
-        pause();
-        {
-            const std::lock_guard at{bell_};
-            over_ = true;
-        }
-        rung_.notify_one();
-        thread_.join();
-    }
+    [[gnu::cold]] ~progress_thread();
 
     /// The thread may work from now on.
     void lend() {
@@ -95,24 +80,7 @@ private:
     static constexpr std::chrono::microseconds between_looks{50};
 
     // For size: it looks every 50 us.
-    [[gnu::cold]] void work() noexcept {
-        parallel::works_alone = true;
-        std::uint64_t heard = 0;
-        for (;;) {
-            {
-                std::unique_lock at{bell_};
-                rung_.wait(at, [&] { return over_ || rings_ != heard; });
-                if (over_) return;
-                heard = rings_;
-            }
-            for (outcome found = one_pass(); found != outcome::nothing_to_do; found = one_pass()) {
-                if (found == outcome::moved) continue;
-                // Not a yield: that gives a whole slice of time away where threads share a core, and hardly any where they do not.
-                std::unique_lock at{bell_};
-                if (rung_.wait_for(at, between_looks, [&] { return over_ || rings_ != heard; })) break;
-            }
-        }
-    }
+    [[gnu::cold]] void work() noexcept;
     outcome one_pass() noexcept {
         const std::lock_guard turn{turn_};
         if (!lent_.load(std::memory_order_acquire) || broken_) return outcome::nothing_to_do;
@@ -149,13 +117,58 @@ public:
     }
     own_turn(const own_turn&) = delete;
     own_turn& operator=(const own_turn&) = delete;
-    ~own_turn() {
-        if (from_ != nullptr && std::uncaught_exceptions() == exceptions_) from_->lend();
-    }
+    ~own_turn();
 
 private:
     progress_thread* from_;
     int exceptions_ = std::uncaught_exceptions();
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION progress_thread::progress_thread(pass one, void* of) : pass_{one}, of_{of} {
+    if (const thread_level found = permitted_threads(); !found.by_turns)
+        core::fail(
+            core::text("the plan asks for a progress thread, which needs MPI at MPI_THREAD_SERIALIZED, and MPI runs at ", found.name),
+            "start it by boost::mpi::environment environment{argc, argv, boost::mpi::threading::serialized}, pass that level to "
+            "lockstep::program, or leave progress_thread out");
+    thread_ = core::quiet_thread([](void* self) noexcept { static_cast<progress_thread*>(self)->work(); }, this, "the progress thread",
+                                 "leave progress_thread out, or allow the process more threads");
+}
+
+LOCKSTEP_FUNCTION progress_thread::~progress_thread() {
+    pause();
+    {
+        const std::lock_guard at{bell_};
+        over_ = true;
+    }
+    rung_.notify_one();
+    thread_.join();
+}
+
+LOCKSTEP_FUNCTION void progress_thread::work() noexcept {
+    parallel::works_alone = true;
+    std::uint64_t heard = 0;
+    for (;;) {
+        {
+            std::unique_lock at{bell_};
+            rung_.wait(at, [&] { return over_ || rings_ != heard; });
+            if (over_) return;
+            heard = rings_;
+        }
+        for (outcome found = one_pass(); found != outcome::nothing_to_do; found = one_pass()) {
+            if (found == outcome::moved) continue;
+            // Not a yield: that gives a whole slice of time away where threads share a core, and hardly any where they do not.
+            std::unique_lock at{bell_};
+            if (rung_.wait_for(at, between_looks, [&] { return over_ || rings_ != heard; })) break;
+        }
+    }
+}
+
+LOCKSTEP_FUNCTION own_turn::~own_turn() {
+    if (from_ != nullptr && std::uncaught_exceptions() == exceptions_) from_->lend();
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::comm {
@@ -123,31 +124,10 @@ public:
     void copy(range to, range from) { append({action::copy, to, from}); }
 
     /// Closes the round that is being written; what follows belongs to the next. An empty round leaves no trace.
-    [[gnu::cold]] void end_round() {
-        const round last = rounds_.empty() ? round{} : rounds_.back();
-        const round now{{last.sends.last, sends_.size()}, {last.receives.last, receives_.size()}, {last.locals.last, locals_.size()}};
-        if (!now.sends.empty() || !now.receives.empty() || !now.locals.empty()) rounds_.push_back(now);
-    }
+    [[gnu::cold]] void end_round();
 
     /// This program, then another of the same rank, whose data begins at element `shift` of ours. Scratch is shared.
-    schedule& then(const schedule& next, std::size_t shift = 0) {
-        end_round();
-        const auto moved = [shift](range what) {
-            if (what.in == space::data) what.first += shift;
-            return what;
-        };
-        for (const round& part : next.rounds_) {
-            for (std::size_t i = part.sends.first; i < part.sends.last; ++i) send(next.sends_[i].peer, moved(next.sends_[i].what));
-            for (std::size_t i = part.receives.first; i < part.receives.last; ++i)
-                receive(next.receives_[i].peer, moved(next.receives_[i].what));
-            for (std::size_t i = part.locals.first; i < part.locals.last; ++i)
-                append({next.locals_[i].what, moved(next.locals_[i].to), moved(next.locals_[i].from)});
-            end_round();
-        }
-        name_ += name_.empty() ? next.name_ : " + " + next.name_;
-        invariant_ = invariant_ && next.invariant_;
-        return *this;
-    }
+    schedule& then(const schedule& next, std::size_t shift = 0);
 
 private:
     void touch(const range& what) {
@@ -156,24 +136,7 @@ private:
     }
 
     /// Neighbouring operations of one kind become one, so that a loop runs over as many elements as it can.
-    [[gnu::cold]] void append(const local_operation& next) {
-        if (next.to.count == 0) return;
-        touch(next.to);
-        touch(next.from);
-        const std::size_t begun = rounds_.empty() ? 0 : rounds_.back().locals.last;
-        if (locals_.size() > begun) {
-            local_operation& last = locals_.back();
-            const local_operation joined{last.what,
-                                         {last.to.in, last.to.first, last.to.count + next.to.count},
-                                         {last.from.in, last.from.first, last.from.count + next.from.count}};
-            if (last.what == next.what && last.to.in == next.to.in && last.from.in == next.from.in && last.to.last() == next.to.first &&
-                last.from.last() == next.from.first && !overlap(joined.to, joined.from)) {
-                last = joined;
-                return;
-            }
-        }
-        locals_.push_back(next);
-    }
+    [[gnu::cold]] void append(const local_operation& next);
 
     static traffic count(const std::vector<message>& messages) noexcept {
         traffic sum;
@@ -190,5 +153,53 @@ private:
     std::vector<local_operation> locals_;
     std::vector<round> rounds_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void schedule::end_round() {
+    const round last = rounds_.empty() ? round{} : rounds_.back();
+    const round now{{last.sends.last, sends_.size()}, {last.receives.last, receives_.size()}, {last.locals.last, locals_.size()}};
+    if (!now.sends.empty() || !now.receives.empty() || !now.locals.empty()) rounds_.push_back(now);
+}
+
+LOCKSTEP_FUNCTION void schedule::append(const local_operation& next) {
+    if (next.to.count == 0) return;
+    touch(next.to);
+    touch(next.from);
+    const std::size_t begun = rounds_.empty() ? 0 : rounds_.back().locals.last;
+    if (locals_.size() > begun) {
+        local_operation& last = locals_.back();
+        const local_operation joined{last.what,
+                                     {last.to.in, last.to.first, last.to.count + next.to.count},
+                                     {last.from.in, last.from.first, last.from.count + next.from.count}};
+        if (last.what == next.what && last.to.in == next.to.in && last.from.in == next.from.in && last.to.last() == next.to.first &&
+            last.from.last() == next.from.first && !overlap(joined.to, joined.from)) {
+            last = joined;
+            return;
+        }
+    }
+    locals_.push_back(next);
+}
+
+LOCKSTEP_FUNCTION schedule& schedule::then(const schedule& next, std::size_t shift) {
+    end_round();
+    const auto moved = [shift](range what) {
+        if (what.in == space::data) what.first += shift;
+        return what;
+    };
+    for (const round& part : next.rounds_) {
+        for (std::size_t i = part.sends.first; i < part.sends.last; ++i) send(next.sends_[i].peer, moved(next.sends_[i].what));
+        for (std::size_t i = part.receives.first; i < part.receives.last; ++i)
+            receive(next.receives_[i].peer, moved(next.receives_[i].what));
+        for (std::size_t i = part.locals.first; i < part.locals.last; ++i)
+            append({next.locals_[i].what, moved(next.locals_[i].to), moved(next.locals_[i].from)});
+        end_round();
+    }
+    name_ += name_.empty() ? next.name_ : " + " + next.name_;
+    invariant_ = invariant_ && next.invariant_;
+    return *this;
+}
+
+#endif
 
 }  // namespace lockstep::comm

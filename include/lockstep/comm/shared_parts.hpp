@@ -22,6 +22,7 @@
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/notice.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
@@ -99,12 +100,7 @@ public:
         : all_{std::move(all)}, own_{own}, ranks_{std::move(ranks)}, notices_{notices}, in_{in}, crowded_{crowded} {}
 
     /// What the signals are for, for those who wait too long. `made`: without its numbers.
-    [[gnu::cold]] void name(collective made) {
-        if (in_ == nullptr) return;
-        made.group = in_->id;
-        made.number = ++in_->last_shared;
-        what_.emplace(notices_->watched_by(), made);
-    }
+    [[gnu::cold]] void name(collective made);
     /// What is named begins once more.
     void begins(const std::source_location& where) noexcept {
         if (!what_) return;
@@ -133,9 +129,7 @@ public:
         if (notices_ != nullptr && ++polls_ % shared_patience::notice_interval == 0) notices_->check();
     }
     /// Waits until advance(of) is true. Throws remote_failure.
-    [[gnu::noinline]] void wait(bool (*advance)(void*), void* of) {
-        for (shared_patience waiting{crowded_, awaited()}; !advance(of);) waiting.wait(notices_);
-    }
+    void wait(bool (*advance)(void*), void* of);
 
 private:
     [[gnu::cold]] static std::uint64_t reached(const void* self) {
@@ -224,7 +218,22 @@ private:
 };
 
 /// Throws core::error where strips are no partition of the elements 0 .. n-1: an element that nobody writes, or two ranks at once.
-[[gnu::cold]] inline void check_strips(std::span<const parallel::block> strips, std::size_t n) {
+[[gnu::cold]] void check_strips(std::span<const parallel::block> strips, std::size_t n);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void shared_signals::name(collective made) {
+    if (in_ == nullptr) return;
+    made.group = in_->id;
+    made.number = ++in_->last_shared;
+    what_.emplace(notices_->watched_by(), made);
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void shared_signals::wait(bool (*advance)(void*), void* of) {
+    for (shared_patience waiting{crowded_, awaited()}; !advance(of);) waiting.wait(notices_);
+}
+
+LOCKSTEP_FUNCTION void check_strips(std::span<const parallel::block> strips, std::size_t n) {
     std::vector<parallel::block> in_order;
     for (const parallel::block& one : strips)
         if (one.first != one.last) in_order.push_back(one);
@@ -238,5 +247,7 @@ private:
         at = one.last;
     }
 }
+
+#endif
 
 }  // namespace lockstep::comm

@@ -12,6 +12,7 @@
 
 #include "lockstep/comm/one_pass_sum.hpp"
 #include "lockstep/comm/shared_parts.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -27,11 +28,7 @@ struct shared_members {
     tensor::slice<shared_signal> signal;  ///< one in every part
     short_name what{};                    ///< what it is for
 
-    [[nodiscard, gnu::cold]] shared_signals signals() const {
-        std::vector<shared_signal*> all;
-        for (const std::size_t part : parts) all.push_back(memory->of(part, signal).data());
-        return {all, all[rank], parts, memory->notices(), memory->group(), memory->crowded()};
-    }
+    [[nodiscard, gnu::cold]] shared_signals signals() const;
 };
 
 /// A sum of which every rank keeps its strip, then strips that their owners hand out, in turns: start_sum, finish, start_share, finish. Arrays lie at
@@ -141,5 +138,15 @@ private:
     bool running_ = false;
     bool summing_ = false;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION shared_signals shared_members::signals() const {
+    std::vector<shared_signal*> all;
+    for (const std::size_t part : parts) all.push_back(memory->of(part, signal).data());
+    return {all, all[rank], parts, memory->notices(), memory->group(), memory->crowded()};
+}
+
+#endif
 
 }  // namespace lockstep::comm

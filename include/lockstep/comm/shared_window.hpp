@@ -24,6 +24,7 @@
 #include "lockstep/comm/large_pages.hpp"
 #include "lockstep/comm/shared_parts.hpp"
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -32,24 +33,7 @@ namespace lockstep::comm {
 namespace detail {
 
 /// Whether all ranks together may use fewer cores than they are. Collective.
-[[nodiscard, gnu::cold]] inline bool is_crowded(const group& ranks) {
-#if defined(__linux__)
-    cpu_set_t mine;
-    CPU_ZERO(&mine);
-    (void)sched_getaffinity(0, sizeof mine, &mine);
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (const std::string& bytes : ranks.gather_all(std::string_view{reinterpret_cast<const char*>(&mine), sizeof mine})) {
-        cpu_set_t one;
-        std::memcpy(&one, bytes.data(), sizeof one);
-        CPU_OR(&all, &all, &one);
-    }
-    return static_cast<std::size_t>(CPU_COUNT(&all)) < ranks.size();
-#else
-    (void)ranks.gather_all(ranks.size());  // also there it ends when all ranks have come
-    return true;
-#endif
-}
+[[nodiscard, gnu::cold]] bool is_crowded(const group& ranks);
 
 /// Bytes that shared memory can still hold here, as far as is known.
 [[nodiscard, gnu::cold]] inline std::size_t free_shared_bytes() {
@@ -63,19 +47,7 @@ namespace detail {
 }  // namespace detail
 
 /// Whether all ranks of the group can share memory. Collective.
-[[nodiscard, gnu::cold]] inline bool on_one_node(const group& ranks) {
-    if (ranks.size() == 1) return true;
-    // Nobody enters MPI's own, blocking call before all ranks have arrived.
-    (void)ranks.gather_all(ranks.size());
-    MPI_Comm node = MPI_COMM_NULL;
-    int size = 0;
-    MPI_Comm_split_type(ranks.over().communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_size(node, &size);
-    MPI_Comm_free(&node);
-    bool all = true;
-    for (const std::size_t one : ranks.gather_all(static_cast<std::size_t>(size))) all = all && one == ranks.size();
-    return all;
-}
+[[nodiscard, gnu::cold]] bool on_one_node(const group& ranks);
 
 /// `bytes` for each rank of the group, zero at first, each rank's part touched by itself first, so that it lies in the memory next to it.
 /// Made collectively. Each rank destroys it when it likes: the memory goes when the last has. (Where a process cannot have a second view of
@@ -83,49 +55,11 @@ namespace detail {
 /// Throws core::error on all ranks if they are not on one node, or if /dev/shm has less than `room` for all. A group of one rank needs no MPI.
 class shared_window {
 public:
-    [[gnu::cold]] shared_window(group ranks, std::size_t bytes, std::size_t room = detail::free_shared_bytes()) : ranks_{std::move(ranks)} {
-        bytes = shared_parts::footprint(bytes == 0 ? 1 : bytes);
-        check(bytes, room);
-        std::vector<std::byte*> parts(ranks_.size());
-        if (ranks_.size() == 1) {
-            alone_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (bytes + page - 1) / page * page)));
-            if (!alone_) throw std::bad_alloc{};
-            parts[0] = alone_.get();
-        } else {
-            allocate(bytes, parts);
-        }
-        // The same memory, where large pages can be had, and the window is not needed any more.
-        bool separate = true;
-        views_.reserve(parts.size());
-        for (std::byte*& part : parts) {
-            part = views_.emplace_back(part, ranks_.size() == 1 ? 0 : bytes).data();
-            separate = separate && views_.back().separate();
-        }
-        for (const std::size_t one : ranks_.gather_all(std::size_t{separate})) separate = separate && one == 1;
-        if (separate) free();
-        std::memset(parts[ranks_.rank()], 0, bytes);
-        views_[ranks_.rank()].collapse();
-        const bool crowded = detail::is_crowded(ranks_);  // ends when all parts are zero
-        for (const large_page_view& view : views_) view.collapse();
-        memory_.emplace(ranks_.rank(), std::move(parts), bytes, crowded, &ranks_.notices());
-        memory_->belongs_to(ranks_.record());
-    }
+    [[gnu::cold]] shared_window(group ranks, std::size_t bytes, std::size_t room = detail::free_shared_bytes());
     shared_window(const shared_window&) = delete;
     shared_window& operator=(const shared_window&) = delete;
 
-    [[gnu::cold]] ~shared_window() {
-        if (window_ == MPI_WIN_NULL || ranks_.notices().failed() || std::uncaught_exceptions() > exceptions_) return;
-        int over = 0;
-        MPI_Finalized(&over);
-        if (over != 0) return;
-        try {
-            (void)ranks_.gather_all(ranks_.size());  // nobody waits in MPI for a rank that has failed
-        } catch (...) {
-            return;
-        }
-        views_.clear();
-        free();
-    }
+    [[gnu::cold]] ~shared_window();
 
     [[nodiscard]] shared_parts& memory() noexcept { return *memory_; }
     [[nodiscard]] const shared_parts& memory() const noexcept { return *memory_; }
@@ -134,52 +68,9 @@ private:
     static constexpr std::size_t page = 4096;
 
     /// The same outcome on all ranks: who is alone in MPI's own call waits there for ever.
-    void check(std::size_t bytes, std::size_t room) const {
-        if (ranks_.size() == 1) return;
-        const auto all = ranks_.gather_all(bytes);
-        for (const std::size_t one : all)
-            if (one != all[0])
-                core::fail(core::text("a shared window of ", all[0], " bytes on rank 0, of ", one, " on another"),
-                           "ask for equally many on all ranks");
-        if (!on_one_node(ranks_))
-            core::fail(core::text("a shared window for ", ranks_.size(), " ranks that are not on one node"),
-                       "split the group by hosts() first");
-        for (const std::size_t one : ranks_.gather_all(room)) room = one < room ? one : room;
-        if (bytes + page > room / ranks_.size())
-            core::fail(core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes, but /dev/shm has ", room, " left"),
-                       "enlarge it (mount -o remount,size=.. /dev/shm, docker --shm-size), or do without shared memory");
-    }
+    void check(std::size_t bytes, std::size_t room) const;
 
-    void allocate(std::size_t bytes, std::vector<std::byte*>& parts) {
-        const MPI_Comm over = ranks_.over().communicator();
-        MPI_Info info = MPI_INFO_NULL;
-        MPI_Info_create(&info);
-        MPI_Info_set(info, "alloc_shared_noncontig", "true");
-        MPI_Errhandler before = MPI_ERRHANDLER_NULL;
-        MPI_Comm_get_errhandler(over, &before);
-        MPI_Comm_set_errhandler(over, MPI_ERRORS_RETURN);
-        void* base = nullptr;
-        const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + page), 1, info, over, static_cast<void*>(&base), &window_);
-        MPI_Comm_set_errhandler(over, before);
-        MPI_Errhandler_free(&before);
-        MPI_Info_free(&info);
-        bool well = true;
-        for (const std::size_t one : ranks_.gather_all(std::size_t{code == MPI_SUCCESS})) well = well && one == 1;
-        if (!well) window_ = MPI_WIN_NULL;
-        if (!well)
-            core::fail(core::text("MPI cannot allocate a shared window of ", ranks_.size(), " x ", bytes, " bytes"),
-                       "look at the free space of /dev/shm and of the memory, or do without shared memory");
-        MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
-        for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-            MPI_Aint size = 0;
-            int unit = 0;
-            void* part = nullptr;
-            MPI_Win_shared_query(window_, static_cast<int>(rank), &size, &unit, static_cast<void*>(&part));
-            // MPI promises no alignment, but pages are pages in every process.
-            const auto place = reinterpret_cast<std::uintptr_t>(part);
-            parts[rank] = static_cast<std::byte*>(part) + ((place + page - 1) / page * page - place);
-        }
-    }
+    void allocate(std::size_t bytes, std::vector<std::byte*>& parts);
 
     /// Collective, and nobody waits in it for a rank that fails: all have just met.
     void free() noexcept {
@@ -199,5 +90,135 @@ private:
     std::vector<large_page_view> views_;
     std::optional<shared_parts> memory_;
 };
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION bool is_crowded(const group& ranks) {
+#if defined(__linux__)
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    (void)sched_getaffinity(0, sizeof mine, &mine);
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (const std::string& bytes : ranks.gather_all(std::string_view{reinterpret_cast<const char*>(&mine), sizeof mine})) {
+        cpu_set_t one;
+        std::memcpy(&one, bytes.data(), sizeof one);
+        CPU_OR(&all, &all, &one);
+    }
+    return static_cast<std::size_t>(CPU_COUNT(&all)) < ranks.size();
+#else
+    (void)ranks.gather_all(ranks.size());  // also there it ends when all ranks have come
+    return true;
+#endif
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION bool on_one_node(const group& ranks) {
+    if (ranks.size() == 1) return true;
+    // Nobody enters MPI's own, blocking call before all ranks have arrived.
+    (void)ranks.gather_all(ranks.size());
+    MPI_Comm node = MPI_COMM_NULL;
+    int size = 0;
+    MPI_Comm_split_type(ranks.over().communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &size);
+    MPI_Comm_free(&node);
+    bool all = true;
+    for (const std::size_t one : ranks.gather_all(static_cast<std::size_t>(size))) all = all && one == ranks.size();
+    return all;
+}
+
+LOCKSTEP_FUNCTION shared_window::shared_window(group ranks, std::size_t bytes, std::size_t room) : ranks_{std::move(ranks)} {
+    bytes = shared_parts::footprint(bytes == 0 ? 1 : bytes);
+    check(bytes, room);
+    std::vector<std::byte*> parts(ranks_.size());
+    if (ranks_.size() == 1) {
+        alone_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (bytes + page - 1) / page * page)));
+        if (!alone_) throw std::bad_alloc{};
+        parts[0] = alone_.get();
+    } else {
+        allocate(bytes, parts);
+    }
+    // The same memory, where large pages can be had, and the window is not needed any more.
+    bool separate = true;
+    views_.reserve(parts.size());
+    for (std::byte*& part : parts) {
+        part = views_.emplace_back(part, ranks_.size() == 1 ? 0 : bytes).data();
+        separate = separate && views_.back().separate();
+    }
+    for (const std::size_t one : ranks_.gather_all(std::size_t{separate})) separate = separate && one == 1;
+    if (separate) free();
+    std::memset(parts[ranks_.rank()], 0, bytes);
+    views_[ranks_.rank()].collapse();
+    const bool crowded = detail::is_crowded(ranks_);  // ends when all parts are zero
+    for (const large_page_view& view : views_) view.collapse();
+    memory_.emplace(ranks_.rank(), std::move(parts), bytes, crowded, &ranks_.notices());
+    memory_->belongs_to(ranks_.record());
+}
+
+LOCKSTEP_FUNCTION shared_window::~shared_window() {
+    if (window_ == MPI_WIN_NULL || ranks_.notices().failed() || std::uncaught_exceptions() > exceptions_) return;
+    int over = 0;
+    MPI_Finalized(&over);
+    if (over != 0) return;
+    try {
+        (void)ranks_.gather_all(ranks_.size());  // nobody waits in MPI for a rank that has failed
+    } catch (...) {
+        return;
+    }
+    views_.clear();
+    free();
+}
+
+LOCKSTEP_FUNCTION void shared_window::check(std::size_t bytes, std::size_t room) const {
+    if (ranks_.size() == 1) return;
+    const auto all = ranks_.gather_all(bytes);
+    for (const std::size_t one : all)
+        if (one != all[0])
+            core::fail(core::text("a shared window of ", all[0], " bytes on rank 0, of ", one, " on another"),
+                       "ask for equally many on all ranks");
+    if (!on_one_node(ranks_))
+        core::fail(core::text("a shared window for ", ranks_.size(), " ranks that are not on one node"),
+                   "split the group by hosts() first");
+    for (const std::size_t one : ranks_.gather_all(room)) room = one < room ? one : room;
+    if (bytes + page > room / ranks_.size())
+        core::fail(core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes, but /dev/shm has ", room, " left"),
+                   "enlarge it (mount -o remount,size=.. /dev/shm, docker --shm-size), or do without shared memory");
+}
+
+LOCKSTEP_FUNCTION void shared_window::allocate(std::size_t bytes, std::vector<std::byte*>& parts) {
+    const MPI_Comm over = ranks_.over().communicator();
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "alloc_shared_noncontig", "true");
+    MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+    MPI_Comm_get_errhandler(over, &before);
+    MPI_Comm_set_errhandler(over, MPI_ERRORS_RETURN);
+    void* base = nullptr;
+    const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + page), 1, info, over, static_cast<void*>(&base), &window_);
+    MPI_Comm_set_errhandler(over, before);
+    MPI_Errhandler_free(&before);
+    MPI_Info_free(&info);
+    bool well = true;
+    for (const std::size_t one : ranks_.gather_all(std::size_t{code == MPI_SUCCESS})) well = well && one == 1;
+    if (!well) window_ = MPI_WIN_NULL;
+    if (!well)
+        core::fail(core::text("MPI cannot allocate a shared window of ", ranks_.size(), " x ", bytes, " bytes"),
+                   "look at the free space of /dev/shm and of the memory, or do without shared memory");
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+        MPI_Aint size = 0;
+        int unit = 0;
+        void* part = nullptr;
+        MPI_Win_shared_query(window_, static_cast<int>(rank), &size, &unit, static_cast<void*>(&part));
+        // MPI promises no alignment, but pages are pages in every process.
+        const auto place = reinterpret_cast<std::uintptr_t>(part);
+        parts[rank] = static_cast<std::byte*>(part) + ((place + page - 1) / page * page - place);
+    }
+}
+
+#endif
 
 }  // namespace lockstep::comm

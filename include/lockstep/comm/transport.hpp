@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "lockstep/comm/send_order.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::comm {
@@ -29,14 +30,7 @@ namespace lockstep::comm {
 class transport {
 public:
     transport() = default;
-    explicit transport(MPI_Comm communicator) : communicator_{communicator} {
-        int* limit = nullptr;
-        int found = 0;
-        MPI_Comm_rank(communicator_, &rank_);
-        MPI_Comm_size(communicator_, &size_);
-        MPI_Comm_get_attr(communicator_, MPI_TAG_UB, static_cast<void*>(&limit), &found);
-        if (found != 0) tags_ = *limit;
-    }
+    explicit transport(MPI_Comm communicator);
 
     [[nodiscard]] std::size_t rank() const noexcept { return static_cast<std::size_t>(rank_); }
     [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(size_); }
@@ -138,19 +132,7 @@ private:
 };
 
 /// The ranks of `part` as numbered in `whole`.
-[[nodiscard, gnu::cold]] inline std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whole) {
-    MPI_Group of_part, of_whole;
-    int size = 0;
-    MPI_Comm_size(part, &size);
-    MPI_Comm_group(part, &of_part);
-    MPI_Comm_group(whole, &of_whole);
-    std::vector<int> here(static_cast<std::size_t>(size)), there(here.size());
-    for (int rank = 0; rank < size; ++rank) here[static_cast<std::size_t>(rank)] = rank;
-    MPI_Group_translate_ranks(of_part, size, here.data(), of_whole, there.data());
-    MPI_Group_free(&of_part);
-    MPI_Group_free(&of_whole);
-    return {there.begin(), there.end()};
-}
+[[nodiscard, gnu::cold]] std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whole);
 
 /// A few short messages that are under way together, for setting up and for failures. What is still under way when it is destroyed is abandoned.
 class requests {
@@ -163,13 +145,8 @@ public:
     void reserve(std::size_t messages) { pending_.reserve(messages); }
 
     /// All receives of a round come before its sends.
-    [[gnu::noinline]] void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
-        MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE, static_cast<int>(from), tag, over.communicator(), next());
-        receives_ = pending_.size();
-    }
-    [[gnu::noinline]] void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
-        MPI_Isend(what.data(), static_cast<int>(what.size()), MPI_BYTE, static_cast<int>(to), tag, over.communicator(), next());
-    }
+    void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into);
+    void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what);
 
     /// Makes progress; true when all are complete, and the set is empty again.
     [[nodiscard]] bool test() noexcept {
@@ -192,19 +169,7 @@ public:
 
     /// Gives up: receives are cancelled, so that nothing is written later into memory that may be gone. A receive that is being filled just
     /// now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will.
-    [[gnu::cold]] void abandon() noexcept {
-        if (!pending_.empty() && !finalized()) {
-            for (std::size_t i = 0; i < receives_; ++i)
-                if (pending_[i] != MPI_REQUEST_NULL) MPI_Cancel(&pending_[i]);
-            const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds{200};
-            for (int done = 0; done == 0 && std::chrono::steady_clock::now() < deadline;)
-                MPI_Testall(static_cast<int>(receives_), pending_.data(), &done, MPI_STATUSES_IGNORE);
-            for (MPI_Request& one : pending_)
-                if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
-        }
-        pending_.clear();
-        receives_ = 0;
-    }
+    [[gnu::cold]] void abandon() noexcept;
 
     [[nodiscard]] static bool finalized() noexcept {
         int over = 0;
@@ -240,18 +205,11 @@ public:
     [[gnu::cold]] flow(MPI_Comm over, int tag, std::size_t piece, urgency of = {}) : over_{over}, tag_{tag}, piece_{piece}, place_{of} {}
     flow(flow&&) noexcept = default;  // a vector that was moved from is empty
     flow& operator=(flow&&) = delete;
-    ~flow() { abandon(); }
+    ~flow();
 
     [[nodiscard]] std::size_t pieces(std::size_t bytes) const noexcept { return (bytes + piece_ - 1) / piece_; }
     /// Room for so many messages, and for the pieces that may be under way.
-    [[gnu::cold]] void reserve(std::size_t messages, std::size_t slots) {
-        transfers_.reserve(messages);
-        streams_.reserve(messages);
-        slots_.reserve(slots);
-        requests_.reserve(slots);
-        done_.reserve(slots);
-        statuses_.resize(slots);
-    }
+    [[gnu::cold]] void reserve(std::size_t messages, std::size_t slots);
 
     /// Adds a message to the round: number 0, 1, .. in this order. `next`: the number of the next one in the same direction with the same peer;
     /// `leads`: there is none before it. At least one byte.
@@ -259,20 +217,7 @@ public:
     void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next) { put(from, into, false, leads, next); }
 
     /// Lets the first pieces go. Sends go first: the peer then knows of ours when it answers our answer to its own.
-    [[gnu::noinline]] void start() noexcept {
-        place_.enter();
-        for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
-            std::size_t left = 0;
-            for (std::size_t i = streams_[stream].message; i != none; i = transfers_[i].next) left += pieces(transfers_[i].size);
-            for (std::size_t i = 0; i < std::min(window, left); ++i) {
-                slots_.push_back({.stream = stream});
-                requests_.push_back(MPI_REQUEST_NULL);
-            }
-        }
-        done_.resize(slots_.size());
-        live_ = held_back_ = slots_.size();
-        post_held_back();
-    }
+    void start() noexcept;
     /// The operation is over.
     void leave() noexcept { place_.leave(); }
 
@@ -301,25 +246,7 @@ public:
     }
 
     /// As requests::abandon().
-    [[gnu::cold]] void abandon() noexcept {
-        if (live_ > 0 && !requests::finalized()) {
-            for (std::size_t i = 0; i < slots_.size(); ++i)
-                if (!slots_[i].sends && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
-            const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds{200};
-            for (bool ended = false; !ended && std::chrono::steady_clock::now() < deadline;) {
-                ended = true;
-                for (std::size_t i = 0; i < slots_.size(); ++i) {
-                    int done = 1;
-                    if (!slots_[i].sends) MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE);
-                    ended = ended && done != 0;
-                }
-            }
-            for (MPI_Request& one : requests_)
-                if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
-        }
-        clear();
-        place_.leave();
-    }
+    [[gnu::cold]] void abandon() noexcept;
 
     /// A message that had not the length of what was to be received.
     struct wrong_length {
@@ -332,18 +259,7 @@ public:
     /// Grows with each piece that is complete.
     [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
     /// The peers of messages that are under way, those to be received first.
-    [[gnu::cold]] std::size_t peers(std::span<std::size_t> out) const noexcept {
-        std::size_t count = 0;
-        for (const bool sends : {false, true})
-            for (std::size_t i = 0; i < slots_.size(); ++i) {
-                if (requests_[i] == MPI_REQUEST_NULL || slots_[i].sends != sends) continue;
-                const auto peer = static_cast<std::size_t>(transfers_[slots_[i].message].peer);
-                if (count < out.size() && std::find(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count), peer) ==
-                                              out.begin() + static_cast<std::ptrdiff_t>(count))
-                    out[count++] = peer;
-            }
-        return count;
-    }
+    [[gnu::cold]] std::size_t peers(std::span<std::size_t> out) const noexcept;
 
     /// What was really handed to MPI since construction.
     [[nodiscard]] std::size_t sent_messages() const noexcept { return sent_messages_; }
@@ -374,10 +290,7 @@ private:
     };
     enum class post_result : unsigned char { under_way, held_back, nothing_left };
 
-    [[gnu::noinline]] void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
-        if (leads) streams_.push_back({transfers_.size(), 0, 0});
-        transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
-    }
+    void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next);
 
     /// What more urgent operations have left room for by now.
     [[gnu::noinline]] void post_held_back() noexcept {
@@ -399,30 +312,7 @@ private:
     }
 
     /// The next piece of a stream. Pieces of a stream are posted in order on both sides: so they meet.
-    [[gnu::noinline]] post_result post(std::size_t stream, std::size_t at) noexcept {
-        auto& [current, pieces_posted, pieces_under_way] = streams_[stream];
-        while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
-        if (current == none) return post_result::nothing_left;
-        transfer& one = transfers_[current];
-        const std::size_t size = std::min(piece_, one.size - one.posted);
-        std::byte* const data = one.data + one.posted;
-        const bool yields = one.sends && place_.yields();
-        if (yields && pieces_under_way > 0 && !place_.admits(size)) return post_result::held_back;
-        slots_[at] = {stream, current, one.posted, size, one.sends, false};
-        one.posted += size;
-        if (one.sends) {
-            // One that yields is under way until its receiver has it: others are complete as soon as the system takes them, which takes megabytes.
-            const bool counted = ++pieces_posted % acknowledged == 0 || yields;
-            (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
-            ++pieces_under_way;
-            place_.handed_over(size);
-            ++sent_messages_;
-            sent_bytes_ += size;
-        } else {
-            MPI_Irecv(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
-        }
-        return post_result::under_way;
-    }
+    post_result post(std::size_t stream, std::size_t at) noexcept;
 
     void compare(const slot& piece, const MPI_Status& status, bool failed) noexcept {
         int found = 0;
@@ -457,5 +347,144 @@ private:
     std::size_t sent_messages_ = 0;
     std::size_t sent_bytes_ = 0;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION transport::transport(MPI_Comm communicator) : communicator_{communicator} {
+    int* limit = nullptr;
+    int found = 0;
+    MPI_Comm_rank(communicator_, &rank_);
+    MPI_Comm_size(communicator_, &size_);
+    MPI_Comm_get_attr(communicator_, MPI_TAG_UB, static_cast<void*>(&limit), &found);
+    if (found != 0) tags_ = *limit;
+}
+
+LOCKSTEP_FUNCTION std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whole) {
+    MPI_Group of_part, of_whole;
+    int size = 0;
+    MPI_Comm_size(part, &size);
+    MPI_Comm_group(part, &of_part);
+    MPI_Comm_group(whole, &of_whole);
+    std::vector<int> here(static_cast<std::size_t>(size)), there(here.size());
+    for (int rank = 0; rank < size; ++rank) here[static_cast<std::size_t>(rank)] = rank;
+    MPI_Group_translate_ranks(of_part, size, here.data(), of_whole, there.data());
+    MPI_Group_free(&of_part);
+    MPI_Group_free(&of_whole);
+    return {there.begin(), there.end()};
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void requests::receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
+    MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE, static_cast<int>(from), tag, over.communicator(), next());
+    receives_ = pending_.size();
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void requests::send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
+    MPI_Isend(what.data(), static_cast<int>(what.size()), MPI_BYTE, static_cast<int>(to), tag, over.communicator(), next());
+}
+
+LOCKSTEP_FUNCTION void requests::abandon() noexcept {
+    if (!pending_.empty() && !finalized()) {
+        for (std::size_t i = 0; i < receives_; ++i)
+            if (pending_[i] != MPI_REQUEST_NULL) MPI_Cancel(&pending_[i]);
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds{200};
+        for (int done = 0; done == 0 && std::chrono::steady_clock::now() < deadline;)
+            MPI_Testall(static_cast<int>(receives_), pending_.data(), &done, MPI_STATUSES_IGNORE);
+        for (MPI_Request& one : pending_)
+            if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
+    }
+    pending_.clear();
+    receives_ = 0;
+}
+
+LOCKSTEP_FUNCTION flow::~flow() { abandon(); }
+
+LOCKSTEP_FUNCTION void flow::reserve(std::size_t messages, std::size_t slots) {
+    transfers_.reserve(messages);
+    streams_.reserve(messages);
+    slots_.reserve(slots);
+    requests_.reserve(slots);
+    done_.reserve(slots);
+    statuses_.resize(slots);
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void flow::start() noexcept {
+    place_.enter();
+    for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
+        std::size_t left = 0;
+        for (std::size_t i = streams_[stream].message; i != none; i = transfers_[i].next) left += pieces(transfers_[i].size);
+        for (std::size_t i = 0; i < std::min(window, left); ++i) {
+            slots_.push_back({.stream = stream});
+            requests_.push_back(MPI_REQUEST_NULL);
+        }
+    }
+    done_.resize(slots_.size());
+    live_ = held_back_ = slots_.size();
+    post_held_back();
+}
+
+LOCKSTEP_FUNCTION void flow::abandon() noexcept {
+    if (live_ > 0 && !requests::finalized()) {
+        for (std::size_t i = 0; i < slots_.size(); ++i)
+            if (!slots_[i].sends && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds{200};
+        for (bool ended = false; !ended && std::chrono::steady_clock::now() < deadline;) {
+            ended = true;
+            for (std::size_t i = 0; i < slots_.size(); ++i) {
+                int done = 1;
+                if (!slots_[i].sends) MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE);
+                ended = ended && done != 0;
+            }
+        }
+        for (MPI_Request& one : requests_)
+            if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
+    }
+    clear();
+    place_.leave();
+}
+
+LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noexcept {
+    std::size_t count = 0;
+    for (const bool sends : {false, true})
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (requests_[i] == MPI_REQUEST_NULL || slots_[i].sends != sends) continue;
+            const auto peer = static_cast<std::size_t>(transfers_[slots_[i].message].peer);
+            if (count < out.size() && std::find(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count), peer) ==
+                                          out.begin() + static_cast<std::ptrdiff_t>(count))
+                out[count++] = peer;
+        }
+    return count;
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void flow::put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
+    if (leads) streams_.push_back({transfers_.size(), 0, 0});
+    transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION flow::post_result flow::post(std::size_t stream, std::size_t at) noexcept {
+    auto& [current, pieces_posted, pieces_under_way] = streams_[stream];
+    while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
+    if (current == none) return post_result::nothing_left;
+    transfer& one = transfers_[current];
+    const std::size_t size = std::min(piece_, one.size - one.posted);
+    std::byte* const data = one.data + one.posted;
+    const bool yields = one.sends && place_.yields();
+    if (yields && pieces_under_way > 0 && !place_.admits(size)) return post_result::held_back;
+    slots_[at] = {stream, current, one.posted, size, one.sends, false};
+    one.posted += size;
+    if (one.sends) {
+        // One that yields is under way until its receiver has it: others are complete as soon as the system takes them, which takes megabytes.
+        const bool counted = ++pieces_posted % acknowledged == 0 || yields;
+        (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
+        ++pieces_under_way;
+        place_.handed_over(size);
+        ++sent_messages_;
+        sent_bytes_ += size;
+    } else {
+        MPI_Irecv(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
+    }
+    return post_result::under_way;
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/placement.hpp"
 #include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -24,11 +25,7 @@ namespace lockstep::comm {
 inline constexpr std::size_t strip_grain = 16;
 
 /// The run of lanes of each rank, as equal as possible.
-[[nodiscard]] inline std::vector<parallel::block> deal_lanes(std::size_t ranks, std::size_t lanes) {
-    std::vector<parallel::block> out(ranks);
-    for (std::size_t rank = 0; rank < ranks; ++rank) out[rank] = parallel::split(lanes, ranks, rank);
-    return out;
-}
+[[nodiscard]] std::vector<parallel::block> deal_lanes(std::size_t ranks, std::size_t lanes);
 
 /// Whether recursive halving walks the tree: a power of two of ranks, each with one node of the same level, in order.
 [[nodiscard]] inline bool is_halving(std::span<const parallel::block> lanes) {
@@ -49,13 +46,7 @@ inline constexpr std::size_t strip_grain = 16;
 }
 
 /// The strip of n elements that each rank owns: as equal as possible, in mirrored order where the tree is recursive halving.
-[[nodiscard]] inline std::vector<parallel::block> tree_strips(std::span<const parallel::block> lanes, std::size_t n) {
-    const bool halving = is_halving(lanes);
-    std::vector<parallel::block> out(lanes.size());
-    for (std::size_t rank = 0; rank < lanes.size(); ++rank)
-        out[rank] = parallel::split(n, lanes.size(), halving ? mirrored(rank, lanes.size()) : rank, strip_grain);
-    return out;
-}
+[[nodiscard]] std::vector<parallel::block> tree_strips(std::span<const parallel::block> lanes, std::size_t n);
 [[nodiscard]] inline std::vector<parallel::block> tree_strips(std::size_t ranks, std::size_t lanes, std::size_t n) {
     return tree_strips(deal_lanes(ranks, lanes), n);
 }
@@ -72,87 +63,9 @@ class tree_writer {
 public:
     tree_writer(std::size_t rank, const lane_tree& tree, std::size_t n) : rank_{rank}, tree_{tree}, n_{n}, placed_(tree.nodes().size()) {}
 
-    [[gnu::cold]] void strip(std::size_t owner, parallel::block strip, bool direct) {
-        const auto nodes = tree_.nodes();
-        tree_.place(owner, direct, placed_);
-        std::vector<place> at(nodes.size());
-        for (std::size_t v = 0; v < nodes.size(); ++v) {
-            const placed& here = placed_[v];
-            if (here.rank == rank_ && here.leaf != nowhere) at[v] = own(here.leaf, strip);
-            if (here.rank == rank_ && !nodes[v].leaf()) {
-                const place left = at[nodes[v].left];
-                const place right = at[nodes[v].right];
-                if (here.leaf == nowhere) at[v] = left;
-                const std::size_t round = std::max<std::size_t>(here.round, 1) - 1;
-                adds_.push_back({round, v, strip, at[v], at[v] == left ? right : left});
-            }
-            const std::size_t parent = nodes[v].parent;
-            const std::size_t target = parent == nowhere ? owner : placed_[parent].rank;
-            if (target == here.rank) continue;
-            if (here.rank == rank_) sends_.push_back({here.round, target, v, here.leaf, strip, 0, nowhere});
-            if (target == rank_) {
-                const std::size_t needed = parent == nowhere ? nowhere : std::max<std::size_t>(placed_[parent].round, 1) - 1;
-                at[v] = parent == nowhere ? place{nowhere, strip.first} : place{receives_.size(), 0};
-                receives_.push_back({here.round, here.rank, v, here.leaf, strip, needed, receives_.size()});
-            }
-        }
-        const placed& root = placed_[tree_.root()];
-        const place result{nowhere, strip.first};
-        if (owner == rank_ && root.rank == rank_ && at[tree_.root()] != result)
-            adds_.push_back({std::max<std::size_t>(root.round, 1) - 1, nodes.size(), strip, result, at[tree_.root()]});
-    }
+    [[gnu::cold]] void strip(std::size_t owner, parallel::block strip, bool direct);
 
-    [[gnu::cold]] void write(schedule& out) {
-        // Each rank begins with another peer: not all of them with rank 0.
-        const auto order = [this](const transfer& a, const transfer& b) {
-            return std::tuple{a.round, a.peer < rank_, a.peer, a.node, a.strip.first} <
-                   std::tuple{b.round, b.peer < rank_, b.peer, b.node, b.strip.first};
-        };
-        core::sort(sends_, order);
-        core::sort(receives_, order);
-        core::sort(adds_, [](const addition& a, const addition& b) {
-            return std::tuple{a.round, a.node, a.strip.first} < std::tuple{b.round, b.node, b.strip.first};
-        });
-        scratch_.resize(receives_.size());
-        std::size_t rounds = 0;
-        for (const auto* list : {&sends_, &receives_})
-            if (!list->empty()) rounds = std::max(rounds, list->back().round + 1);
-        if (!adds_.empty()) rounds = std::max(rounds, adds_.back().round + 1);
-
-        auto send = sends_.cbegin();
-        auto receive = receives_.cbegin();
-        auto add = adds_.cbegin();
-        for (std::size_t round = 0; round < rounds; ++round) {
-            std::erase_if(live_, [&](const allocation& one) { return one.until < round; });
-            while (receive != receives_.end() && receive->round == round) {
-                const auto end = joined(receive, receives_.end());
-                const std::size_t count = std::prev(end)->strip.last - receive->strip.first;
-                if (receive->needed == nowhere) {
-                    out.receive(receive->peer, in_data(receive->strip.first, count));
-                } else {
-                    std::size_t until = 0;
-                    for (auto part = receive; part != end; ++part) until = std::max(until, part->needed);
-                    const std::size_t first = allocate(count, until);
-                    for (auto part = receive; part != end; ++part)
-                        scratch_[part->number] = first + part->strip.first - receive->strip.first;
-                    out.receive(receive->peer, in_work(first, count));
-                }
-                receive = end;
-            }
-            while (send != sends_.end() && send->round == round) {
-                const auto end = joined(send, sends_.end());
-                out.send(send->peer, in_data(own(send->leaf, send->strip).first, std::prev(end)->strip.last - send->strip.first));
-                send = end;
-            }
-            for (; add != adds_.end() && add->round == round; ++add) {
-                if (add->node == tree_.nodes().size())
-                    out.copy(where(add->to, add->strip), where(add->from, add->strip));
-                else
-                    out.add(where(add->to, add->strip), where(add->from, add->strip));
-            }
-            out.end_round();
-        }
-    }
+    [[gnu::cold]] void write(schedule& out);
 
 private:
     /// The values of a node for a strip: the received piece of that number, or (nowhere) data from `first` on.
@@ -195,13 +108,7 @@ private:
     }
 
     /// The first gap in the scratch that is long enough until round `until` is over.
-    [[gnu::cold]] std::size_t allocate(std::size_t count, std::size_t until) {
-        std::size_t at = 0;
-        auto next = live_.begin();
-        for (; next != live_.end() && next->first < at + count; ++next) at = next->last;
-        live_.insert(next, {at, at + count, until});
-        return at;
-    }
+    [[gnu::cold]] std::size_t allocate(std::size_t count, std::size_t until);
 
     std::size_t rank_;
     const lane_tree& tree_;
@@ -222,9 +129,106 @@ private:
 /// strip; the rest of data is used up. `strips` is a partition of 0 .. n-1, in any order, empty ones allowed; tree_strips() has the best one.
 /// Cost per rank: recursive halving log2(p) messages, n(p-1)/p elements, n/2 of scratch. Direct, with c nodes on a rank: c(p-1) messages,
 /// c(n - own strip) elements, scratch of own strip x nodes of all other ranks, one round. Least: never more elements in total than direct.
-[[nodiscard, gnu::cold]] inline schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
-                                                             std::span<const parallel::block> strips,
-                                                             tree_route route = tree_route::automatic) {
+[[nodiscard, gnu::cold]] schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
+                                                      std::span<const parallel::block> strips, tree_route route = tree_route::automatic);
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION void tree_writer::strip(std::size_t owner, parallel::block strip, bool direct) {
+    const auto nodes = tree_.nodes();
+    tree_.place(owner, direct, placed_);
+    std::vector<place> at(nodes.size());
+    for (std::size_t v = 0; v < nodes.size(); ++v) {
+        const placed& here = placed_[v];
+        if (here.rank == rank_ && here.leaf != nowhere) at[v] = own(here.leaf, strip);
+        if (here.rank == rank_ && !nodes[v].leaf()) {
+            const place left = at[nodes[v].left];
+            const place right = at[nodes[v].right];
+            if (here.leaf == nowhere) at[v] = left;
+            const std::size_t round = std::max<std::size_t>(here.round, 1) - 1;
+            adds_.push_back({round, v, strip, at[v], at[v] == left ? right : left});
+        }
+        const std::size_t parent = nodes[v].parent;
+        const std::size_t target = parent == nowhere ? owner : placed_[parent].rank;
+        if (target == here.rank) continue;
+        if (here.rank == rank_) sends_.push_back({here.round, target, v, here.leaf, strip, 0, nowhere});
+        if (target == rank_) {
+            const std::size_t needed = parent == nowhere ? nowhere : std::max<std::size_t>(placed_[parent].round, 1) - 1;
+            at[v] = parent == nowhere ? place{nowhere, strip.first} : place{receives_.size(), 0};
+            receives_.push_back({here.round, here.rank, v, here.leaf, strip, needed, receives_.size()});
+        }
+    }
+    const placed& root = placed_[tree_.root()];
+    const place result{nowhere, strip.first};
+    if (owner == rank_ && root.rank == rank_ && at[tree_.root()] != result)
+        adds_.push_back({std::max<std::size_t>(root.round, 1) - 1, nodes.size(), strip, result, at[tree_.root()]});
+}
+
+LOCKSTEP_FUNCTION void tree_writer::write(schedule& out) {
+    // Each rank begins with another peer: not all of them with rank 0.
+    const auto order = [this](const transfer& a, const transfer& b) {
+        return std::tuple{a.round, a.peer < rank_, a.peer, a.node, a.strip.first} <
+               std::tuple{b.round, b.peer < rank_, b.peer, b.node, b.strip.first};
+    };
+    core::sort(sends_, order);
+    core::sort(receives_, order);
+    core::sort(adds_, [](const addition& a, const addition& b) {
+        return std::tuple{a.round, a.node, a.strip.first} < std::tuple{b.round, b.node, b.strip.first};
+    });
+    scratch_.resize(receives_.size());
+    std::size_t rounds = 0;
+    for (const auto* list : {&sends_, &receives_})
+        if (!list->empty()) rounds = std::max(rounds, list->back().round + 1);
+    if (!adds_.empty()) rounds = std::max(rounds, adds_.back().round + 1);
+
+    auto send = sends_.cbegin();
+    auto receive = receives_.cbegin();
+    auto add = adds_.cbegin();
+    for (std::size_t round = 0; round < rounds; ++round) {
+        std::erase_if(live_, [&](const allocation& one) { return one.until < round; });
+        while (receive != receives_.end() && receive->round == round) {
+            const auto end = joined(receive, receives_.end());
+            const std::size_t count = std::prev(end)->strip.last - receive->strip.first;
+            if (receive->needed == nowhere) {
+                out.receive(receive->peer, in_data(receive->strip.first, count));
+            } else {
+                std::size_t until = 0;
+                for (auto part = receive; part != end; ++part) until = std::max(until, part->needed);
+                const std::size_t first = allocate(count, until);
+                for (auto part = receive; part != end; ++part) scratch_[part->number] = first + part->strip.first - receive->strip.first;
+                out.receive(receive->peer, in_work(first, count));
+            }
+            receive = end;
+        }
+        while (send != sends_.end() && send->round == round) {
+            const auto end = joined(send, sends_.end());
+            out.send(send->peer, in_data(own(send->leaf, send->strip).first, std::prev(end)->strip.last - send->strip.first));
+            send = end;
+        }
+        for (; add != adds_.end() && add->round == round; ++add) {
+            if (add->node == tree_.nodes().size())
+                out.copy(where(add->to, add->strip), where(add->from, add->strip));
+            else
+                out.add(where(add->to, add->strip), where(add->from, add->strip));
+        }
+        out.end_round();
+    }
+}
+
+LOCKSTEP_FUNCTION std::size_t tree_writer::allocate(std::size_t count, std::size_t until) {
+    std::size_t at = 0;
+    auto next = live_.begin();
+    for (; next != live_.end() && next->first < at + count; ++next) at = next->last;
+    live_.insert(next, {at, at + count, until});
+    return at;
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
+                                               std::span<const parallel::block> strips, tree_route route) {
     if (strips.size() != lanes.size() || rank >= lanes.size())
         core::fail(core::text("rank ", rank, " with ", lanes.size(), " runs of lanes and ", strips.size(), " strips"),
                    "pass one run of lanes and one strip for each rank");
@@ -248,5 +252,21 @@ private:
     writer.write(out);
     return out;
 }
+
+LOCKSTEP_FUNCTION std::vector<parallel::block> deal_lanes(std::size_t ranks, std::size_t lanes) {
+    std::vector<parallel::block> out(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) out[rank] = parallel::split(lanes, ranks, rank);
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::vector<parallel::block> tree_strips(std::span<const parallel::block> lanes, std::size_t n) {
+    const bool halving = is_halving(lanes);
+    std::vector<parallel::block> out(lanes.size());
+    for (std::size_t rank = 0; rank < lanes.size(); ++rank)
+        out[rank] = parallel::split(n, lanes.size(), halving ? mirrored(rank, lanes.size()) : rank, strip_grain);
+    return out;
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "lockstep/comm/place.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -19,15 +20,7 @@ namespace lockstep::comm {
 
 /// The longest wait without progress before a rank gives up, where the plan says nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s. 0: for ever.
 /// Throws core::error if the environment says no such number.
-[[nodiscard, gnu::cold]] inline std::chrono::duration<double> default_timeout() {
-    const char* text = std::getenv("LOCKSTEP_TIMEOUT");
-    if (text == nullptr || *text == 0) return std::chrono::seconds{60};
-    char* end = nullptr;
-    const double seconds = std::strtod(text, &end);
-    if (!(end != text && *end == 0 && std::isfinite(seconds) && seconds >= 0))
-        core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"), "give seconds, or 0 to wait for ever");
-    return std::chrono::duration<double>{seconds};
-}
+[[nodiscard, gnu::cold]] std::chrono::duration<double> default_timeout();
 
 /// Thrown by a rank that gives up waiting for others: the cause may be elsewhere. what() says where all ranks are, one line for each place.
 class stalled : public core::error {
@@ -82,5 +75,19 @@ private:
     std::size_t looks_ = 0;
     bool told_ = false;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::chrono::duration<double> default_timeout() {
+    const char* text = std::getenv("LOCKSTEP_TIMEOUT");
+    if (text == nullptr || *text == 0) return std::chrono::seconds{60};
+    char* end = nullptr;
+    const double seconds = std::strtod(text, &end);
+    if (!(end != text && *end == 0 && std::isfinite(seconds) && seconds >= 0))
+        core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"), "give seconds, or 0 to wait for ever");
+    return std::chrono::duration<double>{seconds};
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -20,6 +20,7 @@
 #include "lockstep/comm/place.hpp"
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/comm/wait.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -43,10 +44,7 @@ public:
     /// Everything that is made is entered here, and taken out.
     [[gnu::cold]] void add(const collective& one) { collectives_.push_back(&one); }
     [[gnu::cold]] void add(const group_record& one) { groups_.push_back(&one), collectives_.push_back(&one.setup); }
-    [[gnu::cold]] void remove(const collective& one) noexcept {
-        std::erase(collectives_, &one);
-        past_[removed_++ % past_.size()] = one.now();
-    }
+    [[gnu::cold]] void remove(const collective& one) noexcept;
     [[gnu::cold]] void remove(const group_record& one) noexcept {
         std::erase(groups_, &one);
         remove(one.setup);
@@ -86,74 +84,17 @@ public:
     }
 
     /// Goes on with a wait; true if it is known to have no end.
-    [[nodiscard, gnu::cold]] bool goes_on(wait& one, std::uint64_t board) {
-        if (one.watch_ == nullptr) {
-            one.watch_ = this;
-            one.ended_ = [](wait& over) noexcept { over.watch_->current_ = over.outer_; };
-            one.outer_ = current_;
-            current_ = &one;
-            hopeless_ = reason::none;
-        }
-        if (!one.told_ && one.waited_ >= std::chrono::milliseconds{20}) {
-            one.told_ = true;
-            hopeless_ = reason::none;
-            std::array<std::size_t, most_peers> peers;
-            const letter mine = compose(kind::waits, board, one.now());
-            for (const std::size_t rank : waits_for(peers)) send(rank, mine);
-            for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-                if (ranks_[rank].asks) answer(rank);
-        }
-        // What is on its way may still come.
-        return one.told_ && hopeless_ != reason::none && std::chrono::steady_clock::now() - given_up_ > std::chrono::milliseconds{250};
-    }
+    [[nodiscard, gnu::cold]] bool goes_on(wait& one, std::uint64_t board);
 
     /// The error of a rank that gives up a wait: asks all ranks where they are, which takes half a second at most. `check(self)` looks for notices of
     /// failure meanwhile, and may throw.
-    [[nodiscard, gnu::cold, gnu::noinline]] stalled failure(std::uint64_t board, bool hopeless, std::chrono::duration<double> timeout,
-                                                            void (*check)(void*) = nullptr, void* self = nullptr) {
-        std::string problem = hopeless ? why() : core::text("rank ", over_.rank(), " has waited ", timeout.count(), " s");
-        if (!hopeless) {
-            const std::string others = waited_for();
-            if (!others.empty()) problem += core::text(" for ", others);
-        }
-        const std::string remedy = hopeless
-                                       ? "make the same calls in the same order, with the same sizes and types, on all ranks:\n"
-                                       : "see where the ranks are; if one is only slow, raise LOCKSTEP_TIMEOUT or the plan's timeout:\n";
-        ask_all(board, check, self);
-        return {problem, remedy + report()};
-    }
+    [[nodiscard, gnu::cold]] stalled failure(std::uint64_t board, bool hopeless, std::chrono::duration<double> timeout,
+                                             void (*check)(void*) = nullptr, void* self = nullptr);
 
     /// Where this rank is. Allocates nothing: a signal handler may ask.
-    [[gnu::cold]] void describe_place(short_line& out) const noexcept {
-        if (current_ != nullptr && current_->what_ != nullptr) {
-            describe(out, *current_->what_, call_);
-        } else if (call_ != nullptr) {
-            out.add(current_ != nullptr ? "waiting in " : "computing in ");
-            out.add(std::string_view{call_->name});
-            out.add(call_->where);
-        } else {
-            out.add("outside lockstep");
-            if (last_call_.name == nullptr) return;
-            out.add(", after ");
-            out.add(std::string_view{last_call_.name});
-            out.add(last_call_.where);
-        }
-    }
+    [[gnu::cold]] void describe_place(short_line& out) const noexcept;
     /// `rank 3 was told to end: <place>, waits for rank 1`, for a signal handler.
-    [[gnu::cold]] void describe_end(short_line& out) const noexcept {
-        out.add("    rank ");
-        out.add(over_.rank());
-        out.add(" was told to end: ");
-        describe_place(out);
-        std::array<std::size_t, most_peers> peers;
-        const char* before = ", waits for rank ";
-        for (const std::size_t rank : waits_for(peers)) {
-            out.add(std::string_view{before});
-            out.add(rank);
-            before = ", ";
-        }
-        out.end();
-    }
+    [[gnu::cold]] void describe_end(short_line& out) const noexcept;
 
     /// The making of groups is a collective, too.
     group_record groups;
@@ -188,50 +129,9 @@ private:
         std::uint64_t halted = 0;  // the board on which it gives up
     };
 
-    [[gnu::cold, gnu::noinline]] void ask_all(std::uint64_t board, void (*check)(void*), void* self) {
-        for (auto& one : ranks_) one.answered = false;
-        halts_ = true;
-        const letter mine = compose(kind::halt, board, {});
-        for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-            if (rank != over_.rank()) send(rank, mine);
-        const auto begin = std::chrono::steady_clock::now();
-        const auto goes_on = [&] {
-            bool all = true, lower = false;
-            for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-                all = all && (rank == over_.rank() || ranks_[rank].answered);
-                lower = lower || (check != nullptr && rank < over_.rank() && ranks_[rank].halted == board);
-            }
-            // Who has the lowest number speaks for all that give up at the same time.
-            const auto most = std::chrono::milliseconds{lower ? 2000 : 500};
-            return (lower || !all) && std::chrono::steady_clock::now() - begin < most;
-        };
-        struct end {
-            bool& halts;
-            ~end() { halts = false; }
-        } const over{halts_};
-        for (;;) {
-            take();
-            const bool more = goes_on();
-            // After the answers: who has failed meanwhile sent its notice before it answered from where it is now.
-            if (check != nullptr) check(self);
-            if (!more) return;
-            std::this_thread::sleep_for(std::chrono::microseconds{100});
-        }
-    }
+    [[gnu::cold]] void ask_all(std::uint64_t board, void (*check)(void*), void* self);
 
-    [[nodiscard, gnu::cold]] letter compose(kind what, std::uint64_t board, const ticket& about) const noexcept {
-        letter out;
-        out.what = what;
-        out.board = board;
-        out.about = about;
-        if (current_ != nullptr) out.own = current_->now();
-        std::array<std::size_t, most_peers> peers;
-        for (const std::size_t rank : waits_for(peers)) out.waits_for[out.peers++] = static_cast<std::uint32_t>(rank);
-        short_line place;
-        describe_place(place);
-        out.size = place.text().copy(out.place.data(), out.place.size());
-        return out;
-    }
+    [[nodiscard, gnu::cold]] letter compose(kind what, std::uint64_t board, const ticket& about) const noexcept;
 
     [[nodiscard, gnu::cold]] std::span<const std::size_t> waits_for(std::span<std::size_t> out) const noexcept {
         if (current_ == nullptr || current_->peers_ == nullptr) return {};
@@ -240,78 +140,14 @@ private:
         return out.first(count);
     }
 
-    [[gnu::cold, gnu::noinline]] void send(std::size_t to, const letter& what) {
-        // A rank that is stopped takes nothing: its letters stay where MPI can read them.
-        for (std::size_t i = 0; i < outbox_.size();) {
-            if (outbox_[i]->request.test())
-                outbox_.erase(outbox_.begin() + static_cast<std::ptrdiff_t>(i));
-            else
-                ++i;
-        }
-        auto& one = *outbox_.emplace_back(std::make_unique<posted>());
-        one.what = what;
-        one.request.send(over_, to, tag, std::as_bytes(std::span{&one.what, 1}));
-        (void)one.request.test();
-    }
+    [[gnu::cold]] void send(std::size_t to, const letter& what);
 
-    [[gnu::noinline]] void take() {
-        while (const auto from = over_.take(tag, {reinterpret_cast<char*>(&inbox_), sizeof inbox_})) handle(from->from);
-    }
+    void take();
 
-    [[gnu::cold, gnu::noinline]] void handle(std::size_t from) {
-        entry& sender = ranks_[from];
-        sender.place = inbox_;
-        const ticket waiting = current_ == nullptr ? ticket{} : current_->now();
-        const bool mine = waiting.run > 0 && waiting.group == inbox_.about.group && waiting.number == inbox_.about.number &&
-                          waiting.run == inbox_.about.run;
-        switch (inbox_.what) {
-            case kind::waits:
-                sender.question = inbox_;
-                answer(from);
-                return;
-            case kind::blocked:
-                // Both wait, each for something that the other has not begun: by the rule of equal order neither will.
-                if (mine && knows(inbox_.own.group) && !started(inbox_.own)) give_up(reason::order, from);
-                return;
-            case kind::gone:
-                if (mine) give_up(reason::gone, from);
-                return;
-            case kind::differs:
-                if (mine) give_up(reason::differs, from);
-                return;
-            case kind::halt:
-                sender.halted = inbox_.board;
-                sender.answered = true;
-                send(from, compose(kind::here, inbox_.board, {}));
-                return;
-            case kind::here:
-                sender.answered = true;
-                return;
-        }
-    }
+    [[gnu::cold]] void handle(std::size_t from);
 
     /// To a rank that waits for this one: nothing if that has done its part; later, if it still may.
-    [[gnu::cold]] void answer(std::size_t to) {
-        entry& asking = ranks_[to];
-        const ticket& about = asking.question.about;
-        asking.asks = false;
-        const std::uint64_t board = asking.question.board;
-        // Collectives of setup have one record, which tells of the last run only.
-        const collective* const found = find(about);
-        if (found != nullptr && found->fingerprint != about.fingerprint && (about.number != 0 || found->runs == about.run)) {
-            send(to, compose(kind::differs, board, about));
-            return;
-        }
-        if (started(about)) return;
-        if (board <= boards_made_ && std::find(boards_.begin(), boards_.end(), board) == boards_.end()) {
-            send(to, compose(kind::gone, board, about));
-            return;
-        }
-        if (current_ != nullptr && current_->now().run > 0 && current_->waited_ >= std::chrono::milliseconds{20})
-            send(to, compose(kind::blocked, board, about));
-        else
-            asking.asks = true;
-    }
+    [[gnu::cold]] void answer(std::size_t to);
 
     void give_up(reason why, std::size_t because) noexcept {
         if (halts_ || hopeless_ != reason::none) return;
@@ -338,63 +174,14 @@ private:
         return false;
     }
 
-    [[nodiscard, gnu::cold]] static std::string list(const std::vector<bool>& ranks) {
-        std::string out;
-        std::size_t count = 0;
-        for (std::size_t first = 0; first < ranks.size(); ++first) {
-            if (!ranks[first]) continue;
-            std::size_t last = first;
-            while (last + 1 < ranks.size() && ranks[last + 1]) ++last;
-            out += core::text(out.empty() ? "" : ", ", first);
-            if (last > first) out += core::text("-", last);
-            count += last - first + 1;
-            first = last;
-        }
-        return count == 0 ? out : core::text(count == 1 ? "rank " : "ranks ", out);
-    }
+    [[nodiscard, gnu::cold]] static std::string list(const std::vector<bool>& ranks);
 
     /// All places that are known, one line for ranks in the same place.
-    [[nodiscard, gnu::cold]] std::string report() const {
-        std::vector<entry> all = ranks_;
-        all[over_.rank()].place = compose(kind::here, 0, {});
-        std::string out;
-        std::vector<bool> done(all.size());
-        for (std::size_t rank = 0; rank < all.size(); ++rank) {
-            if (done[rank]) continue;
-            const bool known = rank == over_.rank() || all[rank].answered;
-            std::vector<bool> here(all.size()), waited_for(all.size());
-            for (std::size_t other = rank; other < all.size(); ++other) {
-                const bool other_known = other == over_.rank() || all[other].answered;
-                if (done[other] || known != other_known || all[rank].place.text() != all[other].place.text()) continue;
-                here[other] = done[other] = true;
-                for (std::size_t i = 0; known && i < all[other].place.peers; ++i) waited_for[all[other].place.waits_for[i]] = true;
-            }
-            for (std::size_t other = 0; other < all.size(); ++other) waited_for[other] = waited_for[other] && !here[other];
-            out += core::text(out.empty() ? "    " : "\n    ", list(here), ": ");
-            if (!known) out += "no answer: stopped, cut off, or in code outside lockstep";
-            if (!known && !all[rank].place.text().empty()) out += "; last heard of in ";
-            out += all[rank].place.text();
-            const std::string waits = list(waited_for);
-            if (!waits.empty()) out += core::text(", waits for ", waits);
-        }
-        return out;
-    }
+    [[nodiscard, gnu::cold]] std::string report() const;
     /// Why a wait has no end, for the first line of a message.
-    [[nodiscard, gnu::cold]] std::string why() const {
-        if (hopeless_ == reason::gone) return core::text("rank ", culprit_, " has left what others wait for");
-        if (hopeless_ == reason::differs)
-            return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
-                              " are in collectives of different kind, size or type");
-        return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
-                          " wait in different calls");
-    }
+    [[nodiscard, gnu::cold]] std::string why() const;
     /// `rank 1`, `ranks 0-2, 5`: for whom this rank waits now.
-    [[nodiscard, gnu::cold]] std::string waited_for() const {
-        std::array<std::size_t, most_peers> peers;
-        std::vector<bool> all(ranks_.size());
-        for (const std::size_t rank : waits_for(peers)) all[rank] = true;
-        return list(all);
-    }
+    [[nodiscard, gnu::cold]] std::string waited_for() const;
 
     struct posted {
         letter what;
@@ -436,9 +223,7 @@ public:
         std::swap(what_, other.what_);
         return *this;
     }
-    [[gnu::cold]] ~watched_collective() {
-        if (what_ != nullptr && by_ != nullptr) by_->remove(*what_);
-    }
+    [[gnu::cold]] ~watched_collective();
 
     [[nodiscard]] collective& operator*() const noexcept { return *what_; }
     [[nodiscard]] collective* operator->() const noexcept { return what_.get(); }
@@ -447,5 +232,256 @@ private:
     std::shared_ptr<watch> by_;
     std::unique_ptr<collective> what_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void watch::remove(const collective& one) noexcept {
+    std::erase(collectives_, &one);
+    past_[removed_++ % past_.size()] = one.now();
+}
+
+LOCKSTEP_FUNCTION bool watch::goes_on(wait& one, std::uint64_t board) {
+    if (one.watch_ == nullptr) {
+        one.watch_ = this;
+        one.ended_ = [](wait& over) noexcept { over.watch_->current_ = over.outer_; };
+        one.outer_ = current_;
+        current_ = &one;
+        hopeless_ = reason::none;
+    }
+    if (!one.told_ && one.waited_ >= std::chrono::milliseconds{20}) {
+        one.told_ = true;
+        hopeless_ = reason::none;
+        std::array<std::size_t, most_peers> peers;
+        const letter mine = compose(kind::waits, board, one.now());
+        for (const std::size_t rank : waits_for(peers)) send(rank, mine);
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+            if (ranks_[rank].asks) answer(rank);
+    }
+    // What is on its way may still come.
+    return one.told_ && hopeless_ != reason::none && std::chrono::steady_clock::now() - given_up_ > std::chrono::milliseconds{250};
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION stalled watch::failure(std::uint64_t board, bool hopeless, std::chrono::duration<double> timeout,
+                                                           void (*check)(void*), void* self) {
+    std::string problem = hopeless ? why() : core::text("rank ", over_.rank(), " has waited ", timeout.count(), " s");
+    if (!hopeless) {
+        const std::string others = waited_for();
+        if (!others.empty()) problem += core::text(" for ", others);
+    }
+    const std::string remedy = hopeless ? "make the same calls in the same order, with the same sizes and types, on all ranks:\n"
+                                        : "see where the ranks are; if one is only slow, raise LOCKSTEP_TIMEOUT or the plan's timeout:\n";
+    ask_all(board, check, self);
+    return {problem, remedy + report()};
+}
+
+LOCKSTEP_FUNCTION void watch::describe_place(short_line& out) const noexcept {
+    if (current_ != nullptr && current_->what_ != nullptr) {
+        describe(out, *current_->what_, call_);
+    } else if (call_ != nullptr) {
+        out.add(current_ != nullptr ? "waiting in " : "computing in ");
+        out.add(std::string_view{call_->name});
+        out.add(call_->where);
+    } else {
+        out.add("outside lockstep");
+        if (last_call_.name == nullptr) return;
+        out.add(", after ");
+        out.add(std::string_view{last_call_.name});
+        out.add(last_call_.where);
+    }
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void watch::ask_all(std::uint64_t board, void (*check)(void*), void* self) {
+    for (auto& one : ranks_) one.answered = false;
+    halts_ = true;
+    const letter mine = compose(kind::halt, board, {});
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+        if (rank != over_.rank()) send(rank, mine);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto goes_on = [&] {
+        bool all = true, lower = false;
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+            all = all && (rank == over_.rank() || ranks_[rank].answered);
+            lower = lower || (check != nullptr && rank < over_.rank() && ranks_[rank].halted == board);
+        }
+        // Who has the lowest number speaks for all that give up at the same time.
+        const auto most = std::chrono::milliseconds{lower ? 2000 : 500};
+        return (lower || !all) && std::chrono::steady_clock::now() - begin < most;
+    };
+    struct end {
+        bool& halts;
+        ~end() { halts = false; }
+    } const over{halts_};
+    for (;;) {
+        take();
+        const bool more = goes_on();
+        // After the answers: who has failed meanwhile sent its notice before it answered from where it is now.
+        if (check != nullptr) check(self);
+        if (!more) return;
+        std::this_thread::sleep_for(std::chrono::microseconds{100});
+    }
+}
+
+LOCKSTEP_FUNCTION watch::letter watch::compose(kind what, std::uint64_t board, const ticket& about) const noexcept {
+    letter out;
+    out.what = what;
+    out.board = board;
+    out.about = about;
+    if (current_ != nullptr) out.own = current_->now();
+    std::array<std::size_t, most_peers> peers;
+    for (const std::size_t rank : waits_for(peers)) out.waits_for[out.peers++] = static_cast<std::uint32_t>(rank);
+    short_line place;
+    describe_place(place);
+    out.size = place.text().copy(out.place.data(), out.place.size());
+    return out;
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void watch::send(std::size_t to, const letter& what) {
+    // A rank that is stopped takes nothing: its letters stay where MPI can read them.
+    for (std::size_t i = 0; i < outbox_.size();) {
+        if (outbox_[i]->request.test())
+            outbox_.erase(outbox_.begin() + static_cast<std::ptrdiff_t>(i));
+        else
+            ++i;
+    }
+    auto& one = *outbox_.emplace_back(std::make_unique<posted>());
+    one.what = what;
+    one.request.send(over_, to, tag, std::as_bytes(std::span{&one.what, 1}));
+    (void)one.request.test();
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void watch::handle(std::size_t from) {
+    entry& sender = ranks_[from];
+    sender.place = inbox_;
+    const ticket waiting = current_ == nullptr ? ticket{} : current_->now();
+    const bool mine =
+        waiting.run > 0 && waiting.group == inbox_.about.group && waiting.number == inbox_.about.number && waiting.run == inbox_.about.run;
+    switch (inbox_.what) {
+        case kind::waits:
+            sender.question = inbox_;
+            answer(from);
+            return;
+        case kind::blocked:
+            // Both wait, each for something that the other has not begun: by the rule of equal order neither will.
+            if (mine && knows(inbox_.own.group) && !started(inbox_.own)) give_up(reason::order, from);
+            return;
+        case kind::gone:
+            if (mine) give_up(reason::gone, from);
+            return;
+        case kind::differs:
+            if (mine) give_up(reason::differs, from);
+            return;
+        case kind::halt:
+            sender.halted = inbox_.board;
+            sender.answered = true;
+            send(from, compose(kind::here, inbox_.board, {}));
+            return;
+        case kind::here:
+            sender.answered = true;
+            return;
+    }
+}
+
+LOCKSTEP_FUNCTION void watch::answer(std::size_t to) {
+    entry& asking = ranks_[to];
+    const ticket& about = asking.question.about;
+    asking.asks = false;
+    const std::uint64_t board = asking.question.board;
+    // Collectives of setup have one record, which tells of the last run only.
+    const collective* const found = find(about);
+    if (found != nullptr && found->fingerprint != about.fingerprint && (about.number != 0 || found->runs == about.run)) {
+        send(to, compose(kind::differs, board, about));
+        return;
+    }
+    if (started(about)) return;
+    if (board <= boards_made_ && std::find(boards_.begin(), boards_.end(), board) == boards_.end()) {
+        send(to, compose(kind::gone, board, about));
+        return;
+    }
+    if (current_ != nullptr && current_->now().run > 0 && current_->waited_ >= std::chrono::milliseconds{20})
+        send(to, compose(kind::blocked, board, about));
+    else
+        asking.asks = true;
+}
+
+LOCKSTEP_FUNCTION std::string watch::list(const std::vector<bool>& ranks) {
+    std::string out;
+    std::size_t count = 0;
+    for (std::size_t first = 0; first < ranks.size(); ++first) {
+        if (!ranks[first]) continue;
+        std::size_t last = first;
+        while (last + 1 < ranks.size() && ranks[last + 1]) ++last;
+        out += core::text(out.empty() ? "" : ", ", first);
+        if (last > first) out += core::text("-", last);
+        count += last - first + 1;
+        first = last;
+    }
+    return count == 0 ? out : core::text(count == 1 ? "rank " : "ranks ", out);
+}
+
+LOCKSTEP_FUNCTION std::string watch::report() const {
+    std::vector<entry> all = ranks_;
+    all[over_.rank()].place = compose(kind::here, 0, {});
+    std::string out;
+    std::vector<bool> done(all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        if (done[rank]) continue;
+        const bool known = rank == over_.rank() || all[rank].answered;
+        std::vector<bool> here(all.size()), waited_for(all.size());
+        for (std::size_t other = rank; other < all.size(); ++other) {
+            const bool other_known = other == over_.rank() || all[other].answered;
+            if (done[other] || known != other_known || all[rank].place.text() != all[other].place.text()) continue;
+            here[other] = done[other] = true;
+            for (std::size_t i = 0; known && i < all[other].place.peers; ++i) waited_for[all[other].place.waits_for[i]] = true;
+        }
+        for (std::size_t other = 0; other < all.size(); ++other) waited_for[other] = waited_for[other] && !here[other];
+        out += core::text(out.empty() ? "    " : "\n    ", list(here), ": ");
+        if (!known) out += "no answer: stopped, cut off, or in code outside lockstep";
+        if (!known && !all[rank].place.text().empty()) out += "; last heard of in ";
+        out += all[rank].place.text();
+        const std::string waits = list(waited_for);
+        if (!waits.empty()) out += core::text(", waits for ", waits);
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::string watch::why() const {
+    if (hopeless_ == reason::gone) return core::text("rank ", culprit_, " has left what others wait for");
+    if (hopeless_ == reason::differs)
+        return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
+                          " are in collectives of different kind, size or type");
+    return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()), " wait in different calls");
+}
+
+LOCKSTEP_FUNCTION std::string watch::waited_for() const {
+    std::array<std::size_t, most_peers> peers;
+    std::vector<bool> all(ranks_.size());
+    for (const std::size_t rank : waits_for(peers)) all[rank] = true;
+    return list(all);
+}
+
+LOCKSTEP_FUNCTION void watch::describe_end(short_line& out) const noexcept {
+    out.add("    rank ");
+    out.add(over_.rank());
+    out.add(" was told to end: ");
+    describe_place(out);
+    std::array<std::size_t, most_peers> peers;
+    const char* before = ", waits for rank ";
+    for (const std::size_t rank : waits_for(peers)) {
+        out.add(std::string_view{before});
+        out.add(rank);
+        before = ", ";
+    }
+    out.end();
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void watch::take() {
+    while (const auto from = over_.take(tag, {reinterpret_cast<char*>(&inbox_), sizeof inbox_})) handle(from->from);
+}
+
+LOCKSTEP_FUNCTION watched_collective::~watched_collective() {
+    if (what_ != nullptr && by_ != nullptr) by_->remove(*what_);
+}
+
+#endif
 
 }  // namespace lockstep::comm

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::core {
@@ -13,15 +14,24 @@ namespace lockstep::core {
 /// what() reads `lockstep: <what is wrong, with the values>; <what to do>`.
 class error : public std::runtime_error {
 public:
-    error(const std::string& problem, const std::string& remedy) : std::runtime_error("lockstep: " + problem + "; " + remedy) {}
+    error(const std::string& problem, const std::string& remedy);
 
     /// A whole message that another rank has already put together.
     explicit error(const std::string& message) : std::runtime_error(message) {}
 };
 
 /// Throws an error. Behind a condition: a check that passes builds no text.
-[[noreturn, gnu::cold, gnu::noinline]] inline void fail(std::string_view problem, std::string_view remedy) {
+[[noreturn, gnu::cold]] void fail(std::string_view problem, std::string_view remedy);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION error::error(const std::string& problem, const std::string& remedy)
+    : std::runtime_error("lockstep: " + problem + "; " + remedy) {}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void fail(std::string_view problem, std::string_view remedy) {
     throw error{std::string{problem}, std::string{remedy}};
 }
+
+#endif
 
 }  // namespace lockstep::core

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/compiled.hpp"
+
 namespace lockstep::core {
 
 /// The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
@@ -21,7 +23,18 @@ namespace lockstep::core {
 }
 
 /// Order-dependent: hash(a, hash(b)) differs from hash(b, hash(a)). About 1 ns per 8 bytes.
-[[nodiscard]] inline std::uint64_t hash(std::span<const std::byte> bytes, std::uint64_t seed = 0) noexcept {
+[[nodiscard]] std::uint64_t hash(std::span<const std::byte> bytes, std::uint64_t seed = 0) noexcept;
+
+[[nodiscard]] inline std::uint64_t hash(std::string_view text, std::uint64_t seed = 0) noexcept {
+    return hash(std::as_bytes(std::span{text}), seed);
+}
+
+/// Sixteen hexadecimal digits.
+[[nodiscard]] std::string hexadecimal(std::uint64_t value);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::uint64_t hash(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
     std::uint64_t state = mix(seed + 0x9e3779b97f4a7c15ULL * (bytes.size() + 1));
     std::size_t at = 0;
     for (; at + 8 <= bytes.size(); at += 8) {
@@ -34,15 +47,12 @@ namespace lockstep::core {
     return mix(state ^ rest);
 }
 
-[[nodiscard]] inline std::uint64_t hash(std::string_view text, std::uint64_t seed = 0) noexcept {
-    return hash(std::as_bytes(std::span{text}), seed);
-}
-
-/// Sixteen hexadecimal digits.
-[[nodiscard]] inline std::string hexadecimal(std::uint64_t value) {
+LOCKSTEP_FUNCTION std::string hexadecimal(std::uint64_t value) {
     std::string out(16, '0');
     for (std::size_t i = 16; i-- > 0; value >>= 4) out[i] = "0123456789abcdef"[value & 15];
     return out;
 }
+
+#endif
 
 }  // namespace lockstep::core

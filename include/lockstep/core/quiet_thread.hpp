@@ -9,13 +9,18 @@
 #include <system_error>
 #include <thread>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::core {
 
 /// Runs work(of). `name`: for the error, as in `the thread that is to read ahead`. Throws core::error where the system grants no thread.
-[[nodiscard, gnu::cold]] inline std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name, const char* remedy) {
+[[nodiscard, gnu::cold]] std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name, const char* remedy);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name, const char* remedy) {
     sigset_t all, before;
     sigfillset(&all);
     for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, own);
@@ -31,5 +36,7 @@ namespace lockstep::core {
     if (!refused.empty()) fail(text(name, " could not be started (", refused, ")"), remedy);
     return out;
 }
+
+#endif
 
 }  // namespace lockstep::core

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/compiled.hpp"
+
 namespace lockstep::core {
 
 namespace detail {
@@ -29,31 +31,7 @@ public:
     text_part(float number) noexcept : kind_{kind::real}, real_{number} {}
     text_part(double number) noexcept : kind_{kind::longer_real}, longer_real_{number} {}
 
-    [[gnu::cold]] void append_to(std::string& out) const {
-        char buffer[64];
-        char* end = buffer;
-        switch (kind_) {
-            case kind::words:
-                out += words_;
-                return;
-            case kind::letter:
-                out += letter_;
-                return;
-            case kind::integer:
-                end = std::to_chars(buffer, buffer + sizeof buffer, integer_).ptr;
-                break;
-            case kind::natural:
-                end = std::to_chars(buffer, buffer + sizeof buffer, natural_).ptr;
-                break;
-            case kind::real:
-                end = std::to_chars(buffer, buffer + sizeof buffer, real_).ptr;
-                break;
-            case kind::longer_real:
-                end = std::to_chars(buffer, buffer + sizeof buffer, longer_real_).ptr;
-                break;
-        }
-        out.append(buffer, end);
-    }
+    [[gnu::cold]] void append_to(std::string& out) const;
 
 private:
     enum class kind { words, letter, integer, natural, real, longer_real };
@@ -68,11 +46,7 @@ private:
     };
 };
 
-[[nodiscard, gnu::cold, gnu::noinline]] inline std::string join(const text_part* parts, std::size_t count) {
-    std::string out;
-    for (std::size_t i = 0; i < count; ++i) parts[i].append_to(out);
-    return out;
-}
+[[nodiscard, gnu::cold]] std::string join(const text_part* parts, std::size_t count);
 
 }  // namespace detail
 
@@ -84,17 +58,65 @@ template <class... Parts>
 }
 
 /// A number with `digits` digits behind the point, for tables and progress lines.
-[[nodiscard]] inline std::string fixed(double number, int digits) {
+[[nodiscard]] std::string fixed(double number, int digits);
+
+/// A whole number in groups of three digits: 132,863,336.
+[[nodiscard]] std::string grouped(unsigned long long number);
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION void text_part::append_to(std::string& out) const {
+    char buffer[64];
+    char* end = buffer;
+    switch (kind_) {
+        case kind::words:
+            out += words_;
+            return;
+        case kind::letter:
+            out += letter_;
+            return;
+        case kind::integer:
+            end = std::to_chars(buffer, buffer + sizeof buffer, integer_).ptr;
+            break;
+        case kind::natural:
+            end = std::to_chars(buffer, buffer + sizeof buffer, natural_).ptr;
+            break;
+        case kind::real:
+            end = std::to_chars(buffer, buffer + sizeof buffer, real_).ptr;
+            break;
+        case kind::longer_real:
+            end = std::to_chars(buffer, buffer + sizeof buffer, longer_real_).ptr;
+            break;
+    }
+    out.append(buffer, end);
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION std::string grouped(unsigned long long number) {
+    std::string digits = text(number);
+    for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+    return digits;
+}
+
+namespace detail {
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION std::string join(const text_part* parts, std::size_t count) {
+    std::string out;
+    for (std::size_t i = 0; i < count; ++i) parts[i].append_to(out);
+    return out;
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION std::string fixed(double number, int digits) {
     char buffer[352];
     const auto end = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::fixed, digits).ptr;
     return {buffer, end};
 }
 
-/// A whole number in groups of three digits: 132,863,336.
-[[nodiscard]] inline std::string grouped(unsigned long long number) {
-    std::string digits = text(number);
-    for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
-    return digits;
-}
+#endif
 
 }  // namespace lockstep::core

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
@@ -36,21 +37,7 @@ public:
     std::array<float, 3> mean{0.4914F, 0.4822F, 0.4465F};
     std::array<float, 3> deviation{0.2470F, 0.2435F, 0.2616F};
 
-    explicit cifar10(const std::string& folder, part which, std::size_t count = everything)
-        : name_{core::text("CIFAR-10 ", which == part::training ? "training" : "test", " set in \"", folder, "\"")} {
-        contents read;
-        const std::string inside = core::text(folder, "/", which == part::training ? "data_batch_1" : "test_batch", ".bin");
-        const std::string root = exists(folder, which) || !exists(folder + published, which) ? folder : folder + published;
-        if (which == part::test)
-            append(root + "/test_batch", count, read);
-        else
-            for (int batch = 1; batch <= 5 && read.labels.size() < count; ++batch)
-                append(core::text(root, "/data_batch_", batch), count, read);
-        if (count != everything && read.labels.size() != count)
-            core::fail(core::text(name_, ": ", count, " pictures were asked for, the files hold ", read.labels.size()),
-                       "ask for fewer, or leave the count away to have them all");
-        contents_ = std::make_shared<const contents>(std::move(read));
-    }
+    explicit cifar10(const std::string& folder, part which, std::size_t count = everything);
 
     [[nodiscard]] std::size_t size() const noexcept { return contents_->labels.size(); }
     [[nodiscard]] std::string name() const { return name_; }
@@ -75,39 +62,62 @@ private:
         std::vector<std::uint8_t> labels;
     };
 
-    [[nodiscard]] static bool exists(const std::string& folder, part which) {
-        const std::string first = folder + (which == part::training ? "/data_batch_1.bin" : "/test_batch.bin");
-        return why_unreadable(first).empty() || why_unreadable(first + ".gz").empty();
-    }
+    [[nodiscard]] static bool exists(const std::string& folder, part which);
 
     /// The pictures of one file behind those that are there, until there are `count`.
-    static void append(const std::string& prefix, std::size_t count, contents& to) {
-        const std::string path = find_packed(
-            prefix, ".bin",
-            "unpack the binary version of CIFAR-10 (cifar-10-binary.tar.gz from www.cs.toronto.edu/~kriz/cifar.html) with tar -xzf, and "
-            "pass the folder cifar-10-batches-bin");
-        const std::vector<std::byte> bytes = read_file(path);
-        if (bytes.empty() || bytes.size() % record != 0)
-            core::fail(core::text("\"", path, "\" has ", bytes.size(), " bytes, ",
-                                  bytes.empty() ? "no picture" : "no whole number of pictures", " of ", record, " bytes"),
-                       "fetch or copy the file again: the published ones have 30730000 bytes once unpacked");
-        for (std::size_t at = 0; at < bytes.size() && to.labels.size() < count; at += record) {
-            const auto label = std::to_integer<std::uint8_t>(bytes[at]);
-            if (label >= label::count)
-                core::fail(core::text("picture ", at / record, " of \"", path, "\" has the label ", +label, ", allowed are 0 to 9"),
-                           "pass the binary version of CIFAR-10 (other data sets have other layouts), or correct the file");
-            to.labels.push_back(label);
-            const std::byte* red = bytes.data() + at + 1;
-            const std::size_t begin = to.pixels.size();
-            to.pixels.resize(begin + sample::size);
-            for (std::size_t pixel = 0; pixel < pixels; ++pixel)
-                for (std::size_t channel = 0; channel < 3; ++channel)
-                    to.pixels[begin + 3 * pixel + channel] = std::to_integer<std::uint8_t>(red[channel * pixels + pixel]);
-        }
-    }
+    static void append(const std::string& prefix, std::size_t count, contents& to);
 
     std::string name_;
     std::shared_ptr<const contents> contents_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION cifar10::cifar10(const std::string& folder, part which, std::size_t count)
+    : name_{core::text("CIFAR-10 ", which == part::training ? "training" : "test", " set in \"", folder, "\"")} {
+    contents read;
+    const std::string inside = core::text(folder, "/", which == part::training ? "data_batch_1" : "test_batch", ".bin");
+    const std::string root = exists(folder, which) || !exists(folder + published, which) ? folder : folder + published;
+    if (which == part::test)
+        append(root + "/test_batch", count, read);
+    else
+        for (int batch = 1; batch <= 5 && read.labels.size() < count; ++batch) append(core::text(root, "/data_batch_", batch), count, read);
+    if (count != everything && read.labels.size() != count)
+        core::fail(core::text(name_, ": ", count, " pictures were asked for, the files hold ", read.labels.size()),
+                   "ask for fewer, or leave the count away to have them all");
+    contents_ = std::make_shared<const contents>(std::move(read));
+}
+
+LOCKSTEP_FUNCTION bool cifar10::exists(const std::string& folder, part which) {
+    const std::string first = folder + (which == part::training ? "/data_batch_1.bin" : "/test_batch.bin");
+    return why_unreadable(first).empty() || why_unreadable(first + ".gz").empty();
+}
+
+LOCKSTEP_FUNCTION void cifar10::append(const std::string& prefix, std::size_t count, contents& to) {
+    const std::string path = find_packed(
+        prefix, ".bin",
+        "unpack the binary version of CIFAR-10 (cifar-10-binary.tar.gz from www.cs.toronto.edu/~kriz/cifar.html) with tar -xzf, and "
+        "pass the folder cifar-10-batches-bin");
+    const std::vector<std::byte> bytes = read_file(path);
+    if (bytes.empty() || bytes.size() % record != 0)
+        core::fail(core::text("\"", path, "\" has ", bytes.size(), " bytes, ", bytes.empty() ? "no picture" : "no whole number of pictures",
+                              " of ", record, " bytes"),
+                   "fetch or copy the file again: the published ones have 30730000 bytes once unpacked");
+    for (std::size_t at = 0; at < bytes.size() && to.labels.size() < count; at += record) {
+        const auto label = std::to_integer<std::uint8_t>(bytes[at]);
+        if (label >= label::count)
+            core::fail(core::text("picture ", at / record, " of \"", path, "\" has the label ", +label, ", allowed are 0 to 9"),
+                       "pass the binary version of CIFAR-10 (other data sets have other layouts), or correct the file");
+        to.labels.push_back(label);
+        const std::byte* red = bytes.data() + at + 1;
+        const std::size_t begin = to.pixels.size();
+        to.pixels.resize(begin + sample::size);
+        for (std::size_t pixel = 0; pixel < pixels; ++pixel)
+            for (std::size_t channel = 0; channel < 3; ++channel)
+                to.pixels[begin + 3 * pixel + channel] = std::to_integer<std::uint8_t>(red[channel * pixels + pixel]);
+    }
+}
+
+#endif
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/canvas.hpp"
@@ -65,32 +66,7 @@ public:
         bool lift;
     };
 
-    trace(std::span<const knot> knots, hand& hand) noexcept {
-        std::array<dot, glyph::capacity> moved;
-        point off{};
-        for (std::size_t i = 0; i < knots.size(); ++i) {
-            if (i > 0 && knots[i - 1].then == pen::up) off = {hand.deviate(0.04F), hand.deviate(0.04F)};
-            const float x = static_cast<float>(knots[i].x) * 0.02F - 1 + off.x;
-            const float y = static_cast<float>(knots[i].y) * 0.02F - 1 + off.y;
-            moved[i] = {{x + hand.deviate(0.085F), y + hand.deviate(0.07F)}, 1 + hand.deviate(0.1F), knots[i].then == pen::up};
-        }
-        for (std::size_t i = 0; i < knots.size(); ++i) {
-            if (moved[i].lift) {
-                dots_[count_++] = moved[i];
-                continue;
-            }
-            const point from = moved[i].at;
-            const point to = moved[i + 1].at;
-            const point leave = slope(knots, moved, i, i);
-            const point arrive = slope(knots, moved, i + 1, i);
-            for (std::size_t piece = 0; piece < pieces; ++piece) {
-                const float t = static_cast<float>(piece) / pieces;
-                dots_[count_++] = {{hermite(from.x, leave.x, to.x, arrive.x, t), hermite(from.y, leave.y, to.y, arrive.y, t)},
-                                   moved[i].pressure + t * (moved[i + 1].pressure - moved[i].pressure),
-                                   false};
-            }
-        }
-    }
+    trace(std::span<const knot> knots, hand& hand) noexcept;
 
     [[nodiscard]] std::span<dot> dots() noexcept { return std::span{dots_}.first(count_); }
 
@@ -139,24 +115,7 @@ struct digits {
     }
 
     /// Draws one sample, 0 = paper and 1 = ink, and returns its label.
-    std::int32_t draw(std::uint64_t row, std::span<float, sample::size> ink) const noexcept {
-        detail::hand hand{core::random_stream{seed, core::purpose::generator}, first + row, distortion};
-        const std::size_t digit = hand.choose(10);
-        const auto ways = ways_to_write(digit);
-        detail::trace trace{ways[hand.choose(ways.size())].all(), hand};
-        place(trace, hand);
-
-        const float radius = std::max(1.4F + hand.deviate(0.32F), 0.6F);
-        const float edge = std::max(1.2F + hand.deviate(0.12F), 0.8F);
-        const float black = 1.0F - std::abs(hand.deviate(0.05F));
-        canvas<28, 28> paper;
-        const auto dots = trace.dots();
-        for (std::size_t i = 0; i + 1 < dots.size(); ++i)
-            if (!dots[i].lift) paper.line(dots[i].at, dots[i + 1].at, radius * dots[i].pressure, edge);
-        for (std::size_t pixel = 0; pixel < sample::size; ++pixel)
-            ink[pixel] = paper.ink(pixel / 28, pixel % 28, edge) * (black - 0.12F * hand.grain(pixel));
-        return static_cast<std::int32_t>(digit);
-    }
+    std::int32_t draw(std::uint64_t row, std::span<float, sample::size> ink) const noexcept;
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
@@ -170,32 +129,88 @@ struct digits {
 
 private:
     /// From the box of the glyph, -1 .. 1, to pixels: bend, scale, slant, turn, and put into the middle, or nearly so.
-    static void place(detail::trace& trace, detail::hand& hand) noexcept {
-        std::array<float, 6> bend;
-        for (float& one : bend) one = hand.deviate(0.11F);
-        const float height = 9.2F + hand.deviate(0.7F);
-        const float width = height * std::max(0.74F + hand.deviate(0.12F), 0.45F);
-        const float slant = 0.12F + hand.deviate(0.2F);
-        const float half = hand.deviate(0.07F);  // tangent of half the angle
-        const float cosine = (1 - half * half) / (1 + half * half);
-        const float sine = 2 * half / (1 + half * half);
-        const point aim{13.5F + hand.deviate(1.1F), 13.5F + hand.deviate(1.0F)};
+    static void place(detail::trace& trace, detail::hand& hand) noexcept;
+};
 
-        point low{1e6F, 1e6F}, high{-1e6F, -1e6F};
-        for (auto& dot : trace.dots()) {
-            const float u = dot.at.x + bend[0] * dot.at.y * dot.at.y + bend[1] * dot.at.x * dot.at.y + bend[2] * dot.at.x * dot.at.x;
-            const float v = dot.at.y + bend[3] * dot.at.y * dot.at.y + bend[4] * dot.at.x * dot.at.y + bend[5] * dot.at.x * dot.at.x;
-            const float x = u * width - slant * (v * height);
-            const float y = v * height;
-            dot.at = {x * cosine - y * sine, x * sine + y * cosine};
-            low = {std::min(low.x, dot.at.x), std::min(low.y, dot.at.y)};
-            high = {std::max(high.x, dot.at.x), std::max(high.y, dot.at.y)};
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION trace::trace(std::span<const knot> knots, hand& hand) noexcept {
+    std::array<dot, glyph::capacity> moved;
+    point off{};
+    for (std::size_t i = 0; i < knots.size(); ++i) {
+        if (i > 0 && knots[i - 1].then == pen::up) off = {hand.deviate(0.04F), hand.deviate(0.04F)};
+        const float x = static_cast<float>(knots[i].x) * 0.02F - 1 + off.x;
+        const float y = static_cast<float>(knots[i].y) * 0.02F - 1 + off.y;
+        moved[i] = {{x + hand.deviate(0.085F), y + hand.deviate(0.07F)}, 1 + hand.deviate(0.1F), knots[i].then == pen::up};
+    }
+    for (std::size_t i = 0; i < knots.size(); ++i) {
+        if (moved[i].lift) {
+            dots_[count_++] = moved[i];
+            continue;
         }
-        for (auto& dot : trace.dots()) {
-            dot.at.x += aim.x - 0.5F * (low.x + high.x);
-            dot.at.y += aim.y - 0.5F * (low.y + high.y);
+        const point from = moved[i].at;
+        const point to = moved[i + 1].at;
+        const point leave = slope(knots, moved, i, i);
+        const point arrive = slope(knots, moved, i + 1, i);
+        for (std::size_t piece = 0; piece < pieces; ++piece) {
+            const float t = static_cast<float>(piece) / pieces;
+            dots_[count_++] = {{hermite(from.x, leave.x, to.x, arrive.x, t), hermite(from.y, leave.y, to.y, arrive.y, t)},
+                               moved[i].pressure + t * (moved[i + 1].pressure - moved[i].pressure),
+                               false};
         }
     }
-};
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION std::int32_t digits::draw(std::uint64_t row, std::span<float, sample::size> ink) const noexcept {
+    detail::hand hand{core::random_stream{seed, core::purpose::generator}, first + row, distortion};
+    const std::size_t digit = hand.choose(10);
+    const auto ways = ways_to_write(digit);
+    detail::trace trace{ways[hand.choose(ways.size())].all(), hand};
+    place(trace, hand);
+
+    const float radius = std::max(1.4F + hand.deviate(0.32F), 0.6F);
+    const float edge = std::max(1.2F + hand.deviate(0.12F), 0.8F);
+    const float black = 1.0F - std::abs(hand.deviate(0.05F));
+    canvas<28, 28> paper;
+    const auto dots = trace.dots();
+    for (std::size_t i = 0; i + 1 < dots.size(); ++i)
+        if (!dots[i].lift) paper.line(dots[i].at, dots[i + 1].at, radius * dots[i].pressure, edge);
+    for (std::size_t pixel = 0; pixel < sample::size; ++pixel)
+        ink[pixel] = paper.ink(pixel / 28, pixel % 28, edge) * (black - 0.12F * hand.grain(pixel));
+    return static_cast<std::int32_t>(digit);
+}
+
+LOCKSTEP_FUNCTION void digits::place(detail::trace& trace, detail::hand& hand) noexcept {
+    std::array<float, 6> bend;
+    for (float& one : bend) one = hand.deviate(0.11F);
+    const float height = 9.2F + hand.deviate(0.7F);
+    const float width = height * std::max(0.74F + hand.deviate(0.12F), 0.45F);
+    const float slant = 0.12F + hand.deviate(0.2F);
+    const float half = hand.deviate(0.07F);  // tangent of half the angle
+    const float cosine = (1 - half * half) / (1 + half * half);
+    const float sine = 2 * half / (1 + half * half);
+    const point aim{13.5F + hand.deviate(1.1F), 13.5F + hand.deviate(1.0F)};
+
+    point low{1e6F, 1e6F}, high{-1e6F, -1e6F};
+    for (auto& dot : trace.dots()) {
+        const float u = dot.at.x + bend[0] * dot.at.y * dot.at.y + bend[1] * dot.at.x * dot.at.y + bend[2] * dot.at.x * dot.at.x;
+        const float v = dot.at.y + bend[3] * dot.at.y * dot.at.y + bend[4] * dot.at.x * dot.at.y + bend[5] * dot.at.x * dot.at.x;
+        const float x = u * width - slant * (v * height);
+        const float y = v * height;
+        dot.at = {x * cosine - y * sine, x * sine + y * cosine};
+        low = {std::min(low.x, dot.at.x), std::min(low.y, dot.at.y)};
+        high = {std::max(high.x, dot.at.x), std::max(high.y, dot.at.y)};
+    }
+    for (auto& dot : trace.dots()) {
+        dot.at.x += aim.x - 0.5F * (low.x + high.x);
+        dot.at.y += aim.y - 0.5F * (low.y + high.y);
+    }
+}
+
+#endif
 
 }  // namespace lockstep::data

@@ -14,6 +14,7 @@
 
 #include <zlib.h>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -26,7 +27,15 @@ namespace lockstep::data {
 }
 
 /// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when neither can be opened.
-[[nodiscard]] inline std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy) {
+[[nodiscard]] std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy);
+
+/// The content of a file, unpacked when it begins like gzip (its name does not matter).
+/// Throws core::error for a file that is missing, unreadable, cut off or corrupt.
+[[nodiscard]] std::vector<std::byte> read_file(const std::string& path);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy) {
     std::string tried;
     for (const std::string& path : {core::text(prefix, suffix), core::text(prefix, suffix, ".gz")}) {
         const std::string reason = why_unreadable(path);
@@ -36,9 +45,7 @@ namespace lockstep::data {
     throw core::error{core::text("cannot open ", tried), remedy};
 }
 
-/// The content of a file, unpacked when it begins like gzip (its name does not matter).
-/// Throws core::error for a file that is missing, unreadable, cut off or corrupt.
-[[nodiscard]] inline std::vector<std::byte> read_file(const std::string& path) {
+LOCKSTEP_FUNCTION std::vector<std::byte> read_file(const std::string& path) {
     constexpr std::size_t longest_read = std::size_t{1} << 30;  // zlib counts in unsigned int
 
     errno = 0;
@@ -70,5 +77,7 @@ namespace lockstep::data {
     out.resize(done);
     return out;
 }
+
+#endif
 
 }  // namespace lockstep::data

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
@@ -43,7 +44,7 @@ inline constexpr std::uint32_t labels_magic = idx_file<1>::magic;
     return out;
 }
 
-[[nodiscard]] inline std::string hexadecimal(std::uint32_t value) { return "0x" + core::hexadecimal(value).substr(8); }
+[[nodiscard]] std::string hexadecimal(std::uint32_t value);
 
 [[nodiscard]] inline std::string wrong_magic_remedy(std::uint32_t found, std::uint32_t expected) {
     if (found == labels_magic && expected == images_magic) return "this is a file of labels: swap the paths of images and labels";
@@ -138,5 +139,15 @@ private:
     std::shared_ptr<const idx_file<3>> images_;
     std::shared_ptr<const idx_file<1>> labels_;
 };
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+LOCKSTEP_FUNCTION std::string hexadecimal(std::uint32_t value) { return "0x" + core::hexadecimal(value).substr(8); }
+
+}  // namespace detail
+
+#endif
 
 }  // namespace lockstep::data

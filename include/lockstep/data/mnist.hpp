@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/data/gzip.hpp"
 #include "lockstep/data/idx.hpp"
 
@@ -13,11 +14,7 @@ namespace lockstep::data {
 /// data/train-labels-idx1-ubyte, `mnist{"data/t10k"}` the test set. Pixels are (byte / 255 - 0.1307) / 0.3081: mean and deviation of the
 /// training set, members to change. Also reads the data sets in the same dress: Fashion-MNIST, KMNIST.
 struct mnist : idx<28, 28, 10> {
-    explicit mnist(const std::string& prefix)
-        : idx<28, 28, 10>{find_packed(prefix, "-images-idx3-ubyte", remedy()), find_packed(prefix, "-labels-idx1-ubyte", remedy())} {
-        mean = 0.1307F;
-        deviation = 0.3081F;
-    }
+    explicit mnist(const std::string& prefix);
 
 private:
     [[nodiscard]] static std::string remedy() {
@@ -26,5 +23,15 @@ private:
                "storage.googleapis.com/cvdf-datasets/mnist) in that folder, or train on the built-in data::digits";
     }
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION mnist::mnist(const std::string& prefix)
+    : idx<28, 28, 10>{find_packed(prefix, "-images-idx3-ubyte", remedy()), find_packed(prefix, "-labels-idx1-ubyte", remedy())} {
+    mean = 0.1307F;
+    deviation = 0.3081F;
+}
+
+#endif
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
@@ -39,38 +40,7 @@ struct shapes {
     }
 
     /// Draws one sample, from 0 to 1, and returns its label.
-    std::int32_t draw(std::uint64_t row, std::span<float, sample::size> light) const noexcept {
-        const core::random_stream stream{seed, core::purpose::generator, 1};
-        std::array<std::uint32_t, words> word;
-        stream.words((first + row) * words, word);
-        std::size_t next = 0;
-        const auto uniform = [&](float low, float high) { return low + (high - low) * core::random_stream::to_uniform(word[next++]); };
-
-        const auto kind = static_cast<std::int32_t>((std::uint64_t{word[next++]} * 10) >> 32);
-        const float radius = uniform(7, 13), wide = radius * uniform(0.85F, 1.15F);
-        const float x0 = 15.5F + (15.5F - wide) * uniform(-1, 1), y0 = 15.5F + (15.5F - radius) * uniform(-1, 1);
-        const float half = uniform(-0.1F, 0.1F);  // tangent of half the angle: no sine of any library
-        const float cosine = (1 - half * half) / (1 + half * half), sine = 2 * half / (1 + half * half);
-        const float right = uniform(-0.012F, 0.012F), down = uniform(-0.012F, 0.012F);
-        std::array<float, 3> paper, ink;
-        for (std::size_t c = 0; c < 3; ++c) {
-            paper[c] = uniform(0.1F, 0.9F);
-            ink[c] = paper[c] + (paper[c] < 0.5F ? 1.0F : -1.0F) * uniform(0.2F, 0.5F);
-        }
-        for (std::size_t r = 0; r < 32; ++r)
-            for (std::size_t c = 0; c < 32; ++c) {
-                const float x = static_cast<float>(c) - x0, y = static_cast<float>(r) - y0;
-                const float u = (x * cosine - y * sine) / wide, v = (x * sine + y * cosine) / radius;
-                const float cover = std::clamp(0.5F - outside(kind, u, v) * radius, 0.0F, 1.0F);
-                const float lit = 1 + right * (static_cast<float>(c) - 15.5F) + down * (static_cast<float>(r) - 15.5F);
-                for (std::size_t k = 0; k < 3; ++k) {
-                    const std::size_t at = (r * 32 + c) * 3 + k;
-                    const float grain = static_cast<float>((word[drawn + at / 4] >> (8 * (at % 4))) & 255) * (1.0F / 255) - 0.5F;
-                    light[at] = std::clamp((paper[k] + cover * (ink[k] - paper[k])) * lit + noise * grain, 0.0F, 1.0F);
-                }
-            }
-        return kind;
-    }
+    std::int32_t draw(std::uint64_t row, std::span<float, sample::size> light) const noexcept;
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
@@ -114,5 +84,42 @@ private:
         }
     }
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::int32_t shapes::draw(std::uint64_t row, std::span<float, sample::size> light) const noexcept {
+    const core::random_stream stream{seed, core::purpose::generator, 1};
+    std::array<std::uint32_t, words> word;
+    stream.words((first + row) * words, word);
+    std::size_t next = 0;
+    const auto uniform = [&](float low, float high) { return low + (high - low) * core::random_stream::to_uniform(word[next++]); };
+
+    const auto kind = static_cast<std::int32_t>((std::uint64_t{word[next++]} * 10) >> 32);
+    const float radius = uniform(7, 13), wide = radius * uniform(0.85F, 1.15F);
+    const float x0 = 15.5F + (15.5F - wide) * uniform(-1, 1), y0 = 15.5F + (15.5F - radius) * uniform(-1, 1);
+    const float half = uniform(-0.1F, 0.1F);  // tangent of half the angle: no sine of any library
+    const float cosine = (1 - half * half) / (1 + half * half), sine = 2 * half / (1 + half * half);
+    const float right = uniform(-0.012F, 0.012F), down = uniform(-0.012F, 0.012F);
+    std::array<float, 3> paper, ink;
+    for (std::size_t c = 0; c < 3; ++c) {
+        paper[c] = uniform(0.1F, 0.9F);
+        ink[c] = paper[c] + (paper[c] < 0.5F ? 1.0F : -1.0F) * uniform(0.2F, 0.5F);
+    }
+    for (std::size_t r = 0; r < 32; ++r)
+        for (std::size_t c = 0; c < 32; ++c) {
+            const float x = static_cast<float>(c) - x0, y = static_cast<float>(r) - y0;
+            const float u = (x * cosine - y * sine) / wide, v = (x * sine + y * cosine) / radius;
+            const float cover = std::clamp(0.5F - outside(kind, u, v) * radius, 0.0F, 1.0F);
+            const float lit = 1 + right * (static_cast<float>(c) - 15.5F) + down * (static_cast<float>(r) - 15.5F);
+            for (std::size_t k = 0; k < 3; ++k) {
+                const std::size_t at = (r * 32 + c) * 3 + k;
+                const float grain = static_cast<float>((word[drawn + at / 4] >> (8 * (at % 4))) & 255) * (1.0F / 255) - 0.5F;
+                light[at] = std::clamp((paper[k] + cover * (ink[k] - paper[k])) * lit + noise * grain, 0.0F, 1.0F);
+            }
+        }
+    return kind;
+}
+
+#endif
 
 }  // namespace lockstep::data

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "lockstep/kernels/channels.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -236,5 +237,10 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
     };
     detail::for_blocks(team, rows, 16, body);
 }
+
+LOCKSTEP_TEMPLATE(column_moments<float>);
+LOCKSTEP_TEMPLATE(normalise_columns<float>);
+LOCKSTEP_TEMPLATE(column_slopes<float>);
+LOCKSTEP_TEMPLATE(normalise_columns_backward<float>);
 
 }  // namespace lockstep::kernels

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
@@ -89,5 +90,8 @@ void column_sums_lanes(std::span<const parallel::block> lanes, std::size_t n, co
         std::copy_n(partial(0, mine.first), mine.size(), db + mine.first);
     });
 }
+
+LOCKSTEP_TEMPLATE(column_sums<float>);
+LOCKSTEP_TEMPLATE(column_sums_lanes<float>);
 
 }  // namespace lockstep::kernels

@@ -8,6 +8,7 @@
 
 #include "lockstep/kernels/correlate.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/planes.hpp"
 #include "lockstep/kernels/planes_weights.hpp"
@@ -232,5 +233,15 @@ void convolution_backward_weights(const convolution& g, std::size_t batch, const
         }
     }
 }
+
+LOCKSTEP_TEMPLATE(convolution_forward<float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(convolution_forward<float, narrow::no>);
+LOCKSTEP_TEMPLATE(convolution_forward<float, narrow::yes>);
+LOCKSTEP_TEMPLATE(convolution_backward_data<float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(convolution_backward_data<float, narrow::no>);
+LOCKSTEP_TEMPLATE(convolution_backward_data<float, narrow::yes>);
+LOCKSTEP_TEMPLATE(convolution_backward_weights<float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(convolution_backward_weights<float, narrow::no>);
+LOCKSTEP_TEMPLATE(convolution_backward_weights<float, narrow::yes>);
 
 }  // namespace lockstep::kernels

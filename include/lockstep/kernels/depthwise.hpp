@@ -11,6 +11,7 @@
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -356,5 +357,9 @@ void depthwise_backward_weights(const convolution& g, std::size_t batch, const T
         }
     });
 }
+
+LOCKSTEP_TEMPLATE(depthwise_forward<float>);
+LOCKSTEP_TEMPLATE(depthwise_backward_data<float>);
+LOCKSTEP_TEMPLATE(depthwise_backward_weights<float>);
 
 }  // namespace lockstep::kernels

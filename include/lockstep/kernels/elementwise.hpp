@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/exp.hpp"
 #include "lockstep/simd/map.hpp"
@@ -164,5 +165,17 @@ template <class T>
 [[nodiscard]] bool is_finite(std::span<const T> x) noexcept {
     return first_non_finite(x) == x.size();
 }
+
+LOCKSTEP_TEMPLATE(relu_forward<float>);
+LOCKSTEP_TEMPLATE(relu_backward<float>);
+LOCKSTEP_TEMPLATE(tanh_forward<float>);
+LOCKSTEP_TEMPLATE(tanh_backward<float>);
+LOCKSTEP_TEMPLATE(sigmoid_forward<float>);
+LOCKSTEP_TEMPLATE(sigmoid_backward<float>);
+LOCKSTEP_TEMPLATE(gelu_forward<float>);
+LOCKSTEP_TEMPLATE(gelu_backward<float>);
+LOCKSTEP_TEMPLATE(axpy<float>);
+LOCKSTEP_TEMPLATE(add<float>);
+LOCKSTEP_TEMPLATE(first_non_finite<float>);
 
 }  // namespace lockstep::kernels

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "lockstep/kernels/block_product.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -83,5 +84,7 @@ void gemm_accumulate(transpose ta, transpose tb, std::size_t m, std::size_t n, s
                      std::size_t ldb, T* c, std::size_t ldc, resources<T> use) noexcept {
     detail::gemm_threads<T>({ta, tb, m, n, k, a, lda, b, ldb, c, ldc, false, nullptr}, use);
 }
+
+LOCKSTEP_TEMPLATE(detail::gemm_threads<float>);
 
 }  // namespace lockstep::kernels

@@ -8,6 +8,7 @@
 
 #include "lockstep/kernels/block_product.hpp"
 #include "lockstep/kernels/gemm.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/parallel/loop.hpp"
 
@@ -57,5 +58,7 @@ void gemm_lanes(std::span<const parallel::block> lanes, std::size_t m, std::size
         detail::block_product<T>(mine, use.scratch.data() + thread * share, lanes).run();
     });
 }
+
+LOCKSTEP_TEMPLATE(gemm_lanes<float>);
 
 }  // namespace lockstep::kernels

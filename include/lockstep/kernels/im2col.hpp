@@ -9,6 +9,7 @@
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -212,5 +213,9 @@ void im2col_backward_weights(const convolution& g, std::size_t batch, const T* x
         if (dbias) detail::continue_column_sums(count, g.filters, right, g.filters, dbias);
     }
 }
+
+LOCKSTEP_TEMPLATE(im2col_forward<float>);
+LOCKSTEP_TEMPLATE(im2col_backward_data<float>);
+LOCKSTEP_TEMPLATE(im2col_backward_weights<float>);
 
 }  // namespace lockstep::kernels

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "lockstep/kernels/channels.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -190,5 +191,8 @@ void local_response_backward(const local_response& how, std::size_t pixels, std:
                 });
     });
 }
+
+LOCKSTEP_TEMPLATE(local_response_forward<float>);
+LOCKSTEP_TEMPLATE(local_response_backward<float>);
 
 }  // namespace lockstep::kernels

@@ -8,6 +8,7 @@
 
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/pooled_planes.hpp"
 #include "lockstep/kernels/pooling.hpp"
 #include "lockstep/kernels/resources.hpp"
@@ -86,5 +87,7 @@ void pooled_forward(const pooled_convolution& g, std::size_t batch, const T* x, 
         }
     });
 }
+
+LOCKSTEP_TEMPLATE(pooled_forward<float>);
 
 }  // namespace lockstep::kernels

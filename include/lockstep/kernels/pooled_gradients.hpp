@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "lockstep/kernels/column_sums.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/pooled_convolution.hpp"
 #include "lockstep/kernels/resources.hpp"
@@ -261,5 +262,8 @@ void pooled_backward_data(const pooled_convolution& g, std::size_t batch, const 
             all.sample(dy + sample * g.out_size(), which + sample * g.out_size(), panels, image, dx + sample * g.conv.in_size());
     });
 }
+
+LOCKSTEP_TEMPLATE(pooled_backward_weights<float>);
+LOCKSTEP_TEMPLATE(pooled_backward_data<float>);
 
 }  // namespace lockstep::kernels

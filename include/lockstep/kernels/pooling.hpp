@@ -10,6 +10,7 @@
 
 #include "lockstep/kernels/channels.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -314,5 +315,10 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
             });
     });
 }
+
+LOCKSTEP_TEMPLATE(max_pool_forward<float>);
+LOCKSTEP_TEMPLATE(max_pool_backward<float>);
+LOCKSTEP_TEMPLATE(mean_pool_forward<float>);
+LOCKSTEP_TEMPLATE(mean_pool_backward<float>);
 
 }  // namespace lockstep::kernels

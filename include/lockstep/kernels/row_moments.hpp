@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "lockstep/kernels/channels.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
@@ -139,5 +140,9 @@ void normalise_rows_backward(std::size_t rows, std::size_t n, const T* x, const 
         }
     });
 }
+
+LOCKSTEP_TEMPLATE(normalise_rows<float>);
+LOCKSTEP_TEMPLATE(normalise_rows_slopes<float>);
+LOCKSTEP_TEMPLATE(normalise_rows_backward<float>);
 
 }  // namespace lockstep::kernels

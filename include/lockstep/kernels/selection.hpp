@@ -9,6 +9,7 @@
 #include <span>
 #include <type_traits>
 
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::kernels {
@@ -111,5 +112,7 @@ std::size_t top_k(std::span<const T> v, std::size_t k, std::span<std::uint32_t> 
     });
     return k;
 }
+
+LOCKSTEP_TEMPLATE(top_k<float>);
 
 }  // namespace lockstep::kernels

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "lockstep/kernels/channels.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/exp.hpp"
@@ -212,5 +213,8 @@ template <class T>
     }
     return sum;
 }
+
+LOCKSTEP_TEMPLATE(softmax<float>);
+LOCKSTEP_TEMPLATE(softmax_cross_entropy_rows<float>);
 
 }  // namespace lockstep::kernels

@@ -8,6 +8,7 @@
 
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/winograd_blocks.hpp"
 
@@ -326,5 +327,12 @@ void winograd_backward_data(const convolution& g, std::size_t batch, const T* dy
             .run(batch, use);
     });
 }
+
+LOCKSTEP_TEMPLATE(winograd_forward<2, float>);
+LOCKSTEP_TEMPLATE(winograd_forward<4, float>);
+LOCKSTEP_TEMPLATE(winograd_forward<6, float>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<2, float>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<4, float>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<6, float>);
 
 }  // namespace lockstep::kernels

@@ -8,6 +8,7 @@
 #include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/convolution.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/winograd.hpp"
 #include "lockstep/kernels/winograd_blocks.hpp"
@@ -228,5 +229,9 @@ void winograd_backward_weights(const convolution& g, std::size_t batch, const T*
         column_sums(batch * pixels, mine.size(), dy + mine.first, g.filters, dbias + mine.first);
     });
 }
+
+LOCKSTEP_TEMPLATE(winograd_backward_weights<2, float>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<4, float>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<6, float>);
 
 }  // namespace lockstep::kernels

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/column_moments.hpp"
@@ -140,19 +141,25 @@ struct batch_norm {
 
     [[nodiscard]] std::string settings() const { return core::text("momentum=", momentum, " epsilon=", epsilon); }
     /// Throws core::error unless 0 < momentum <= 1 and epsilon is positive as a float too.
-    void check() const {
-        if (!(momentum > 0 && momentum <= 1))
-            core::fail(core::text("batch_norm has momentum = ", momentum, ", outside (0, 1]"),
-                       "use the part of the running statistics that a step replaces, such as 0.1");
-        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
-            core::fail(core::text("batch_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"),
-                       "take a small positive number such as 1e-5");
-    }
+    void check() const;
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         return batch_norm_layer<Input>{.momentum = momentum, .epsilon = epsilon};
     }
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void batch_norm::check() const {
+    if (!(momentum > 0 && momentum <= 1))
+        core::fail(core::text("batch_norm has momentum = ", momentum, ", outside (0, 1]"),
+                   "use the part of the running statistics that a step replaces, such as 0.1");
+    if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
+        core::fail(core::text("batch_norm has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+                   "take a small positive number such as 1e-5");
+}
+
+#endif
 
 }  // namespace lockstep::layers

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/model/combine.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -30,27 +31,7 @@ struct piece {
 
 /// Gives every piece an offset, on a cache line; two that are live at once never overlap. The largest first, each at the lowest place that is
 /// free for as long as it lives (greedy by size: Pisarchyk, Lee 2020). Returns the bytes of all. Cost: pieces squared, at start-up.
-[[gnu::cold]] inline std::size_t place_pieces(std::span<piece> all) {
-    const auto rounded = [](std::size_t bytes) { return (bytes + simd::alignment - 1) / simd::alignment * simd::alignment; };
-    std::vector<std::size_t> order(all.size()), placed;
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    core::sort(order, [&](std::size_t a, std::size_t b) { return all[a].bytes != all[b].bytes ? all[a].bytes > all[b].bytes : a < b; });
-    std::size_t end = 0;
-    for (const std::size_t index : order) {
-        piece& here = all[index];
-        here.offset = 0;
-        if (here.bytes == 0) continue;
-        for (const std::size_t other : placed) {  // from the lowest offset on
-            if (!here.meets(all[other])) continue;
-            if (here.offset + here.bytes <= all[other].offset) break;
-            here.offset = std::max(here.offset, all[other].offset + rounded(all[other].bytes));
-        }
-        const auto at = std::find_if(placed.begin(), placed.end(), [&](std::size_t other) { return all[other].offset > here.offset; });
-        placed.insert(at, index);
-        end = std::max(end, here.offset + rounded(here.bytes));
-    }
-    return end;
-}
+[[gnu::cold]] std::size_t place_pieces(std::span<piece> all);
 
 /// The most bytes that are live at one event: no placement needs less.
 [[nodiscard, gnu::cold]] inline std::size_t most_live(std::span<const piece> all) {
@@ -139,21 +120,49 @@ struct memory_plan {
 /// When the nodes run: forward as their numbers say, a second time in front of the backward run of their block, and backward.
 struct step_events {
     std::vector<std::size_t> again, backward;
-    [[gnu::cold]] explicit step_events(std::span<const memory_node> nodes) : again(nodes.size()), backward(nodes.size()) {
-        std::size_t event = nodes.size(), from = nodes.size();
-        for (std::size_t i = nodes.size(); i-- > 0;) {
-            if (i < from && nodes[i].block != 0) {
-                for (from = i; from > 0 && nodes[from - 1].block == nodes[i].block;) --from;
-                for (std::size_t j = from; j <= i; ++j) again[j] = ++event;
-            }
-            backward[i] = ++event;
-        }
-    }
+    [[gnu::cold]] explicit step_events(std::span<const memory_node> nodes);
 };
 
 /// Forward keeps of a value what backward or a later reader needs. A layer that may work in place does so where nobody else needs its input
 /// any more. The gradient of a value is the sum over its readers, from the last to the first. Throws nothing but bad_alloc; for start-up.
-[[nodiscard, gnu::cold]] inline memory_plan plan_memory(std::span<const memory_node> nodes) {
+[[nodiscard, gnu::cold]] memory_plan plan_memory(std::span<const memory_node> nodes);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::size_t place_pieces(std::span<piece> all) {
+    const auto rounded = [](std::size_t bytes) { return (bytes + simd::alignment - 1) / simd::alignment * simd::alignment; };
+    std::vector<std::size_t> order(all.size()), placed;
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    core::sort(order, [&](std::size_t a, std::size_t b) { return all[a].bytes != all[b].bytes ? all[a].bytes > all[b].bytes : a < b; });
+    std::size_t end = 0;
+    for (const std::size_t index : order) {
+        piece& here = all[index];
+        here.offset = 0;
+        if (here.bytes == 0) continue;
+        for (const std::size_t other : placed) {  // from the lowest offset on
+            if (!here.meets(all[other])) continue;
+            if (here.offset + here.bytes <= all[other].offset) break;
+            here.offset = std::max(here.offset, all[other].offset + rounded(all[other].bytes));
+        }
+        const auto at = std::find_if(placed.begin(), placed.end(), [&](std::size_t other) { return all[other].offset > here.offset; });
+        placed.insert(at, index);
+        end = std::max(end, here.offset + rounded(here.bytes));
+    }
+    return end;
+}
+
+LOCKSTEP_FUNCTION step_events::step_events(std::span<const memory_node> nodes) : again(nodes.size()), backward(nodes.size()) {
+    std::size_t event = nodes.size(), from = nodes.size();
+    for (std::size_t i = nodes.size(); i-- > 0;) {
+        if (i < from && nodes[i].block != 0) {
+            for (from = i; from > 0 && nodes[from - 1].block == nodes[i].block;) --from;
+            for (std::size_t j = from; j <= i; ++j) again[j] = ++event;
+        }
+        backward[i] = ++event;
+    }
+}
+
+LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     const std::size_t n = nodes.size(), loss = n;
     const step_events events{nodes};
     memory_plan plan;
@@ -285,5 +294,7 @@ struct step_events {
     plan.bytes = place_pieces(plan.pieces);
     return plan;
 }
+
+#endif
 
 }  // namespace lockstep::model

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/optim/concept.hpp"
@@ -72,15 +73,7 @@ struct warmup_cosine {
     [[nodiscard]] std::string settings() const { return core::text("peak=", peak, " warmup=", warmup, " total=", total, " floor=", floor); }
 
     /// Throws core::error unless peak > 0, 0 <= floor <= peak, total >= 1 and warmup <= total.
-    void check() const {
-        detail::check_rate(name, "peak", peak);
-        if (!(floor >= 0 && floor <= peak))
-            core::fail(core::text("warmup_cosine has floor = ", floor, ", outside [0, peak] with peak = ", peak),
-                       "take the rate to end at, or 0");
-        if (total == 0 || warmup > total)
-            core::fail(core::text("warmup_cosine has warmup = ", warmup, " and total = ", total, " steps"),
-                       "count both from step 0: total is at least 1 and at least warmup");
-    }
+    void check() const;
 
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
         if (step < warmup) return peak * (static_cast<double>(step + 1) / static_cast<double>(warmup));
@@ -115,20 +108,7 @@ struct one_cycle {
     }
 
     /// Throws core::error unless peak > 0, total >= 1, 0 <= rise <= 1, divisor >= 1 and 0 <= floor <= peak.
-    void check() const {
-        detail::check_rate(name, "peak", peak);
-        if (total == 0)
-            core::fail(core::text("one_cycle has total = ", total, " steps"), "give the number of steps of the whole run, at least 1");
-        if (!(rise >= 0 && rise <= 1))
-            core::fail(core::text("one_cycle has rise = ", rise, ", outside [0, 1]"),
-                       "take the part of the steps before the peak, such as 0.3");
-        if (!(divisor >= 1 && std::isfinite(divisor)))
-            core::fail(core::text("one_cycle has divisor = ", divisor, ", not a number from 1"),
-                       "take the ratio of the highest to the first rate, such as 25");
-        if (!(floor >= 0 && floor <= peak))
-            core::fail(core::text("one_cycle has floor = ", floor, ", outside [0, peak] with peak = ", peak),
-                       "take the rate to end at, or 0");
-    }
+    void check() const;
 
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
         if (step >= total) return floor;
@@ -143,5 +123,33 @@ private:
 };
 
 static_assert(LrSchedule<constant> && LrSchedule<step_decay> && LrSchedule<warmup_cosine> && LrSchedule<one_cycle>);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void warmup_cosine::check() const {
+    detail::check_rate(name, "peak", peak);
+    if (!(floor >= 0 && floor <= peak))
+        core::fail(core::text("warmup_cosine has floor = ", floor, ", outside [0, peak] with peak = ", peak),
+                   "take the rate to end at, or 0");
+    if (total == 0 || warmup > total)
+        core::fail(core::text("warmup_cosine has warmup = ", warmup, " and total = ", total, " steps"),
+                   "count both from step 0: total is at least 1 and at least warmup");
+}
+
+LOCKSTEP_FUNCTION void one_cycle::check() const {
+    detail::check_rate(name, "peak", peak);
+    if (total == 0)
+        core::fail(core::text("one_cycle has total = ", total, " steps"), "give the number of steps of the whole run, at least 1");
+    if (!(rise >= 0 && rise <= 1))
+        core::fail(core::text("one_cycle has rise = ", rise, ", outside [0, 1]"),
+                   "take the part of the steps before the peak, such as 0.3");
+    if (!(divisor >= 1 && std::isfinite(divisor)))
+        core::fail(core::text("one_cycle has divisor = ", divisor, ", not a number from 1"),
+                   "take the ratio of the highest to the first rate, such as 25");
+    if (!(floor >= 0 && floor <= peak))
+        core::fail(core::text("one_cycle has floor = ", floor, ", outside [0, peak] with peak = ", peak), "take the rate to end at, or 0");
+}
+
+#endif
 
 }  // namespace lockstep::optim

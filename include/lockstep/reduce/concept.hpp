@@ -13,6 +13,7 @@
 #include "lockstep/comm/lane_sum.hpp"
 #include "lockstep/comm/send_order.hpp"
 #include "lockstep/comm/shared_parts.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/arena.hpp"
@@ -37,12 +38,7 @@ struct bucket {
 };
 
 /// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.
-[[nodiscard, gnu::cold]] inline std::size_t gradient_vectors(const bucket& of) {
-    std::size_t most = 1;
-    for (std::size_t rank = 0; rank < of.runs.size(); ++rank)
-        if (of.memory != nullptr || rank == of.ranks.rank()) most = std::max(most, tensor::cover(of.runs[rank], of.lanes).size());
-    return most;
-}
+[[nodiscard, gnu::cold]] std::size_t gradient_vectors(const bucket& of);
 
 /// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient)` begins the sum over all lanes of
 /// gradient (one array of n for each node); when it is over, gradient[owned()] is that sum, and this rank updates weights[owned()].
@@ -61,5 +57,16 @@ concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& aren
     { fixed.awaited() } -> std::same_as<comm::awaited>;
     { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::size_t gradient_vectors(const bucket& of) {
+    std::size_t most = 1;
+    for (std::size_t rank = 0; rank < of.runs.size(); ++rank)
+        if (of.memory != nullptr || rank == of.ranks.rank()) most = std::max(most, tensor::cover(of.runs[rank], of.lanes).size());
+    return most;
+}
+
+#endif
 
 }  // namespace lockstep::reduce

@@ -11,6 +11,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/shared_parts.hpp"
 #include "lockstep/comm/shared_window.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/reduce/transport.hpp"
@@ -21,12 +22,7 @@ namespace lockstep::reduce {
 /// For reducers that need messages, whatever the ranks share. Throws core::error where shared memory is asked for.
 class own_memory {
 public:
-    own_memory(const comm::group& ranks, transport wanted, std::size_t, tensor::arena&) {
-        if (wanted == transport::shared_memory && ranks.size() > 1)
-            core::fail("compressed gradients cannot go through shared memory",
-                       "set transport to automatic or messages, or use compress::none");
-        text_ = ranks.size() == 1 ? "none: one rank" : "messages: those of a compressor go to every rank";
-    }
+    own_memory(const comm::group& ranks, transport wanted, std::size_t, tensor::arena&);
 
     [[nodiscard]] static comm::shared_parts* parts() noexcept { return nullptr; }
     [[nodiscard]] static bool is_shared() noexcept { return false; }
@@ -42,20 +38,7 @@ public:
     /// `bytes`: those of each rank, equal on all. `room`: what shared memory can hold. Collective, and the same outcome on all ranks.
     /// Throws core::error where shared memory is asked for and cannot be had.
     [[gnu::cold]] node_memory(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
-                              std::size_t room = comm::detail::free_shared_bytes()) {
-        if (ranks.size() == 1) {
-            text_ = "none: one rank";
-        } else if (wanted == transport::messages) {
-            text_ = "messages, as the plan says";
-        } else if (!comm::on_one_node(ranks)) {
-            if (wanted != transport::automatic)
-                core::fail(core::text("the plan asks for shared memory, but the ", ranks.size(), " ranks are not on one node"),
-                           "set transport to automatic or messages, or start all ranks on one node");
-            text_ = "messages: the ranks are on several nodes";
-        } else {
-            share(ranks, wanted, bytes, arena, room);
-        }
-    }
+                              std::size_t room = comm::detail::free_shared_bytes());
 
     [[nodiscard]] bool is_shared() const noexcept { return window_.has_value(); }
     /// Null where there are only messages.
@@ -64,26 +47,55 @@ public:
     [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
 private:
-    [[gnu::cold]] void share(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena, std::size_t room) {
-        try {
-            window_.emplace(ranks, bytes, room);
-            text_ = "shared memory";
-        } catch (const comm::remote_failure&) {
-            throw;
-        } catch (const core::error& failure) {
-            if (wanted == transport::shared_memory) throw;
-            std::string_view why = failure.what();
-            constexpr std::string_view head = "lockstep: ";
-            if (why.substr(0, head.size()) == head) why.remove_prefix(head.size());
-            text_ = core::text("messages: ", why);
-            return;
-        }
-        const comm::shared_parts& all = window_->memory();
-        arena.share(all.mine(tensor::slice<std::byte>{0, all.bytes()}));
-    }
+    [[gnu::cold]] void share(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena, std::size_t room);
 
     std::optional<comm::shared_window> window_;
     std::string text_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION own_memory::own_memory(const comm::group& ranks, transport wanted, std::size_t, tensor::arena&) {
+    if (wanted == transport::shared_memory && ranks.size() > 1)
+        core::fail("compressed gradients cannot go through shared memory", "set transport to automatic or messages, or use compress::none");
+    text_ = ranks.size() == 1 ? "none: one rank" : "messages: those of a compressor go to every rank";
+}
+
+LOCKSTEP_FUNCTION node_memory::node_memory(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
+                                           std::size_t room) {
+    if (ranks.size() == 1) {
+        text_ = "none: one rank";
+    } else if (wanted == transport::messages) {
+        text_ = "messages, as the plan says";
+    } else if (!comm::on_one_node(ranks)) {
+        if (wanted != transport::automatic)
+            core::fail(core::text("the plan asks for shared memory, but the ", ranks.size(), " ranks are not on one node"),
+                       "set transport to automatic or messages, or start all ranks on one node");
+        text_ = "messages: the ranks are on several nodes";
+    } else {
+        share(ranks, wanted, bytes, arena, room);
+    }
+}
+
+LOCKSTEP_FUNCTION void node_memory::share(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
+                                          std::size_t room) {
+    try {
+        window_.emplace(ranks, bytes, room);
+        text_ = "shared memory";
+    } catch (const comm::remote_failure&) {
+        throw;
+    } catch (const core::error& failure) {
+        if (wanted == transport::shared_memory) throw;
+        std::string_view why = failure.what();
+        constexpr std::string_view head = "lockstep: ";
+        if (why.substr(0, head.size()) == head) why.remove_prefix(head.size());
+        text_ = core::text("messages: ", why);
+        return;
+    }
+    const comm::shared_parts& all = window_->memory();
+    arena.share(all.mine(tensor::slice<std::byte>{0, all.bytes()}));
+}
+
+#endif
 
 }  // namespace lockstep::reduce

@@ -14,6 +14,7 @@
 #include <string>
 #include <type_traits>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -61,14 +62,7 @@ public:
 
     /// The calling thread touches every page first. Large arenas ask for large pages: kernels that walk over megabytes else spend a tenth of
     /// their time on looking up where the next page lies.
-    void allocate() {
-        memory_ = std::unique_ptr<std::byte[], detail::release>{
-            static_cast<std::byte*>(::operator new[](bytes_ + simd::alignment, std::align_val_t{page()})), detail::release{page()}};
-#if defined(MADV_HUGEPAGE)
-        if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes_ / page() * page(), MADV_HUGEPAGE);
-#endif
-        std::memset(memory_.get(), 0, bytes_);
-    }
+    void allocate();
 
     template <class T>
     [[nodiscard]] std::span<T> operator[](slice<T> where) const noexcept {
@@ -84,11 +78,7 @@ public:
     }
 
 private:
-    [[gnu::cold]] void take_shared(std::size_t bytes) {
-        shared_bytes_ += bytes;
-        if (shared_bytes_ > shared_.size())
-            core::fail(core::text("shared memory of ", shared_.size(), " bytes is to hold ", shared_bytes_), "make the window larger");
-    }
+    [[gnu::cold]] void take_shared(std::size_t bytes);
 
     static constexpr std::size_t large_page = std::size_t{1} << 21U;
     [[nodiscard]] std::size_t page() const noexcept { return bytes_ >= 2 * large_page ? large_page : simd::alignment; }
@@ -98,5 +88,24 @@ private:
     std::unique_ptr<std::byte[], detail::release> memory_;
     std::span<std::byte> shared_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void arena::take_shared(std::size_t bytes) {
+    shared_bytes_ += bytes;
+    if (shared_bytes_ > shared_.size())
+        core::fail(core::text("shared memory of ", shared_.size(), " bytes is to hold ", shared_bytes_), "make the window larger");
+}
+
+LOCKSTEP_FUNCTION void arena::allocate() {
+    memory_ = std::unique_ptr<std::byte[], detail::release>{
+        static_cast<std::byte*>(::operator new[](bytes_ + simd::alignment, std::align_val_t{page()})), detail::release{page()}};
+#if defined(MADV_HUGEPAGE)
+    if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes_ / page() * page(), MADV_HUGEPAGE);
+#endif
+    std::memset(memory_.get(), 0, bytes_);
+}
+
+#endif
 
 }  // namespace lockstep::tensor

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::tensor {
@@ -21,17 +22,7 @@ struct subtree {
 
 /// The tree: node (level, i) covers lanes [i 2^level, (i+1) 2^level), cut off at the number of lanes, and is the sum of its two halves.
 /// A run of lanes is a list of whole nodes: the fewest that cover it, at most 2 log2(lanes).
-[[nodiscard]] inline std::vector<subtree> cover(parallel::block lanes, std::size_t total) {
-    std::vector<subtree> out;
-    for (std::size_t at = lanes.first; at < lanes.last;) {
-        std::size_t length = at == 0 ? std::bit_ceil(std::max<std::size_t>(total, 1)) : (at & (~at + 1));
-        while (std::min(at + length, total) > lanes.last) length /= 2;
-        const std::size_t end = std::min(at + length, total);
-        out.push_back({at, end - at});
-        at = end;
-    }
-    return out;
-}
+[[nodiscard]] std::vector<subtree> cover(parallel::block lanes, std::size_t total);
 
 /// Sums kept while a subtree of `lanes` lanes is walked from left to right.
 [[nodiscard]] constexpr std::size_t tree_depth(std::size_t lanes) noexcept { return std::bit_width(lanes); }
@@ -93,5 +84,21 @@ private:
     std::vector<subtree> trees_;
     std::vector<parallel::block> blocks_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::vector<subtree> cover(parallel::block lanes, std::size_t total) {
+    std::vector<subtree> out;
+    for (std::size_t at = lanes.first; at < lanes.last;) {
+        std::size_t length = at == 0 ? std::bit_ceil(std::max<std::size_t>(total, 1)) : (at & (~at + 1));
+        while (std::min(at + length, total) > lanes.last) length /= 2;
+        const std::size_t end = std::min(at + length, total);
+        out.push_back({at, end - at});
+        at = end;
+    }
+    return out;
+}
+
+#endif
 
 }  // namespace lockstep::tensor

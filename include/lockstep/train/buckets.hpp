@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/grid.hpp"
@@ -36,10 +37,7 @@ template <class T, class Plan>
 }
 
 /// For messages, with layers counted from 1: `layers 3-5`.
-[[nodiscard, gnu::cold]] inline std::string name_of(const bucket_range& range) {
-    if (range.lowest_layer == range.highest_layer) return core::text("layer ", range.lowest_layer + 1);
-    return core::text("layers ", range.lowest_layer + 1, "-", range.highest_layer + 1);
-}
+[[nodiscard, gnu::cold]] std::string name_of(const bucket_range& range);
 
 /// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network alone.
 template <class Network>
@@ -62,21 +60,8 @@ template <class Network>
 }
 
 /// Who adds up a bucket: all ranks, or those with the same shard. `memory`: what all ranks share, if they do.
-[[nodiscard, gnu::cold]] inline reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const comm::group& all,
-                                                         const comm::group& replicas, parallel::team team, comm::shared_parts* memory) {
-    const bool sharded = range.segment == model::segment::sharded;
-    reduce::bucket of{.ranks = (sharded ? replicas : all).named(name_of(range)),
-                      .runs = {},
-                      .lanes = on.lanes,
-                      .n = range.count,
-                      .team = team,
-                      .memory = memory};
-    for (std::size_t rank = 0; rank < of.ranks.size(); ++rank) {
-        of.runs.push_back(sharded ? on.lanes_of_replica(rank) : on.lanes_of(rank));
-        of.parts.push_back(sharded ? rank * on.shards + on.shard() : rank);
-    }
-    return of;
-}
+[[nodiscard, gnu::cold]] reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const comm::group& all,
+                                                  const comm::group& replicas, parallel::team team, comm::shared_parts* memory);
 
 /// What gradients and weights of type T take where ranks share memory.
 template <class T, class Network>
@@ -115,5 +100,30 @@ template <class Network>
     });
     return out;
 }
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::string name_of(const bucket_range& range) {
+    if (range.lowest_layer == range.highest_layer) return core::text("layer ", range.lowest_layer + 1);
+    return core::text("layers ", range.lowest_layer + 1, "-", range.highest_layer + 1);
+}
+
+LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const comm::group& all,
+                                           const comm::group& replicas, parallel::team team, comm::shared_parts* memory) {
+    const bool sharded = range.segment == model::segment::sharded;
+    reduce::bucket of{.ranks = (sharded ? replicas : all).named(name_of(range)),
+                      .runs = {},
+                      .lanes = on.lanes,
+                      .n = range.count,
+                      .team = team,
+                      .memory = memory};
+    for (std::size_t rank = 0; rank < of.ranks.size(); ++rank) {
+        of.runs.push_back(sharded ? on.lanes_of_replica(rank) : on.lanes_of(rank));
+        of.parts.push_back(sharded ? rank * on.shards + on.shard() : rank);
+    }
+    return of;
+}
+
+#endif
 
 }  // namespace lockstep::train

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::train {
@@ -122,7 +123,11 @@ struct report {
 };
 
 /// Ten lines for people.
-[[nodiscard, gnu::cold]] inline std::string to_text(const report& of) {
+[[nodiscard, gnu::cold]] std::string to_text(const report& of);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::string to_text(const report& of) {
     const double total = of.seconds.total();
     const auto line = [&](const char* name, double seconds) {
         std::string out = core::text("  ", name);
@@ -146,6 +151,8 @@ struct report {
                       core::grouped(of.bytes_sent), " bytes sent by rank 0\n");
     return out;
 }
+
+#endif
 
 }  // namespace lockstep::train
 

@@ -11,6 +11,7 @@
 
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
@@ -76,8 +77,7 @@ private:
 /// How many rows each rank brings to a step. Cost per rank: one all-gather of 8 bytes from each.
 class row_counts {
 public:
-    [[gnu::cold]] row_counts(const partition::grid& on, const comm::group& ranks)
-        : rank_{on.rank}, counts_(on.ranks), gather_{ranks, gathering(on)} {}
+    [[gnu::cold]] row_counts(const partition::grid& on, const comm::group& ranks);
 
     [[nodiscard]] std::span<const std::size_t> gather(std::size_t mine) {
         counts_[rank_] = mine;
@@ -98,5 +98,12 @@ private:
     std::vector<std::size_t> counts_;
     comm::operation<std::size_t> gather_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION row_counts::row_counts(const partition::grid& on, const comm::group& ranks)
+    : rank_{on.rank}, counts_(on.ranks), gather_{ranks, gathering(on)} {}
+
+#endif
 
 }  // namespace lockstep::train

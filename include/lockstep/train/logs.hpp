@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/train/events.hpp"
@@ -28,11 +29,7 @@ public:
         if (file_ && !head_.empty()) file_ << head_ << std::endl;
         require_written();
     }
-    void line(const std::string& text) {
-        if (!file_.is_open()) open();
-        file_ << text << std::endl;
-        require_written();
-    }
+    void line(const std::string& text);
 
 private:
     void require_written() const {
@@ -57,13 +54,7 @@ public:
                 "large_bucket,slow_rank"} {}
 
     void on_begin() { file_.open(); }
-    void on_step(const step_event& event) {
-        file_.line(core::text(event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
-                              core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1), ",",
-                              core::fixed(event.spent.communication_hidden, 6), ",", core::fixed(event.spent.communication_exposed, 6), ",",
-                              core::fixed(event.spent.because.last_bucket, 6), ",", core::fixed(event.spent.because.no_progress, 6), ",",
-                              core::fixed(event.spent.because.large_bucket, 6), ",", core::fixed(event.spent.because.slow_rank, 6)));
-    }
+    void on_step(const step_event& event);
 
 private:
     log_file file_;
@@ -75,26 +66,9 @@ public:
     explicit json_log(std::string path) : file_{std::move(path)} {}
 
     void on_begin() { file_.open(); }
-    void on_step(const step_event& event) {
-        file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)", event.samples,
-                              R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate), R"(,"seconds":)", number(event.seconds),
-                              R"(,"samples_per_second":)", number(event.samples_per_second), communication(event.spent), "}"));
-    }
-    void on_epoch(const epoch_event& event) {
-        std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss), R"(,"seconds":)",
-                                      number(event.seconds));
-        if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
-        if (event.test && event.test->accuracy) text += core::text(R"(,"test_accuracy":)", number(*event.test->accuracy));
-        file_.line(text + "}");
-    }
-    void on_end(const report& of) {
-        file_.line(core::text(R"({"event":"end","steps":)", of.steps, R"(,"samples":)", of.samples, R"(,"samples_per_second":)",
-                              number(of.samples_per_second()), R"(,"bytes_sent":)", of.bytes_sent, R"(,"forward":)",
-                              number(of.seconds.forward), R"(,"backward":)", number(of.seconds.backward), R"(,"communication_hidden":)",
-                              number(of.seconds.communication_hidden), R"(,"communication_exposed":)",
-                              number(of.seconds.communication_exposed), R"(,"update":)", number(of.seconds.update), R"(,"data":)",
-                              number(of.seconds.data), R"(,"core_hours":)", number(of.core_hours()), "}"));
-    }
+    void on_step(const step_event& event);
+    void on_epoch(const epoch_event& event);
+    void on_end(const report& of);
 
 private:
     /// Seconds, and why they were exposed.
@@ -108,6 +82,47 @@ private:
 
     log_file file_;
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void log_file::line(const std::string& text) {
+    if (!file_.is_open()) open();
+    file_ << text << std::endl;
+    require_written();
+}
+
+LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {
+    file_.line(core::text(event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
+                          core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1), ",",
+                          core::fixed(event.spent.communication_hidden, 6), ",", core::fixed(event.spent.communication_exposed, 6), ",",
+                          core::fixed(event.spent.because.last_bucket, 6), ",", core::fixed(event.spent.because.no_progress, 6), ",",
+                          core::fixed(event.spent.because.large_bucket, 6), ",", core::fixed(event.spent.because.slow_rank, 6)));
+}
+
+LOCKSTEP_FUNCTION void json_log::on_step(const step_event& event) {
+    file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)", event.samples,
+                          R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate), R"(,"seconds":)", number(event.seconds),
+                          R"(,"samples_per_second":)", number(event.samples_per_second), communication(event.spent), "}"));
+}
+
+LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
+    std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss), R"(,"seconds":)",
+                                  number(event.seconds));
+    if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
+    if (event.test && event.test->accuracy) text += core::text(R"(,"test_accuracy":)", number(*event.test->accuracy));
+    file_.line(text + "}");
+}
+
+LOCKSTEP_FUNCTION void json_log::on_end(const report& of) {
+    file_.line(core::text(R"({"event":"end","steps":)", of.steps, R"(,"samples":)", of.samples, R"(,"samples_per_second":)",
+                          number(of.samples_per_second()), R"(,"bytes_sent":)", of.bytes_sent, R"(,"forward":)", number(of.seconds.forward),
+                          R"(,"backward":)", number(of.seconds.backward), R"(,"communication_hidden":)",
+                          number(of.seconds.communication_hidden), R"(,"communication_exposed":)", number(of.seconds.communication_exposed),
+                          R"(,"update":)", number(of.seconds.update), R"(,"data":)", number(of.seconds.data), R"(,"core_hours":)",
+                          number(of.core_hours()), "}"));
+}
+
+#endif
 
 }  // namespace lockstep::train
 

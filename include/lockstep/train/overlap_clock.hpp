@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/train/events.hpp"
 
 namespace lockstep::train {
@@ -67,28 +68,9 @@ public:
     }
 
     /// Behind backward the rank has waited for `wait` seconds from `begin` on until all sums were there, `slow` of them for a rank that came later.
-    [[gnu::noinline]] void explain_sums(time begin, double wait, double slow) noexcept {
-        const auto& sums = order_[at(direction::sum)];
-        if (sums.empty()) return;
-        time last_sum{};
-        for (const std::size_t one : sums) last_sum = std::max(last_sum, flights_[one].end[at(direction::sum)]);
-        slow = std::clamp(slow, 0.0, wait);
-        const double reach = std::clamp(seconds(begin, last_sum) - slow, 0.0, wait - slow);  // behind it no sum was waited for
-        const double could = std::max(0.0, seconds(begin, ideal_landing(sums.back(), direction::sum)));
-        const double idle = std::clamp(reach - could, 0.0, reach);
-        const double last = std::min(reach - idle, alone(sums.back(), direction::sum));
-        because_.slow_rank += slow;
-        because_.no_progress += idle;
-        because_.last_bucket += last;
-        because_.large_bucket += reach - idle - last;
-    }
+    void explain_sums(time begin, double wait, double slow) noexcept;
     /// In front of a layer the rank has waited for the weights of a bucket. `first`: nothing of this step could be computed before.
-    [[gnu::noinline]] void explain_share(std::size_t bucket, time begin, time end, bool first) noexcept {
-        const double wait = seconds(begin, end);
-        const double idle = std::clamp(seconds(std::max(ideal_landing(bucket, direction::share), begin), end), 0.0, wait);
-        because_.no_progress += idle;
-        (first ? because_.last_bucket : because_.large_bucket) += wait - idle;
-    }
+    void explain_share(std::size_t bucket, time begin, time end, bool first) noexcept;
     /// Behind the last step there is nothing to hide behind.
     void explain_end(double wait) noexcept { because_.last_bucket += wait; }
 
@@ -142,5 +124,32 @@ private:
     double exposed_in_flight_ = 0;
     exposed_because because_;
 };
+
+#if LOCKSTEP_BODIES
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void overlap_clock::explain_sums(time begin, double wait, double slow) noexcept {
+    const auto& sums = order_[at(direction::sum)];
+    if (sums.empty()) return;
+    time last_sum{};
+    for (const std::size_t one : sums) last_sum = std::max(last_sum, flights_[one].end[at(direction::sum)]);
+    slow = std::clamp(slow, 0.0, wait);
+    const double reach = std::clamp(seconds(begin, last_sum) - slow, 0.0, wait - slow);  // behind it no sum was waited for
+    const double could = std::max(0.0, seconds(begin, ideal_landing(sums.back(), direction::sum)));
+    const double idle = std::clamp(reach - could, 0.0, reach);
+    const double last = std::min(reach - idle, alone(sums.back(), direction::sum));
+    because_.slow_rank += slow;
+    because_.no_progress += idle;
+    because_.last_bucket += last;
+    because_.large_bucket += reach - idle - last;
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void overlap_clock::explain_share(std::size_t bucket, time begin, time end, bool first) noexcept {
+    const double wait = seconds(begin, end);
+    const double idle = std::clamp(seconds(std::max(ideal_landing(bucket, direction::share), begin), end), 0.0, wait);
+    because_.no_progress += idle;
+    (first ? because_.last_bucket : because_.large_bucket) += wait - idle;
+}
+
+#endif
 
 }  // namespace lockstep::train

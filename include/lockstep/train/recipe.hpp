@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/model/network.hpp"
@@ -73,7 +74,17 @@ template <class Plan>
 }
 
 /// Throws on all ranks alike where two of them differ, naming the first thing that does. Collective.
-[[gnu::cold]] inline void agree(const comm::group& ranks, const recipe_text& mine) {
+[[gnu::cold]] void agree(const comm::group& ranks, const recipe_text& mine);
+
+/// The same for a data set that has settings: every rank has to read its samples alike. Collective.
+template <class Dataset>
+[[gnu::cold]] void agree_on(const comm::group& ranks, const Dataset& set) {
+    if constexpr (requires { std::string{set.settings()}; }) agree(ranks, {{"data set", set.settings()}});
+}
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void agree(const comm::group& ranks, const recipe_text& mine) {
     std::string joined;
     for (const auto& [name, value] : mine) joined += name + '\1' + value + '\2';
     const auto all = ranks.gather_all(std::string_view{joined});
@@ -98,10 +109,6 @@ template <class Plan>
     }
 }
 
-/// The same for a data set that has settings: every rank has to read its samples alike. Collective.
-template <class Dataset>
-[[gnu::cold]] void agree_on(const comm::group& ranks, const Dataset& set) {
-    if constexpr (requires { std::string{set.settings()}; }) agree(ranks, {{"data set", set.settings()}});
-}
+#endif
 
 }  // namespace lockstep::train

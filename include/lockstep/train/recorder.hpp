@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
+
 namespace lockstep::train {
 
 /// The first ones are what the rank itself did, one behind the other; `sum` and `share` are buckets under way beside it.
@@ -51,16 +53,9 @@ public:
         return active_;
     }
     /// Since the last lap this rank has done this.
-    [[gnu::noinline]] void lap(activity what, std::size_t number = 0) {
-        if (!active_) return;
-        const std::int64_t now = nanoseconds(clock::now());
-        events.push_back({std::exchange(last_, now), now, step_, static_cast<std::uint32_t>(number), what});
-    }
+    void lap(activity what, std::size_t number = 0);
     /// A bucket has landed.
-    [[gnu::noinline]] void flight(activity what, std::size_t bucket, clock::time_point begin, clock::time_point end) {
-        if (!active_) return;
-        events.push_back({nanoseconds(begin), nanoseconds(end), step_, static_cast<std::uint32_t>(bucket), what});
-    }
+    void flight(activity what, std::size_t bucket, clock::time_point begin, clock::time_point end);
     [[nodiscard]] bool active() const noexcept { return active_; }
 
     [[nodiscard]] static std::int64_t nanoseconds(clock::time_point at) noexcept {
@@ -73,5 +68,21 @@ private:
     std::uint64_t step_ = 0;
     std::int64_t last_ = 0;
 };
+
+#if LOCKSTEP_BODIES
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void recorder::lap(activity what, std::size_t number) {
+    if (!active_) return;
+    const std::int64_t now = nanoseconds(clock::now());
+    events.push_back({std::exchange(last_, now), now, step_, static_cast<std::uint32_t>(number), what});
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void recorder::flight(activity what, std::size_t bucket, clock::time_point begin,
+                                                          clock::time_point end) {
+    if (!active_) return;
+    events.push_back({nanoseconds(begin), nanoseconds(end), step_, static_cast<std::uint32_t>(bucket), what});
+}
+
+#endif
 
 }  // namespace lockstep::train

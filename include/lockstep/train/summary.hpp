@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -42,13 +43,8 @@ template <class Network, class Net>
 }
 
 /// Text in a column of `width` characters; numbers to the right.
-[[nodiscard]] inline std::string left(std::string text, std::size_t width) {
-    text.resize(std::max(width, text.size()), ' ');
-    return text;
-}
-[[nodiscard]] inline std::string right(const std::string& text, std::size_t width) {
-    return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
-}
+[[nodiscard]] std::string left(std::string text, std::size_t width);
+[[nodiscard]] std::string right(const std::string& text, std::size_t width);
 
 /// What a trainer is about to do. Collective in a model partition.
 template <class Trainer>
@@ -89,6 +85,19 @@ template <class Trainer>
                       ", messages ", megabytes(memory.messages), "\n");
     return out;
 }
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::string left(std::string text, std::size_t width) {
+    text.resize(std::max(width, text.size()), ' ');
+    return text;
+}
+
+LOCKSTEP_FUNCTION std::string right(const std::string& text, std::size_t width) {
+    return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+}
+
+#endif
 
 }  // namespace lockstep::train
 

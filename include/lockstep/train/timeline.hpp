@@ -17,6 +17,7 @@
 
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
@@ -38,35 +39,14 @@ public:
     static constexpr bool sees_weights = false;
 
     /// `path`: empty writes nothing. `steps`: how many are recorded. `picture`: an SVG file with a typical one of them; empty: none.
-    explicit timeline(std::string path, std::size_t steps = 50, std::string picture = {})
-        : path_{std::move(path)}, picture_{std::move(picture)} {
-        recorder_.limit(steps);
-        recorder_.events.reserve(4096);
-    }
+    explicit timeline(std::string path, std::size_t steps = 50, std::string picture = {});
     timeline(timeline&&) noexcept = default;
     /// What is left of a run that ended with an exception.
-    ~timeline() {
-        if (part_.is_open() && written_ < recorder_.events.size()) write();
-    }
+    ~timeline();
 
     [[nodiscard]] recorder* events_of_this_rank() noexcept { return path_.empty() ? nullptr : &recorder_; }
 
-    [[gnu::cold]] void on_begin(const comm::group& ranks) {
-        if (path_.empty()) return;
-        layers_.clear();
-        for (std::size_t layer = 0; !recorder_.name_of_layer(layer).empty(); ++layer) layers_.emplace_back(recorder_.name_of_layer(layer));
-        if (part_.is_open()) return;  // a further fit() goes on
-        rank_ = ranks.rank();
-        if (!aligned_) align(ranks);
-        aligned_ = true;
-        const std::string name = ranks.size() == 1 ? path_ : part_name();
-        errno = 0;
-        part_.open(name, std::ios::trunc);
-        part_ << "[\n" << metadata(rank_);
-        part_.flush();
-        require_written(part_, name);
-        last_write_ = recorder::clock::now();
-    }
+    [[gnu::cold]] void on_begin(const comm::group& ranks);
     void on_step(const step_event&) {
         if (written_ == recorder_.events.size()) return;
         const auto now = recorder::clock::now();
@@ -126,35 +106,10 @@ public:
     }
 
 private:
-    [[nodiscard]] std::string part_name() const {
-        const std::size_t dot = path_.rfind('.'), slash = path_.rfind('/');
-        const bool has_ending = dot != std::string::npos && (slash == std::string::npos || dot > slash);
-        const std::size_t at = has_ending ? dot : path_.size();
-        return core::text(path_.substr(0, at), ".rank", rank_, path_.substr(at));
-    }
+    [[nodiscard]] std::string part_name() const;
 
     /// Ranks on one kernel share its clock. Others take the median of what their clocks showed when all had just met.
-    [[gnu::cold]] void align(const comm::group& ranks) {
-        char id[64] = {};
-        if (std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "r")) {
-            const std::size_t length = std::fread(id, 1, sizeof id, file);
-            std::fclose(file);
-            kernel_ = core::hash(std::as_bytes(std::span{id, length}));
-        }
-        const auto kernels = ranks.gather_all(kernel_);
-        const auto leader = static_cast<std::size_t>(std::find(kernels.begin(), kernels.end(), kernels[rank_]) - kernels.begin());
-        constexpr std::size_t meetings = 9;
-        std::vector<std::vector<std::int64_t>> shown;
-        for (std::size_t i = 0; i < meetings; ++i) {
-            (void)ranks.gather_all(rank_);
-            shown.push_back(ranks.gather_all(recorder::nanoseconds(recorder::clock::now())));
-        }
-        std::vector<std::int64_t> differences;
-        for (const auto& clocks : shown) differences.push_back(clocks[leader] - clocks[0]);
-        std::nth_element(differences.begin(), differences.begin() + meetings / 2, differences.end());
-        ahead_ = leader == 0 ? 0 : differences[meetings / 2];
-        origin_ = shown.front()[0];  // readers drop what lies before 0: not even an error of the alignment leads there
-    }
+    [[gnu::cold]] void align(const comm::group& ranks);
     [[nodiscard]] recorded_event on_common_clock(recorded_event of) const noexcept {
         of.begin -= ahead_ + origin_;
         of.end -= ahead_ + origin_;
@@ -166,61 +121,15 @@ private:
     [[nodiscard]] std::size_t process_of(std::size_t rank) const noexcept {
         return (rank + 1) * std::max<std::size_t>(1000, recorder_.buckets.size() + 1);
     }
-    [[nodiscard, gnu::cold]] std::string metadata(std::size_t rank) const {
-        const std::size_t process = process_of(rank);
-        const auto about = [&](std::string_view what, std::size_t track, std::string_view name, std::string_view value) {
-            return core::text(R"({"name":")", what, R"(","ph":"M","pid":)", process, R"(,"tid":)", process + track, R"(,"args":{")", name,
-                              R"(":)", value, "}},\n");
-        };
-        const auto track = [&](std::size_t number, std::string_view name) {
-            return about("thread_name", number, "name", core::text('"', name, '"')) +
-                   about("thread_sort_index", number, "sort_index", core::text(number));
-        };
-        std::string out = about("process_name", 0, "name", core::text("\"rank ", rank, '"')) +
-                          about("process_sort_index", 0, "sort_index", core::text(rank)) + track(0, "work");
-        for (std::size_t bucket = 0; bucket < recorder_.buckets.size(); ++bucket) {
-            const auto& one = recorder_.buckets[bucket];
-            out += track(bucket + 1, core::text("bucket ", bucket, ", layers ", one.lowest_layer, " to ", one.highest_layer));
-        }
-        return out;
-    }
+    [[nodiscard, gnu::cold]] std::string metadata(std::size_t rank) const;
     /// Names of layers are the user's.
-    [[nodiscard, gnu::cold]] static std::string quoted(std::string_view text) {
-        std::string out{'"'};
-        for (const char c : text) {
-            if (c == '"' || c == '\\') out += '\\';
-            out += static_cast<unsigned char>(c) < 32 ? ' ' : c;
-        }
-        return out + '"';
-    }
+    [[nodiscard, gnu::cold]] static std::string quoted(std::string_view text);
     /// `bytes`: that this rank sends for each bucket.
     [[nodiscard, gnu::cold]] std::string line(const recorded_event& of, std::size_t rank, const recorded_run& run,
-                                              const std::vector<std::size_t>& bytes) const {
-        const auto microseconds = [](std::int64_t nanoseconds) { return core::fixed(1e-3 * static_cast<double>(nanoseconds), 3); };
-        const bool travels = is_flight(of.what);
-        const std::size_t process = process_of(rank);
-        // A nanosecond less: rounded by a reader, the end may else lie behind the next begin, which would then be drawn inside.
-        const std::int64_t took = std::max<std::int64_t>(0, of.end - of.begin - 1);
-        std::string out =
-            core::text(R"({"name":)", quoted(name_of(of, run)), R"(,"cat":")",
-                       travels                        ? "communication"
-                       : of.what == activity::waiting ? R"(waiting","cname":"thread_state_iowait)"  // orange in chrome://tracing
-                                                      : "work",
-                       R"(","ph":"X","pid":)", process, R"(,"tid":)", travels ? process + of.number + 1 : process, R"(,"ts":)",
-                       microseconds(of.begin), R"(,"dur":)", microseconds(took), R"(,"args":{"step":)", of.step);
-        if (travels && of.number < bytes.size()) out += core::text(R"(,"bytes_of_sum_and_share":)", bytes[of.number]);
-        return out + "}},\n";
-    }
+                                              const std::vector<std::size_t>& bytes) const;
 
     /// Appends what is new to the file of this rank. Does not throw: the work goes on without it.
-    [[gnu::cold]] void write() {
-        const recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_, .bytes = {}};
-        std::vector<std::size_t> bytes;
-        for (const auto& one : recorder_.buckets) bytes.push_back(one.bytes);
-        std::string out;
-        for (; written_ < recorder_.events.size(); ++written_) out += line(on_common_clock(recorder_.events[written_]), rank_, run, bytes);
-        part_ << out << std::flush;
-    }
+    [[gnu::cold]] void write();
     [[gnu::cold]] static void require_written(const std::ofstream& file, const std::string& name) {
         if (!file)
             core::fail(core::text("cannot write ", name, ": ", std::strerror(errno)),
@@ -240,6 +149,120 @@ private:
     std::int64_t ahead_ = 0;   // this rank's clock, of that of rank 0
     std::int64_t origin_ = 0;  // of rank 0's clock
 };
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION timeline::timeline(std::string path, std::size_t steps, std::string picture)
+    : path_{std::move(path)}, picture_{std::move(picture)} {
+    recorder_.limit(steps);
+    recorder_.events.reserve(4096);
+}
+
+LOCKSTEP_FUNCTION timeline::~timeline() {
+    if (part_.is_open() && written_ < recorder_.events.size()) write();
+}
+
+LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
+    if (path_.empty()) return;
+    layers_.clear();
+    for (std::size_t layer = 0; !recorder_.name_of_layer(layer).empty(); ++layer) layers_.emplace_back(recorder_.name_of_layer(layer));
+    if (part_.is_open()) return;  // a further fit() goes on
+    rank_ = ranks.rank();
+    if (!aligned_) align(ranks);
+    aligned_ = true;
+    const std::string name = ranks.size() == 1 ? path_ : part_name();
+    errno = 0;
+    part_.open(name, std::ios::trunc);
+    part_ << "[\n" << metadata(rank_);
+    part_.flush();
+    require_written(part_, name);
+    last_write_ = recorder::clock::now();
+}
+
+LOCKSTEP_FUNCTION std::string timeline::part_name() const {
+    const std::size_t dot = path_.rfind('.'), slash = path_.rfind('/');
+    const bool has_ending = dot != std::string::npos && (slash == std::string::npos || dot > slash);
+    const std::size_t at = has_ending ? dot : path_.size();
+    return core::text(path_.substr(0, at), ".rank", rank_, path_.substr(at));
+}
+
+LOCKSTEP_FUNCTION void timeline::align(const comm::group& ranks) {
+    char id[64] = {};
+    if (std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "r")) {
+        const std::size_t length = std::fread(id, 1, sizeof id, file);
+        std::fclose(file);
+        kernel_ = core::hash(std::as_bytes(std::span{id, length}));
+    }
+    const auto kernels = ranks.gather_all(kernel_);
+    const auto leader = static_cast<std::size_t>(std::find(kernels.begin(), kernels.end(), kernels[rank_]) - kernels.begin());
+    constexpr std::size_t meetings = 9;
+    std::vector<std::vector<std::int64_t>> shown;
+    for (std::size_t i = 0; i < meetings; ++i) {
+        (void)ranks.gather_all(rank_);
+        shown.push_back(ranks.gather_all(recorder::nanoseconds(recorder::clock::now())));
+    }
+    std::vector<std::int64_t> differences;
+    for (const auto& clocks : shown) differences.push_back(clocks[leader] - clocks[0]);
+    std::nth_element(differences.begin(), differences.begin() + meetings / 2, differences.end());
+    ahead_ = leader == 0 ? 0 : differences[meetings / 2];
+    origin_ = shown.front()[0];  // readers drop what lies before 0: not even an error of the alignment leads there
+}
+
+LOCKSTEP_FUNCTION std::string timeline::metadata(std::size_t rank) const {
+    const std::size_t process = process_of(rank);
+    const auto about = [&](std::string_view what, std::size_t track, std::string_view name, std::string_view value) {
+        return core::text(R"({"name":")", what, R"(","ph":"M","pid":)", process, R"(,"tid":)", process + track, R"(,"args":{")", name,
+                          R"(":)", value, "}},\n");
+    };
+    const auto track = [&](std::size_t number, std::string_view name) {
+        return about("thread_name", number, "name", core::text('"', name, '"')) +
+               about("thread_sort_index", number, "sort_index", core::text(number));
+    };
+    std::string out = about("process_name", 0, "name", core::text("\"rank ", rank, '"')) +
+                      about("process_sort_index", 0, "sort_index", core::text(rank)) + track(0, "work");
+    for (std::size_t bucket = 0; bucket < recorder_.buckets.size(); ++bucket) {
+        const auto& one = recorder_.buckets[bucket];
+        out += track(bucket + 1, core::text("bucket ", bucket, ", layers ", one.lowest_layer, " to ", one.highest_layer));
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::string timeline::quoted(std::string_view text) {
+    std::string out{'"'};
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        out += static_cast<unsigned char>(c) < 32 ? ' ' : c;
+    }
+    return out + '"';
+}
+
+LOCKSTEP_FUNCTION std::string timeline::line(const recorded_event& of, std::size_t rank, const recorded_run& run,
+                                             const std::vector<std::size_t>& bytes) const {
+    const auto microseconds = [](std::int64_t nanoseconds) { return core::fixed(1e-3 * static_cast<double>(nanoseconds), 3); };
+    const bool travels = is_flight(of.what);
+    const std::size_t process = process_of(rank);
+    // A nanosecond less: rounded by a reader, the end may else lie behind the next begin, which would then be drawn inside.
+    const std::int64_t took = std::max<std::int64_t>(0, of.end - of.begin - 1);
+    std::string out = core::text(R"({"name":)", quoted(name_of(of, run)), R"(,"cat":")",
+                                 travels                        ? "communication"
+                                 : of.what == activity::waiting ? R"(waiting","cname":"thread_state_iowait)"  // orange in chrome://tracing
+                                                                : "work",
+                                 R"(","ph":"X","pid":)", process, R"(,"tid":)", travels ? process + of.number + 1 : process, R"(,"ts":)",
+                                 microseconds(of.begin), R"(,"dur":)", microseconds(took), R"(,"args":{"step":)", of.step);
+    if (travels && of.number < bytes.size()) out += core::text(R"(,"bytes_of_sum_and_share":)", bytes[of.number]);
+    return out + "}},\n";
+}
+
+LOCKSTEP_FUNCTION void timeline::write() {
+    const recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_, .bytes = {}};
+    std::vector<std::size_t> bytes;
+    for (const auto& one : recorder_.buckets) bytes.push_back(one.bytes);
+    std::string out;
+    for (; written_ < recorder_.events.size(); ++written_) out += line(on_common_clock(recorder_.events[written_]), rank_, run, bytes);
+    part_ << out << std::flush;
+}
+
+#endif
 
 }  // namespace lockstep::train
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/train/recorder.hpp"
 
@@ -25,27 +26,7 @@ struct recorded_run {
 };
 
 /// forward of layer 3, a conv: "conv 3".
-[[nodiscard, gnu::cold]] inline std::string name_of(const recorded_event& of, const recorded_run& in) {
-    constexpr std::string_view names[] = {"data", "forward", "loss", "backward", "update", "poll", "wait", "other", "sum", "share"};
-    const std::string what{names[static_cast<std::size_t>(of.what)]};
-    const auto layer = [&](std::size_t number) { return core::text(number < in.layers.size() ? in.layers[number] : "layer", " ", number); };
-    switch (of.what) {
-        case activity::forward:
-        case activity::backward:
-            return core::text(what, " ", layer(of.number));
-        case activity::update:
-        case activity::waiting:
-        case activity::sum:
-        case activity::share: {
-            if (of.number >= in.buckets.size()) return what;
-            const auto& bucket = in.buckets[of.number];
-            if (bucket.lowest_layer == bucket.highest_layer) return core::text(what, " ", layer(bucket.lowest_layer));
-            return core::text(what, " layers ", bucket.lowest_layer, "-", bucket.highest_layer);
-        }
-        default:
-            return what;
-    }
-}
+[[nodiscard, gnu::cold]] std::string name_of(const recorded_event& of, const recorded_run& in);
 [[nodiscard]] inline bool is_flight(activity what) noexcept { return what == activity::sum || what == activity::share; }
 
 namespace detail {
@@ -124,27 +105,68 @@ text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-siz
     return names[static_cast<std::size_t>(what)];
 }
 
-[[nodiscard, gnu::cold]] inline std::string words(double x, double y, std::string_view kind, std::string_view text) {
+[[nodiscard, gnu::cold]] std::string words(double x, double y, std::string_view kind, std::string_view text);
+/// A bar, with what a pointer on it shows.
+[[nodiscard, gnu::cold]] std::string bar(double x, double y, double width, double height, std::string_view kind, std::string_view title);
+/// The bar of a bucket while the rank only waits: hatched.
+[[nodiscard, gnu::cold]] std::string exposed_bar(double x, double y, double width, double height, std::string_view title);
+/// Pixels of a text, at most.
+[[nodiscard]] inline double pixels(std::string_view text) noexcept { return 6.4 * static_cast<double>(text.size()) + 4; }
+/// The longest of the names of an event that has room: "sum layers 3-5", "3-5"; else none.
+[[nodiscard, gnu::cold]] std::string label(const recorded_event& of, const recorded_run& in, double room);
+
+}  // namespace detail
+
+/// The recorded step whose length is the median; the first one, which makes connections, only if it is alone.
+[[nodiscard, gnu::cold]] std::uint64_t typical_step(const recorded_run& run);
+
+/// The picture of a step as SVG text.
+[[nodiscard, gnu::cold]] std::string picture(const recorded_run& run, std::uint64_t step);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::string name_of(const recorded_event& of, const recorded_run& in) {
+    constexpr std::string_view names[] = {"data", "forward", "loss", "backward", "update", "poll", "wait", "other", "sum", "share"};
+    const std::string what{names[static_cast<std::size_t>(of.what)]};
+    const auto layer = [&](std::size_t number) { return core::text(number < in.layers.size() ? in.layers[number] : "layer", " ", number); };
+    switch (of.what) {
+        case activity::forward:
+        case activity::backward:
+            return core::text(what, " ", layer(of.number));
+        case activity::update:
+        case activity::waiting:
+        case activity::sum:
+        case activity::share: {
+            if (of.number >= in.buckets.size()) return what;
+            const auto& bucket = in.buckets[of.number];
+            if (bucket.lowest_layer == bucket.highest_layer) return core::text(what, " ", layer(bucket.lowest_layer));
+            return core::text(what, " layers ", bucket.lowest_layer, "-", bucket.highest_layer);
+        }
+        default:
+            return what;
+    }
+}
+
+namespace detail {
+
+LOCKSTEP_FUNCTION std::string words(double x, double y, std::string_view kind, std::string_view text) {
     return core::text("<text x=\"", core::fixed(x, 1), "\" y=\"", core::fixed(y, 1), "\" class=\"", kind, "\">", escaped(text),
                       "</text>\n");
 }
-/// A bar, with what a pointer on it shows.
-[[nodiscard, gnu::cold]] inline std::string bar(double x, double y, double width, double height, std::string_view kind,
-                                                std::string_view title) {
+
+LOCKSTEP_FUNCTION std::string bar(double x, double y, double width, double height, std::string_view kind, std::string_view title) {
     return core::text("<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"", core::fixed(std::max(width, 0.3), 2),
                       "\" height=\"", core::fixed(height, 1), "\" class=\"", kind, "\"><title>", escaped(title), "</title></rect>\n");
 }
-/// The bar of a bucket while the rank only waits: hatched.
-[[nodiscard, gnu::cold]] inline std::string exposed_bar(double x, double y, double width, double height, std::string_view title) {
+
+LOCKSTEP_FUNCTION std::string exposed_bar(double x, double y, double width, double height, std::string_view title) {
     const std::string solid = bar(x, y, width, height, "exposed", title);
     if (width < 1) return solid;
     return core::text(solid, "<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"", core::fixed(width, 2),
                       "\" height=\"", core::fixed(height, 1), "\" fill=\"url(#hatch)\" pointer-events=\"none\"></rect>\n");
 }
-/// Pixels of a text, at most.
-[[nodiscard]] inline double pixels(std::string_view text) noexcept { return 6.4 * static_cast<double>(text.size()) + 4; }
-/// The longest of the names of an event that has room: "sum layers 3-5", "3-5"; else none.
-[[nodiscard, gnu::cold]] inline std::string label(const recorded_event& of, const recorded_run& in, double room) {
+
+LOCKSTEP_FUNCTION std::string label(const recorded_event& of, const recorded_run& in, double room) {
     std::string name = name_of(of, in);
     const std::size_t first = name.find(' ');
     // Above, colours tell the kinds of work.
@@ -160,8 +182,7 @@ text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-siz
 
 }  // namespace detail
 
-/// The recorded step whose length is the median; the first one, which makes connections, only if it is alone.
-[[nodiscard, gnu::cold]] inline std::uint64_t typical_step(const recorded_run& run) {
+LOCKSTEP_FUNCTION std::uint64_t typical_step(const recorded_run& run) {
     std::vector<std::uint64_t> steps;
     for (const auto& one : run.ranks.empty() ? std::vector<recorded_event>{} : run.ranks[0])
         if (steps.empty() || steps.back() != one.step) steps.push_back(one.step);
@@ -177,8 +198,7 @@ text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-siz
     return lengths.empty() ? 0 : lengths[lengths.size() / 2].second;
 }
 
-/// The picture of a step as SVG text.
-[[nodiscard, gnu::cold]] inline std::string picture(const recorded_run& run, std::uint64_t step) {
+LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t step) {
     using detail::bar, detail::interval, detail::words;
     constexpr double width = 1280, left = 96, right = 24, top = 92, work_height = 26, flight_height = 16;
     const interval window = detail::extent(run, step);
@@ -279,5 +299,7 @@ text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-siz
               "all ranks, those at the left of the step before.");
     return head + axis + body + "</svg>\n";
 }
+
+#endif
 
 }  // namespace lockstep::train

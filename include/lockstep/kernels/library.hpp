@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Instances of kernels in the compiled form, and the name by which a program and a library of other flags fail to link.
+
+#include <type_traits>
+
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+
+#if defined(LOCKSTEP_COMPILED)
+
+namespace lockstep::compiled {
+
+struct openmp;
+struct no_openmp;
+
+/// `flags` is defined in a library of this instruction set, with or without threads, and nowhere else.
+template <class InstructionSet, class Threads>
+struct library_for {
+    static const char flags;
+};
+using library = library_for<xsimd::default_arch, std::conditional_t<parallel::has_threads, openmp, no_openmp>>;
+
+#if defined(LOCKSTEP_COMPILES_TEMPLATES)
+template <>
+const char library::flags = 0;
+#else
+[[maybe_unused, gnu::used]] static const char* const needed = &library::flags;
+#endif
+
+}  // namespace lockstep::compiled
+
+#endif

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels for float, of every header that says LOCKSTEP_TEMPLATE.
+#define LOCKSTEP_COMPILES_TEMPLATES
+#include "lockstep/kernels/column_moments.hpp"
+#include "lockstep/kernels/column_sums.hpp"
+#include "lockstep/kernels/convolution.hpp"
+#include "lockstep/kernels/depthwise.hpp"
+#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/gemm.hpp"
+#include "lockstep/kernels/gemm_lanes.hpp"
+#include "lockstep/kernels/im2col.hpp"
+#include "lockstep/kernels/local_response.hpp"
+#include "lockstep/kernels/pooled_convolution.hpp"
+#include "lockstep/kernels/pooled_gradients.hpp"
+#include "lockstep/kernels/pooling.hpp"
+#include "lockstep/kernels/row_moments.hpp"
+#include "lockstep/kernels/selection.hpp"
+#include "lockstep/kernels/softmax.hpp"
+#include "lockstep/kernels/winograd.hpp"
+#include "lockstep/kernels/winograd_weights.hpp"
