@@ -19,7 +19,7 @@ class Lockstep(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {"openmp": [True, False]}
     default_options = {"openmp": True}
-    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*"
+    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     no_copy_source = True
 
     def set_version(self):

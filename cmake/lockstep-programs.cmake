@@ -32,6 +32,11 @@ if(LOCKSTEP_SANITIZE)
        "TSAN_OPTIONS=suppressions=${LOCKSTEP_ROOT}/cmake/thread-suppressions.txt:ignore_noninstrumented_modules=1")
 endif()
 
+# Programs of many layers link the compiled form, which is built once; the others read all of the headers.
+target_link_libraries(lockstep_compiled PRIVATE lockstep_program)
+add_library(lockstep_compiled_program INTERFACE)
+target_link_libraries(lockstep_compiled_program INTERFACE lockstep_program lockstep_compiled)
+
 # lockstep_add_test(name command...): a test of one process.
 function(lockstep_add_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
