@@ -328,11 +328,23 @@ void winograd_backward_data(const convolution& g, std::size_t batch, const T* dy
     });
 }
 
-LOCKSTEP_TEMPLATE(winograd_forward<2, float>);
-LOCKSTEP_TEMPLATE(winograd_forward<4, float>);
-LOCKSTEP_TEMPLATE(winograd_forward<6, float>);
-LOCKSTEP_TEMPLATE(winograd_backward_data<2, float>);
-LOCKSTEP_TEMPLATE(winograd_backward_data<4, float>);
-LOCKSTEP_TEMPLATE(winograd_backward_data<6, float>);
+LOCKSTEP_TEMPLATE(winograd_forward<2, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_forward<2, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_forward<2, float, narrow::yes>);
+LOCKSTEP_TEMPLATE(winograd_forward<4, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_forward<4, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_forward<4, float, narrow::yes>);
+LOCKSTEP_TEMPLATE(winograd_forward<6, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_forward<6, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_forward<6, float, narrow::yes>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<2, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<2, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<2, float, narrow::yes>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<4, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<4, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<4, float, narrow::yes>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<6, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<6, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_backward_data<6, float, narrow::yes>);
 
 }  // namespace lockstep::kernels

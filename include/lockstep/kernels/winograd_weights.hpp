@@ -230,8 +230,14 @@ void winograd_backward_weights(const convolution& g, std::size_t batch, const T*
     });
 }
 
-LOCKSTEP_TEMPLATE(winograd_backward_weights<2, float>);
-LOCKSTEP_TEMPLATE(winograd_backward_weights<4, float>);
-LOCKSTEP_TEMPLATE(winograd_backward_weights<6, float>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<2, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<2, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<2, float, narrow::yes>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<4, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<4, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<4, float, narrow::yes>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<6, float, narrow::perhaps>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<6, float, narrow::no>);
+LOCKSTEP_TEMPLATE(winograd_backward_weights<6, float, narrow::yes>);
 
 }  // namespace lockstep::kernels
