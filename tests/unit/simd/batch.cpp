@@ -49,3 +49,25 @@ TEMPLATE_TEST_CASE("simd/batch: fma rounds as often as fma_rounds_once says", "[
     simd::store(out.data(), simd::fma(batch(1 + tiny), batch(1 - tiny), batch(TestType{-1})));
     for (const TestType one : out) CHECK(one == (simd::fma_rounds_once ? -tiny * tiny : TestType{0}));
 }
+
+TEMPLATE_TEST_CASE("simd/batch: products are added as fma does, whether numbers come from memory or from registers", "[simd]", float,
+                   double) {
+    using batch = simd::batch<TestType>;
+    constexpr std::size_t width = simd::width<TestType>;
+    std::vector<TestType> b(width), start(width), want(width), from_memory(width), from_register(width);
+    for (std::size_t i = 0; i < width; ++i) {
+        b[i] = 1 + static_cast<TestType>(i) / 3;
+        start[i] = static_cast<TestType>(i) / 7 - 1;
+    }
+    // The second of two, so that one beside it would show.
+    const TestType numbers[] = {TestType{2}, TestType{1} / 3, TestType{5}};
+    simd::store(want.data(), simd::fma(batch(numbers[1]), simd::load(b.data()), simd::load(start.data())));
+    batch sum = simd::load(start.data());
+    simd::add_product(sum, numbers[1], simd::load(b.data()));
+    simd::store(from_memory.data(), sum);
+    sum = simd::load(start.data());
+    simd::add_product(sum, batch(numbers[1]), simd::load(b.data()));
+    simd::store(from_register.data(), sum);
+    CHECK(from_memory == want);
+    CHECK(from_register == want);
+}
