@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Normalisation of columns: means and variances of each, y = (x - mean) scale + shift, and the backward pass. What batch normalisation runs on
-// the pixels of a lane. Sums go over chunks of rows of a fixed size and are added in ascending order, whoever computed a chunk.
+// the pixels of a lane. Sums go over chunks of rows of a fixed size and are added in ascending order, whoever computed a chunk. What follows a
+// normalisation, relu or a sum and relu, is computed in the same passes.
 
 #include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
 #include "lockstep/kernels/channels.hpp"
+#include "lockstep/kernels/elementwise.hpp"
 #include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -49,12 +51,13 @@ template <class T>
     return std::clamp<std::size_t>(16384 / (arrays * row), 1, std::max<std::size_t>(4, 4096 / row));
 }
 
-/// Asks for as much of the tile behind this one as this part of it takes, in the order of memory: the hardware does not foresee the walk.
-template <class T>
+/// Asks for as much of the tile behind this one as this part of it takes, in the order of memory: the hardware does not foresee the walk, and
+/// fetches what is written late.
+template <bool IsWritten = false, class T>
 LOCKSTEP_FLATTEN inline void fetch_tile(const T* from, parallel::block tile, std::size_t n, std::size_t column,
                                         std::size_t columns) noexcept {
     const T* const next = from + tile.last * n + column * tile.size();
-    for (std::size_t i = 0; i < columns * tile.size(); i += simd::alignment / sizeof(T)) __builtin_prefetch(next + i, 0, 3);
+    for (std::size_t i = 0; i < columns * tile.size(); i += simd::alignment / sizeof(T)) __builtin_prefetch(next + i, IsWritten ? 1 : 0, 3);
 }
 
 /// Calls f(rows of a tile, vectors, first column, how many vectors), until all the rows of a chunk are done.
@@ -68,6 +71,45 @@ LOCKSTEP_FLATTEN inline void for_pieces(parallel::block rows, std::size_t n, std
 }
 
 }  // namespace detail
+
+// What follows normalised columns: forward(vectors, z, at) is y of z = (x - mean) scale + shift, slope(vectors, x - mean, dy, c, at) the gradient
+// with respect to z; column c, element `at`.
+
+/// y = z.
+struct unchanged {
+    static auto forward(const auto&, const auto& z, std::size_t) noexcept { return z; }
+    static auto slope(const auto&, const auto&, const auto& dy, std::size_t, std::size_t) noexcept { return dy; }
+};
+
+/// y = max(z, 0). Backward computes z once more, with the bits of forward: cheaper than y from memory.
+template <class T>
+struct rectified {
+    const T* scale;
+    const T* shift;
+    static auto forward(const auto&, const auto& z, std::size_t) noexcept { return detail::relu(z); }
+    auto slope(const auto& part, const auto& distance, const auto& dy, std::size_t c, std::size_t) const noexcept {
+        return detail::relu_slope(simd::fma(distance, part.load(scale + c), part.load(shift + c)), dy);
+    }
+};
+
+/// y = max(other + z, 0).
+template <class T>
+struct rectified_sum {
+    const T* other;
+    auto forward(const auto& part, const auto& z, std::size_t at) const noexcept { return detail::relu(part.load(other + at) + z); }
+};
+
+/// The gradient of rectified_sum with respect to z and to `other`, which is written; dother may be dy.
+template <class T>
+struct rectified_sum_slopes {
+    const T* y;
+    T* dother;
+    auto slope(const auto& part, const auto&, const auto& dy, std::size_t, std::size_t at) const noexcept {
+        const auto out = detail::relu_slope(part.load(y + at), dy);
+        part.store(dother + at, out);
+        return out;
+    }
+};
 
 /// Elements of scratch of column_moments and column_slopes.
 template <class T>
@@ -148,29 +190,40 @@ void column_moments(std::size_t rows, std::size_t n, const T* x, T* mean, T* var
     });
 }
 
-/// y = (x - mean) scale + shift in each column. x and y are the same array or disjoint.
-template <class T>
+/// z = (x - mean) scale + shift in each column, and y = then.forward(z). x and y are the same array or disjoint.
+template <class T, class Then = unchanged>
 void normalise_columns(std::size_t rows, std::size_t n, const T* x, const T* mean, const T* scale, const T* shift, T* y,
-                       parallel::team team) noexcept {
+                       parallel::team team, Then then = {}) noexcept {
+    using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
+    using detail::unroll;
     const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
-        for (std::size_t row = mine.first; row < mine.last; ++row)
-            detail::for_channels<T>(n, [&](const auto part, std::size_t at, auto count) LOCKSTEP_FLATTEN {
-                detail::unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    const std::size_t c = at + v * width;
-                    part.store(y + row * n + c,
-                               simd::fma(part.load(x + row * n + c) - part.load(mean + c), part.load(scale + c), part.load(shift + c)));
-                });
+        detail::for_pieces<T>(mine, n, 2, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+            vector middle[count];
+            vector factor[count];
+            vector offset[count];
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                middle[v] = part.load(mean + c + v * width);
+                factor[v] = part.load(scale + c + v * width);
+                offset[v] = part.load(shift + c + v * width);
             });
+            detail::fetch_tile<true>(y, tile, n, c, count * width);
+            std::size_t at = tile.first * n + c;
+            for (std::size_t row = 0; row < tile.size(); ++row, at += n)
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    const std::size_t i = at + v * width;
+                    part.store(y + i, then.forward(part, simd::fma(part.load(x + i) - middle[v], factor[v], offset[v]), i));
+                });
+        });
     };
     detail::for_blocks(team, rows, 16, body);
 }
 
-/// slope[j] = sum of dy (x - mean[j]) inverse[j] and sum[j] = sum of dy in column j: the gradients of scale and shift of normalised columns.
-/// Chunks are added in ascending order; zeros without rows. One pass over memory.
-template <class T>
+/// slope[j] = sum of dz (x - mean[j]) inverse[j] and sum[j] = sum of dz in column j, with dz = then.slope(dy): the gradients of scale and shift
+/// of normalised columns. Chunks are added in ascending order; zeros without rows. One pass over memory.
+template <class T, class Then = unchanged>
 void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* mean, const T* inverse, T* slope, T* sum,
-                   resources<T> use) noexcept {
+                   resources<T> use, Then then = {}) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
@@ -192,9 +245,11 @@ void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, con
             std::size_t at = tile.first * n + c;
             for (std::size_t row = 0; row < tile.size(); ++row, at += n) {
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    const vector one = part.load(dy + at + v * width);
+                    const std::size_t i = at + v * width;
+                    const vector distance = part.load(x + i) - middle[v];
+                    const vector one = then.slope(part, distance, part.load(dy + i), c + v * width, i);
                     plain[v] = plain[v] + one;
-                    product[v] = simd::fma(one, part.load(x + at + v * width) - middle[v], product[v]);
+                    product[v] = simd::fma(one, distance, product[v]);
                 });
             }
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
@@ -217,23 +272,36 @@ void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, con
     });
 }
 
-/// dx = (dy - share_of_sum - (x - mean) share_of_slope) scale in each column: the gradient of normalised columns whose mean and variance follow
-/// x, with scale = gamma inverse, share_of_sum = sum / rows and share_of_slope = inverse slope / rows. dx may be dy.
-template <class T>
+/// dx = (dz - share_of_sum - (x - mean) share_of_slope) scale in each column, with dz = then.slope(dy): the gradient of normalised columns whose
+/// mean and variance follow x, with scale = gamma inverse, share_of_sum = sum / rows and share_of_slope = inverse slope / rows. dx may be dy.
+template <class T, class Then = unchanged>
 void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* mean, const T* scale,
-                                const T* share_of_sum, const T* share_of_slope, T* dx, parallel::team team) noexcept {
+                                const T* share_of_sum, const T* share_of_slope, T* dx, parallel::team team, Then then = {}) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
+    using detail::unroll;
     const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
-        for (std::size_t row = mine.first; row < mine.last; ++row)
-            detail::for_channels<T>(n, [&](const auto part, std::size_t at, auto count) LOCKSTEP_FLATTEN {
-                detail::unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    const std::size_t c = at + v * width;
-                    const vector distance = part.load(mean + c) - part.load(x + row * n + c);
-                    const vector centred = part.load(dy + row * n + c) - part.load(share_of_sum + c);
-                    part.store(dx + row * n + c, simd::fma(distance, part.load(share_of_slope + c), centred) * part.load(scale + c));
-                });
+        detail::for_pieces<T>(mine, n, 3, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
+            vector middle[count];
+            vector factor[count];
+            vector sum[count];
+            vector slope[count];
+            unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                middle[v] = part.load(mean + c + v * width);
+                factor[v] = part.load(scale + c + v * width);
+                sum[v] = part.load(share_of_sum + c + v * width);
+                slope[v] = part.load(share_of_slope + c + v * width);
             });
+            detail::fetch_tile<true>(dx, tile, n, c, count * width);
+            std::size_t at = tile.first * n + c;
+            for (std::size_t row = 0; row < tile.size(); ++row, at += n)
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    const std::size_t i = at + v * width;
+                    const vector distance = middle[v] - part.load(x + i);
+                    const vector centred = then.slope(part, -distance, part.load(dy + i), c + v * width, i) - sum[v];
+                    part.store(dx + i, simd::fma(distance, slope[v], centred) * factor[v]);
+                });
+        });
     };
     detail::for_blocks(team, rows, 16, body);
 }

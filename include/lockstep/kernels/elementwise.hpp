@@ -40,6 +40,20 @@ struct gelu_gate {
     }
 };
 
+/// max(x, 0); NaN stays.
+template <class V>
+[[nodiscard]] inline V relu(const V& x) noexcept {
+    const V zero(0);
+    return select(x <= zero, zero, x);
+}
+
+/// dy where y = relu(x) > 0 (or x > 0), else 0; NaN where it is NaN.
+template <class V>
+[[nodiscard]] inline V relu_slope(const V& y, const V& dy) noexcept {
+    const V zero(0);
+    return select(y <= zero, zero, select(y == y, dy, y));
+}
+
 }  // namespace detail
 
 /// y = max(x, 0); relu(NaN) = NaN. x and y are the same array or disjoint.
@@ -47,7 +61,7 @@ template <class T>
 void relu_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
     simd::map(
-        x.size(), [zero = batch(T{0})](const batch& in, batch& out) { out = select(in <= zero, zero, in); }, x.data(), y.data());
+        x.size(), [](const batch& in, batch& out) { out = detail::relu(in); }, x.data(), y.data());
 }
 
 /// dx = dy where y > 0, else 0; y is what relu_forward wrote. dx may be dy. A NaN in y gives a NaN.
@@ -55,11 +69,8 @@ template <class T>
 void relu_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
     simd::map(
-        y.size(),
-        [zero = batch(T{0})](const batch& out, const batch& slope, batch& to) {
-            to = select(out <= zero, zero, select(out == out, slope, out));
-        },
-        y.data(), dy.data(), dx.data());
+        y.size(), [](const batch& out, const batch& slope, batch& to) { to = detail::relu_slope(out, slope); }, y.data(), dy.data(),
+        dx.data());
 }
 
 /// y = tanh(x). x and y are the same array or disjoint.

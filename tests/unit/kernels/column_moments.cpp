@@ -147,3 +147,61 @@ TEMPLATE_TEST_CASE("kernels/column_moments: normalised columns and their backwar
             }
         }
 }
+
+TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has the bits of a pass of its own", "[kernels]", float,
+                   double) {
+    constexpr TestType nan = std::numeric_limits<TestType>::quiet_NaN();
+    for (const std::size_t n : widths<TestType>())
+        for (const std::size_t rows : heights) {
+            auto x = uniform<TestType>(rows * n, 1), other = uniform<TestType>(rows * n, 8), dy = uniform<TestType>(rows * n, 2);
+            const auto mean = uniform<TestType>(n, 3), scale = uniform<TestType>(n, 4), shift = uniform<TestType>(n, 5);
+            const auto share_of_sum = uniform<TestType>(n, 6), share_of_slope = uniform<TestType>(n, 7);
+            if (rows > 15) {
+                x[3 * n] = other[4 * n + n / 2] = dy[5 * n] = nan;
+                x[6 * n] = mean[0];
+            }
+            for (const int threads : thread_counts())
+                for (const bool in_place : {false, true}) {
+                    const parallel::team team{threads};
+                    INFO("rows " << rows << " columns " << n << " threads " << threads);
+                    auto z = unwritten<TestType>(rows * n), y = z, y_sum = z, sum = z;
+                    kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), z.data(), team);
+                    for (std::size_t i = 0; i < rows * n; ++i) sum[i] = other[i] + z[i];
+                    kernels::relu_forward<TestType>(z, y);
+                    kernels::relu_forward<TestType>(sum, y_sum);
+                    auto got = in_place ? x : unwritten<TestType>(rows * n), got_sum = in_place ? other : unwritten<TestType>(rows * n);
+                    const kernels::rectified<TestType> then{scale.data(), shift.data()};
+                    kernels::normalise_columns(rows, n, in_place ? got.data() : x.data(), mean.data(), scale.data(), shift.data(),
+                                               got.data(), team, then);
+                    kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), got_sum.data(), team,
+                                               kernels::rectified_sum<TestType>{in_place ? got_sum.data() : other.data()});
+                    REQUIRE(same_bits(got, y));
+                    REQUIRE(same_bits(got_sum, y_sum));
+
+                    const auto slopes_of = [&](const array<TestType>& slopes, auto what) {
+                        auto out = unwritten<TestType>(2 * n);
+                        scratch<TestType> s(kernels::column_sums_scratch<TestType>(rows, n), team);
+                        kernels::column_slopes<TestType>(rows, n, x.data(), slopes.data(), mean.data(), scale.data(), out.data(),
+                                                         out.data() + n, s.use, what);
+                        return out;
+                    };
+                    const auto back = [&](const array<TestType>& slopes, auto what) {
+                        auto out = in_place ? slopes : unwritten<TestType>(rows * n);
+                        kernels::normalise_columns_backward(rows, n, x.data(), in_place ? out.data() : slopes.data(), mean.data(),
+                                                            scale.data(), share_of_sum.data(), share_of_slope.data(), out.data(), team,
+                                                            what);
+                        return out;
+                    };
+                    auto dz = unwritten<TestType>(rows * n), dsum = dz;
+                    kernels::relu_backward<TestType>(y, dy, dz);
+                    kernels::relu_backward<TestType>(y_sum, dy, dsum);
+                    REQUIRE(same_bits(slopes_of(dy, then), slopes_of(dz, kernels::unchanged{})));
+                    REQUIRE(same_bits(back(dy, then), back(dz, kernels::unchanged{})));
+                    auto masked = in_place ? dy : unwritten<TestType>(rows * n);
+                    const auto fused =
+                        slopes_of(in_place ? masked : dy, kernels::rectified_sum_slopes<TestType>{y_sum.data(), masked.data()});
+                    REQUIRE(same_bits(fused, slopes_of(dsum, kernels::unchanged{})));
+                    REQUIRE(same_bits(masked, dsum));
+                }
+        }
+}
