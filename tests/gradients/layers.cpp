@@ -65,6 +65,9 @@ constexpr behaviour behaviour_of{
 constexpr behaviour normalised{.third = 800, .largest = 4, .terms = 36 + 10};
 template <class S>
 constexpr behaviour behaviour_of<layers::batch_norm_layer<S>> = normalised;
+/// No step crosses its kink: the numbers stay what they are.
+template <class S>
+constexpr behaviour behaviour_of<layers::batch_norm_layer<S, layers::tail::relu>> = normalised;
 template <class S>
 constexpr behaviour behaviour_of<layers::layer_norm_layer<S>> = normalised;
 /// x (2 + 0.5 sum of x^2)^(-3/4) with |x| < 1: as above with W >= 2, |p| <= 1, q <= 1/2: |w''| <= 21/16 p^2 W^(-11/4) + 3/2 q W^(-7/4) < 1 and

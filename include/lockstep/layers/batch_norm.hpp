@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane. Models LayerSpec.
+// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands behind it: relu, or a sum and relu. Models LayerSpec.
 
 #include <array>
 #include <cmath>
@@ -13,6 +13,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/column_moments.hpp"
+#include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -23,9 +24,10 @@ namespace lockstep::layers {
 /// are those of the samples and pixels of one lane: "ghost" batch normalisation (Hoffer, Hubara, Soudry 2017) with ghosts of batch / lanes
 /// samples, the same on any number of ranks. Inference: with the running mean and variance; the latter takes the unbiased variance of each lane,
 /// n / (n - 1) times the biased one (0 where a lane has a single number of a channel), as PyTorch does.
-/// Cost: forward reads x twice and writes y, backward reads x and dy twice and writes dx. Keeps 2 numbers a channel for each sample, of which
-/// only those of a lane's first sample are used.
-template <tensor::Shape S>
+/// Cost: forward reads x twice and writes y, backward reads x and dy twice and writes dx, which may be dy. Keeps 2 numbers a channel for each
+/// sample, of which only those of a lane's first sample are used. With a tail, y = max(.., 0) or max(addend + .., 0) costs no pass of its own:
+/// the first works out in backward again where it was 0, the second reads the addend in forward, y in backward, and writes daddend.
+template <tensor::Shape S, tail Tail = tail::none>
 struct batch_norm_layer {
     using input = S;
     using output = S;
@@ -41,12 +43,19 @@ struct batch_norm_layer {
         tensor::parameter{.name = "variance", .columns = channels, .initial = tensor::start::ones, .decays = false},
     };
     static constexpr double flops = 7.0 * static_cast<double>(S::size);
-    static constexpr bool needs_y = false;
+    static constexpr bool needs_y = Tail == tail::add_relu;
+    static constexpr bool has_addend = Tail == tail::add_relu;
+    static constexpr bool in_place = true;
     template <class T>
     static constexpr std::size_t stash_bytes = 2 * channels * sizeof(T);
 
     double momentum = 0.1;
     double epsilon = 1e-5;
+
+    template <tail Other>
+    [[nodiscard]] constexpr auto with_tail() const noexcept {
+        return batch_norm_layer<S, Other>{.momentum = momentum, .epsilon = epsilon};
+    }
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team) {
@@ -59,16 +68,14 @@ struct batch_norm_layer {
         T* const scale = pass.use.scratch.data();
         if (pass.mode == mode::inference) {
             for (std::size_t c = 0; c < channels; ++c) scale[c] = pass.w[0][c] * inverse(pass.statistics[1][c]);
-            kernels::normalise_columns(pass.x.rows * pixels, channels, pass.x.data, pass.statistics[0].data(), scale, pass.w[1].data(),
-                                       pass.y.data, pass.use.team);
+            normalise(pass, {0, pass.x.rows}, pass.statistics[0].data(), scale);
             return;
         }
         pass.each_lane_observed([&](parallel::block rows, const auto& observed) {
             const std::size_t count = rows.size() * pixels;
             T* const mean = observed[0].data();
             T* const variance = observed[1].data();
-            const T* x = pass.x.part(rows.first, rows.size()).data;
-            kernels::column_moments(count, channels, x, mean, variance, sums(pass.use));
+            kernels::column_moments(count, channels, pass.x.part(rows.first, rows.size()).data, mean, variance, sums(pass.use));
             if (rows.empty()) return;
             T* const kept = kept_of<T>(pass.stash, rows.first);
             const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 0;
@@ -79,8 +86,7 @@ struct batch_norm_layer {
                 mean[c] *= static_cast<T>(rows.size());
                 variance[c] *= static_cast<T>(unbiased * static_cast<double>(rows.size()));
             }
-            kernels::normalise_columns(count, channels, x, kept, scale, pass.w[1].data(), pass.y.part(rows.first, rows.size()).data,
-                                       pass.use.team);
+            normalise(pass, rows, kept, scale);
         });
     }
 
@@ -93,19 +99,38 @@ struct batch_norm_layer {
             const T* dy = pass.dy.part(rows.first, rows.size()).data;
             const T* mean = rows.empty() ? nullptr : kept_of<const T>(pass.stash, rows.first);
             const T* inverses = mean + (rows.empty() ? 0 : channels);
-            kernels::column_slopes(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(pass.use));
-            if (rows.empty() || !pass.wants_dx()) return;
             T* const scale = pass.use.scratch.data();
-            T* const share_of_sum = scale + channels;
-            T* const share_of_slope = share_of_sum + channels;
-            const T share = T{1} / static_cast<T>(count);
-            for (std::size_t c = 0; c < channels; ++c) {
-                scale[c] = pass.w[0][c] * inverses[c];
-                share_of_sum[c] = gradient[1][c] * share;
-                share_of_slope[c] = gradient[0][c] * share * inverses[c];
+            for (std::size_t c = 0; c < channels && !rows.empty(); ++c) scale[c] = pass.w[0][c] * inverses[c];
+            const auto sum_slopes = [&](auto then) {
+                kernels::column_slopes(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(pass.use),
+                                       then);
+            };
+            const auto finish = [&](const T* slopes, auto then) {
+                if (rows.empty() || !pass.wants_dx()) return;
+                T* const share_of_sum = scale + channels;
+                T* const share_of_slope = share_of_sum + channels;
+                const T share = T{1} / static_cast<T>(count);
+                for (std::size_t c = 0; c < channels; ++c) {
+                    share_of_sum[c] = gradient[1][c] * share;
+                    share_of_slope[c] = gradient[0][c] * share * inverses[c];
+                }
+                kernels::normalise_columns_backward(count, channels, x, slopes, mean, scale, share_of_sum, share_of_slope,
+                                                    pass.dx.part(rows.first, rows.size()).data, pass.use.team, then);
+            };
+            if constexpr (Tail == tail::add_relu) {
+                T* const masked = pass.daddend.part(rows.first, rows.size()).data;
+                sum_slopes(kernels::rectified_sum_slopes<T>{pass.y.part(rows.first, rows.size()).data, masked});
+                finish(masked, kernels::unchanged{});
+            } else {
+                const auto then = [&] {
+                    if constexpr (Tail == tail::relu)
+                        return kernels::rectified<T>{scale, pass.w[1].data()};
+                    else
+                        return kernels::unchanged{};
+                }();
+                sum_slopes(then);
+                finish(dy, then);
             }
-            kernels::normalise_columns_backward(count, channels, x, dy, mean, scale, share_of_sum, share_of_slope,
-                                                pass.dx.part(rows.first, rows.size()).data, pass.use.team);
         });
     }
 
@@ -119,6 +144,20 @@ struct batch_norm_layer {
 private:
     static constexpr std::size_t work_size = 3 * channels;
 
+    /// These rows of y.
+    template <class Pass, class T>
+    static void normalise(const Pass& pass, parallel::block rows, const T* mean, const T* scale) noexcept {
+        const auto then = [&] {
+            if constexpr (Tail == tail::add_relu)
+                return kernels::rectified_sum<T>{pass.addend.part(rows.first, rows.size()).data};
+            else if constexpr (Tail == tail::relu)
+                return kernels::rectified<T>{scale, pass.w[1].data()};
+            else
+                return kernels::unchanged{};
+        }();
+        kernels::normalise_columns(rows.size() * pixels, channels, pass.x.part(rows.first, rows.size()).data, mean, scale, pass.w[1].data(),
+                                   pass.y.part(rows.first, rows.size()).data, pass.use.team, then);
+    }
     template <class T>
     [[nodiscard]] T inverse(T variance) const noexcept {
         return T{1} / std::sqrt(variance + static_cast<T>(epsilon));

@@ -5,6 +5,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -146,6 +147,24 @@ inline constexpr bool in_place = false;
 template <class L>
     requires requires { L::in_place; }
 inline constexpr bool in_place<L> = L::in_place;
+
+/// What a layer computes in its own passes over memory besides itself: nothing, the relu behind it, or the sum with another value and a relu.
+enum class tail : std::uint8_t { none, relu, add_relu };
+
+/// `template <tail Tail> with_tail()`, constexpr: the layer that computes what this one and those behind it would, to the last bit.
+template <class L>
+inline constexpr bool takes_tail = requires(const L& layer) {
+    layer.template with_tail<tail::relu>();
+    layer.template with_tail<tail::add_relu>();
+};
+
+/// `static constexpr bool has_addend = true`: the layer has a second input, pass.addend, in the shape of its output, and writes the gradient with
+/// respect to it into pass.daddend, always; with in_place that (and not dx) may be the memory of dy. Backward does not read the addend.
+template <class L>
+inline constexpr bool has_addend = false;
+template <class L>
+    requires requires { L::has_addend; }
+inline constexpr bool has_addend<L> = L::has_addend;
 
 /// `template <std::size_t Shards> using shard`: the same layer with 1/Shards of its output features (columns of its parameters).
 template <class L>

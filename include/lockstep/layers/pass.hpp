@@ -78,6 +78,7 @@ struct forward_pass {
 
     tensor::batch<const T, typename L::input> x;
     tensor::batch<T, typename L::output> y;
+    tensor::batch<const T, typename L::output> addend{};  ///< of a layer that has one
     parameters<const T, L> w;
     std::span<std::byte> stash;  ///< L::stash_bytes<T> for each row: what backward needs besides x and y
     kernels::resources<T> use;   ///< threads, and scratch_size<T>(layer, rows, lanes, team) elements
@@ -111,6 +112,7 @@ struct backward_pass {
     tensor::batch<const T, typename L::output> y;
     tensor::batch<const T, typename L::output> dy;
     tensor::batch<T, typename L::input> dx;  ///< dx.data is null where nobody asks for it: in front of the first layer
+    tensor::batch<T, typename L::output> daddend{};
     parameters<const T, L> w;
     std::span<const std::byte> stash;
     kernels::resources<T> use;

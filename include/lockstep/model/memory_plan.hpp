@@ -52,6 +52,7 @@ struct memory_node {
     std::span<const std::size_t> reads;  ///< nodes, or `the_samples`
     bool is_view = false;                ///< its value is that which it reads
     bool passes_gradient = false;        ///< the gradient of each value that it reads is that of its own
+    bool has_addend = false;             ///< backward does not need the second value that it reads, and always writes its gradient
     bool learns = false;
     bool needs_x = true;
     bool needs_y = true;
@@ -203,10 +204,11 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
         if (is_alias(i)) continue;
         const bool in_block = nodes[i].block != 0;
         const bool keeps_x = nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view && !nodes[i].exchanges_in_front;
-        for (const std::size_t value : nodes[i].reads) {
+        for (std::size_t k = 0; k < nodes[i].reads.size(); ++k) {
+            const std::size_t value = nodes[i].reads[k];
             need(value, i);
             if (reads_again(i)) need(source(i, value, true), events.again[i]);
-            if (keeps_x) need(source(i, value, in_block), events.backward[i]);
+            if (keeps_x && !(nodes[i].has_addend && k == 1)) need(source(i, value, in_block), events.backward[i]);
         }
         if (nodes[i].learns && nodes[i].needs_y && !nodes[i].is_view && !nodes[i].exchanges_behind)
             need(in_block ? n + i : i, events.backward[i]);
@@ -276,14 +278,17 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
         }
         for (std::size_t k = 0; k < node.reads.size(); ++k) {
             const std::size_t value = node.reads[k];
-            if (value == the_samples || !nodes[value].learns) continue;
             auto& to = here.inputs[k];
+            const bool is_addend = node.has_addend && k == 1;
+            const bool is_asked_for = value != the_samples && nodes[value].learns;
+            if (!is_asked_for && !is_addend) continue;
             const bool passes = node.is_view || node.passes_gradient;
             // Others may still have to read the gradient of this value: paths that end in the same sum.
             const bool shared = std::find(gradient.begin(), gradient.end(), here.dvalue) != gradient.end();
-            const bool in_place =
-                node.in_place && !shared && !node.exchanges_in_front && !node.exchanges_behind && node.input == node.output;
-            to.written = passes || in_place ? here.doutput : make(node.input, now);
+            const bool in_place = node.in_place && !shared && !node.exchanges_in_front && !node.exchanges_behind &&
+                                  node.input == node.output && node.has_addend == is_addend;
+            to.written = passes || in_place ? here.doutput : make(is_addend ? node.output : node.input, now);
+            if (!is_asked_for) continue;
             to.given = node.exchanges_in_front ? make(nodes[value].value, now) : to.written;
             to.others = gradient[value];
             use(to.others, now);

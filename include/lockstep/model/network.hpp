@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lockstep/model/binding.hpp"
+#include "lockstep/model/fusion.hpp"
 
 namespace lockstep::model {
 
@@ -44,7 +45,9 @@ struct network {
     (std::make_index_sequence<size>{});
     using input = typename Net::input;
     template <std::size_t Index>
-    using at = bound<Net, Shards, Index>;
+    using at = fused<Net, Shards, Index>;
+    /// Who reads what when the network runs.
+    static constexpr const auto& graph = fusion<Net, Shards>::graph;
     template <std::size_t Index>
     using layer = typename at<Index>::type;
     using output = typename at<size - 1>::whole::output;
@@ -83,13 +86,16 @@ struct network {
         core::for_each_index_reversed<size>([&](auto index) {
             using type = layer<index>;
             auto& fact = out[index];
-            if (Net::graph.block[index] == 0) return;
+            if (graph.block[index] == 0) return;
             fact.runs_again =
                 fact.runs_again || (fact.learns && !fact.is_view && (layers::needs_y<type> || layers::stash_bytes<type, float> > 0));
             if (!fact.runs_again && !(fact.learns && !fact.is_view && layers::needs_x<type>)) return;
-            for (const std::size_t value : Net::graph.of(index))
-                if (value != the_samples && Net::graph.block[value] == Net::graph.block[index]) out[value].runs_again = true;
+            // Of several values, backward needs the first at most.
+            for (const std::size_t value : graph.of(index).first(fact.runs_again ? graph.inputs(index) : 1))
+                if (value != the_samples && graph.block[value] == graph.block[index]) out[value].runs_again = true;
         });
+        for (std::size_t index = 1; index < size; ++index)
+            if (fusion<Net, Shards>::is_computed_in_front(index)) out[index].runs_again = out[index - 1].runs_again;
         return out;
     }();
 

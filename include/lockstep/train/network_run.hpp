@@ -128,7 +128,7 @@ private:
     /// The layer works on its features of all samples of the group.
     template <std::size_t Index>
     static constexpr bool is_grouped = network::template at<Index>::after == model::placement::features;
-    static constexpr const auto& graph = Net::graph;
+    static constexpr const auto& graph = network::graph;
 
     /// The last node of a recompute: backward comes to it first.
     template <std::size_t Index>
@@ -185,6 +185,7 @@ private:
         if constexpr (layers::is_join<layer>) {
             out.passes_gradient = layers::passes_gradient<layer>;
         } else if constexpr (!layers::is_view<layer>) {
+            out.has_addend = layers::has_addend<layer>;
             out.stash = layer_rows * layers::stash_bytes<layer, T>;
             out.scratch = layers::scratch_size<T>(here::make(net_), layer_rows, lanes, team_) * sizeof(T);
             if constexpr (!layers::adds_lanes<layer>)
@@ -291,6 +292,7 @@ private:
             describe<Index>(pass, weights, rows, key, memory.stash, memory.scratch_forward);
             pass.x = {x, count};
             pass.y = {at<T>(memory.output), count};
+            if constexpr (layers::has_addend<layer>) pass.addend = {value(graph.read(Index, 1)), count};
             pass.mode = key.mode;
             if (key.mode == layers::mode::training) pass.lanes = &lanes<Index>(rows);
             if constexpr (layers::has_statistics<layer> && Again) {
@@ -341,6 +343,7 @@ private:
             pass.y = {layers::needs_y<layer> ? outputs_[Index] : nullptr, count};
             pass.dy = {at<T>(memory.doutput), count};
             if constexpr (network::facts[Index].input_learns) pass.dx = {at<T>(memory.inputs[0].written), count};
+            if constexpr (layers::has_addend<layer>) pass.daddend = {at<T>(memory.inputs[1].written), count};
             const gradient_place<T> to = place(Index);
             pass.lanes = &lanes<Index>(rows);
             pass.gradient = to.data;
@@ -353,7 +356,7 @@ private:
                 exchanges_[exchange_in_front(Index)].backward(at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
                                                               exchange_memory<Index>(memory.exchange_backward));
             });
-        core::for_each_index<here::inputs>([&](auto k) {
+        core::for_each_index<graph.inputs(Index)>([&](auto k) {
             constexpr std::size_t from = graph.read(Index, k);
             if constexpr (from != model::the_samples) {
                 if constexpr (graph.readers[from] > 1 && network::facts[from].learns) add_gradients<from>(memory.inputs[k], rows);

@@ -128,6 +128,65 @@ TEMPLATE_TEST_CASE("layers/batch_norm: inference takes the running statistics, a
     CHECK(running == std::vector<TestType>{TestType{2}, TestType{1}});
 }
 
+TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers behind it", "[layers]", float, double) {
+    const auto check = []<class S>(S) {
+        using relu = layer_of<layers::relu, S>;
+        for (const auto& lanes : lane_cuts())
+            for (const int threads : thread_counts()) {
+                auto of = random_problem<TestType, S>(lanes);
+                of.lanes = &lanes;
+                of.team = {threads};
+                // A shift that gives zeros of either sign and a scale of 0: what relu cuts off at 0.
+                of.w[0] = 0;
+                of.w[S::extents.back()] = TestType{-0.0};
+                const auto addend = uniform<TestType>(of.x.size(), 5), dy = uniform<TestType>(of.x.size(), 3);
+                const auto compare = [&]<layers::tail Tail>(std::integral_constant<layers::tail, Tail>) {
+                    using fused = layers::batch_norm_layer<S, Tail>;
+                    constexpr bool adds = Tail == layers::tail::add_relu;
+                    for (const auto mode : {layers::mode::training, layers::mode::inference})
+                        for (const bool in_place : {false, true}) {
+                            of.mode = mode;
+                            of.running = array<TestType>(2 * S::extents.back(), TestType{0.5});
+                            const auto norm = forward(of, lanes.count());
+                            problem<TestType, relu> behind{.rows = of.rows, .x = norm.y, .lanes = &lanes};
+                            for (std::size_t i = 0; adds && i < addend.size(); ++i) behind.x[i] = addend[i] + norm.y[i];
+                            const auto want = forward(behind);
+
+                            problem<TestType, fused> with{.rows = of.rows, .x = of.x, .w = of.w, .layer = {}, .team = of.team};
+                            with.mode = mode;
+                            with.lanes = &lanes;
+                            with.running = of.running;
+                            with.in_place = in_place;
+                            if (adds) with.addend = addend;
+                            const auto got = forward(with, lanes.count());
+                            REQUIRE(same_bits(got.y, want.y));
+                            REQUIRE(got.stash == norm.stash);
+                            REQUIRE(got.observed.size() == norm.observed.size());
+                            for (std::size_t node = 0; node < got.observed.size(); ++node)
+                                REQUIRE(same_bits(got.observed[node], norm.observed[node]));
+                            if (mode == layers::mode::inference) continue;
+
+                            const auto masked = backward(behind, want, dy, lanes).dx;
+                            for (const bool wants_dx : {true, false}) {
+                                if (in_place && !adds && !wants_dx) continue;
+                                const auto slopes = backward(of, norm, masked, lanes, wants_dx);
+                                const auto back = backward(with, got, dy, lanes, wants_dx);
+                                REQUIRE(same_bits(back.dx, slopes.dx));
+                                if (adds) REQUIRE(same_bits(back.daddend, masked));
+                                for (std::size_t node = 0; node < back.nodes.size(); ++node)
+                                    REQUIRE(same_bits(back.nodes[node], slopes.nodes[node]));
+                            }
+                        }
+                };
+                compare(std::integral_constant<layers::tail, layers::tail::relu>{});
+                compare(std::integral_constant<layers::tail, layers::tail::add_relu>{});
+            }
+    };
+    check(shape<3, 2, 9>{});
+    check(shape<2, 2, 37>{});
+    check(shape<5>{});
+}
+
 TEST_CASE("layers/batch_norm: one number in a lane becomes the shift, and has no slope", "[layers]") {
     const auto of = random_problem<double, shape<4>>(one_lane(1));
     const auto ran = forward(of);

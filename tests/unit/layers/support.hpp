@@ -43,6 +43,14 @@ inline constexpr layers::conv_options rectangle{.filters = 3, .kernel = {2, 3}, 
 inline constexpr layers::conv_options dilated_groups{
     .filters = 6, .kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 3}, .groups = 2, .bias = layers::bias::none};
 
+/// A batch normalisation with the relu behind it.
+struct batch_norm_relu {
+    template <tensor::Shape Input>
+    constexpr auto on(Input input) const {
+        return layers::batch_norm{}.on(input).template with_tail<layers::tail::relu>();
+    }
+};
+
 /// Every layer with parameters, and every other layer that computes something.
 using weighted_layers =
     std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<20>, shape<3>>,
@@ -53,7 +61,8 @@ using weighted_layers =
                placed<layers::conv_max_pool<4, 3>, shape<6, 7, 3>>, placed<layers::conv_max_pool<6, 5, 1, 2>, shape<6, 9, 1>>,
                placed<layers::conv_max_pool<3, 3, 2, 1, 3, layers::bias::none>, shape<11, 12, 2>>,
                placed<layers::batch_norm, shape<3, 2, 5>>, placed<layers::batch_norm, shape<2, 2, 9>>,
-               placed<layers::batch_norm, shape<11>>, placed<layers::layer_norm, shape<7>>, placed<layers::layer_norm, shape<2, 3, 6>>>;
+               placed<layers::batch_norm, shape<11>>, placed<batch_norm_relu, shape<3, 2, 5>>, placed<batch_norm_relu, shape<11>>,
+               placed<layers::layer_norm, shape<7>>, placed<layers::layer_norm, shape<2, 3, 6>>>;
 using weightless_layers =
     std::tuple<placed<layers::max_pool<2>, shape<5, 4, 3>>, placed<layers::max_pool<3, 2>, shape<7, 7, 2>>,
                placed<layers::max_pool<3, 1>, shape<4, 5, 1>>, placed<layers::mean_pool<2>, shape<5, 4, 3>>,
@@ -81,6 +90,7 @@ struct problem {
     layers::features features{0, L::output::size};
     const tensor::lane_set* lanes = nullptr;  ///< of forward; null: one lane of all rows
     array<T> running{};                       ///< statistics, for inference
+    array<T> addend{};                        ///< of a layer that has one
     bool in_place = false;                    ///< y is the memory of x, dx that of dy
 
     /// Rows first .. first + count - 1 on their own.
@@ -89,6 +99,9 @@ struct problem {
         out.rows = count;
         out.x.assign(x.begin() + static_cast<std::ptrdiff_t>(first * L::input::size),
                      x.begin() + static_cast<std::ptrdiff_t>((first + count) * L::input::size));
+        if (!addend.empty())
+            out.addend.assign(addend.begin() + static_cast<std::ptrdiff_t>(first * L::output::size),
+                              addend.begin() + static_cast<std::ptrdiff_t>((first + count) * L::output::size));
         out.first_row = first_row + first;
         out.lanes = nullptr;
         return out;
@@ -106,6 +119,7 @@ template <class T>
 struct backward_result {
     array<T> dx;                  ///< empty where it was not asked for
     std::vector<array<T>> nodes;  ///< gradients of the nodes of the lane tree
+    array<T> daddend{};
 };
 
 inline tensor::lane_set one_lane(std::size_t rows) {
@@ -127,6 +141,7 @@ forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
     if (of.in_place) std::copy(of.x.begin(), of.x.end(), out.y.begin());
     of.layer.forward(layers::forward_pass<T, L>{.x = {of.in_place ? out.y.data() : of.x.data(), of.rows},
                                                 .y = {out.y.data(), of.rows},
+                                                .addend = {of.addend.data(), of.rows},
                                                 .w = {of.w.data()},
                                                 .stash = out.stash,
                                                 .use = s.use,
@@ -155,11 +170,17 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     auto partials = unwritten<T>(layers::adds_lanes<L> ? 0 : n * tensor::tree_depth(lanes.count()));
     scratch<T> s(layers::scratch_size<T>(of.layer, of.rows, lanes.count(), of.team), of.team);
     T nothing{};  // so that dx of no rows is not null
-    if (of.in_place) std::copy(dy.begin(), dy.end(), out.dx.begin());
+    // The gradient of an addend takes the place of dy, else that of x does.
+    if (layers::has_addend<L>)
+        out.daddend = of.in_place ? dy : unwritten<T>(dy.size());
+    else if (of.in_place)
+        std::copy(dy.begin(), dy.end(), out.dx.begin());
+    const T* const slopes = !of.in_place ? dy.data() : layers::has_addend<L> ? out.daddend.data() : out.dx.data();
     of.layer.backward(layers::backward_pass<T, L>{.x = {of.x.data(), of.rows},
                                                   .y = {ran.y.data(), of.rows},
-                                                  .dy = {of.in_place ? out.dx.data() : dy.data(), of.rows},
+                                                  .dy = {slopes, of.rows},
                                                   .dx = {wants_dx ? (of.rows == 0 ? &nothing : out.dx.data()) : nullptr, of.rows},
+                                                  .daddend = {out.daddend.data(), of.rows},
                                                   .w = {of.w.data()},
                                                   .stash = ran.stash,
                                                   .use = s.use,

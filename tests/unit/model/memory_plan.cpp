@@ -70,11 +70,19 @@ struct random_network {
                 node.scratch = 64 * roll(5);
                 node.partials = 64 * roll(3);
                 node.observed = 64 * roll(2);
+                // A second value of the size of the output.
+                const std::size_t addend = any();
+                if (roll(4) == 0 && addend != reads[i][0]) {
+                    reads[i].push_back(addend);
+                    node.has_addend = true;
+                    node.output = size_of(addend);
+                }
             }
             const std::size_t from = size_of(reads[i][0]);
-            if (node.is_view || node.passes_gradient || (node.in_place && roll(2) == 0)) node.output = from;
+            if (node.is_view || node.passes_gradient || (node.in_place && !node.has_addend && roll(2) == 0)) node.output = from;
+            if (node.has_addend && from != node.output) node.in_place = false;
             node.exchanges_in_front = reads[i].size() == 1 && roll(8) == 0;
-            node.exchanges_behind = roll(8) == 0;
+            node.exchanges_behind = !node.has_addend && roll(8) == 0;
             node.exchange = node.exchanges_in_front || node.exchanges_behind ? 64 : 0;
             node.input = node.exchanges_in_front && !node.is_view ? 64 * (1 + roll(6)) : from;
             node.value = node.exchanges_behind ? 64 * (1 + roll(6)) : node.output;
@@ -124,8 +132,9 @@ private:
             const bool keeps = node.learns && !node.is_view;
             node.runs_again = node.runs_again || (keeps && (node.needs_y || node.stash > 0)) || (!node.is_view && roll(8) == 0);
             if (node.runs_again || (keeps && node.needs_x))
-                for (const std::size_t value : reads[i])
-                    if (value != the_samples && nodes[value].block == block) nodes[value].runs_again = true;
+                for (std::size_t k = 0; k < (node.runs_again ? reads[i].size() : 1); ++k)
+                    if (const std::size_t value = reads[i][k]; value != the_samples && nodes[value].block == block)
+                        nodes[value].runs_again = true;
         }
     }
 };
@@ -243,7 +252,7 @@ private:
             const int scratch = ++token_, partials = ++token_;
             write(memory.scratch_backward, scratch);
             write(memory.partials, partials);
-            if (!node.passes_gradient && node.reads.size() == 1) {
+            if (!node.passes_gradient && (node.reads.size() == 1 || node.has_addend)) {
                 const auto& kept = node.block != 0 ? plan_.again[i] : memory;
                 if (node.needs_x && node.exchanges_in_front) {
                     REQUIRE(kept.input != no_piece);
@@ -266,7 +275,8 @@ private:
             const std::size_t value = node.reads[k];
             const auto& to = memory.inputs[k];
             REQUIRE((to.sum == no_piece) == (value == the_samples || !net_.nodes[value].learns));
-            if (to.sum == no_piece) continue;
+            if (node.has_addend && k == 1) REQUIRE(to.written != no_piece);
+            if (to.written == no_piece) continue;
             given[k] = ++token_;
             if (node.is_view || node.passes_gradient) {
                 read(to.written, dy);
@@ -341,7 +351,7 @@ TEST_CASE("model/memory_plan: pieces that are live at once never overlap, and li
 }
 
 TEST_CASE("model/memory_plan: every read of a step finds what was written for it, in random networks", "[model]") {
-    std::size_t reused = 0;
+    std::size_t reused = 0, addends = 0;
     for (std::uint32_t series = 0; series < 2000; ++series) {
         const random_network net{series};
         const auto plan = ls::model::plan_memory(net.nodes);
@@ -350,9 +360,11 @@ TEST_CASE("model/memory_plan: every read of a step finds what was written for it
         REQUIRE(plan.bytes >= ls::model::most_live(plan.pieces));
         REQUIRE(plan.bytes <= plan.bytes_without_reuse());
         reused += plan.bytes < plan.bytes_without_reuse();
+        for (const auto& node : net.nodes) addends += node.has_addend;
         machine{net, plan}.run();
     }
     CHECK(reused > 1000);
+    CHECK(addends > 500);
 }
 
 TEST_CASE("model/memory_plan: every read finds what was written for it in random networks of which parts run again", "[model]") {

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Layers as they are run: one that can computes in its own passes over memory what stands behind it in the network, to the last bit.
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/join.hpp"
+#include "lockstep/model/binding.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::model {
+
+template <class L>
+inline constexpr bool is_relu = false;
+template <tensor::Shape S>
+inline constexpr bool is_relu<layers::activation_layer<layers::relu, S>> = true;
+template <class L>
+inline constexpr bool adds_two = false;
+template <tensor::Shape S>
+inline constexpr bool adds_two<layers::add_layer<2, S>> = true;
+
+/// What layer `Index` computes besides itself: relu{} right behind it, or the sum of another value and its own, in this order, and relu{}. Nobody
+/// else reads what lies between. A recompute holds all of it or nothing. The other value is not what the layer reads itself: its gradient would be
+/// added in another order.
+template <class Net, std::size_t Shards, std::size_t Index>
+[[nodiscard]] consteval layers::tail tail_of() {
+    using here = bound<Net, Shards, Index>;
+    constexpr auto leads_on = [](std::size_t node) {
+        const auto& graph = Net::graph;
+        return node + 1 < Net::size && graph.readers[node] == 1 && graph.of(node + 1).back() == node &&
+               graph.block[node] == graph.block[node + 1];
+    };
+    if constexpr (layers::takes_tail<typename here::type> && leads_on(Index)) {
+        using next = typename bound<Net, Shards, Index + 1>::type;
+        if constexpr (is_relu<next>)
+            return layers::tail::relu;
+        else if constexpr (adds_two<next> && leads_on(Index + 1) && Net::graph.read(Index + 1) != Net::graph.read(Index) &&
+                           here::in_front == exchange::none)
+            return is_relu<typename bound<Net, Shards, Index + 2>::type> ? layers::tail::add_relu : layers::tail::none;
+    }
+    return layers::tail::none;
+}
+
+/// Stands for a layer that the one in front of it computes: its value is there already.
+template <class L>
+struct computed_in_front {
+    using input = typename L::output;
+    using output = typename L::output;
+    static constexpr std::string_view name = L::name;
+    static constexpr std::array<tensor::parameter, 0> parameters{};
+    static constexpr double flops = L::flops;
+    static constexpr bool is_view = true;
+};
+
+/// The graph as it is run, and who computes what.
+template <class Net, std::size_t Shards>
+struct fusion {
+    static constexpr auto tails = []<std::size_t... Index>(std::index_sequence<Index...>) {
+        return std::array<layers::tail, Net::size>{tail_of<Net, Shards, Index>()...};
+    }
+    (std::make_index_sequence<Net::size>{});
+
+    /// A layer with an addend reads what the sum behind it would: in the list of reads that is the next entry.
+    static constexpr auto graph = [] {
+        auto out = Net::graph;
+        for (std::size_t node = 0; node < Net::size; ++node)
+            if (tails[node] == layers::tail::add_relu) ++out.first[node + 1];
+        return out;
+    }();
+
+    [[nodiscard]] static constexpr bool is_computed_in_front(std::size_t node) noexcept {
+        return (node > 0 && tails[node - 1] != layers::tail::none) || (node > 1 && tails[node - 2] == layers::tail::add_relu);
+    }
+};
+
+/// A bound layer as it is run: `type` is what computes.
+template <class Net, std::size_t Shards, std::size_t Index>
+struct fused : bound<Net, Shards, Index> {
+    using base = bound<Net, Shards, Index>;
+    static constexpr layers::tail tail = fusion<Net, Shards>::tails[Index];
+
+    static constexpr auto fuse() {
+        if constexpr (fusion<Net, Shards>::is_computed_in_front(Index))
+            return std::type_identity<computed_in_front<typename base::type>>{};
+        else if constexpr (tail != layers::tail::none)
+            return std::type_identity<decltype(std::declval<const typename base::type&>().template with_tail<tail>())>{};
+        else
+            return std::type_identity<typename base::type>{};
+    }
+    using type = typename decltype(fuse())::type;
+
+    static constexpr type make(const Net& net) {
+        if constexpr (fusion<Net, Shards>::is_computed_in_front(Index))
+            return {};
+        else if constexpr (tail != layers::tail::none)
+            return base::make(net).template with_tail<tail>();
+        else
+            return base::make(net);
+    }
+};
+
+}  // namespace lockstep::model
