@@ -57,14 +57,14 @@ function(lockstep_add_mpi_test name ranks)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment}" PROCESSORS ${ranks} TIMEOUT 900)
 endfunction()
 
-# lockstep_read_comment(variable file key default): what follows `// key: ` in the first lines of a file.
+# lockstep_read_comment(variable file key default): what follows `// key:` in the first lines of a file, and a space unless nothing does.
 function(lockstep_read_comment variable file key default)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
-  file(STRINGS "${file}" lines LIMIT_INPUT 2000 REGEX "^// ${key}: ")
+  file(STRINGS "${file}" lines LIMIT_INPUT 2000 REGEX "^// ${key}:( |$)")
   set(${variable} "${default}" PARENT_SCOPE)
   if(lines)
     list(GET lines 0 line)
-    string(REGEX REPLACE "^// ${key}: " "" value "${line}")
+    string(REGEX REPLACE "^// ${key}:" "" value "${line}")
     string(STRIP "${value}" value)
     set(${variable} "${value}" PARENT_SCOPE)
   endif()
