@@ -26,6 +26,9 @@ using library = library_for<xsimd::default_arch, std::conditional_t<parallel::ha
 template <>
 const char library::flags = 0;
 #else
+#if __has_cpp_attribute(gnu::retain)
+[[gnu::retain]]  // also where the linker drops what nobody reads
+#endif
 [[maybe_unused, gnu::used]] static const char* const needed = &library::flags;
 #endif
 

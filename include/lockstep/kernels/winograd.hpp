@@ -248,6 +248,10 @@ struct winograd_correlation {
     }
 };
 
+/// The shortest line, in vectors: one of them if that is long enough for a turn of the walk through memory.
+template <class T>
+inline constexpr std::size_t short_line = simd::width<T> < cache_walk<T>::links ? tile_vectors : 1;
+
 /// Lines of one vector are enough for the channels or for the filters: in longer ones half of the work would be for zeros.
 template <class T>
 [[nodiscard]] constexpr bool takes_short_lines(const convolution& g) noexcept {
@@ -256,7 +260,7 @@ template <class T>
 /// f(vectors of a line); no bit depends on them.
 template <class T, narrow Narrow, class F>
 constexpr decltype(auto) with_line_vectors(const convolution& g, F&& f) noexcept {
-    constexpr std::integral_constant<std::size_t, 1> one{};
+    constexpr std::integral_constant<std::size_t, short_line<T>> one{};
     constexpr std::integral_constant<std::size_t, tile_vectors> all{};
     if constexpr (Narrow == narrow::perhaps)
         return takes_short_lines<T>(g) ? f(one) : f(all);

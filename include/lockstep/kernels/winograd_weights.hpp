@@ -117,7 +117,7 @@ struct winograd_outer_products {
                                             : p + 1 < which.last ? out.line(p + 1, lines.first, 0)
                                                                  : panel;
                     cache_walk<T> ahead{behind, links.size() * line, quotient_up(channels.size(), tile_rows), links.size()};
-                    // Channels that are missing repeat the last ones; nobody reads what becomes of them.
+                    // Channels that are missing repeat the last ones, or are the zeros behind them; nobody reads what becomes of them.
                     const auto at = [&](std::size_t c) {
                         const std::size_t channel = std::min(c, channels.last - 1) / 2 * 2;
                         return in.line(p, channel / line, links.first) + channel % line;

@@ -101,8 +101,9 @@ template <class T>
 }
 
 /// Whether a multiply-add that broadcasts its number from memory costs no more than one of registers: with AVX-512 an instruction less for
-/// each, but on AMD's processors it is the loads that are scarce. Known by an extension that only those have.
-#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__SSE4A__)
+/// each, but on AMD's processors it is the loads that are scarce. Known by an extension that only those have. The address sanitizer does not see
+/// what such an instruction reads.
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__SSE4A__) && !defined(__SANITIZE_ADDRESS__)
 inline constexpr bool broadcasts_in_place = true;
 #else
 inline constexpr bool broadcasts_in_place = false;
@@ -114,7 +115,8 @@ template <class T>
 #if defined(__AVX512F__) && defined(__GNUC__)
     if constexpr (broadcasts_in_place) {
         auto to = sum.data;
-        if constexpr (sizeof(T) == 4)
+        static_assert(sizeof(to) == 64 && std::is_floating_point_v<T>);
+        if constexpr (std::is_same_v<T, float>)
             asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(to) : "v"(b.data), "m"(a));
         else
             asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(to) : "v"(b.data), "m"(a));
@@ -130,7 +132,8 @@ template <class T>
 #if defined(__AVX512F__) && defined(__GNUC__)
     if constexpr (broadcasts_in_place) {
         auto to = sum.data;
-        if constexpr (sizeof(T) == 4)
+        static_assert(sizeof(to) == 64 && std::is_floating_point_v<T>);
+        if constexpr (std::is_same_v<T, float>)
             asm("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(b.data), "v"(a.data));
         else
             asm("vfmadd231pd %2, %1, %0" : "+v"(to) : "v"(b.data), "v"(a.data));
