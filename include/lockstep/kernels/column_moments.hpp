@@ -297,9 +297,9 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
             for (std::size_t row = 0; row < tile.size(); ++row, at += n)
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                     const std::size_t i = at + v * width;
-                    const vector distance = middle[v] - part.load(x + i);
-                    const vector centred = then.slope(part, -distance, part.load(dy + i), c + v * width, i) - sum[v];
-                    part.store(dx + i, simd::fma(distance, slope[v], centred) * factor[v]);
+                    const vector distance = part.load(x + i) - middle[v];
+                    const vector centred = then.slope(part, distance, part.load(dy + i), c + v * width, i) - sum[v];
+                    part.store(dx + i, simd::fma(-distance, slope[v], centred) * factor[v]);
                 });
         });
     };
@@ -308,7 +308,12 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
 
 LOCKSTEP_TEMPLATE(column_moments<float>);
 LOCKSTEP_TEMPLATE(normalise_columns<float>);
+LOCKSTEP_TEMPLATE(normalise_columns<float, rectified<float>>);
+LOCKSTEP_TEMPLATE(normalise_columns<float, rectified_sum<float>>);
 LOCKSTEP_TEMPLATE(column_slopes<float>);
+LOCKSTEP_TEMPLATE(column_slopes<float, rectified<float>>);
+LOCKSTEP_TEMPLATE(column_slopes<float, rectified_sum_slopes<float>>);
 LOCKSTEP_TEMPLATE(normalise_columns_backward<float>);
+LOCKSTEP_TEMPLATE(normalise_columns_backward<float, rectified<float>>);
 
 }  // namespace lockstep::kernels

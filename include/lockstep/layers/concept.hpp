@@ -151,9 +151,11 @@ inline constexpr bool in_place<L> = L::in_place;
 /// What a layer computes in its own passes over memory besides itself: nothing, the relu behind it, or the sum with another value and a relu.
 enum class tail : std::uint8_t { none, relu, add_relu };
 
-/// `template <tail Tail> with_tail()`, constexpr: the layer that computes what this one and those behind it would, to the last bit.
+/// `template <tail Tail> with_tail()`, constexpr: the layer that computes what this one and those behind it would, to the last bit; itself with
+/// tail::none. A layer that only inherits the member, or has a tail already, is none of these.
 template <class L>
 inline constexpr bool takes_tail = requires(const L& layer) {
+    { layer.template with_tail<tail::none>() } -> std::same_as<L>;
     layer.template with_tail<tail::relu>();
     layer.template with_tail<tail::add_relu>();
 };

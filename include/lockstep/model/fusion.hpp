@@ -42,7 +42,7 @@ template <class Net, std::size_t Shards, std::size_t Index>
         if constexpr (is_relu<next>)
             return layers::tail::relu;
         else if constexpr (adds_two<next> && leads_on(Index + 1) && Net::graph.read(Index + 1) != Net::graph.read(Index) &&
-                           here::in_front == exchange::none)
+                           here::in_front == exchange::none && here::behind == exchange::none)
             return is_relu<typename bound<Net, Shards, Index + 2>::type> ? layers::tail::add_relu : layers::tail::none;
     }
     return layers::tail::none;
@@ -95,6 +95,8 @@ struct fused : bound<Net, Shards, Index> {
             return std::type_identity<typename base::type>{};
     }
     using type = typename decltype(fuse())::type;
+    static_assert(!layers::has_addend<type> || fusion<Net, Shards>::graph.inputs(Index) == 2,
+                  "lockstep: a layer with an addend stands where no sum is; give it in with_tail<tail::add_relu>() only");
 
     static constexpr type make(const Net& net) {
         if constexpr (fusion<Net, Shards>::is_computed_in_front(Index))

@@ -55,6 +55,11 @@ TEST_CASE("model/fusion: a normalisation computes the relu behind it, and a sum 
     const auto& facts = network<type, 1>::facts;
     CHECK((facts[1].name == "batch_norm" && facts[2].name == "relu" && facts[5].name == "add" && facts[6].name == "relu"));
     CHECK((facts[2].flops == 32 && facts[5].flops == 32 && facts[2].outputs == 32));
+    // A layer that inherits from one with a tail may compute something else, and one has a single tail.
+    struct derived : batch_norm_layer<ls::tensor::shape<4>> {};
+    STATIC_REQUIRE(ls::layers::takes_tail<batch_norm_layer<ls::tensor::shape<4>>>);
+    STATIC_REQUIRE(!ls::layers::takes_tail<derived>);
+    STATIC_REQUIRE(!ls::layers::takes_tail<batch_norm_layer<ls::tensor::shape<4>, tail::relu>>);
     const auto made = network<type, 1>::at<1>::make(net);
     CHECK((made.momentum == 0.25 && made.epsilon == 1e-3));
     STATIC_REQUIRE(std::is_same_v<decltype(made), const batch_norm_layer<ls::tensor::shape<4, 4, 2>, tail::relu>>);
