@@ -260,14 +260,14 @@ template <class T>
 /// f(vectors of a line); no bit depends on them.
 template <class T, narrow Narrow, class F>
 constexpr decltype(auto) with_line_vectors(const convolution& g, F&& f) noexcept {
-    constexpr std::integral_constant<std::size_t, short_line<T>> one{};
-    constexpr std::integral_constant<std::size_t, tile_vectors> all{};
+    constexpr std::integral_constant<std::size_t, short_line<T>> shorter{};
+    constexpr std::integral_constant<std::size_t, tile_vectors> longer{};
     if constexpr (Narrow == narrow::perhaps)
-        return takes_short_lines<T>(g) ? f(one) : f(all);
+        return takes_short_lines<T>(g) ? f(shorter) : f(longer);
     else if constexpr (Narrow == narrow::yes)
-        return f(one);
+        return f(shorter);
     else
-        return f(all);
+        return f(longer);
 }
 
 [[nodiscard]] constexpr sliding winograd_backward(const convolution& g) noexcept {
@@ -287,7 +287,7 @@ template <std::size_t M, class T, narrow Narrow = narrow::perhaps>
 
 /// y = x * w + bias by F(M x M, 3 x 3), M = 2, 4 or 6; `bias` has `filters` entries or is null. For each tile of M x M outputs: y = A^T
 /// (sum over channels of (G w G^T) . (B^T x B)) A, (M + 2)^2 multiplications for 9 M^2. The sum is one chain of fused multiply-adds
-/// over ascending channels, the bias is added last. `Narrow`: whether lines of channels have one vector; no bit depends on it. Padding
+/// over ascending channels, the bias is added last. `Narrow`: whether lines of channels are short; no bit depends on it. Padding
 /// and what hangs over at the lower and right edge are zeros. Cost: batch x flops() divided by 2.25, 4 or 5.06 where tiles fit the
 /// image, and transforms of x, w, y. Error: with u = half an epsilon, at most n u |A^T| (sum of (|G| |w| |G^T|) . (|B^T| |x| |B|)) |A|,
 /// n = channels + 3 M + 25. For random operands the root mean square is that of a chain of `channels` links times 1.7 (M = 2), 4.8 (M =
