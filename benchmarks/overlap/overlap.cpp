@@ -6,7 +6,8 @@
 // A JSON line for polling and one for the thread, times in ms of a step, from rank 0, medians of the turns:
 //   compute    data, forward, backward, update, without overlap        blocking  what communication adds without overlap
 //   hideable   what of it could be hidden at best: buckets one behind the other, each at its share of `blocking`, started when backward has
-//              finished it; weights in the order of forward, which waits in front of each layer (times of the layers as recorded)
+//              finished it; weights in the order of forward, which waits in front of each layer (times of the layers as recorded), but those
+//              of the last step of a turn, behind which there is nothing to hide them
 //   exposed    what the rank still waits with overlap                 hidden    blocking - exposed, and as a share of hideable
 //   gained     what the step gains by overlap (wall time): less than hidden by the work of sending and receiving itself, `polling` ms in
 //              this process and more in the kernel, which on an emulated cluster is that of all hosts
@@ -139,7 +140,8 @@ seen from_events(const std::vector<ls::train::recorded_event>& events) {
     return out;
 }
 
-/// The least that stays exposed of a step with these layers and buckets, `pace` seconds a byte for a sum or a share.
+/// The least that stays exposed of a step with these layers and buckets, `pace` seconds a byte for a sum or a share. Behind the last of the
+/// steps of a fit there is no forward: its shares are exposed as a whole.
 double unavoidable(const ls::train::recorder& layers, std::size_t steps, std::size_t size, double pace) {
     std::vector<double> forward(size), backward(size);
     double data = 0;
@@ -156,7 +158,7 @@ double unavoidable(const ls::train::recorder& layers, std::size_t steps, std::si
         for (const auto& one : buckets)
             if (one.lowest_layer == layer) links = std::max(links, now) + pace * static_cast<double>(one.bytes) / 2;
     }
-    double exposed = std::max(0.0, links - now);
+    const double sums = std::max(0.0, links - now);
     now = data;
     links = 0;
     double computing = data;
@@ -169,7 +171,8 @@ double unavoidable(const ls::train::recorder& layers, std::size_t steps, std::si
         now += forward[layer];
         computing += forward[layer];
     }
-    return exposed + now - computing;
+    const double last = 1 / static_cast<double>(steps);
+    return sums + (1 - last) * (now - computing) + last * links;
 }
 
 template <class Net>
