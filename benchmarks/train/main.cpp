@@ -14,13 +14,14 @@ namespace {
 constexpr const char* usage =
     R"(Speed of training steps, one JSON line for each network: medians of time, samples/s, GFLOP/s and fraction of the FMA peak.
 
-usage: bench_train [--case TEXT] [--batch N] [--threads N] [--repeats N] [--seconds S] [--transport T] [--serial] [--list]
+usage: bench_train [--case TEXT] [--batch N] [--threads N] [--repeats N] [--seconds S] [--transport T] [--partition hybrid] [--serial] [--list]
   --case TEXT   only networks whose name contains TEXT
   --batch N     samples in a step of all ranks together [that of the peers' programs]
   --threads N   OpenMP threads [1]; pin one thread with taskset
   --repeats N   measurements of each network [5]
   --seconds S   steps are repeated for so long in each measurement [2]
   --transport T one training run on all ranks of mpirun: messages, shared_memory or automatic [each process trains alone]
+  --partition hybrid  with --transport: dense layers are cut in two, between the ranks of a pair; some networks only
   --serial      one process: the trainer in turns with a plain loop over the same work, and the ratio of their times; some networks only
   --list        names of the networks
 )";
@@ -54,6 +55,12 @@ int main(int argc, char** argv) {
             given.transport = value();
             if (given.transport != "messages" && given.transport != "shared_memory" && given.transport != "automatic") {
                 std::fprintf(stderr, "%s: transport '%s' is not known (see --help)\n", argv[0], given.transport.c_str());
+                return 2;
+            }
+        } else if (key == "--partition") {
+            given.partition = value();
+            if (given.partition != "hybrid") {
+                std::fprintf(stderr, "%s: partition '%s' is not known (see --help)\n", argv[0], given.partition.c_str());
                 return 2;
             }
         } else if (key == "--serial") {

@@ -15,6 +15,7 @@ struct options {
     double seconds = 2;  ///< of each repeat, at least
     bool list = false;
     bool serial = false;    ///< the trainer in turns with a plain loop over the same work
+    std::string partition;  ///< hybrid: dense layers are cut among pairs of ranks; empty: only the minibatch is cut
     std::string transport;  ///< under mpirun: how gradients go between ranks; empty: this process alone, without MPI
 };
 

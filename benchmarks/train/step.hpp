@@ -13,6 +13,9 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/partition/data.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "measure.hpp"
 #include "train/networks.hpp"
@@ -35,8 +38,9 @@ samples random_samples(std::size_t rows) {
 }
 
 /// Steps on samples that stay where they are. Prints one JSON line: medians over the repeats. False: this network was not asked for.
-template <class Net>
-bool measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
+template <class Net, class Partition>
+bool measure_steps_of(const options& given, const std::string& name, const Net& net, std::size_t default_batch,
+                      const Partition& partition) {
     namespace ls = lockstep;
     if (given.serial || name.find(given.net) == std::string::npos) return false;
     if (given.list) {
@@ -49,6 +53,7 @@ bool measure_steps(const options& given, const std::string& name, const Net& net
                                         .loss = ls::loss::softmax_cross_entropy{},
                                         .optimizer = ls::optim::momentum{.beta = 0.9},
                                         .schedule = ls::optim::constant{.rate = 1e-4},
+                                        .partition = partition,
                                         .batch = batch,
                                         .lanes = std::min<std::size_t>(8, batch),
                                         .threads = given.threads,
@@ -80,16 +85,26 @@ bool measure_steps(const options& given, const std::string& name, const Net& net
     const auto report = trainer.report();
     const double all = report.seconds.total() / 100;
     std::printf(
-        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"ranks\": %zu, \"transport\": \"%s\", \"threads\": %zu, \"ms\": %.3f, "
+        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"ranks\": %zu, \"partition\": \"%s\", \"transport\": \"%s\", "
+        "\"threads\": %zu, \"ms\": %.3f, "
         "\"samples_per_second\": %.1f, "
         "\"gflops\": %.1f, \"peak_gflops\": %.1f, \"fraction_of_peak\": %.3f, \"forward_percent\": %.1f, \"backward_percent\": %.1f, "
         "\"update_percent\": %.1f, \"exposed_percent\": %.1f, \"memory_mb\": %.1f, \"repeats\": %zu}\n",
-        name.c_str(), batch, ranks.size(), trainer.transport().c_str(), given.threads, time * 1e3, static_cast<double>(batch) / time,
-        network::training_flops * static_cast<double>(batch) / time * 1e-9, median(peaks), median(fractions), report.seconds.forward / all,
-        report.seconds.backward / all, report.seconds.update / all, report.seconds.communication_exposed / all,
-        static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
+        name.c_str(), batch, ranks.size(), Partition::name.data(), trainer.transport().c_str(), given.threads, time * 1e3,
+        static_cast<double>(batch) / time, network::training_flops * static_cast<double>(batch) / time * 1e-9, median(peaks),
+        median(fractions), report.seconds.forward / all, report.seconds.backward / all, report.seconds.update / all,
+        report.seconds.communication_exposed / all, static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
     std::fflush(stdout);
     return true;
+}
+
+/// The same by the partition that was asked for. `CutsDense`: also with the dense layers cut among pairs of ranks, a trainer of its own to the compiler.
+template <bool CutsDense = false, class Net>
+bool measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
+    namespace part = lockstep::partition;
+    if (given.partition.empty()) return measure_steps_of(given, name, net, default_batch, part::data{});
+    if constexpr (CutsDense) return measure_steps_of(given, name, net, default_batch, part::hybrid{part::data{}, part::model<2>{}});
+    return false;
 }
 
 }  // namespace benchmark

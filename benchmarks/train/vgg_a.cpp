@@ -3,4 +3,4 @@
 
 #include "train/step.hpp"
 
-bool benchmark::vgg_a(const options& given) { return measure_steps(given, "vgg-a", lockstep::models::vgg_a, 32); }
+bool benchmark::vgg_a(const options& given) { return measure_steps<true>(given, "vgg-a", lockstep::models::vgg_a, 32); }
