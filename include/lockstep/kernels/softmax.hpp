@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -15,6 +14,7 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/exp.hpp"
+#include "lockstep/simd/log.hpp"
 #include "lockstep/simd/map.hpp"
 #include "lockstep/simd/part.hpp"
 #include "lockstep/simd/transpose.hpp"
@@ -101,6 +101,14 @@ public:
         largest = most;
         sum = total;
     }
+    /// Asks for the rows after the next ones and for the place of their results, unless that is null: what is computed here is so much that
+    /// the processor does not see so far.
+    static void fetch(std::size_t n, const float* x, float* y) noexcept {
+        for (std::size_t i = 2 * width * n; i < 3 * width * n; i += simd::alignment / sizeof(float)) {
+            __builtin_prefetch(x + i, 0, 3);
+            if (y) __builtin_prefetch(y + i, 1, 3);
+        }
+    }
     /// y(row, column) = f(exp(x - largest), column)
     template <class F>
     void write(std::size_t n, float* y, F&& f) const noexcept {
@@ -125,6 +133,104 @@ template <class T>
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])) / static_cast<double>(n);
 }
 
+/// Losses of rows: first what stands beside the logarithm of a row's sum, then, of several rows at once, all of it.
+struct row_losses {
+    static constexpr std::size_t most = 512;
+    std::array<double, most> sums;
+    std::array<double, most> all;
+
+    void add_logarithms(parallel::block rows) noexcept {
+        simd::map(
+            rows.size(), [](const simd::batch<double>& sum, simd::batch<double>& loss) { loss = simd::log_above_one(sum) + loss; },
+            static_cast<const double*>(sums.data()) + rows.first, all.data() + rows.first);
+    }
+};
+
+/// What the rows of a cross-entropy with class numbers have in common.
+template <class T>
+class cross_entropy {
+public:
+    cross_entropy(std::size_t n, T scale, double smoothing) noexcept
+        : n_{n},
+          smoothing_{smoothing},
+          scale_{scale},
+          everywhere_{static_cast<T>(static_cast<double>(scale) * smoothing / static_cast<double>(n))},
+          at_label_{smoothing == 0 ? scale : static_cast<T>(static_cast<double>(scale) * (1 - smoothing))} {}
+
+    /// Losses of `rows`, and dy where it is not null; it may be x: what is needed of a row is read first.
+    void run(parallel::block rows, const T* x, const std::int32_t* labels, T* dy, row_losses& losses) const noexcept {
+        std::size_t row = rows.first;
+        std::size_t done = row;
+        if constexpr (std::is_same_v<T, float>)
+            for (; softmax_rows::fit(rows.last - row, n_); row += width) {
+                several_rows(row, x, labels, dy, losses);
+                // Of the rows before: what these have stored is still on its way into the cache.
+                losses.add_logarithms({done, row});
+                done = row;
+            }
+        for (; row < rows.last; ++row) one_row(row, x, labels, dy, losses);
+        losses.add_logarithms({done, rows.last});
+    }
+
+private:
+    using vector = simd::batch<T>;
+    static constexpr std::size_t width = simd::width<T>;
+    static constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+
+    std::size_t n_;
+    double smoothing_;
+    T scale_;
+    T everywhere_;
+    T at_label_;
+
+    [[nodiscard]] bool knows(std::int32_t label) const noexcept { return static_cast<std::size_t>(label) < n_; }
+    [[nodiscard]] T target(const T* row, std::int32_t label) const noexcept { return knows(label) ? row[label] : nan; }
+    [[nodiscard]] double mean(const T* row) const noexcept { return smoothing_ == 0 ? 0 : row_mean(n_, row); }
+    /// The loss of a row without the logarithm of its sum.
+    [[nodiscard]] double beside(T largest, T at_target, double at_mean) const noexcept {
+        const double below = static_cast<double>(largest) - static_cast<double>(at_target);
+        return smoothing_ == 0 ? below : (1 - smoothing_) * below + smoothing_ * (static_cast<double>(largest) - at_mean);
+    }
+    void several_rows(std::size_t row, const T* x, const std::int32_t* labels, T* dy, row_losses& losses) const noexcept {
+        softmax_rows::fetch(n_, x + row * n_, dy ? dy + row * n_ : nullptr);
+        const softmax_rows done{n_, x + row * n_};
+        std::array<T, width> largest, sums;
+        simd::store(largest.data(), done.largest);
+        simd::store(sums.data(), done.sum);
+        for (std::size_t r = 0; r < width; ++r) {
+            const T* const in = x + (row + r) * n_;
+            losses.all[row + r] = beside(largest[r], target(in, labels[row + r]), mean(in));
+            losses.sums[row + r] = static_cast<double>(sums[r]);
+        }
+        if (!dy) return;
+        const vector label = xsimd::to_float(simd::batch<std::int32_t>::load_unaligned(labels + row));
+        const auto known = label >= vector(T{0}) && label < vector(static_cast<T>(n_));
+        const vector share = select(known, vector(scale_) / done.sum, vector(nan));
+        done.write(n_, dy + row * n_, [&](const vector& value, std::size_t column) {
+            const auto hit = label == vector(static_cast<T>(column));
+            return value * share - vector(everywhere_) - select(hit, vector(at_label_), vector(T{0}));
+        });
+    }
+    void one_row(std::size_t row, const T* x, const std::int32_t* labels, T* dy, row_losses& losses) const noexcept {
+        const T* const in = x + row * n_;
+        T* const out = dy ? dy + row * n_ : nullptr;
+        const std::int32_t label = labels[row];
+        const T at_target = target(in, label);
+        const double at_mean = mean(in);
+        const softmax_row<T> done{n_, in, out};
+        losses.all[row] = beside(done.largest, at_target, at_mean);
+        losses.sums[row] = static_cast<double>(done.sum);
+        if (!out) return;
+        simd::map(
+            n_,
+            [share = vector(knows(label) ? scale_ / done.sum : nan), less = vector(everywhere_)](vector& value) {
+                value = value * share - less;
+            },
+            out);
+        if (knows(label)) out[label] -= at_label_;
+    }
+};
+
 }  // namespace detail
 
 /// y = exp(x) / sum exp(x) for each of `rows` rows of n. y may be x. A NaN or an infinity of plus sign makes its row NaN.
@@ -134,6 +240,7 @@ void softmax(std::size_t rows, std::size_t n, const T* x, T* y, parallel::team t
         std::size_t row = mine.first;
         if constexpr (std::is_same_v<T, float>)
             for (; detail::softmax_rows::fit(mine.last - row, n); row += detail::softmax_rows::width) {
+                detail::softmax_rows::fetch(n, x + row * n, y + row * n);
                 const detail::softmax_rows done{n, x + row * n};
                 const simd::batch<T> share = simd::batch<T>(T{1}) / done.sum;
                 done.write(n, y + row * n, [&](const simd::batch<T>& value, std::size_t) { return value * share; });
@@ -153,63 +260,15 @@ void softmax(std::size_t rows, std::size_t n, const T* x, T* y, parallel::team t
 template <class T>
 [[nodiscard]] double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels, T scale, T* dy,
                                                 parallel::team team, double smoothing = 0) noexcept {
-    using vector = simd::batch<T>;
-    constexpr std::size_t run = 512;
-    constexpr T nan = std::numeric_limits<T>::quiet_NaN();
-    const T everywhere = static_cast<T>(static_cast<double>(scale) * smoothing / static_cast<double>(n));
-    const T at_label = smoothing == 0 ? scale : static_cast<T>(static_cast<double>(scale) * (1 - smoothing));
-    std::array<double, run> losses;
+    const detail::cross_entropy<T> of{n, scale, smoothing};
+    detail::row_losses losses;
     double sum = 0;
-    for (std::size_t first = 0; first < rows; first += run) {
-        const std::size_t count = std::min(run, rows - first);
-        // dy may be x: what is needed of a row is read first.
-        const auto target = [&](std::size_t row) {
-            const auto label = static_cast<std::size_t>(labels[row]);
-            return label < n ? x[row * n + label] : nan;
-        };
-        const auto mean = [&](std::size_t row) { return smoothing == 0 ? 0 : detail::row_mean(n, x + row * n); };
-        const auto loss = [&](T at_target, double at_mean, T largest, T total) {
-            double below = static_cast<double>(largest) - static_cast<double>(at_target);
-            if (smoothing != 0) below = (1 - smoothing) * below + smoothing * (static_cast<double>(largest) - at_mean);
-            return std::log(static_cast<double>(total)) + below;
-        };
+    for (std::size_t first = 0; first < rows; first += losses.most) {
+        const std::size_t count = std::min(losses.most, rows - first);
         parallel::for_blocks(team, count, 1, [&](parallel::block mine) {
-            std::size_t i = mine.first;
-            if constexpr (std::is_same_v<T, float>)
-                for (constexpr std::size_t width = simd::width<T>; detail::softmax_rows::fit(mine.last - i, n); i += width) {
-                    const detail::softmax_rows done{n, x + (first + i) * n};
-                    std::array<T, width> largest, sums;
-                    simd::store(largest.data(), done.largest);
-                    simd::store(sums.data(), done.sum);
-                    for (std::size_t r = 0; r < width; ++r)
-                        losses[i + r] = loss(target(first + i + r), mean(first + i + r), largest[r], sums[r]);
-                    if (!dy) continue;
-                    const vector label = xsimd::to_float(simd::batch<std::int32_t>::load_unaligned(labels + first + i));
-                    const auto known = label >= vector(T{0}) && label < vector(static_cast<T>(n));
-                    const vector share = select(known, vector(scale) / done.sum, vector(nan));
-                    done.write(n, dy + (first + i) * n, [&](const vector& value, std::size_t column) {
-                        const auto hit = label == vector(static_cast<T>(column));
-                        return value * share - vector(everywhere) - select(hit, vector(at_label), vector(T{0}));
-                    });
-                }
-            for (; i < mine.last; ++i) {
-                T* out = dy ? dy + (first + i) * n : nullptr;
-                const auto label = static_cast<std::size_t>(labels[first + i]);
-                const T at_target = target(first + i);
-                const double at_mean = mean(first + i);
-                const detail::softmax_row<T> done{n, x + (first + i) * n, out};
-                losses[i] = loss(at_target, at_mean, done.largest, done.sum);
-                if (!out) continue;
-                simd::map(
-                    n,
-                    [share = vector(label < n ? scale / done.sum : nan), less = vector(everywhere)](vector& value) {
-                        value = value * share - less;
-                    },
-                    out);
-                if (label < n) out[label] -= at_label;
-            }
+            of.run(mine, x + first * n, labels + first, dy ? dy + first * n : nullptr, losses);
         });
-        for (std::size_t i = 0; i < count; ++i) sum += losses[i];
+        for (std::size_t i = 0; i < count; ++i) sum += losses.all[i];
     }
     return sum;
 }
