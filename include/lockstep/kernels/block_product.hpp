@@ -335,8 +335,7 @@ private:
             task.held_level = whole ? tile_size : tiles.count * panels_.count * tile_size;
         }
         // What is far larger than the caches will not be read from them.
-        const bool streams = p_.m * p_.n * sizeof(T) >= std::size_t{32} << 20 && p_.ldc * sizeof(T) % simd::alignment == 0 &&
-                             reinterpret_cast<std::uintptr_t>(c_) % simd::alignment == 0;
+        const bool streams = simd::streams(c_, p_.m * p_.n, p_.ldc);
         streamed_ = streamed_ || streams;
         // What is small is in the cache anyhow.
         task.fetches = p_.m * p_.n * sizeof(T) > blocks::near_c || p_.k > blocks::depth;

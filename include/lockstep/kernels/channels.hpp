@@ -89,6 +89,14 @@ struct channel_part {
     }
 };
 
+/// Stores a vector of an array that goes past the caches where `streamed` (simd::streams()): then it has whole vectors only.
+template <class Part, class T>
+LOCKSTEP_FLATTEN inline void put(const Part& part, bool streamed, T* to, const simd::batch<T>& value) noexcept {
+    if constexpr (std::is_same_v<Part, channel_vector<T>>)
+        if (streamed) return simd::stream(to, value);
+    part.store(to, value);
+}
+
 /// Calls f(vectors, channel, how many) until all channels are done.
 template <class T, class F>
 LOCKSTEP_FLATTEN inline void for_channels(std::size_t channels, F&& f) noexcept {

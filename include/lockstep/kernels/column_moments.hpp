@@ -197,6 +197,7 @@ void normalise_columns(std::size_t rows, std::size_t n, const T* x, const T* mea
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
+    const bool streamed = y != x && simd::streams(y, rows * n, n);
     const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
         detail::for_pieces<T>(mine, n, 2, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];
@@ -207,14 +208,20 @@ void normalise_columns(std::size_t rows, std::size_t n, const T* x, const T* mea
                 factor[v] = part.load(scale + c + v * width);
                 offset[v] = part.load(shift + c + v * width);
             });
-            detail::fetch_tile<true>(y, tile, n, c, count * width);
+            // Beside stores past the caches the hardware does not fetch what is read.
+            if (streamed)
+                detail::fetch_tile(x, tile, n, c, count * width);
+            else
+                detail::fetch_tile<true>(y, tile, n, c, count * width);
             std::size_t at = tile.first * n + c;
             for (std::size_t row = 0; row < tile.size(); ++row, at += n)
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                     const std::size_t i = at + v * width;
-                    part.store(y + i, then.forward(part, simd::fma(part.load(x + i) - middle[v], factor[v], offset[v]), i));
+                    detail::put(part, streamed, y + i,
+                                then.forward(part, simd::fma(part.load(x + i) - middle[v], factor[v], offset[v]), i));
                 });
         });
+        if (streamed) simd::stream_end();
     };
     detail::for_blocks(team, rows, 16, body);
 }
@@ -280,6 +287,7 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
+    const bool streamed = dx != dy && simd::streams(dx, rows * n, n);
     const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
         detail::for_pieces<T>(mine, n, 3, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];
@@ -292,16 +300,22 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
                 sum[v] = part.load(share_of_sum + c + v * width);
                 slope[v] = part.load(share_of_slope + c + v * width);
             });
-            detail::fetch_tile<true>(dx, tile, n, c, count * width);
+            if (streamed) {
+                detail::fetch_tile(x, tile, n, c, count * width);
+                detail::fetch_tile(dy, tile, n, c, count * width);
+            } else {
+                detail::fetch_tile<true>(dx, tile, n, c, count * width);
+            }
             std::size_t at = tile.first * n + c;
             for (std::size_t row = 0; row < tile.size(); ++row, at += n)
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                     const std::size_t i = at + v * width;
                     const vector distance = part.load(x + i) - middle[v];
                     const vector centred = then.slope(part, distance, part.load(dy + i), c + v * width, i) - sum[v];
-                    part.store(dx + i, simd::fma(-distance, slope[v], centred) * factor[v]);
+                    detail::put(part, streamed, dx + i, simd::fma(-distance, slope[v], centred) * factor[v]);
                 });
         });
+        if (streamed) simd::stream_end();
     };
     detail::for_blocks(team, rows, 16, body);
 }

@@ -54,57 +54,62 @@ template <class V>
     return select(y <= zero, zero, select(y == y, dy, y));
 }
 
+/// out = f(values of the other arrays); far more than the caches hold goes past them, unless it lies where a number was read.
+template <class T, class F, class... In>
+inline void each_to(std::span<T> out, const F& f, const In*... in) noexcept {
+    const bool streamed = ((out.data() != in) && ...) && simd::streams(out.data(), out.size(), 0);
+    simd::map_to(out.size(), streamed, f, out.data(), in...);
+    if (streamed) simd::stream_end();
+}
+
 }  // namespace detail
 
 /// y = max(x, 0); relu(NaN) = NaN. x and y are the same array or disjoint.
 template <class T>
 void relu_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        x.size(), [](const batch& in, batch& out) { out = detail::relu(in); }, x.data(), y.data());
+    detail::each_to(
+        y, [](const batch& in) { return detail::relu(in); }, x.data());
 }
 
 /// dx = dy where y > 0, else 0; y is what relu_forward wrote. dx may be dy. A NaN in y gives a NaN.
 template <class T>
 void relu_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        y.size(), [](const batch& out, const batch& slope, batch& to) { to = detail::relu_slope(out, slope); }, y.data(), dy.data(),
-        dx.data());
+    detail::each_to(
+        dx, [](const batch& out, const batch& slope) { return detail::relu_slope(out, slope); }, y.data(), dy.data());
 }
 
 /// y = tanh(x). x and y are the same array or disjoint.
 template <class T>
 void tanh_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        x.size(), [](const batch& in, batch& out) { out = select(in == in, tanh(in), in); }, x.data(), y.data());
+    detail::each_to(
+        y, [](const batch& in) { return select(in == in, tanh(in), in); }, x.data());
 }
 
 /// dx = dy (1 - y^2); y is what tanh_forward wrote. dx may be dy.
 template <class T>
 void tanh_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        y.size(), [one = batch(T{1})](const batch& out, const batch& slope, batch& to) { to = slope * (one - out * out); }, y.data(),
-        dy.data(), dx.data());
+    detail::each_to(
+        dx, [one = batch(T{1})](const batch& out, const batch& slope) { return slope * (one - out * out); }, y.data(), dy.data());
 }
 
 /// y = 1 / (1 + exp(-x)). x and y are the same array or disjoint.
 template <class T>
 void sigmoid_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        x.size(), [](const batch& in, batch& out) { out = detail::sigmoid<T>(in); }, x.data(), y.data());
+    detail::each_to(
+        y, [](const batch& in) { return detail::sigmoid<T>(in); }, x.data());
 }
 
 /// dx = dy y (1 - y); y is what sigmoid_forward wrote. dx may be dy.
 template <class T>
 void sigmoid_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        y.size(), [one = batch(T{1})](const batch& out, const batch& slope, batch& to) { to = slope * (out * (one - out)); }, y.data(),
-        dy.data(), dx.data());
+    detail::each_to(
+        dx, [one = batch(T{1})](const batch& out, const batch& slope) { return slope * (out * (one - out)); }, y.data(), dy.data());
 }
 
 /// y = x s(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) and the sigmoid s: the form of GELU with tanh (Hendrycks, Gimpel 2016), because
@@ -112,21 +117,21 @@ void sigmoid_backward(std::span<const T> y, std::span<const T> dy, std::span<T> 
 template <class T>
 void gelu_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        x.size(), [](const batch& in, batch& out) { out = in * detail::gelu_gate<T>(in).value; }, x.data(), y.data());
+    detail::each_to(
+        y, [](const batch& in) { return in * detail::gelu_gate<T>(in).value; }, x.data());
 }
 
 /// dx = dy (s + x s (1 - s) 2 u') with the s and u of gelu_forward. dx may be dy.
 template <class T>
 void gelu_backward(std::span<const T> x, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
-    simd::map(
-        x.size(),
-        [one = batch(T{1})](const batch& in, const batch& slope, batch& to) {
+    detail::each_to(
+        dx,
+        [one = batch(T{1})](const batch& in, const batch& slope) {
             const auto gate = detail::gelu_gate<T>(in);
-            to = slope * simd::fma(gate.at * gate.slope, gate.value * (one - gate.value), gate.value);
+            return slope * simd::fma(gate.at * gate.slope, gate.value * (one - gate.value), gate.value);
         },
-        x.data(), dy.data(), dx.data());
+        x.data(), dy.data());
 }
 
 /// y = y + a x, rounded once.

@@ -122,9 +122,10 @@ LOCKSTEP_FLATTEN inline void for_response_vectors(parallel::block run, std::size
     }
 }
 
-/// Calls f(lines, run of pixels), with their squares in place.
+/// Calls f(lines, run of pixels), with their squares in place. `streamed`: f stores past the caches.
 template <class T, class F>
-void for_pixels(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, resources<T> use, F&& f) noexcept {
+void for_pixels(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, resources<T> use, bool streamed,
+                F&& f) noexcept {
     const auto threads = static_cast<std::size_t>(use.team.threads);
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(pixels, threads, thread);
@@ -137,6 +138,7 @@ void for_pixels(const local_response& how, std::size_t pixels, std::size_t chann
             });
             f(lines, run);
         }
+        if (streamed) simd::stream_end();
     });
 }
 
@@ -159,11 +161,13 @@ template <class T>
 template <class T>
 void local_response_forward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, T* y,
                             resources<T> use) noexcept {
-    detail::for_pixels(how, pixels, channels, x, use, [=](const detail::response_lines<T>& lines, parallel::block run) {
+    const bool streamed = y != x && simd::streams(y, pixels * channels, channels);
+    detail::for_pixels(how, pixels, channels, x, use, streamed, [=](const detail::response_lines<T>& lines, parallel::block run) {
         detail::for_response_vectors<T>(
             run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
                 const simd::batch<T> base = detail::response_base(how, lines.squares + at * lines.size + lines.margin + c);
-                part.store(y + pixel * channels + c, part.load(x + pixel * channels + c) * detail::inverse_power(base, how.beta));
+                detail::put(part, streamed, y + pixel * channels + c,
+                            part.load(x + pixel * channels + c) * detail::inverse_power(base, how.beta));
             });
     });
 }
@@ -173,7 +177,7 @@ template <class T>
 void local_response_backward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, const T* dy, T* dx,
                              resources<T> use) noexcept {
     using vector = simd::batch<T>;
-    detail::for_pixels(how, pixels, channels, x, use, [=](const detail::response_lines<T>& lines, parallel::block run) {
+    detail::for_pixels(how, pixels, channels, x, use, false, [=](const detail::response_lines<T>& lines, parallel::block run) {
         detail::for_response_vectors<T>(
             run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
                 const vector base = detail::response_base(how, lines.squares + at * lines.size + lines.margin + c);

@@ -66,13 +66,14 @@ template <class T>
 void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale, const T* shift, double epsilon, T* y,
                     row_moments<T>* moments, parallel::team team) noexcept {
     using vector = simd::batch<T>;
+    const bool streamed = y != x && simd::streams(y, rows * n, n);
     detail::for_blocks(team, rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
             const T* in = x + row * n;
             T* out = y + row * n;
             const T mean = detail::row_sums<1, T>(n,
                                                   [&](const auto part, std::size_t i) LOCKSTEP_FLATTEN {
-                                                      __builtin_prefetch(out + i, 1, 3);
+                                                      if (!streamed) __builtin_prefetch(out + i, 1, 3);
                                                       return std::array{part.load(in + i)};
                                                   })[0] /
                            static_cast<T>(n);
@@ -84,13 +85,14 @@ void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale,
             })[0];
             const T inverse = T{1} / std::sqrt(squares / static_cast<T>(n) + static_cast<T>(epsilon));
             if (moments) moments[row] = {mean, inverse};
-            simd::map(
-                n,
-                [middle, times = vector(inverse)](const vector& from, const vector& factor, const vector& term, vector& to) {
-                    to = simd::fma((from - middle) * times, factor, term);
+            simd::map_to(
+                n, streamed,
+                [middle, times = vector(inverse)](const vector& from, const vector& factor, const vector& term) {
+                    return simd::fma((from - middle) * times, factor, term);
                 },
-                in, scale, shift, out);
+                out, in, scale, shift);
         }
+        if (streamed) simd::stream_end();
     });
 }
 
@@ -119,6 +121,7 @@ template <class T>
 void normalise_rows_backward(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* scale, const row_moments<T>* moments, T* dx,
                              parallel::team team) noexcept {
     using vector = simd::batch<T>;
+    const bool streamed = dx != dy && simd::streams(dx, rows * n, n);
     detail::for_blocks(team, rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
             const T* in = x + row * n;
@@ -131,13 +134,14 @@ void normalise_rows_backward(std::size_t rows, std::size_t n, const T* x, const 
             });
             const vector mean(sums[0] / static_cast<T>(n));
             const vector along(-sums[1] / static_cast<T>(n));
-            simd::map(
-                n,
-                [&](const vector& from, const vector& one, const vector& factor, vector& to) {
-                    to = simd::fma((from - middle) * times, along, one * factor - mean) * times;
+            simd::map_to(
+                n, streamed,
+                [&](const vector& from, const vector& one, const vector& factor) {
+                    return simd::fma((from - middle) * times, along, one * factor - mean) * times;
                 },
-                in, slopes, scale, dx + row * n);
+                dx + row * n, in, slopes, scale);
         }
+        if (streamed) simd::stream_end();
     });
 }
 

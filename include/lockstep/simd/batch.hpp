@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string_view>
 #include <type_traits>
@@ -76,6 +77,13 @@ inline void stream_end() noexcept {
 #if defined(__SSE2__)
     _mm_sfence();
 #endif
+}
+/// Bytes of a result that is far larger than the caches: nobody will read it from them.
+inline constexpr std::size_t beyond_caches = std::size_t{32} << 20;
+/// Whether a result of `count` numbers is to be stored past the caches: many, and rows of `row` that are whole lines.
+template <class T>
+[[nodiscard]] inline bool streams(const T* to, std::size_t count, std::size_t row) noexcept {
+    return count * sizeof(T) >= beyond_caches && row * sizeof(T) % alignment == 0 && reinterpret_cast<std::uintptr_t>(to) % alignment == 0;
 }
 
 /// Keeps a value in its register, where the compiler may prefer to load it again at every use.

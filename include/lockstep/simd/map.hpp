@@ -50,4 +50,20 @@ inline void map(std::size_t n, F f, First* first, Rest*... rest) noexcept {
     if (at < n) detail::map_rest(at, n - at, f, first, rest...);
 }
 
+/// out = f(values of the other arrays), vector by vector, past the caches where `streamed` (see streams()); stream_end() is the caller's. `out` is
+/// one of the others or disjoint from them.
+template <class F, class T, class... In>
+[[gnu::flatten]] inline void map_to(std::size_t n, bool streamed, const F& f, T* out, const In*... in) noexcept {
+    std::size_t at = 0;
+    if (streamed)
+        for (; at + width<T> <= n; at += width<T>) {
+            // Beside such stores the hardware does not fetch what is read.
+            (__builtin_prefetch(in + at + 4096 / sizeof(T), 0, 3), ...);
+            stream(out + at, f(load(in + at)...));
+        }
+    else
+        for (; at + width<T> <= n; at += width<T>) store(out + at, f(load(in + at)...));
+    if (at < n) store_first(out + at, f(load_first(in + at, n - at)...), n - at);
+}
+
 }  // namespace lockstep::simd

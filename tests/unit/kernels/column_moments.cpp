@@ -205,3 +205,31 @@ TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has 
                 }
         }
 }
+
+TEMPLATE_TEST_CASE("kernels/column_moments: results far larger than the caches have the bits of those in place", "[kernels]", float,
+                   double) {
+    // Whole lines, and rows whose lines begin anywhere.
+    for (const std::size_t n : {80, 21}) {
+        const std::size_t rows = rows_beyond_caches<TestType>(n);
+        const auto x = repeated<TestType>(rows * n, 1), dy = repeated<TestType>(rows * n, 2);
+        const auto mean = uniform<TestType>(n, 3), scale = uniform<TestType>(n, 4), shift = uniform<TestType>(n, 5);
+        const auto forward = [&](const TestType* from, TestType* to, auto then) {
+            kernels::normalise_columns(rows, n, from, mean.data(), scale.data(), shift.data(), to, {2}, then);
+        };
+        auto apart = unwritten<TestType>(rows * n), place = x;
+        forward(x.data(), apart.data(), kernels::unchanged{});
+        forward(place.data(), place.data(), kernels::unchanged{});
+        REQUIRE(same_bits(apart, place));
+        place = dy;
+        forward(x.data(), apart.data(), kernels::rectified_sum<TestType>{dy.data()});
+        forward(x.data(), place.data(), kernels::rectified_sum<TestType>{place.data()});
+        REQUIRE(same_bits(apart, place));
+        const auto backward = [&](const TestType* slopes, TestType* to) {
+            kernels::normalise_columns_backward(rows, n, x.data(), slopes, mean.data(), scale.data(), shift.data(), mean.data(), to, {2});
+        };
+        place = dy;
+        backward(dy.data(), apart.data());
+        backward(place.data(), place.data());
+        REQUIRE(same_bits(apart, place));
+    }
+}

@@ -45,6 +45,20 @@ array<T> uniform(std::size_t count, std::uint32_t series) {
     return out;
 }
 
+/// The same numbers over and over, with a period that no row has: quick where there are millions.
+template <class T>
+array<T> repeated(std::size_t count, std::uint32_t series) {
+    const auto few = uniform<T>(4099, series);
+    array<T> out(count);
+    for (std::size_t i = 0; i < count; ++i) out[i] = few[i % few.size()];
+    return out;
+}
+/// Rows of n numbers that are together just more than what is stored past the caches.
+template <class T>
+constexpr std::size_t rows_beyond_caches(std::size_t n) {
+    return simd::beyond_caches / (n * sizeof(T)) + 3;
+}
+
 /// Whole numbers from -3 to 3: products and their sums are exact, so results must be equal whatever the order.
 template <class T>
 array<T> integers(std::size_t count, std::uint32_t series) {

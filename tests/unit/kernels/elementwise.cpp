@@ -168,3 +168,27 @@ TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite", "
         }
     }
 }
+
+TEMPLATE_TEST_CASE("kernels/elementwise: results far larger than the caches have the bits of those in place", "[kernels]", float, double) {
+    const std::size_t n = rows_beyond_caches<TestType>(1);
+    const auto x = repeated<TestType>(n, 1), dy = repeated<TestType>(n, 2);
+    using forward = void (*)(std::span<const TestType>, std::span<TestType>);
+    for (const forward f : {&kernels::relu_forward<TestType>, &kernels::tanh_forward<TestType>, &kernels::sigmoid_forward<TestType>,
+                            &kernels::gelu_forward<TestType>}) {
+        auto apart = unwritten<TestType>(n), place = x;
+        f(in(x), out(apart));
+        f(in(place), out(place));
+        REQUIRE(same_bits(apart, place));
+        // No whole lines.
+        f(in(x).subspan(2), out(apart).subspan(1, n - 2));
+        REQUIRE(std::memcmp(apart.data() + 1, place.data() + 2, (n - 2) * sizeof(TestType)) == 0);
+    }
+    using backward = void (*)(std::span<const TestType>, std::span<const TestType>, std::span<TestType>);
+    for (const backward f : {&kernels::relu_backward<TestType>, &kernels::tanh_backward<TestType>, &kernels::sigmoid_backward<TestType>,
+                             &kernels::gelu_backward<TestType>}) {
+        auto apart = unwritten<TestType>(n), place = dy;
+        f(in(x), in(dy), out(apart));
+        f(in(x), in(place), out(place));
+        REQUIRE(same_bits(apart, place));
+    }
+}

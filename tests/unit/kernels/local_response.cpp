@@ -98,3 +98,21 @@ TEST_CASE("kernels/local_response: base^(-3/4) errs by less than two units, with
     }
     CHECK((hash == 0x17075abU || !lockstep::simd::fma_rounds_once));
 }
+
+TEMPLATE_TEST_CASE("kernels/local_response: results far larger than the caches have the bits of those in place", "[kernels]", float,
+                   double) {
+    // Whole lines, and pixels whose lines begin anywhere.
+    for (const std::size_t channels : {80, 21}) {
+        const std::size_t pixels = rows_beyond_caches<TestType>(channels);
+        const auto x = repeated<TestType>(pixels * channels, 1), dy = repeated<TestType>(pixels * channels, 2);
+        scratch<TestType> s(kernels::local_response_scratch<TestType>(channels, 5, {2}), {2});
+        auto apart = unwritten<TestType>(x.size()), place = x;
+        kernels::local_response_forward<TestType>({}, pixels, channels, x.data(), apart.data(), s.use);
+        kernels::local_response_forward<TestType>({}, pixels, channels, place.data(), place.data(), s.use);
+        REQUIRE(same_bits(apart, place));
+        place = dy;
+        kernels::local_response_backward<TestType>({}, pixels, channels, x.data(), dy.data(), apart.data(), s.use);
+        kernels::local_response_backward<TestType>({}, pixels, channels, x.data(), place.data(), place.data(), s.use);
+        REQUIRE(same_bits(apart, place));
+    }
+}

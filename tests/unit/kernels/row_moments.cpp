@@ -119,3 +119,27 @@ TEMPLATE_TEST_CASE("kernels/row_moments: a NaN makes its row NaN", "[kernels]", 
             for (std::size_t i = 0; i < 3 * n; ++i) REQUIRE(std::isnan(got.y[i]) == (i / n == 1));
         }
 }
+
+TEMPLATE_TEST_CASE("kernels/row_moments: results far larger than the caches have the bits of those in place", "[kernels]", float, double) {
+    // Whole lines, and rows whose lines begin anywhere.
+    for (const std::size_t n : {80, 21}) {
+        const std::size_t rows = rows_beyond_caches<TestType>(n);
+        const auto x = repeated<TestType>(rows * n, 1), dy = repeated<TestType>(rows * n, 2);
+        const auto scale = uniform<TestType>(n, 3), shift = uniform<TestType>(n, 4);
+        std::vector<kernels::row_moments<TestType>> moments(rows);
+        const auto forward = [&](const TestType* from, TestType* to) {
+            kernels::normalise_rows(rows, n, from, scale.data(), shift.data(), epsilon, to, moments.data(), {2});
+        };
+        auto apart = unwritten<TestType>(rows * n), place = x;
+        forward(x.data(), apart.data());
+        forward(place.data(), place.data());
+        REQUIRE(same_bits(apart, place));
+        const auto backward = [&](const TestType* slopes, TestType* to) {
+            kernels::normalise_rows_backward(rows, n, x.data(), slopes, scale.data(), moments.data(), to, {2});
+        };
+        place = dy;
+        backward(dy.data(), apart.data());
+        backward(place.data(), place.data());
+        REQUIRE(same_bits(apart, place));
+    }
+}

@@ -41,6 +41,15 @@ TEMPLATE_TEST_CASE("simd/batch: what is streamed is what was stored", "[simd]", 
     for (std::size_t i = 0; i < 3 * width; ++i) REQUIRE(to[i] == (i >= width && i < 2 * width ? from[i - width] : TestType{0}));
 }
 
+TEMPLATE_TEST_CASE("simd/batch: only whole lines of what is large are streamed", "[simd]", float, double) {
+    constexpr std::size_t many = simd::beyond_caches / sizeof(TestType), line = simd::alignment / sizeof(TestType);
+    alignas(simd::alignment) TestType to[2]{};
+    CHECK(simd::streams(to, many, 3 * line));
+    CHECK(!simd::streams(to, many - 1, 3 * line));
+    CHECK(!simd::streams(to, many, line / 2));
+    CHECK(!simd::streams(to + 1, many, line));
+}
+
 TEMPLATE_TEST_CASE("simd/batch: fma rounds as often as fma_rounds_once says", "[simd]", float, double) {
     constexpr TestType tiny = std::numeric_limits<TestType>::epsilon();
     using batch = simd::batch<TestType>;

@@ -76,3 +76,24 @@ TEMPLATE_TEST_CASE("simd/map: input and output may be one array", "[simd]", floa
         for (std::size_t i = 0; i < n; ++i) REQUIRE(x[i] == before[i] * before[i]);
     }
 }
+
+TEMPLATE_TEST_CASE("simd/map: a result by itself has the bits of one that map leaves, also past the caches", "[simd]", float, double) {
+    constexpr std::size_t width = simd::width<TestType>;
+    constexpr TestType guard = 99;
+    for (std::size_t n = 0; n <= 3 * width + 1; ++n) {
+        const auto a = numbers<TestType>(n, 1), b = numbers<TestType>(n, 2);
+        const auto f = [](const auto& left, const auto& right) { return tanh(left * right + left); };
+        std::vector<TestType> want(n);
+        simd::map(
+            n, [&](const auto& left, const auto& right, auto& to) { to = f(left, right); }, a.data(), b.data(), want.data());
+        for (const bool streamed : {false, true}) {
+            alignas(simd::alignment) TestType got[3 * width + 2];
+            std::fill(std::begin(got), std::end(got), guard);
+            simd::map_to(n, streamed, f, got, a.data(), b.data());
+            simd::stream_end();
+            INFO("n " << n << " streamed " << streamed);
+            REQUIRE((n == 0 || std::memcmp(got, want.data(), n * sizeof(TestType)) == 0));
+            REQUIRE(got[n] == guard);
+        }
+    }
+}
