@@ -33,12 +33,14 @@ template <class T>
 struct channel_vector {
     [[nodiscard]] static simd::batch<T> load(const T* from) noexcept { return simd::load(from); }
     [[nodiscard]] static simd::batch<T> load(const std::uint8_t* from) noexcept { return simd::load_bytes<T>(from); }
+    [[nodiscard]] static auto equal(const std::uint8_t* from, std::uint8_t number) noexcept { return simd::equal_bytes<T>(from, number); }
     static void store(T* to, const simd::batch<T>& value) noexcept { simd::store(to, value); }
     static void store(std::uint8_t* to, const simd::batch<T>& value) noexcept { simd::store_bytes<T>(to, value); }
     static void store_over(T* to, const simd::batch<T>& value, std::size_t) noexcept { simd::store(to, value); }
 };
 
-/// The last vector of channels, of which the first `done` elements belong to the vector before it and stay as they are.
+/// The last vector of channels, of which the first `done` elements belong to the vector before it and stay as they are; store_over() writes
+/// them once more, where they have been computed like the others.
 template <class T>
 struct channel_rest : channel_vector<T> {
     simd::batch<T> number;
@@ -48,7 +50,6 @@ struct channel_rest : channel_vector<T> {
     void store(U* to, const simd::batch<T>& value) const noexcept {
         channel_vector<T>::store(to, select(number < done, channel_vector<T>::load(to), value));
     }
-    void store_over(T* to, const simd::batch<T>& value, std::size_t) const noexcept { store(to, value); }
 };
 
 /// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to wait for them. The lowest
@@ -71,9 +72,12 @@ struct channel_part {
     [[nodiscard]] simd::batch<T> load(const T* from) const noexcept { return simd::load_first(from, count); }
     void store(T* to, const simd::batch<T>& value) const noexcept { simd::store_first(to, value, count); }
     [[nodiscard]] simd::batch<T> load(const std::uint8_t* from) const noexcept {
-        std::array<std::uint64_t, 2> copy{first_bytes(from, std::min<std::size_t>(count, 8)), 0};
-        if (count > 8) copy[1] = first_bytes(from + 8, count - 8);
+        const auto copy = bytes(from);
         return channel_vector<T>::load(reinterpret_cast<const std::uint8_t*>(copy.data()));
+    }
+    [[nodiscard]] auto equal(const std::uint8_t* from, std::uint8_t number) const noexcept {
+        const auto copy = bytes(from);
+        return channel_vector<T>::equal(reinterpret_cast<const std::uint8_t*>(copy.data()), number);
     }
     /// Where `room` elements may be written, because what lies behind the channels is written later: one whole vector is quicker.
     void store_over(T* to, const simd::batch<T>& value, std::size_t room) const noexcept {
@@ -86,6 +90,13 @@ struct channel_part {
         std::array<std::uint8_t, simd::width<T>> copy;
         channel_vector<T>::store(copy.data(), value);
         for (std::size_t i = 0; i < count; ++i) to[i] = copy[i];
+    }
+
+private:
+    [[nodiscard]] std::array<std::uint64_t, 2> bytes(const std::uint8_t* from) const noexcept {
+        std::array<std::uint64_t, 2> copy{first_bytes(from, std::min<std::size_t>(count, 8)), 0};
+        if (count > 8) copy[1] = first_bytes(from + 8, count - 8);
+        return copy;
     }
 };
 

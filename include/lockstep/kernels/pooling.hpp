@@ -10,6 +10,7 @@
 
 #include "lockstep/kernels/channels.hpp"
 #include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/input_windows.hpp"
 #include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -37,6 +38,25 @@ struct pool_span {
 }
 [[nodiscard]] constexpr pool_span pool_columns(const pooling& g, std::size_t at) noexcept {
     return {at, g.stride_columns, g.pad_left, g.kernel_columns, g.columns};
+}
+
+/// Windows that lie inside of the image.
+[[nodiscard]] constexpr parallel::block whole_windows(std::size_t stride, std::size_t padding, std::size_t kernel,
+                                                      std::size_t size) noexcept {
+    const std::size_t first = (padding + stride - 1) / stride;
+    const std::size_t behind = size + padding < kernel ? 0 : (size + padding - kernel) / stride + 1;
+    return {first, std::max(first, behind)};
+}
+[[nodiscard]] constexpr parallel::block whole_rows(const pooling& g) noexcept {
+    return whole_windows(g.stride_rows, g.pad_top, g.kernel_rows, g.rows);
+}
+[[nodiscard]] constexpr parallel::block whole_columns(const pooling& g) noexcept {
+    return whole_windows(g.stride_columns, g.pad_left, g.kernel_columns, g.columns);
+}
+/// What each input of a window counts for the mean.
+template <class T>
+[[nodiscard]] constexpr T pool_share(const pooling& g, std::size_t row, std::size_t column) noexcept {
+    return T{1} / static_cast<T>(pool_rows(g, row).size() * pool_columns(g, column).size());
 }
 
 /// What of a window lies inside of its image.
@@ -82,9 +102,9 @@ LOCKSTEP_FLATTEN inline void for_vectors(const pooling& g, bool alone, F&& f) no
           std::integral_constant<std::size_t, joined_pixels>{}, g.stride_columns * g.channels, g.channels);
 }
 
-/// Calls f(window) for each output pixel, or for several at once.
+/// Calls f(window) for each output pixel, or for several at once. `streamed`: f stores past the caches.
 template <class T, class F>
-void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const F& f) noexcept {
+void for_outputs(const pooling& g, std::size_t batch, parallel::team team, bool streamed, const F& f) noexcept {
     detail::for_blocks(team, batch * g.out_rows(), 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         const std::size_t high = g.out_rows();
         const std::size_t wide = g.out_columns();
@@ -107,94 +127,76 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, const
                 column += join ? joined_pixels : 1;
             }
         }
+        if (streamed) simd::stream_end();
     });
 }
+
+/// Whether forward passes ask for their next rows: without, they take up to three times as long on AMD's processors, but Intel's of today, known by
+/// an extension that only those have, fetch the rows by themselves and take up to 1.6 times as long if asked.
+#if defined(__AMX_TILE__)
+inline constexpr bool asks_ahead = false;
+#else
+inline constexpr bool asks_ahead = true;
+#endif
 
 /// Asks for as many lines as there are new inputs for one vector of outputs, in the order of memory.
 template <class T>
 LOCKSTEP_FLATTEN inline void fetch_ahead(const pooling& g, const T* from, std::size_t channel) noexcept {
+    if constexpr (!asks_ahead) return;
     const std::size_t inputs = g.stride_rows * g.stride_columns;
     for (std::size_t i = 0; i < inputs * simd::width<T>; i += simd::alignment / sizeof(T))
         __builtin_prefetch(from + channel * inputs + i, 0, 3);
 }
 
-/// Part of a kernel row of one window, all inside of the image.
-struct pool_taps {
-    std::size_t output;       ///< first channel of the output
-    std::size_t input;        ///< first channel of the first input
-    std::size_t number;       ///< of the first position in the window
-    std::size_t count;        ///< of positions
-    std::size_t window_size;  ///< positions of the whole window inside of the image
-    std::size_t room;         ///< elements from the first input to the end of its row
-    bool fresh;               ///< no window before has written these inputs
-    bool alone;               ///< or the first of `joined_pixels` windows with the same positions
-};
-
-/// Calls f(taps) for kernel row `kr` of output row `at` of the batch. All positions of a window at once, or one by one where pixels are so large
-/// that the hardware takes each for a stream of its own. `fresh`: nothing of the row of dx at `row` is written yet; zeros where no window is.
-template <class T, class F>
-LOCKSTEP_FLATTEN inline void for_taps(const pooling& g, std::size_t at, std::size_t kr, std::size_t outputs, bool fresh, T* row,
-                                      F&& f) noexcept {
-    const std::size_t high = g.out_rows();
-    const std::size_t wide = g.out_columns();
-    const pool_span rows = pool_rows(g, at % high);
-    const std::size_t image_row = (at / high * g.rows + rows.origin + kr) * g.columns;
-    const std::size_t most = g.channels * sizeof(T) > 512 ? 1 : g.kernel_columns;
-    const bool exact = most == g.stride_columns && most == g.kernel_columns && outputs > 0;
-    std::size_t written = fresh ? 0 : g.columns;
-    const auto zeros_up_to = [&](std::size_t column) {
-        if (written < column) std::fill_n(row + written * g.channels, (column - written) * g.channels, T{0});
-    };
-    for (std::size_t column = 0; column < wide;) {
-        const pool_span columns = pool_columns(g, column);
-        const std::size_t output = (at * wide + column) * g.channels;
-        const std::size_t last_input = (columns.origin + columns.first + columns.size() - 1) * g.channels;
-        const bool join = exact && column + joined_pixels <= wide && columns.size() == g.kernel_columns &&
-                          pool_columns(g, column + joined_pixels - 1).size() == g.kernel_columns &&
-                          join_pixels<T>(g, g.channels, outputs - output) &&
-                          join_pixels<T>(g, g.stride_columns * g.channels, g.columns * g.channels - last_input);
-        for (std::size_t kc = columns.first, count; kc < columns.last; kc += count) {
-            const std::size_t from = columns.origin + kc;
-            count = std::min(most, columns.last - kc);
-            if (from < written) count = std::min(count, written - from);
-            zeros_up_to(from);
-            f(pool_taps{.output = output,
-                        .input = (image_row + from) * g.channels,
-                        .number = kr * g.kernel_columns + kc,
-                        .count = count,
-                        .window_size = rows.size() * columns.size(),
-                        .room = (g.columns - from) * g.channels,
-                        .fresh = from >= written,
-                        .alone = !join});
-            written = std::max(written, from + count + (join ? (joined_pixels - 1) * g.stride_columns : 0));
-        }
-        column += join ? joined_pixels : 1;
-    }
-    zeros_up_to(g.columns);
-}
-
-/// Calls f(taps, start) for each row of dx, for the rows of windows that see it in ascending order. The sum of an input starts from 0, or from -0
-/// where every input has exactly one window: its term then keeps its sign.
-template <class T, class F>
-void for_inputs(const pooling& g, std::size_t batch, T* dx, parallel::team team, const F& f) noexcept {
-    const std::size_t high = g.out_rows();
-    const std::size_t pitch = g.columns * g.channels;
-    const auto exact = [](std::size_t size, std::size_t kernel, std::size_t stride, std::size_t windows, std::size_t before) {
+/// Whether each input has exactly one window.
+[[nodiscard]] constexpr bool has_tiles(const pooling& g) noexcept {
+    const auto tiled = [](std::size_t size, std::size_t kernel, std::size_t stride, std::size_t windows, std::size_t before) {
         return before == 0 && kernel == stride && windows * stride == size;
     };
-    const bool once = exact(g.rows, g.kernel_rows, g.stride_rows, high, g.pad_top) &&
-                      exact(g.columns, g.kernel_columns, g.stride_columns, g.out_columns(), g.pad_left);
+    return tiled(g.rows, g.kernel_rows, g.stride_rows, g.out_rows(), g.pad_top) &&
+           tiled(g.columns, g.kernel_columns, g.stride_columns, g.out_columns(), g.pad_left);
+}
+/// The sum of an input starts from 0, or from -0 where it has one term, which then keeps its sign.
+template <class T>
+[[nodiscard]] constexpr T gradient_start(const pooling& g) noexcept {
+    return has_tiles(g) ? -T{0} : T{0};
+}
+/// Whether a gradient goes window by window, several through registers together where pixels have few channels: where each input has one window,
+/// and whole pixels are not stored past the caches.
+template <class T>
+[[nodiscard]] inline bool goes_by_windows(const pooling& g, std::size_t batch, const T* dx) noexcept {
+    return has_tiles(g) && (g.channels < joined_pixels * simd::width<T> || !simd::streams(dx, batch * g.in_size(), g.channels));
+}
+
+/// A row of positions of one window.
+struct pool_taps {
+    std::size_t output;  ///< first channel of the output
+    std::size_t input;   ///< first channel of the first input
+    std::size_t number;  ///< of the first position in the window
+    std::size_t room;    ///< elements from the first input to the end of its row
+    bool alone;          ///< or the first of `joined_pixels` windows
+};
+
+/// Calls f(taps) for each row of dx and the windows that lie in it side by side.
+template <class T, class F>
+void for_taps(const pooling& g, std::size_t batch, T* dx, parallel::team team, const F& f) noexcept {
     detail::for_blocks(team, batch * g.rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
+        const std::size_t wide = g.out_columns();
+        const std::size_t step = g.kernel_columns * g.channels;
         for (std::size_t row = mine.first; row < mine.last; ++row) {
-            const std::size_t at = row % g.rows + g.pad_top;
-            bool fresh = true;
-            for (std::size_t r = at < g.kernel_rows ? 0 : (at - g.kernel_rows) / g.stride_rows + 1; r < high && r * g.stride_rows <= at;
-                 ++r) {
-                for_taps<T>(g, row / g.rows * high + r, at - r * g.stride_rows, once ? batch * g.out_size() : 0, fresh, dx + row * pitch,
-                            [&](const pool_taps& taps) LOCKSTEP_FLATTEN { f(taps, once ? -T{0} : T{0}); });
-                fresh = false;
+            for (std::size_t column = 0; column < wide;) {
+                const std::size_t output = (row / g.kernel_rows * wide + column) * g.channels;
+                const std::size_t input = row * g.columns * g.channels + column * step;
+                const std::size_t room = (wide - column) * step;
+                // What they read must lie in the outputs, and what they write in the row.
+                const bool join = column + joined_pixels <= wide && join_pixels<T>(g, g.channels, batch * g.out_size() - output) &&
+                                  join_pixels<T>(g, step, room - (step - g.channels));
+                // The place of what comes soon.
+                for (std::size_t i = 0; i < (join ? joined_pixels : 1) * step; i += simd::alignment / sizeof(T))
+                    __builtin_prefetch(dx + input + 4096 / sizeof(T) + i, 1, 3);
+                f(pool_taps{output, input, row % g.kernel_rows * g.kernel_columns, room, !join});
+                column += join ? joined_pixels : 1;
             }
-            if (fresh) std::fill_n(dx + row * pitch, pitch, T{0});
         }
     });
 }
@@ -207,7 +209,8 @@ template <class T>
 void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_outputs<T>(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
+    const bool streamed = simd::streams(y, batch * g.out_size(), g.channels);
+    detail::for_outputs<T>(g, batch, team, streamed, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const bool empty = window.size() == 0;
         const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
         detail::for_vectors<T>(g, window.alone,
@@ -231,7 +234,7 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
                                        });
                                    });
                                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                       part.store(y + window.output + c + v * out, best[v]);
+                                       detail::put(part, streamed, y + window.output + c + v * out, best[v]);
                                        if (which) part.store(which + window.output + c + v * out, index[v]);
                                    });
                                });
@@ -243,31 +246,36 @@ template <class T>
 void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, T start) LOCKSTEP_FLATTEN {
-        detail::for_vectors<T>(g, taps.alone,
-                               [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                                   vector slope[count];
-                                   vector winner[count];
-                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                       slope[v] = vector(start) + part.load(dy + taps.output + c + v * out);
-                                       winner[v] = part.load(which + taps.output + c + v * out);
+    if (detail::goes_by_windows(g, batch, dx))
+        return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
+            detail::for_vectors<T>(g, taps.alone,
+                                   [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                                       vector slope[count];
+                                       vector winner[count];
+                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                           slope[v] = part.load(dy + taps.output + c + v * out);
+                                           winner[v] = part.load(which + taps.output + c + v * out);
+                                       });
+                                       // What a vector writes behind its channels, the next position writes again: they go in the
+                                       // order of memory.
+                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                           T* to = dx + taps.input + c + v * in;
+                                           vector number(static_cast<T>(taps.number));
+                                           std::size_t room = taps.room - v * in;
+                                           for (std::size_t tap = 0; tap < g.kernel_columns; ++tap, to += g.channels, room -= g.channels) {
+                                               part.store_over(to, select(winner[v] == number, slope[v], vector(T{0})), room);
+                                               number = number + vector(T{1});
+                                           }
+                                       });
                                    });
-                                   // What a vector writes behind its channels, the next position writes again: they are taken in the order of memory.
-                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                       T* to = dx + taps.input + c + v * in;
-                                       vector number(static_cast<T>(taps.number));
-                                       std::size_t room = taps.room - v * in;
-                                       for (std::size_t tap = 0; tap < taps.count;
-                                            ++tap, to += g.channels, room -= g.channels, number = number + vector(T{1})) {
-                                           const vector term = select(winner[v] == number, slope[v], vector(T{0}));
-                                           if (taps.fresh)
-                                               part.store_over(to, term, room);
-                                           else
-                                               part.store(to, part.load(to) + term);
-                                       }
-                                   });
-                               });
-    });
+        });
+    detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team,
+                           [=](const auto part, std::size_t number, std::size_t, std::size_t) LOCKSTEP_FLATTEN {
+                               return [=](std::size_t output) LOCKSTEP_FLATTEN {
+                                   const auto won = part.equal(which + output, static_cast<std::uint8_t>(number));
+                                   return select(won, part.load(dy + output), vector(T{0}));
+                               };
+                           });
 }
 
 /// y = mean of what each window has inside of x, added in ascending order; 0 where it has nothing.
@@ -275,7 +283,8 @@ template <class T>
 void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_outputs<T>(g, batch, team, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
+    const bool streamed = simd::streams(y, batch * g.out_size(), g.channels);
+    detail::for_outputs<T>(g, batch, team, streamed, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const vector share(window.size() == 0 ? T{0} : T{1} / static_cast<T>(window.size()));
         detail::for_vectors<T>(
             g, window.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
@@ -286,7 +295,8 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
                     const T* from = x + window.input + c + at;
                     unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = sum[v] + part.load(from + v * in); });
                 });
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { part.store(y + window.output + c + v * out, sum[v] * share); });
+                unroll<count>([&](auto v)
+                                  LOCKSTEP_FLATTEN { detail::put(part, streamed, y + window.output + c + v * out, sum[v] * share); });
             });
     });
 }
@@ -296,24 +306,29 @@ template <class T>
 void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    detail::for_inputs(g, batch, dx, team, [=](const detail::pool_taps& taps, T start) LOCKSTEP_FLATTEN {
-        const vector share(T{1} / static_cast<T>(taps.window_size));
-        detail::for_vectors<T>(
-            g, taps.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                vector term[count];
-                unroll<count>([&](auto v)
-                                  LOCKSTEP_FLATTEN { term[v] = vector(start) + share * part.load(dy + taps.output + c + v * out); });
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    T* to = dx + taps.input + c + v * in;
-                    std::size_t room = taps.room - v * in;
-                    for (std::size_t tap = 0; tap < taps.count; ++tap, to += g.channels, room -= g.channels)
-                        if (taps.fresh)
+    if (detail::goes_by_windows(g, batch, dx))
+        return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
+            const vector share(T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns));
+            detail::for_vectors<T>(
+                g, taps.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                    vector term[count];
+                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * out); });
+                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                        T* to = dx + taps.input + c + v * in;
+                        std::size_t room = taps.room - v * in;
+                        for (std::size_t tap = 0; tap < g.kernel_columns; ++tap, to += g.channels, room -= g.channels)
                             part.store_over(to, term[v], room);
-                        else
-                            part.store(to, part.load(to) + term[v]);
+                    });
                 });
-            });
-    });
+        });
+    detail::sum_windows<T>(
+        g, batch, detail::gradient_start<T>(g), dx, team,
+        [=, whole = T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns), rows = detail::whole_rows(g),
+         columns = detail::whole_columns(g)](const auto part, std::size_t, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
+            const bool inside = rows.first <= row && row < rows.last && columns.first <= column && column < columns.last;
+            const vector share(inside ? whole : detail::pool_share<T>(g, row, column));
+            return [=](std::size_t output) LOCKSTEP_FLATTEN { return share * part.load(dy + output); };
+        });
 }
 
 LOCKSTEP_TEMPLATE(max_pool_forward<float>);

@@ -74,4 +74,29 @@ inline void store_bytes(std::uint8_t* to, const batch<T>& numbers) noexcept {
 #endif
 }
 
+/// Which of width<T> bytes are this one.
+template <class T>
+[[nodiscard]] inline xsimd::batch_bool<T> equal_bytes(const std::uint8_t* from, std::uint8_t number) noexcept {
+    using mask = xsimd::batch_bool<T>;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(number));
+    if constexpr (std::is_same_v<T, float>)
+        return mask(_mm_cmpeq_epi8_mask(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)), wanted));
+    else
+        return mask(static_cast<__mmask8>(_mm_cmpeq_epi8_mask(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), wanted)));
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(number));
+    if constexpr (std::is_same_v<T, float>) {
+        const __m128i equal = _mm_cmpeq_epi8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), wanted);
+        return mask(_mm256_castsi256_ps(_mm256_cvtepi8_epi32(equal)));
+    } else {
+        std::int32_t bytes;
+        std::memcpy(&bytes, from, sizeof(bytes));
+        return mask(_mm256_castsi256_pd(_mm256_cvtepi8_epi64(_mm_cmpeq_epi8(_mm_cvtsi32_si128(bytes), wanted))));
+    }
+#else
+    return load_bytes<T>(from) == batch<T>(static_cast<T>(number));
+#endif
+}
+
 }  // namespace lockstep::simd

@@ -160,3 +160,39 @@ TEST_CASE("kernels/pooling: a window of minus infinities has a winner", "[kernel
     CHECK(y[0] == -INFINITY);
     CHECK(which[0] == 0);
 }
+
+// Pixels of whole lines, five vectors or two that other gradients take together, and pixels whose lines begin anywhere.
+TEMPLATE_TEST_CASE("kernels/pooling: results far larger than the caches have the bits of one sample at a time", "[kernels]", float,
+                   double) {
+    const pooling plain{.rows = 15, .columns = 17, .channels = 80, .kernel_rows = 2, .kernel_columns = 2};
+    pooling odd = plain, overlapping = plain, joined = plain;
+    odd.channels = 21;
+    overlapping.kernel_rows = overlapping.kernel_columns = 3;
+    overlapping.stride_rows = overlapping.stride_columns = joined.stride_rows = joined.stride_columns = 2;
+    overlapping.pad_top = overlapping.pad_left = 1;
+    joined.rows = joined.columns = 16;
+    joined.channels = 32;
+    for (const pooling& g : {plain, odd, overlapping, joined}) {
+        const std::size_t batch = rows_beyond_caches<TestType>(g.stride_rows == 1 ? g.out_size() : g.in_size());
+        const auto x = repeated<TestType>(batch * g.in_size(), 1), dy = repeated<TestType>(batch * g.out_size(), 2);
+        auto y = unwritten<TestType>(dy.size()), mean = y, dx = unwritten<TestType>(x.size()), mean_dx = dx;
+        auto one_y = y, one_mean = y, one_dx = dx, one_mean_dx = dx;
+        numbers which(dy.size(), 77), one_which = which;
+        kernels::max_pool_forward<TestType>(g, batch, x.data(), y.data(), which.data(), {2});
+        kernels::max_pool_backward<TestType>(g, batch, dy.data(), which.data(), dx.data(), {2});
+        kernels::mean_pool_forward<TestType>(g, batch, x.data(), mean.data(), {2});
+        kernels::mean_pool_backward<TestType>(g, batch, dy.data(), mean_dx.data(), {2});
+        for (std::size_t sample = 0; sample < batch; ++sample) {
+            const std::size_t from = sample * g.in_size(), to = sample * g.out_size();
+            kernels::max_pool_forward<TestType>(g, 1, x.data() + from, one_y.data() + to, one_which.data() + to, {1});
+            kernels::max_pool_backward<TestType>(g, 1, dy.data() + to, which.data() + to, one_dx.data() + from, {1});
+            kernels::mean_pool_forward<TestType>(g, 1, x.data() + from, one_mean.data() + to, {1});
+            kernels::mean_pool_backward<TestType>(g, 1, dy.data() + to, one_mean_dx.data() + from, {1});
+        }
+        CHECK(which == one_which);
+        CHECK(same_bits(y, one_y));
+        CHECK(same_bits(mean, one_mean));
+        CHECK(same_bits(dx, one_dx));
+        CHECK(same_bits(mean_dx, one_mean_dx));
+    }
+}

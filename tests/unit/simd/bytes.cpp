@@ -24,3 +24,16 @@ TEMPLATE_TEST_CASE("simd/bytes: every byte there and back, and nothing beside it
         REQUIRE((out.front() == 77 && out.back() == 77));
     }
 }
+
+TEMPLATE_TEST_CASE("simd/bytes: which bytes are equal to one", "[simd]", float, double) {
+    constexpr std::size_t width = simd::width<TestType>;
+    std::vector<std::uint8_t> bytes(width + 1);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i % 3 == 0 ? 200 : i % 5);
+    for (const std::uint8_t wanted : {0, 1, 4, 200, 255})
+        for (const std::size_t first : {0, 1}) {
+            const auto equal = simd::equal_bytes<TestType>(bytes.data() + first, wanted);
+            std::array<TestType, width> values;
+            simd::store(values.data(), select(equal, simd::batch<TestType>(TestType{1}), simd::batch<TestType>(TestType{0})));
+            for (std::size_t i = 0; i < width; ++i) REQUIRE(values[i] == (bytes[first + i] == wanted ? 1 : 0));
+        }
+}
