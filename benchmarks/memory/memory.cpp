@@ -127,6 +127,13 @@ private:
 
     void elementwise() {
         const double array = static_cast<double>(n_ * sizeof(float));
+        // What a kernel can reach that stores through the caches, and one that stores past them.
+        for (const bool streamed : {false, true})
+            measure(streamed ? "copy.past_caches" : "copy.through_caches", 2 * array, [&] {
+                simd::map_to(
+                    n_, streamed, [](const auto& in) { return in; }, at(1), at(0));
+                simd::stream_end();
+            });
         measure("first_non_finite", array, [&] { keep_ = kernels::first_non_finite(read(0)); });
         measure("add", 3 * array, [&] { kernels::add(read(0), whole(1)); });
         measure("axpy", 3 * array, [&] { kernels::axpy(1e-3F, read(0), whole(1)); });
