@@ -39,6 +39,7 @@ struct input_windows {
     window_run rows;
     window_run columns;
 
+    [[nodiscard]] std::size_t size() const noexcept { return (rows.last - rows.first) * (columns.last - columns.first); }
     /// Calls f(first channel of the output, number of the position in it, row, column) for the windows in ascending order.
     template <class F>
     LOCKSTEP_FLATTEN void each(const pooling& g, F&& f) const noexcept {
@@ -57,15 +58,17 @@ struct input_windows {
     }
 };
 
-/// dx = start + sum over the windows that see an input, in ascending order, of term(vectors, number of the position, row, column)(element of the
-/// output). Each input is written once. Far more than the caches hold goes past them; else the place of what comes soon is asked for.
-template <class T, class F>
-void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::team team, const F& term) noexcept {
+/// dx = start + sum over the windows that see an input, in ascending order, of term(vectors, value of the window, element of the output), where
+/// value(number of the position, row, column) is worked out once for each pixel. Each input is written once. Far more than the caches hold goes
+/// past them; else the place of what comes soon is asked for.
+template <class T, class V, class F>
+void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::team team, const V& value, const F& term) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t ahead = 4096 / sizeof(T);
     const bool streamed = simd::streams(dx, batch * g.in_size(), g.channels);
-    const auto pixel = [=](const input_windows& windows) LOCKSTEP_FLATTEN {
+    // `add` adds the terms of all windows to the sums of some channels.
+    const auto pixel = [=](const input_windows& windows, const auto& add) LOCKSTEP_FLATTEN {
         T* const to = dx + windows.input;
         for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector sum[count];
@@ -73,9 +76,8 @@ void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::
                 if (!streamed) __builtin_prefetch(to + ahead + c + v * width, 1, 3);
                 sum[v] = vector(start);
             });
-            windows.each(g, [&](std::size_t output, std::size_t number, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
-                const auto one = term(part, number, row, column);
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = sum[v] + one(output + c + v * width); });
+            add([&](const auto& one, std::size_t output) LOCKSTEP_FLATTEN {
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = sum[v] + term(part, one, output + c + v * width); });
             });
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                 if constexpr (std::is_same_v<std::decay_t<decltype(part)>, channel_vector<T>>)
@@ -84,6 +86,33 @@ void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::
                     part.store_over(to + c + v * width, sum[v], windows.room);
             });
         });
+    };
+    // As many windows as most inputs have: no loop for each few channels.
+    const auto few = [=](const input_windows& windows, auto count) LOCKSTEP_FLATTEN {
+        std::size_t outputs[count]{};
+        decltype(value(0, 0, 0)) values[count]{};
+        std::size_t at = 0;
+        windows.each(g, [&](std::size_t output, std::size_t number, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
+            outputs[at] = output;
+            values[at++] = value(number, row, column);
+        });
+        pixel(windows,
+              [&](const auto& add) LOCKSTEP_FLATTEN { unroll<count>([&](auto i) LOCKSTEP_FLATTEN { add(values[i], outputs[i]); }); });
+    };
+    const auto any = [=](const input_windows& windows) LOCKSTEP_FLATTEN {
+        switch (windows.size()) {
+            case 1:
+                return few(windows, std::integral_constant<std::size_t, 1>{});
+            case 2:
+                return few(windows, std::integral_constant<std::size_t, 2>{});
+            case 4:
+                return few(windows, std::integral_constant<std::size_t, 4>{});
+            default:
+                pixel(windows, [&](const auto& add) LOCKSTEP_FLATTEN {
+                    windows.each(g, [&](std::size_t output, std::size_t number, std::size_t row, std::size_t column)
+                                        LOCKSTEP_FLATTEN { add(value(number, row, column), output); });
+                });
+        }
     };
     detail::for_blocks(team, batch * g.rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
@@ -95,7 +124,7 @@ void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::
             windows.rows.move(row % g.rows + g.pad_top);
             for (std::size_t column = 0; column < g.columns; ++column) {
                 windows.columns.move(column + g.pad_left);
-                pixel(windows);
+                any(windows);
                 windows.input += g.channels;
                 windows.room -= g.channels;
             }

@@ -131,8 +131,9 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, bool 
     });
 }
 
-/// Whether forward passes ask for their next rows: without, they take up to three times as long on AMD's processors, but Intel's of today, known by
-/// an extension that only those have, fetch the rows by themselves and take up to 1.6 times as long if asked.
+/// Whether forward passes ask for their next rows also where windows go one by one: without, they take up to three times as long on AMD's
+/// processors, but Intel's of today, known by an extension that only those have, fetch the rows by themselves and take up to 1.6 times as long if
+/// asked.
 #if defined(__AMX_TILE__)
 inline constexpr bool asks_ahead = false;
 #else
@@ -141,8 +142,8 @@ inline constexpr bool asks_ahead = true;
 
 /// Asks for as many lines as there are new inputs for one vector of outputs, in the order of memory.
 template <class T>
-LOCKSTEP_FLATTEN inline void fetch_ahead(const pooling& g, const T* from, std::size_t channel) noexcept {
-    if constexpr (!asks_ahead) return;
+LOCKSTEP_FLATTEN inline void fetch_ahead(const pooling& g, bool alone, const T* from, std::size_t channel) noexcept {
+    if (alone && !asks_ahead) return;
     const std::size_t inputs = g.stride_rows * g.stride_columns;
     for (std::size_t i = 0; i < inputs * simd::width<T>; i += simd::alignment / sizeof(T))
         __builtin_prefetch(from + channel * inputs + i, 0, 3);
@@ -213,31 +214,31 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
     detail::for_outputs<T>(g, batch, team, streamed, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const bool empty = window.size() == 0;
         const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
-        detail::for_vectors<T>(g, window.alone,
-                               [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, x + window.ahead, c + v * out); });
-                                   vector best[count];
-                                   vector index[count];
-                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                       best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * in);
-                                       index[v] = vector(empty ? T{255} : static_cast<T>(first));
-                                   });
-                                   window.each(g, [&](std::size_t at, std::size_t tap) LOCKSTEP_FLATTEN {
-                                       const vector number(static_cast<T>(tap));
-                                       const T* from = x + window.input + c + at;
-                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                           const vector value = part.load(from + v * in);
-                                           // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
-                                           const auto stays = value <= best[v] || isnan(best[v]);
-                                           best[v] = select(stays, best[v], value);
-                                           index[v] = select(stays, index[v], number);
-                                       });
-                                   });
-                                   unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                       detail::put(part, streamed, y + window.output + c + v * out, best[v]);
-                                       if (which) part.store(which + window.output + c + v * out, index[v]);
-                                   });
-                               });
+        detail::for_vectors<T>(
+            g, window.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, window.alone, x + window.ahead, c + v * out); });
+                vector best[count];
+                vector index[count];
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * in);
+                    index[v] = vector(empty ? T{255} : static_cast<T>(first));
+                });
+                window.each(g, [&](std::size_t at, std::size_t tap) LOCKSTEP_FLATTEN {
+                    const vector number(static_cast<T>(tap));
+                    const T* from = x + window.input + c + at;
+                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                        const vector value = part.load(from + v * in);
+                        // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one meets itself and stays.
+                        const auto stays = value <= best[v] || isnan(best[v]);
+                        best[v] = select(stays, best[v], value);
+                        index[v] = select(stays, index[v], number);
+                    });
+                });
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    detail::put(part, streamed, y + window.output + c + v * out, best[v]);
+                    if (which) part.store(which + window.output + c + v * out, index[v]);
+                });
+            });
     });
 }
 
@@ -269,12 +270,10 @@ void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const s
                                        });
                                    });
         });
-    detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team,
-                           [=](const auto part, std::size_t number, std::size_t, std::size_t) LOCKSTEP_FLATTEN {
-                               return [=](std::size_t output) LOCKSTEP_FLATTEN {
-                                   const auto won = part.equal(which + output, static_cast<std::uint8_t>(number));
-                                   return select(won, part.load(dy + output), vector(T{0}));
-                               };
+    const auto position = [](std::size_t number, std::size_t, std::size_t) LOCKSTEP_FLATTEN { return static_cast<std::uint8_t>(number); };
+    detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team, position,
+                           [=](const auto part, std::uint8_t number, std::size_t output) LOCKSTEP_FLATTEN {
+                               return select(part.equal(which + output, number), part.load(dy + output), vector(T{0}));
                            });
 }
 
@@ -288,7 +287,7 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
         const vector share(window.size() == 0 ? T{0} : T{1} / static_cast<T>(window.size()));
         detail::for_vectors<T>(
             g, window.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, x + window.ahead, c + v * out); });
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, window.alone, x + window.ahead, c + v * out); });
                 vector sum[count];
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = vector(T{0}); });
                 window.each(g, [&](std::size_t at, std::size_t) LOCKSTEP_FLATTEN {
@@ -321,14 +320,14 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
                     });
                 });
         });
-    detail::sum_windows<T>(
-        g, batch, detail::gradient_start<T>(g), dx, team,
-        [=, whole = T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns), rows = detail::whole_rows(g),
-         columns = detail::whole_columns(g)](const auto part, std::size_t, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
-            const bool inside = rows.first <= row && row < rows.last && columns.first <= column && column < columns.last;
-            const vector share(inside ? whole : detail::pool_share<T>(g, row, column));
-            return [=](std::size_t output) LOCKSTEP_FLATTEN { return share * part.load(dy + output); };
-        });
+    const auto share = [=, whole = T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns), rows = detail::whole_rows(g),
+                        columns = detail::whole_columns(g)](std::size_t, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
+        const bool inside = rows.first <= row && row < rows.last && columns.first <= column && column < columns.last;
+        return inside ? whole : detail::pool_share<T>(g, row, column);
+    };
+    detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team, share,
+                           [=](const auto part, T one, std::size_t output)
+                               LOCKSTEP_FLATTEN { return vector(one) * part.load(dy + output); });
 }
 
 LOCKSTEP_TEMPLATE(max_pool_forward<float>);
