@@ -110,6 +110,14 @@ struct rectified_sum_slopes {
         return out;
     }
 };
+/// The same of dy + more.
+template <class T>
+struct rectified_sum_both_slopes : rectified_sum_slopes<T> {
+    const T* more;
+    auto slope(const auto& part, const auto& distance, const auto& dy, std::size_t c, std::size_t at) const noexcept {
+        return rectified_sum_slopes<T>::slope(part, distance, dy + part.load(more + at), c, at);
+    }
+};
 
 /// Elements of scratch of column_moments and column_slopes.
 template <class T>
@@ -327,6 +335,7 @@ LOCKSTEP_TEMPLATE(normalise_columns<float, rectified_sum<float>>);
 LOCKSTEP_TEMPLATE(column_slopes<float>);
 LOCKSTEP_TEMPLATE(column_slopes<float, rectified<float>>);
 LOCKSTEP_TEMPLATE(column_slopes<float, rectified_sum_slopes<float>>);
+LOCKSTEP_TEMPLATE(column_slopes<float, rectified_sum_both_slopes<float>>);
 LOCKSTEP_TEMPLATE(normalise_columns_backward<float>);
 LOCKSTEP_TEMPLATE(normalise_columns_backward<float, rectified<float>>);
 

@@ -45,6 +45,7 @@ struct batch_norm_layer {
     static constexpr double flops = 7.0 * static_cast<double>(S::size);
     static constexpr bool needs_y = Tail == tail::add_relu;
     static constexpr bool has_addend = Tail == tail::add_relu;
+    static constexpr bool sums_gradient = Tail == tail::add_relu;
     static constexpr bool in_place = true;
     template <class T>
     static constexpr std::size_t stash_bytes = 2 * channels * sizeof(T);
@@ -119,7 +120,11 @@ struct batch_norm_layer {
             };
             if constexpr (Tail == tail::add_relu) {
                 T* const masked = pass.daddend.part(rows.first, rows.size()).data;
-                sum_slopes(kernels::rectified_sum_slopes<T>{pass.y.part(rows.first, rows.size()).data, masked});
+                const kernels::rectified_sum_slopes<T> then{pass.y.part(rows.first, rows.size()).data, masked};
+                if (pass.more_dy.data == nullptr)
+                    sum_slopes(then);
+                else
+                    sum_slopes(kernels::rectified_sum_both_slopes<T>{then, pass.more_dy.part(rows.first, rows.size()).data});
                 finish(masked, kernels::unchanged{});
             } else {
                 const auto then = [&] {

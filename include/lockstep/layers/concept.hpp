@@ -168,6 +168,14 @@ template <class L>
     requires requires { L::has_addend; }
 inline constexpr bool has_addend<L> = L::has_addend;
 
+/// `static constexpr bool sums_gradient = true`: the gradient of the value, where two layers read that, may come in two parts: backward takes dy +
+/// more_dy, in this order, for dy. With in_place a gradient may still be the memory of dy, not of more_dy.
+template <class L>
+inline constexpr bool sums_gradient = false;
+template <class L>
+    requires requires { L::sums_gradient; }
+inline constexpr bool sums_gradient<L> = L::sums_gradient;
+
 /// `template <std::size_t Shards> using shard`: the same layer with 1/Shards of its output features (columns of its parameters).
 template <class L>
 inline constexpr bool is_shardable = requires {

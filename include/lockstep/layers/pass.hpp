@@ -111,6 +111,8 @@ struct backward_pass {
     tensor::batch<const T, typename L::input> x;
     tensor::batch<const T, typename L::output> y;
     tensor::batch<const T, typename L::output> dy;
+    tensor::batch<const T, typename L::output>
+        more_dy{};                           ///< to be added to dy by a layer that sums_gradient; data is null where there is none
     tensor::batch<T, typename L::input> dx;  ///< dx.data is null where nobody asks for it: in front of the first layer
     tensor::batch<T, typename L::output> daddend{};
     parameters<const T, L> w;

@@ -53,6 +53,7 @@ struct memory_node {
     bool is_view = false;                ///< its value is that which it reads
     bool passes_gradient = false;        ///< the gradient of each value that it reads is that of its own
     bool has_addend = false;             ///< backward does not need the second value that it reads, and always writes its gradient
+    bool sums_gradient = false;          ///< backward takes the gradient of its value as a sum of two as well
     bool learns = false;
     bool needs_x = true;
     bool needs_y = true;
@@ -86,13 +87,14 @@ struct node_memory {
     std::size_t exchange_backward = no_piece;
     std::size_t dvalue = no_piece;   ///< the gradient of its value, complete when backward comes to it
     std::size_t doutput = no_piece;  ///< `dvalue`, or behind the exchange behind
+    std::size_t more = no_piece;     ///< what is still to be added to `dvalue`: the layer does, or the one whose value this view is
 
     /// What backward does for one value that the node reads. Nobody asks for the gradient of one from which nothing was learned.
     struct input_gradient {
         std::size_t written = no_piece;  ///< by the layer
         std::size_t given = no_piece;    ///< `written`, or in front of the exchange in front; the gradient of this reader
         std::size_t others = no_piece;   ///< the sum over the readers behind it
-        std::size_t sum = no_piece;      ///< of both
+        std::size_t sum = no_piece;      ///< of both; none where they stay apart
     };
     std::vector<input_gradient> inputs;
 };
@@ -258,8 +260,21 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     core::sort(order, [&](std::size_t a, std::size_t b) { return events.again[a] < events.again[b]; });
     for (const std::size_t i : order) run_forward(i, true);
 
-    // gradient[v]: the piece with the sum of what the readers of v have given so far.
-    std::vector<std::size_t> gradient(n, no_piece);
+    // gradient[v]: the piece with the sum of what the readers of v have given so far; more[v]: what the layer that wrote v adds to it.
+    std::vector<std::size_t> gradient(n, no_piece), more(n, no_piece), readers(n, 0);
+    for (const memory_node& node : nodes)
+        for (const std::size_t value : node.reads)
+            if (value != the_samples) ++readers[value];
+    auto left = readers;
+    const auto adds_up = [&](std::size_t value) {
+        while (is_alias(value) && nodes[value].reads[0] != the_samples && readers[nodes[value].reads[0]] == 1)
+            value = nodes[value].reads[0];
+        return nodes[value].sums_gradient && !nodes[value].exchanges_behind;
+    };
+    const auto is_read_by_others = [&](std::size_t which) {
+        return std::find(gradient.begin(), gradient.end(), which) != gradient.end() ||
+               std::find(more.begin(), more.end(), which) != more.end();
+    };
     gradient[n - 1] = plan.network_gradient = make(nodes[n - 1].value, loss);
     for (std::size_t i = n; i-- > 0;) {
         const memory_node& node = nodes[i];
@@ -267,9 +282,11 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
         const std::size_t now = events.backward[i];
         here.inputs.resize(node.reads.size());
         here.dvalue = here.doutput = gradient[i];
-        gradient[i] = no_piece;
+        here.more = more[i];
+        gradient[i] = more[i] = no_piece;
         if (!node.learns) continue;
         use(here.dvalue, now);
+        use(here.more, now);
         if (node.exchanges_behind) here.doutput = make(node.output, now);
         here.exchange_backward = make(node.exchange, now, true);
         if (!node.is_view) {
@@ -284,14 +301,19 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
             if (!is_asked_for && !is_addend) continue;
             const bool passes = node.is_view || node.passes_gradient;
             // Others may still have to read the gradient of this value: paths that end in the same sum.
-            const bool shared = std::find(gradient.begin(), gradient.end(), here.dvalue) != gradient.end();
-            const bool in_place = node.in_place && !shared && !node.exchanges_in_front && !node.exchanges_behind &&
-                                  node.input == node.output && node.has_addend == is_addend;
+            const bool in_place = node.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) &&
+                                  !node.exchanges_in_front && !node.exchanges_behind && node.input == node.output &&
+                                  node.has_addend == is_addend;
             to.written = passes || in_place ? here.doutput : make(is_addend ? node.output : node.input, now);
             if (!is_asked_for) continue;
             to.given = node.exchanges_in_front ? make(nodes[value].value, now) : to.written;
             to.others = gradient[value];
             use(to.others, now);
+            if (node.is_view) more[value] = here.more;
+            if (--left[value] == 0 && to.others != no_piece && adds_up(value)) {
+                more[value] = to.given;
+                continue;
+            }
             to.sum = passes && to.others != no_piece ? make(nodes[value].value, now) : to.given;
             gradient[value] = to.sum;
         }

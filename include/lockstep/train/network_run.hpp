@@ -186,6 +186,7 @@ private:
             out.passes_gradient = layers::passes_gradient<layer>;
         } else if constexpr (!layers::is_view<layer>) {
             out.has_addend = layers::has_addend<layer>;
+            out.sums_gradient = layers::sums_gradient<layer>;
             out.stash = layer_rows * layers::stash_bytes<layer, T>;
             out.scratch = layers::scratch_size<T>(here::make(net_), layer_rows, lanes, team_) * sizeof(T);
             if constexpr (!layers::adds_lanes<layer>)
@@ -342,6 +343,7 @@ private:
             pass.x = {layers::needs_x<layer> ? inputs_[Index] : nullptr, count};
             pass.y = {layers::needs_y<layer> ? outputs_[Index] : nullptr, count};
             pass.dy = {at<T>(memory.doutput), count};
+            if constexpr (layers::sums_gradient<layer>) pass.more_dy = {at<T>(memory.more), count};
             if constexpr (network::facts[Index].input_learns) pass.dx = {at<T>(memory.inputs[0].written), count};
             if constexpr (layers::has_addend<layer>) pass.daddend = {at<T>(memory.inputs[1].written), count};
             const gradient_place<T> to = place(Index);
@@ -364,10 +366,11 @@ private:
         });
     }
 
-    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of this one's part.
+    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of this one's part. Where the
+    /// layer that wrote the value takes both, they stay apart.
     template <std::size_t From>
     void add_gradients(const model::node_memory::input_gradient& of, const deal& rows) const noexcept {
-        if (of.others == model::no_piece) return;
+        if (of.others == model::no_piece || of.sum == model::no_piece) return;
         using add = layers::add_layer<2, typename network::template at<From>::whole::output>;
         add::forward({at<T>(of.others), at<T>(of.given)}, at<T>(of.sum), rows.own().rows(), team_);
     }

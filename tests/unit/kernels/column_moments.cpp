@@ -202,6 +202,15 @@ TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has 
                         slopes_of(in_place ? masked : dy, kernels::rectified_sum_slopes<TestType>{y_sum.data(), masked.data()});
                     REQUIRE(same_bits(fused, slopes_of(dsum, kernels::unchanged{})));
                     REQUIRE(same_bits(masked, dsum));
+                    // dy in two parts.
+                    auto both = dy;
+                    for (std::size_t i = 0; i < rows * n; ++i) both[i] = dy[i] + other[i];
+                    kernels::relu_backward<TestType>(y_sum, both, dsum);
+                    masked = in_place ? dy : unwritten<TestType>(rows * n);
+                    const auto added = slopes_of(in_place ? masked : dy,
+                                                 kernels::rectified_sum_both_slopes<TestType>{{y_sum.data(), masked.data()}, other.data()});
+                    REQUIRE(same_bits(added, slopes_of(dsum, kernels::unchanged{})));
+                    REQUIRE(same_bits(masked, dsum));
                 }
         }
 }

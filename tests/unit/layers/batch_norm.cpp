@@ -176,6 +176,17 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
                                 for (std::size_t node = 0; node < back.nodes.size(); ++node)
                                     REQUIRE(same_bits(back.nodes[node], slopes.nodes[node]));
                             }
+                            if (!adds || dy.empty()) continue;
+                            // dy in two parts has the bits of their sum.
+                            auto sum = dy;
+                            for (std::size_t i = 0; i < dy.size(); ++i) sum[i] = dy[i] + addend[i];
+                            const auto whole = backward(with, got, sum, lanes);
+                            with.more_dy = addend;
+                            const auto parts = backward(with, got, dy, lanes);
+                            REQUIRE(same_bits(parts.dx, whole.dx));
+                            REQUIRE(same_bits(parts.daddend, whole.daddend));
+                            for (std::size_t node = 0; node < parts.nodes.size(); ++node)
+                                REQUIRE(same_bits(parts.nodes[node], whole.nodes[node]));
                         }
                 };
                 compare(std::integral_constant<layers::tail, layers::tail::relu>{});

@@ -91,6 +91,7 @@ struct problem {
     const tensor::lane_set* lanes = nullptr;  ///< of forward; null: one lane of all rows
     array<T> running{};                       ///< statistics, for inference
     array<T> addend{};                        ///< of a layer that has one
+    array<T> more_dy{};                       ///< of a layer that sums its gradient
     bool in_place = false;                    ///< y is the memory of x, dx that of dy
 
     /// Rows first .. first + count - 1 on their own.
@@ -179,6 +180,7 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     of.layer.backward(layers::backward_pass<T, L>{.x = {of.x.data(), of.rows},
                                                   .y = {ran.y.data(), of.rows},
                                                   .dy = {slopes, of.rows},
+                                                  .more_dy = {of.more_dy.empty() ? nullptr : of.more_dy.data(), of.rows},
                                                   .dx = {wants_dx ? (of.rows == 0 ? &nothing : out.dx.data()) : nullptr, of.rows},
                                                   .daddend = {out.daddend.data(), of.rows},
                                                   .w = {of.w.data()},

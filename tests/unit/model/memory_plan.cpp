@@ -69,6 +69,7 @@ struct random_network {
                 node.stash = 64 * roll(2);
                 node.scratch = 64 * roll(5);
                 node.partials = 64 * roll(3);
+                node.sums_gradient = roll(2) == 0;
                 node.observed = 64 * roll(2);
                 // A second value of the size of the output.
                 const std::size_t addend = any();
@@ -144,6 +145,8 @@ class machine {
 public:
     /// Nodes of which nothing but the exchange in front ran again.
     [[nodiscard]] std::size_t gathered() const { return gathered_; }
+    /// Layers that have added up two parts of a gradient.
+    [[nodiscard]] std::size_t added_up() const { return added_up_; }
 
     machine(const random_network& net, const ls::model::memory_plan& plan) : net_{net}, plan_{plan}, memory_(plan.bytes) {}
 
@@ -244,6 +247,10 @@ private:
         REQUIRE(gradients_[i].where == memory.dvalue);
         int dy = gradients_[i].token;
         read(memory.dvalue, dy);
+        REQUIRE(gradients_[i].more == memory.more);
+        read(memory.more, gradients_[i].more_token);
+        if (memory.more != no_piece) REQUIRE((node.is_view || node.sums_gradient));
+        if (memory.more != no_piece) REQUIRE_FALSE((node.exchanges_behind || (node.is_view && node.exchanges_in_front)));
         if (node.exchanges_behind) {
             write(memory.exchange_backward, ++token_);
             write(memory.doutput, dy = ++token_);
@@ -266,6 +273,8 @@ private:
                 read(kept.stash, stash_[i]);
             }
             read(memory.doutput, dy);
+            read(memory.more, gradients_[i].more_token);
+            added_up_ += memory.more != no_piece;
             read(memory.scratch_backward, scratch);
             read(memory.partials, partials);
         }
@@ -274,7 +283,7 @@ private:
         for (std::size_t k = 0; k < node.reads.size(); ++k) {
             const std::size_t value = node.reads[k];
             const auto& to = memory.inputs[k];
-            REQUIRE((to.sum == no_piece) == (value == the_samples || !net_.nodes[value].learns));
+            REQUIRE((to.sum == no_piece && to.others == no_piece) == (value == the_samples || !net_.nodes[value].learns));
             if (node.has_addend && k == 1) REQUIRE(to.written != no_piece);
             if (to.written == no_piece) continue;
             given[k] = ++token_;
@@ -283,6 +292,8 @@ private:
                 given[k] = dy;
             } else {
                 if (to.written != memory.doutput) read(memory.doutput, dy);
+                if (memory.more != no_piece) REQUIRE(to.written != memory.more);
+                if (to.written != memory.doutput) read(memory.more, gradients_[i].more_token);
                 write(to.written, given[k]);
             }
             if (node.exchanges_in_front) {
@@ -293,13 +304,23 @@ private:
         }
         for (std::size_t k = 0; k < node.reads.size(); ++k) {
             const auto& to = memory.inputs[k];
-            if (to.sum == no_piece) continue;
+            if (to.sum == no_piece && to.others == no_piece) continue;
             auto& so_far = gradients_[node.reads[k]];
             REQUIRE(so_far.where == to.others);
             read(to.given, given[k]);
             read(to.others, so_far.token);
+            ++so_far.parts;
+            if (to.sum == no_piece) {
+                so_far.more = to.given;
+                so_far.more_token = given[k];
+                continue;
+            }
             if (to.others != no_piece) write(to.sum, given[k] = ++token_);
-            so_far = {to.sum, given[k], so_far.parts + 1};
+            so_far.where = to.sum;
+            so_far.token = given[k];
+            if (!node.is_view) continue;
+            so_far.more = memory.more;
+            so_far.more_token = gradients_[i].more_token;
         }
     }
 
@@ -307,6 +328,8 @@ private:
         std::size_t where = no_piece;
         int token = 0;
         std::size_t parts = 0;
+        std::size_t more = no_piece;
+        int more_token = 0;
     };
 
     const random_network& net_;
@@ -317,6 +340,7 @@ private:
     std::vector<gradient> gradients_;
     int token_ = 0;
     std::size_t gathered_ = 0;
+    std::size_t added_up_ = 0;
 };
 
 }  // namespace
@@ -351,7 +375,7 @@ TEST_CASE("model/memory_plan: pieces that are live at once never overlap, and li
 }
 
 TEST_CASE("model/memory_plan: every read of a step finds what was written for it, in random networks", "[model]") {
-    std::size_t reused = 0, addends = 0;
+    std::size_t reused = 0, addends = 0, added_up = 0;
     for (std::uint32_t series = 0; series < 2000; ++series) {
         const random_network net{series};
         const auto plan = ls::model::plan_memory(net.nodes);
@@ -361,10 +385,13 @@ TEST_CASE("model/memory_plan: every read of a step finds what was written for it
         REQUIRE(plan.bytes <= plan.bytes_without_reuse());
         reused += plan.bytes < plan.bytes_without_reuse();
         for (const auto& node : net.nodes) addends += node.has_addend;
-        machine{net, plan}.run();
+        machine run{net, plan};
+        run.run();
+        added_up += run.added_up();
     }
     CHECK(reused > 1000);
     CHECK(addends > 500);
+    CHECK(added_up > 100);
 }
 
 TEST_CASE("model/memory_plan: every read finds what was written for it in random networks of which parts run again", "[model]") {
@@ -433,6 +460,35 @@ TEST_CASE("model/memory_plan: the gradient of a sum is that of its parts, and is
     CHECK(last.written != plan.network_gradient);
     CHECK(last.sum == last.written);
     CHECK(plan.nodes[0].dvalue == last.sum);
+}
+
+TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in two parts where its layer adds them", "[model]") {
+    // A layer, a view of its value, and two readers of that.
+    const std::vector<std::vector<std::size_t>> reads{{the_samples}, {0}, {1}, {2, 1}};
+    std::vector<memory_node> nodes{layer(reads[0], true, true, false), layer(reads[1], false, false, false),
+                                   layer(reads[2], true, false, false), layer(reads[3], true, true, true)};
+    nodes[1].is_view = true;
+    nodes[3].has_addend = true;
+    const auto sums = ls::model::plan_memory(nodes);
+    CHECK(sums.nodes[0].more == no_piece);
+    CHECK(sums.nodes[2].inputs[0].sum == sums.nodes[0].dvalue);
+    nodes[0].sums_gradient = true;
+    const auto apart = ls::model::plan_memory(nodes);
+    CHECK(apart.nodes[2].inputs[0].sum == no_piece);
+    for (const std::size_t i : {0, 1}) {
+        CHECK(apart.nodes[i].dvalue == apart.nodes[3].inputs[1].written);
+        CHECK(apart.nodes[i].more == apart.nodes[2].inputs[0].given);
+    }
+    CHECK(apart.bytes == sums.bytes);
+    // Where somebody else reads the value behind the view, the view's gradient is one of two itself.
+    const std::vector<std::vector<std::size_t>> more{{the_samples}, {0}, {1}, {2, 1}, {3, 0}};
+    for (std::size_t i = 0; i < 4; ++i) nodes[i].reads = more[i];
+    nodes.push_back(layer(more[4], false, false, false));
+    nodes[4].passes_gradient = true;
+    const auto both = ls::model::plan_memory(nodes);
+    CHECK(both.nodes[1].more == no_piece);
+    CHECK(both.nodes[0].more == both.nodes[1].inputs[0].given);
+    CHECK(both.nodes[0].dvalue == both.network_gradient);
 }
 
 TEST_CASE("model/memory_plan: a chain in blocks keeps the input of each block and the values of one", "[model]") {
