@@ -83,8 +83,8 @@ struct accumulators {
             for (std::size_t v = 0; v < Vectors; ++v) sum[i][v] = simd::fma(left, right[v], sum[i][v]);
         }
     }
-    /// The same where `element(i)` is a reference, whose address is a register and a constant: two of three rows are broadcast inside of the
-    /// multiply-adds, if that saves an instruction.
+    /// The same where `element(i)` is a reference, whose address is a register and a constant: two of three rows, or all of a single vector, are
+    /// broadcast inside of the multiply-adds, if that saves an instruction.
     template <class Element>
     LOCKSTEP_FLATTEN void step_in_place(const T* b, const Element& element) noexcept {
         if constexpr (!simd::broadcasts_in_place) {
@@ -98,7 +98,7 @@ struct accumulators {
             }
             LOCKSTEP_UNROLL
             for (std::size_t i = 0; i < Rows; ++i) {
-                if (i % 3 > 0) {
+                if (Vectors == 1 || i % 3 > 0) {
                     LOCKSTEP_UNROLL
                     for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], element(i), right[v]);
                     continue;

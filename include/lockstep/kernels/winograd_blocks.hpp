@@ -147,10 +147,21 @@ void multiply_lines_transposed(std::size_t count, const T* const* a, const T* ne
          count -= walk::links) {
         if (count == end) walk::template fetch_tile<Rows * line>(c + Rows * line);
         ahead.take_turn();
+        if constexpr (Vectors == 1) {
+            // Addresses of a register and a constant.
+            const T* const row = pair[0] + at;
+            unroll<walk::links>([&](auto q) LOCKSTEP_FLATTEN {
+                __builtin_prefetch(next + at + q * line);
+                tile.step_in_place(b + q * line, [&](auto i) LOCKSTEP_FLATTEN -> const T& { return row[q * line + i]; });
+            });
+            at += walk::links * line;
+            b += walk::links * line;
+        } else {
 #pragma GCC unroll 1
-        for (std::size_t q = 0; q < walk::links; ++q) {
-            __builtin_prefetch(next + at);
-            link();
+            for (std::size_t q = 0; q < walk::links; ++q) {
+                __builtin_prefetch(next + at);
+                link();
+            }
         }
     }
     for (; count > 0; --count) link();
