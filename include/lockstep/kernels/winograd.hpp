@@ -43,6 +43,7 @@ struct winograd_plan {
     std::size_t depth, threads, in_lines, all_lines;
     bool near = true;           ///< blocks for the second-level cache
     bool keeps = true;          ///< all filters are transformed first
+    bool in_order = false;      ///< images are asked for in their order beside the products; else each window asks for the next one
     std::size_t out_lines = 0;  ///< lines of outputs of a block
     std::size_t most = 0;       ///< tiles of a block, for this number of samples and for all below
     std::size_t tiles = 0;      ///< tiles of a block
@@ -58,6 +59,8 @@ struct winograd_plan {
             out_lines = all_lines;
             most = std::max<std::size_t>(24, near_bytes / (line_bytes * (in_lines + all_lines)));
             tiles = most = std::min(most, quotient_up(count, threads));
+            // Windows at an edge ask for nothing, and small images have many. Rows of large ones would take the place of the tiles.
+            in_order = (w::tile * s.columns * s.depth + M * s.out_columns * n) * sizeof(T) <= near_bytes / 4;
         } else {
             out_lines = std::min<std::size_t>(4, all_lines / threads);
             most = std::min(std::clamp<std::size_t>(far_bytes / (line_bytes * in_lines), 96, 384), count);
@@ -142,10 +145,11 @@ struct winograd_correlation {
     }
 
     /// V of the tiles first, .. : rows `first` - `origin`, .. of the panels.
-    void transform_inputs(parallel::block block, std::size_t origin, const panels& to) const noexcept {
+    void transform_inputs(parallel::block block, std::size_t origin, const panels& to, bool fetches) const noexcept {
         tiles.for_each(block, [&](std::size_t tile, const tiling::position& at) {
             x.template gather<typename map::input, M>(at.sample, static_cast<std::ptrdiff_t>(at.row) + s.origin_rows,
-                                                      static_cast<std::ptrdiff_t>(at.column) + s.origin_columns, to, tile - origin);
+                                                      static_cast<std::ptrdiff_t>(at.column) + s.origin_columns, to, tile - origin,
+                                                      fetches);
         });
     }
 
@@ -157,7 +161,7 @@ struct winograd_correlation {
     }
 
     /// M = V U for `count` rows and `lines` lines of outputs.
-    void multiply(std::size_t count, std::size_t lines, const panels& v, const panels& u, const panels& m) const noexcept {
+    void multiply(std::size_t count, std::size_t lines, const panels& v, const panels& u, const panels& m, far_walk<T> far) const noexcept {
         constexpr std::size_t step = plan::depth_lines;
         for (std::size_t p = 0; p < w::products; ++p)
             for (std::size_t first = 0; first < v.panels; first += step) {
@@ -170,7 +174,7 @@ struct winograd_correlation {
                                             : !last               ? u.line(p, 0, (first + step) * line)
                                             : p + 1 < w::products ? u.line(p + 1, 0, 0)
                                                                   : panel;
-                    cache_walk<T> ahead{behind, links * line, quotient_up(count, tile_rows), links};
+                    cache_walk<T> ahead{behind, links * line, quotient_up(count, tile_rows), links, &far};
                     for_tiles<tile_rows, Vectors>({0, count}, [&](std::size_t row, auto high) {
                         multiply_lines<high, Vectors>(links, v.line(p, first, row), v.rows * line, panel, m.line(p, l, row), first == 0,
                                                       ahead);
@@ -179,12 +183,18 @@ struct winograd_correlation {
             }
     }
 
-    void transform_outputs(parallel::block block, parallel::block lines, const panels& from) const noexcept {
+    /// Beside the products of a block: the outputs that they are for, and what the next block reads.
+    [[nodiscard]] far_walk<T> ahead_of(parallel::block block, parallel::block next) const noexcept {
+        const std::size_t chains = w::products * quotient_up(block.size(), tile_rows) * line_count<T, Vectors>(n);
+        return {y.shares_of(tiles, block, M), x.shares_of(tiles, next, w::tile), chains * s.depth / cache_walk<T>::links};
+    }
+
+    void transform_outputs(parallel::block block, parallel::block lines, const panels& from, bool fetches) const noexcept {
         using batch = simd::batch<T>;
         const batch zero(T{0});
         const auto store = [&](auto finish) {
             tiles.for_each(block, [&](std::size_t tile, const tiling::position& at) {
-                y.template scatter<typename map::output>(at.sample, at.row, at.column, lines, from, tile - block.first, finish);
+                y.template scatter<typename map::output>(at.sample, at.row, at.column, lines, from, tile - block.first, finish, fetches);
             });
         };
         // Entries of the bias behind its end are never read: the last, partial line comes from a copy.
@@ -216,10 +226,11 @@ struct winograd_correlation {
                 const panels v{memory + sizes.products_size(sizes.tiles), sizes.tiles, sizes.in_lines};
                 for (std::size_t first = all.first; first < all.last; first += sizes.tiles) {
                     const parallel::block block{first, std::min(all.last, first + sizes.tiles)};
-                    transform_inputs(block, first, v);
+                    transform_inputs(block, first, v, !sizes.in_order);
                     clear_rows({block.size(), round_up(block.size(), tile_rows)}, v);
-                    multiply(block.size(), sizes.out_lines, v, u, m);
-                    transform_outputs(block, {0, sizes.out_lines}, m);
+                    const parallel::block next{block.last, std::min(all.last, block.last + sizes.tiles)};
+                    multiply(block.size(), sizes.out_lines, v, u, m, sizes.in_order ? ahead_of(block, next) : far_walk<T>{});
+                    transform_outputs(block, {0, sizes.out_lines}, m, !sizes.in_order);
                 }
             });
             return;
@@ -229,7 +240,7 @@ struct winograd_correlation {
             const parallel::block block{first, std::min(tiles.count(), first + sizes.tiles)};
             parallel::on_each_thread(use.team, [&](std::size_t thread) {
                 const parallel::block part = parallel::split(block.size(), threads, thread);
-                transform_inputs({first + part.first, first + part.last}, first, v);
+                transform_inputs({first + part.first, first + part.last}, first, v, true);
                 if (thread == 0) clear_rows({block.size(), round_up(block.size(), tile_rows)}, v);
             });
             parallel::on_each_thread(use.team, [&](std::size_t thread) {
@@ -240,8 +251,8 @@ struct winograd_correlation {
                 for (std::size_t l = all.first; l < all.last; l += sizes.out_lines) {
                     const parallel::block lines{l, std::min(all.last, l + sizes.out_lines)};
                     if (!sizes.keeps) transform_filters(lines, anew, raw);
-                    multiply(block.size(), lines.size(), v, sizes.keeps ? u.from(l) : anew, m);
-                    transform_outputs(block, lines, m);
+                    multiply(block.size(), lines.size(), v, sizes.keeps ? u.from(l) : anew, m, {});
+                    transform_outputs(block, lines, m, true);
                 }
             });
         }

@@ -67,6 +67,34 @@ inline void for_tiles(parallel::block rows, F&& f) noexcept {
     }
 }
 
+/// Two stretches of memory that are wanted after the products: asked for into the second-level cache in their order, a few lines at a time beside
+/// them.
+template <class T>
+struct far_walk {
+    static constexpr std::size_t line = simd::alignment / sizeof(T);
+
+    struct stretch {
+        const T* at = nullptr;
+        std::size_t left = 0;  ///< lines
+    };
+    stretch now, next;
+    std::size_t burst = 0;
+
+    far_walk() = default;
+    far_walk(stretch first, stretch second, std::size_t turns) noexcept
+        : now{first}, next{second}, burst{quotient_up(first.left + second.left, std::max<std::size_t>(1, turns))} {}
+
+    LOCKSTEP_FLATTEN void take_turn() noexcept {
+        const std::size_t count = std::min(burst, now.left);
+#pragma GCC unroll 1
+        for (std::size_t i = count; i > 0; --i, now.at += line) __builtin_prefetch(now.at, 0, 2);
+        now.left -= count;
+        if (now.left > 0) return;
+        now = next;
+        next.left = 0;
+    }
+};
+
 /// Lines of the cache that will be read soon: asked for a few at a time, beside the products.
 template <class T>
 struct cache_walk {
@@ -76,16 +104,18 @@ struct cache_walk {
     const T* at = nullptr;
     std::size_t left = 0;
     std::size_t burst = 0;
+    far_walk<T>* far = nullptr;  ///< null: nothing else
 
     /// `count` elements from `from` on, while `tiles` chains of so many links are computed.
-    cache_walk(const T* from, std::size_t count, std::size_t tiles, std::size_t chain) noexcept
-        : at{from}, left{count / line}, burst{quotient_up(left, std::max<std::size_t>(1, chain / links * tiles))} {}
+    cache_walk(const T* from, std::size_t count, std::size_t tiles, std::size_t chain, far_walk<T>* beside = nullptr) noexcept
+        : at{from}, left{count / line}, burst{quotient_up(left, std::max<std::size_t>(1, chain / links * tiles))}, far{beside} {}
 
     LOCKSTEP_FLATTEN void take_turn() noexcept {
         const std::size_t now = std::min(burst, left);
         left -= now;
 #pragma GCC unroll 1
         for (std::size_t i = now; i > 0; --i, at += line) __builtin_prefetch(at, 0, 2);
+        if (far != nullptr) far->take_turn();
     }
     /// The tile of C that comes next.
     template <std::size_t Size>
@@ -183,10 +213,13 @@ struct tiling {
     struct position {
         std::size_t sample, row, column;  ///< of the tile's first output
     };
+    [[nodiscard]] constexpr position operator[](std::size_t tile) const noexcept {
+        return {tile / columns / rows, tile / columns % rows * edge, tile % columns * edge};
+    }
     /// f(tile, position) for each tile of a block, without a division for each.
     template <class F>
     void for_each(parallel::block block, F&& f) const noexcept {
-        position at{block.first / columns / rows, block.first / columns % rows * edge, block.first % columns * edge};
+        position at = (*this)[block.first];
         for (std::size_t tile = block.first; tile < block.last; ++tile) {
             f(tile, at);
             if ((at.column += edge) < columns * edge) continue;
@@ -212,6 +245,21 @@ struct image_windows {
 
     [[nodiscard]] line_pitch pitch() const noexcept { return {columns * depth, depth}; }
 
+    /// Cuts memory into parts in its order, one for each tile and as large as what it has of the image: where that of a tile begins, `ahead` image
+    /// rows on.
+    [[nodiscard]] T* share_of(const tiling& tiles, std::size_t tile, std::size_t ahead) const noexcept {
+        const tiling::position at = tiles[std::min(tile, tiles.count())];
+        const std::size_t row = std::min(at.row, rows);
+        const std::size_t pixels =
+            (at.sample * rows + row + ahead) * columns + std::min(at.column, columns) * std::min(tiles.edge, rows - row);
+        return data + std::min(pixels, tiles.batch * rows * columns) * depth;
+    }
+    /// The parts of a block of tiles. With `ahead` rows, all that the block sees of `ahead` rows lies in them and in those of the blocks before.
+    [[nodiscard]] typename far_walk<element>::stretch shares_of(const tiling& tiles, parallel::block of, std::size_t ahead) const noexcept {
+        const element* const from = share_of(tiles, of.first, ahead);
+        return {from, static_cast<std::size_t>(share_of(tiles, of.last, ahead) - from) / far_walk<element>::line};
+    }
+
     /// The part of a window of Edge x Edge pixels and one line of channels that exists: first pixel, pixels, channels.
     struct cut {
         std::size_t top, left, high, wide, skip_rows, skip_columns;
@@ -235,9 +283,11 @@ struct image_windows {
         return data + ((sample * rows + row) * columns + column) * depth;
     }
 
-    /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero.
+    /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero. A whole one fetches the next, if it
+    /// is to.
     template <class Map, std::size_t step>
-    void gather(std::size_t sample, std::ptrdiff_t row, std::ptrdiff_t column, const panels& to, std::size_t to_row) const noexcept {
+    void gather(std::size_t sample, std::ptrdiff_t row, std::ptrdiff_t column, const panels& to, std::size_t to_row,
+                bool fetches = true) const noexcept {
         constexpr std::size_t edge = Map::from;
         const cut part = inside<edge>(row, column);
         const T* from = at(sample, part.top, part.left);
@@ -247,7 +297,7 @@ struct image_windows {
         if (whole)
             for (; c + line <= depth; c += line) {
                 // The columns that the next tile adds to these.
-                fetch_lines<Vectors, edge, step>(from + edge * depth + c, pitch());
+                if (fetches) fetch_lines<Vectors, edge, step>(from + edge * depth + c, pitch());
                 transform_lines<Map, Vectors>(from + c, pitch(), to.line(0, c / line, to_row), spread);
             }
         else
@@ -284,10 +334,11 @@ struct image_windows {
                                         [](const simd::batch<element>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
     }
 
-    /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before.
+    /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before. A
+    /// whole tile fetches the place of the next, if it is to.
     template <class Map, class Finish>
     void scatter(std::size_t sample, std::size_t row, std::size_t column, parallel::block lines, const panels& from, std::size_t from_row,
-                 Finish&& finish) const noexcept {
+                 Finish&& finish, bool fetches) const noexcept {
         constexpr std::size_t edge = Map::to;
         const std::size_t high = std::min(edge, rows - row);
         const std::size_t wide = std::min(edge, columns - column);
@@ -301,7 +352,7 @@ struct image_windows {
             const auto last = [&](const simd::batch<T>& value, std::size_t v)
                                   LOCKSTEP_FLATTEN { return finish(value, c + v * simd::width<T>); };
             if (high == edge && wide == edge && channels == line) {
-                fetch_lines<Vectors, edge, edge, true>(to + edge * depth + c, pitch());
+                if (fetches) fetch_lines<Vectors, edge, edge, true>(to + edge * depth + c, pitch());
                 transform_lines<Map, Vectors>(values, spread, to + c, pitch(), last);
                 continue;
             }

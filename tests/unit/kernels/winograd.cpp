@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/kernels/winograd.hpp"
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/kernels/reference.hpp"
 #include "winograd_common.hpp"
@@ -253,4 +256,60 @@ TEST_CASE("kernels/winograd: for kernels of 3 x 3 with stride 1", "[kernels]") {
     g.stride_rows = 1;
     g.kernel_columns = 2;
     CHECK(!kernels::winograd_applies(g));
+}
+
+TEST_CASE("kernels/winograd: what products are for and what the next block reads is asked for beside them, in the order of memory",
+          "[kernels]") {
+    using correlation = kernels::detail::winograd_correlation<float, 4, 1>;
+    using stretch = kernels::detail::far_walk<float>::stretch;
+    constexpr std::size_t line = simd::alignment / sizeof(float), batch = 3;
+    for (const std::size_t pad : {0, 1, 2})
+        for (const auto& [rows, columns, channels, filters] :
+             std::vector<std::array<std::size_t, 4>>{{8, 8, 16, 16}, {9, 13, 5, 16}, {32, 5, 16, 7}, {3, 50, 3, 1}, {3, 3, 16, 7}})
+            for (const std::size_t size : {1, 7, 16}) {
+                const convolution g = three_by_three(rows, columns, channels, filters, pad);
+                INFO(describe(g, batch) << ", blocks of " << size);
+                const auto s = kernels::detail::forward_sliding(g);
+                const kernels::detail::tiling tiles{4, s, batch};
+                const std::vector<float> x(batch * g.in_size());
+                std::vector<float> y(batch * g.out_size());
+                const correlation of{s,
+                                     filters,
+                                     tiles,
+                                     {x.data(), rows, columns, channels},
+                                     nullptr,
+                                     false,
+                                     {y.data(), g.out_rows(), g.out_columns(), filters},
+                                     nullptr};
+                std::size_t asked_x = 0, asked_y = 0;
+                for (std::size_t first = 0; first < tiles.count(); first += size) {
+                    const auto until = [&](std::size_t tile) { return std::min(tile, tiles.count()); };
+                    const parallel::block block{first, until(first + size)}, next{block.last, until(block.last + size)};
+                    const auto walk = of.ahead_of(block, next);
+                    // Nothing outside of the images; nothing twice but a part of a line, nothing left out but that and what comes first.
+                    const auto follow = [&](const stretch& part, const auto& image, std::size_t& asked) {
+                        const auto from = static_cast<std::size_t>(part.at - image.data());
+                        REQUIRE(from + part.left * line <= image.size());
+                        if (first > 0) REQUIRE((from >= asked && from - asked < line));
+                        asked = from + part.left * line;
+                    };
+                    follow(walk.next, x, asked_x);
+                    follow(walk.now, y, asked_y);
+                    const auto end = [](std::size_t sample, std::size_t row, std::size_t column, std::size_t high, std::size_t wide,
+                                        std::size_t depth) {
+                        return ((sample * high + std::min(row, high) - 1) * wide + std::min(column, wide)) * depth;
+                    };
+                    tiles.for_each(block, [&](std::size_t, const auto& at) {
+                        REQUIRE(end(at.sample, at.row + 4, at.column + 4, g.out_rows(), g.out_columns(), filters) < asked_y + line);
+                    });
+                    tiles.for_each(next, [&](std::size_t, const auto& at) {
+                        REQUIRE(end(at.sample, at.row + 6 - pad, at.column + 6 - pad, rows, columns, channels) < asked_x + line);
+                    });
+                    std::size_t turns = 0;
+                    for (auto left = walk; left.now.left + left.next.left > 0; ++turns) left.take_turn();
+                    REQUIRE(turns <= 36 * kernels::detail::quotient_up(block.size(), correlation::tile_rows) *
+                                             kernels::detail::quotient_up(filters, correlation::line) * channels / 4 +
+                                         2);
+                }
+            }
 }
