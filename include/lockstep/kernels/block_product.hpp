@@ -10,15 +10,15 @@
 
 #include "lockstep/kernels/lane_tile.hpp"
 #include "lockstep/kernels/matrix_tile.hpp"
+#include "lockstep/kernels/near_product.hpp"
 #include "lockstep/kernels/pack.hpp"
+#include "lockstep/kernels/product.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/part.hpp"
 
 namespace lockstep::kernels {
-
-enum class transpose { no, yes };
 
 namespace detail {
 
@@ -62,24 +62,6 @@ struct gemm_blocks {
     }
 };
 
-/// C = op(A) op(B) as gemm() takes it.
-template <class T>
-struct product {
-    transpose ta;
-    transpose tb;
-    std::size_t m;
-    std::size_t n;
-    std::size_t k;
-    const T* a;
-    std::size_t lda;
-    const T* b;
-    std::size_t ldb;
-    T* c;
-    std::size_t ldc;
-    bool starts;
-    const T* bias;
-};
-
 /// One thread's part of a product. With lanes, chains end with them and are added over their tree: see lane_tile.hpp.
 template <class T>
 class block_product {
@@ -92,6 +74,10 @@ public:
           lanes_{lanes} {}
 
     void run() noexcept {
+        if constexpr (near_product<T>::exists) {
+            const bool fits = p_.tb == transpose::no || p_.k <= blocks::depth;
+            if (fits && !has_lanes() && near_product<T>::takes(p_)) return near_product<T>::run(p_, packed_b_);
+        }
         if (p_.n > 0 && p_.n < width && p_.m >= width) return run_turned();
         // What lanes hold from cut to cut is much: then fewer rows share a packed block of B.
         const std::size_t most_rows = has_lanes() && p_.k > blocks::depth ? blocks::rows : blocks::most_rows;

@@ -151,6 +151,24 @@ void pack_transposed(std::size_t k, std::size_t n, const T* from, std::size_t ld
         }
 }
 
+/// Links `links` of a vector of columns, or of less (zeros behind them), from the transposed matrix; they are written `to_ld` apart.
+template <class T>
+void pack_turned(parallel::block links, std::size_t wide, const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
+    constexpr std::size_t width = simd::width<T>;
+    std::size_t p = links.first;
+    if (wide == width) {
+        for (; p + width <= links.last; p += width) transpose_square(from + p, ld, to + p * to_ld, to_ld);
+        if (p < links.last && links.last >= width) {
+            // A square that repeats some links of the one before.
+            p = links.last - width;
+            transpose_square(from + p, ld, to + p * to_ld, to_ld);
+            p = links.last;
+        }
+    }
+    for (; p < links.last; ++p)
+        for (std::size_t c = 0; c < width; ++c) to[p * to_ld + c] = c < wide ? from[c * ld + p] : T{0};
+}
+
 /// Links `links` of one panel of B as run_tiles reads it: `wide` columns from the first on, in one vector or in two that may overlap.
 /// Needs a whole vector of columns.
 template <class T>
@@ -169,19 +187,8 @@ void pack_panel(bool transposed, parallel::block links, std::size_t wide, const 
         }
         return;
     }
-    for (std::size_t v = 0; v < 2; ++v, from += second * ld, to += width) {
-        if (v > 0 && second == 0) return;
-        std::size_t p = links.first;
-        for (; p + width <= links.last; p += width) transpose_square(from + p, ld, to + p * columns, columns);
-        if (p < links.last && links.last >= width) {
-            // A square that repeats some links of the one before.
-            p = links.last - width;
-            transpose_square(from + p, ld, to + p * columns, columns);
-            p = links.last;
-        }
-        for (; p < links.last; ++p)
-            for (std::size_t c = 0; c < width; ++c) to[p * columns + c] = from[c * ld + p];
-    }
+    pack_turned(links, width, from, ld, to, columns);
+    if (second > 0) pack_turned(links, width, from + second * ld, ld, to + width, columns);
 }
 
 /// The same for fewer columns than a vector has: zeros behind them.
