@@ -94,7 +94,7 @@ void run_tiles(const tile_task<T>& task) noexcept {
                 unroll<count>([&](auto) LOCKSTEP_FLATTEN {
                     if constexpr (simd::registers > 16) __builtin_prefetch(a + a_ahead, 0, 3);
                     const auto element = [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return a[i]; };
-                    add_link(sum, b, b_second, element, [](std::size_t i) LOCKSTEP_FLATTEN { return i % 3 > 0; });
+                    add_link(sum, b, b_second, element);
                     advance(b, ldb);
                     advance(a, a_link);
                 });

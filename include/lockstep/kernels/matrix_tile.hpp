@@ -130,23 +130,17 @@ inline constexpr std::size_t link_group = 8;
 /// Rows of a tile that has time for other things.
 inline constexpr std::size_t high_tile = tile_rows - (tile_rows + 4) / 8;
 
-/// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i. Where a broadcast is
-/// part of a multiply-add, rows with `in_place(i)` use theirs so: as many instructions fewer, which counts where a core's front end is
-/// shared, but each of them loads twice. Their addresses have to be a register and a constant.
-template <class T, std::size_t Height, class Element, class InPlace>
-LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second, const Element& element,
-                                      const InPlace& in_place) noexcept {
+/// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i, broadcast once for both:
+/// inside of the multiply-adds each of them would load it, instructions less but loads more, which cost more where a core is not shared.
+template <class T, std::size_t Height, class Element>
+LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second,
+                                      const Element& element) noexcept {
     simd::batch<T> near = simd::load(b);
     simd::batch<T> far = simd::load(b + second);
     simd::pin(near);
     simd::pin(far);
     LOCKSTEP_UNROLL
     for (std::size_t i = 0; i < Height; ++i) {
-        if (simd::broadcasts_in_place && in_place(i)) {
-            simd::add_product(sum[i][0], element(i), near);
-            simd::add_product(sum[i][1], element(i), far);
-            continue;
-        }
         simd::batch<T> left(element(i));
         if constexpr (simd::broadcasts_in_place) simd::pin(left);
         simd::add_product(sum[i][0], left, near);
@@ -221,7 +215,7 @@ void run_row_tiles(const tile_task<T>& task) noexcept {
         run_links<Height>(task, task.links, wait, ends, [&](auto count) LOCKSTEP_FLATTEN {
             unroll<count>([&](auto link) LOCKSTEP_FLATTEN {
                 const auto element = [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return (a[i / 3] + i % 3 * lda)[link]; };
-                add_link(sum, b, b_second, element, [](std::size_t i) LOCKSTEP_FLATTEN { return i % 3 == 0; });
+                add_link(sum, b, b_second, element);
                 advance(b, ldb);
             });
             LOCKSTEP_UNROLL
