@@ -42,6 +42,8 @@ struct panel_walk {
 
     static constexpr std::size_t width = simd::width<T>;
     static constexpr std::size_t line = simd::alignment / sizeof(T);
+    /// Of rows to pack: to the first level (3), or to the second where short vectors keep the first for the tile.
+    static constexpr int nearness = simd::registers > 16 ? 3 : 2;
 
     /// The lines from `at` on, one a turn.
     void fetch_lines(const T* at) noexcept {
@@ -58,8 +60,8 @@ struct panel_walk {
         from += ld;
         to += 2 * width;
         --left;
-        __builtin_prefetch(fetch, 0, 2);
-        if constexpr (2 * width > line) __builtin_prefetch(fetch - width, 0, 2);
+        __builtin_prefetch(fetch, 0, nearness);
+        if constexpr (2 * width > line) __builtin_prefetch(fetch - width, 0, nearness);
         fetch += ld;
         if (--fetch_left == 0) fetch = next;
     }
