@@ -83,8 +83,8 @@ struct accumulators {
             for (std::size_t v = 0; v < Vectors; ++v) sum[i][v] = simd::fma(left, right[v], sum[i][v]);
         }
     }
-    /// The same where `element(i)` is a reference, whose address is a register and a constant: two of three rows, or all of a single vector, are
-    /// broadcast inside of the multiply-adds, if that saves an instruction.
+    /// The same where `element(i)` is a reference, whose address is a register and a constant: elements that meet a single vector are broadcast
+    /// inside of the multiply-adds, an instruction less. Where they meet several, each of those would load by itself, which costs more.
     template <class Element>
     LOCKSTEP_FLATTEN void step_in_place(const T* b, const Element& element) noexcept {
         if constexpr (!simd::broadcasts_in_place) {
@@ -98,15 +98,14 @@ struct accumulators {
             }
             LOCKSTEP_UNROLL
             for (std::size_t i = 0; i < Rows; ++i) {
-                if (Vectors == 1 || i % 3 > 0) {
+                if constexpr (Vectors == 1) {
+                    simd::add_product(sum[i][0], element(i), right[0]);
+                } else {
+                    batch left(element(i));
+                    simd::pin(left);
                     LOCKSTEP_UNROLL
-                    for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], element(i), right[v]);
-                    continue;
+                    for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], left, right[v]);
                 }
-                batch left(element(i));
-                simd::pin(left);
-                LOCKSTEP_UNROLL
-                for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], left, right[v]);
             }
         }
     }
