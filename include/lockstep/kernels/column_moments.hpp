@@ -70,6 +70,14 @@ LOCKSTEP_FLATTEN inline void for_pieces(parallel::block rows, std::size_t n, std
     }
 }
 
+/// Whether normalised columns are stored past the caches. Behind the last four vectors of a row each goes down the rows by itself, so that has
+/// to write whole lines.
+template <class T>
+[[nodiscard]] bool streams_columns(const T* to, std::size_t rows, std::size_t n) noexcept {
+    constexpr std::size_t width = simd::width<T>;
+    return simd::streams(to, rows * n, n) && (width * sizeof(T) == simd::alignment || n % (4 * width) == 0);
+}
+
 }  // namespace detail
 
 // What follows normalised columns: forward(vectors, z, at) is y of z = (x - mean) scale + shift, slope(vectors, x - mean, dy, c, at) the gradient
@@ -205,7 +213,7 @@ void normalise_columns(std::size_t rows, std::size_t n, const T* x, const T* mea
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    const bool streamed = y != x && simd::streams(y, rows * n, n);
+    const bool streamed = y != x && detail::streams_columns(y, rows, n);
     const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
         detail::for_pieces<T>(mine, n, 2, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];
@@ -295,7 +303,7 @@ void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, con
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
-    const bool streamed = dx != dy && simd::streams(dx, rows * n, n);
+    const bool streamed = dx != dy && detail::streams_columns(dx, rows, n);
     const auto body = [=](parallel::block mine) LOCKSTEP_FLATTEN {
         detail::for_pieces<T>(mine, n, 3, [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
             vector middle[count];

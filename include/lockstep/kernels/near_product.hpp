@@ -21,7 +21,7 @@ inline constexpr std::size_t near_rows = 6;
 inline constexpr std::size_t near_vectors = 4;
 inline constexpr std::size_t near_high = 16;
 
-/// Of all three matrices: somewhat more than the first-level cache.
+/// Of all three matrices: two to three times the first-level cache.
 inline constexpr std::size_t near_bytes = 98304;
 
 /// Some rows of A and C and some vectors of columns.

@@ -60,7 +60,7 @@ struct winograd_plan {
             most = std::max<std::size_t>(24, near_bytes / (line_bytes * (in_lines + all_lines)));
             tiles = most = std::min(most, quotient_up(count, threads));
             // Windows at an edge ask for nothing, and small images have many. Rows of large ones would take the place of the tiles.
-            in_order = (w::tile * s.columns * s.depth + M * s.out_columns * n) * sizeof(T) <= near_bytes / 4;
+            in_order = s.depth >= line && (w::tile * s.columns * s.depth + M * s.out_columns * n) * sizeof(T) <= near_bytes / 4;
         } else {
             out_lines = std::min<std::size_t>(4, all_lines / threads);
             most = std::min(std::clamp<std::size_t>(far_bytes / (line_bytes * in_lines), 96, 384), count);
@@ -186,7 +186,8 @@ struct winograd_correlation {
     /// Beside the products of a block: the outputs that they are for, and what the next block reads.
     [[nodiscard]] far_walk<T> ahead_of(parallel::block block, parallel::block next) const noexcept {
         const std::size_t chains = w::products * quotient_up(block.size(), tile_rows) * line_count<T, Vectors>(n);
-        return {y.shares_of(tiles, block, M), x.shares_of(tiles, next, w::tile), chains * s.depth / cache_walk<T>::links};
+        const std::size_t links = s.depth / line * line;  // what is left of the depth takes no turns
+        return {y.shares_of(tiles, block, M), x.shares_of(tiles, next, w::tile), chains * links / cache_walk<T>::links};
     }
 
     void transform_outputs(parallel::block block, parallel::block lines, const panels& from, bool fetches) const noexcept {

@@ -168,8 +168,8 @@ template <class L>
     requires requires { L::has_addend; }
 inline constexpr bool has_addend<L> = L::has_addend;
 
-/// `static constexpr bool sums_gradient = true`: the gradient of the value, where two layers read that, may come in two parts: backward takes dy +
-/// more_dy, in this order, for dy. With in_place a gradient may still be the memory of dy, not of more_dy.
+/// `static constexpr bool sums_gradient = true`: the gradient of the value, where it has several readers, may come in two parts: backward takes dy +
+/// more_dy, in this order, for dy. With in_place a gradient may still be the memory of dy, not of more_dy; where both are the same memory, none is.
 template <class L>
 inline constexpr bool sums_gradient = false;
 template <class L>

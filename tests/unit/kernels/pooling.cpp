@@ -47,7 +47,7 @@ std::vector<shape> shapes() {
                             .pad_left = 1},
                            2});
         }
-    // Pixels so large that the positions of a window go one by one, with windows that meet, overlap, leave gaps and reach over the border.
+    // Pixels of many channels, with windows that meet, overlap, leave gaps and reach over the border.
     for (const std::size_t channels : {65U, 129U, 144U})
         for (const std::size_t kernel : {1U, 2U, 3U})
             out.push_back({{.rows = 5,
@@ -165,16 +165,19 @@ TEST_CASE("kernels/pooling: a window of minus infinities has a winner", "[kernel
 TEMPLATE_TEST_CASE("kernels/pooling: results far larger than the caches have the bits of one sample at a time", "[kernels]", float,
                    double) {
     const pooling plain{.rows = 15, .columns = 17, .channels = 80, .kernel_rows = 2, .kernel_columns = 2};
-    pooling odd = plain, overlapping = plain, joined = plain;
+    pooling odd = plain, overlapping = plain, joined = plain, wide = plain;
     odd.channels = 21;
     overlapping.kernel_rows = overlapping.kernel_columns = 3;
     overlapping.stride_rows = overlapping.stride_columns = joined.stride_rows = joined.stride_columns = 2;
     overlapping.pad_top = overlapping.pad_left = 1;
     joined.rows = joined.columns = 16;
     joined.channels = 32;
-    for (const pooling& g : {plain, odd, overlapping, joined}) {
+    wide.stride_rows = wide.stride_columns = 2;
+    for (const pooling& g : {plain, odd, overlapping, joined, wide}) {
         const std::size_t batch = rows_beyond_caches<TestType>(g.stride_rows == 1 ? g.out_size() : g.in_size());
-        const auto x = repeated<TestType>(batch * g.in_size(), 1), dy = repeated<TestType>(batch * g.out_size(), 2);
+        const auto x = repeated<TestType>(batch * g.in_size(), 1);
+        auto dy = repeated<TestType>(batch * g.out_size(), 2);
+        for (std::size_t i = 0; i < dy.size(); i += 7) dy[i] = -TestType{0};
         auto y = unwritten<TestType>(dy.size()), mean = y, dx = unwritten<TestType>(x.size()), mean_dx = dx;
         auto one_y = y, one_mean = y, one_dx = dx, one_mean_dx = dx;
         numbers which(dy.size(), 77), one_which = which;

@@ -308,7 +308,8 @@ TEST_CASE("kernels/winograd: what products are for and what the next block reads
                     std::size_t turns = 0;
                     for (auto left = walk; left.now.left + left.next.left > 0; ++turns) left.take_turn();
                     REQUIRE(turns <= 36 * kernels::detail::quotient_up(block.size(), correlation::tile_rows) *
-                                             kernels::detail::quotient_up(filters, correlation::line) * channels / 4 +
+                                             kernels::detail::quotient_up(filters, correlation::line) *
+                                             (channels / correlation::line * correlation::line) / 4 +
                                          2);
                 }
             }
