@@ -241,7 +241,7 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
             figures& to = of_both[thread];
             to.gains.push_back(a.seconds - b.seconds);
             to.exposed.push_back(per_step(b.spent.communication_exposed));
-            to.of_hideable.push_back((wait - to.exposed.back()) / most);
+            to.of_hideable.push_back(most > 0 ? (wait - to.exposed.back()) / most : 0);  // nothing to hide, nothing hidden
             to.steps.push_back(b.seconds);
             const double told = b.spent.communication();
             to.reported.push_back(told > 0 ? b.spent.communication_hidden / told : 0);

@@ -72,6 +72,10 @@ int main(int argc, char** argv) {
             return 2;
         }
     }
+    if (!given.partition.empty() && (given.transport.empty() || given.serial)) {
+        std::fprintf(stderr, "%s: --partition needs --transport and does not go with --serial (see --help)\n", argv[0]);
+        return 2;
+    }
     std::optional<boost::mpi::environment> environment;
     if (!given.transport.empty()) environment.emplace(argc, argv, boost::mpi::threading::funneled);
     bool any = false;
