@@ -4,6 +4,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 using namespace lockstep;
@@ -29,8 +30,8 @@ TEMPLATE_TEST_CASE("simd/bytes: which bytes are equal to one", "[simd]", float, 
     constexpr std::size_t width = simd::width<TestType>;
     std::vector<std::uint8_t> bytes(width + 1);
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i % 3 == 0 ? 200 : i % 5);
-    for (const std::uint8_t wanted : {0, 1, 4, 200, 255})
-        for (const std::size_t first : {0, 1}) {
+    for (const std::uint8_t wanted : std::initializer_list<std::uint8_t>{0, 1, 4, 200, 255})
+        for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
             const auto equal = simd::equal_bytes<TestType>(bytes.data() + first, wanted);
             std::array<TestType, width> values;
             simd::store(values.data(), select(equal, simd::batch<TestType>(TestType{1}), simd::batch<TestType>(TestType{0})));
