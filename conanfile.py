@@ -17,8 +17,9 @@ class Lockstep(ConanFile):
     license = "BSD-3-Clause"
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"openmp": [True, False]}
-    default_options = {"openmp": True}
+    # march: what lockstep::native passes to -march where a program does not set LOCKSTEP_ARCH.
+    options = {"openmp": [True, False], "march": ["ANY"]}
+    default_options = {"openmp": True, "march": "native"}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     no_copy_source = True
 
@@ -34,6 +35,7 @@ class Lockstep(ConanFile):
         for part in "TESTS", "EXAMPLES", "BENCHMARKS":
             toolchain.cache_variables[f"LOCKSTEP_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_OPENMP"] = bool(self.options.openmp)
+        toolchain.cache_variables["LOCKSTEP_ARCH"] = str(self.options.march)
         toolchain.generate()
 
     def build(self):

@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     const double change = mean_square(std::span{before}, simulation.temperature.storage());
     const auto hash = trainer.weights_hash();
     if (world.rank() == 0)
-        std::cout << "mean square error " << error << ", change " << change << ", weights " << weights.shape(0) << " x " << weights.shape(1)
-                  << ", " << ls::core::hexadecimal(hash) << std::endl;
+        std::cout << "mean square error " << error << ", change " << change << ", first layer " << weights.shape(0) << " x "
+                  << weights.shape(1) << "\nweights " << ls::core::hexadecimal(hash) << std::endl;
     return error < change / 100 ? 0 : 1;
 }

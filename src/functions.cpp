@@ -7,6 +7,7 @@
 #include "lockstep/comm/binomial.hpp"
 #include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/flow.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/lane_sum.hpp"
 #include "lockstep/comm/large_pages.hpp"

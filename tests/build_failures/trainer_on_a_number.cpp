@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A number of ranks in the place of the communicator.
-// build error: lockstep: a trainer runs on a boost::mpi::communicator or a comm::group
+// build error: lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

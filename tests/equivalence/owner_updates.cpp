@@ -15,11 +15,13 @@
 #include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/comm/tree.hpp"
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/weight_decay.hpp"
 #include "lockstep/train/summary.hpp"
 
 namespace {
 
 using namespace support;
+namespace optim = ls::optim;
 
 constexpr std::size_t slots = 2;  // adam
 
@@ -39,7 +41,66 @@ auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree
     };
 }
 
+/// An optimizer as a user writes it: a loop over the elements of the pass, and whatever it is told.
+struct by_hand {
+    double pull = 0.5;
+
+    static constexpr std::string_view name = "by_hand";
+    static constexpr std::size_t slot_count = 2;
+    [[nodiscard]] std::string settings() const { return ls::core::text("pull=", pull); }
+
+    template <class T>
+    void update(const optim::update_pass<T>& pass) const noexcept {
+        for (std::size_t i = 0; i < pass.weights.size(); ++i) {
+            pass.slots[0][i] += pass.gradient[i];
+            pass.slots[1][i] += pass.weights[i] * (pass.decays ? T(1) : T(2));
+            const T step = pass.gradient[i] + static_cast<T>(pull) * pass.slots[0][i] + T(0.001) * pass.slots[1][i];
+            pass.weights[i] -= static_cast<T>(pass.rate / (1.0 + static_cast<double>(pass.step))) * step;
+        }
+    }
+};
+static_assert(optim::Optimizer<by_hand> && !optim::HasRule<by_hand>);
+
+/// 31,010 parameters: strips of several pieces, of which weights and biases are parts.
+inline constexpr auto wide =
+    ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<200>{}, ls::layers::relu{}, ls::layers::dense<10>{}};
+
+template <class Ranks, class Optimizer>
+std::uint64_t hash_of_wide(const Ranks& ranks, const Optimizer& optimizer, std::size_t bucket, ls::transport transport, bool thread) {
+    const samples<> training{128};
+    ls::trainer trainer{ranks, ls::plan{.model = wide,
+                                        .loss = ls::loss::softmax_cross_entropy{},
+                                        .optimizer = optimizer,
+                                        .schedule = ls::optim::constant{.rate = 0.01},
+                                        .batch = 64,
+                                        .lanes = 8,
+                                        .threads = ls::parallel::has_threads ? 2 : 1,
+                                        .bucket = bucket,
+                                        .progress_thread = thread,
+                                        .transport = transport}};
+    trainer.fit(training.set(), ls::steps{5});
+    return trainer.weights_hash();
+}
+
 }  // namespace
+
+TEST_CASE("equivalence/owner_updates: an optimizer of the user's own, alone and in weight_decay, sees every element once",
+          "[equivalence]") {
+    const auto compare = [](const auto& optimizer) {
+        constexpr auto messages = ls::transport::messages, shared = ls::transport::shared_memory;
+        const std::uint64_t serial = hash_of_wide(ls::comm::group{}, optimizer, 1, messages, false);
+        on_1_2_3_4_8([&](const mpi::communicator& group) {
+            INFO(group.size() << " ranks");
+            for (const std::size_t bucket : {1U, 1U << 20U}) {
+                CHECK(hash_of_wide(group, optimizer, bucket, messages, false) == serial);
+                for (const bool thread : {false, true}) CHECK(hash_of_wide(group, optimizer, bucket, shared, thread) == serial);
+            }
+        });
+    };
+    compare(by_hand{});
+    compare(optim::weight_decay{.rate = 0.01, .inner = by_hand{}});
+    compare(optim::weight_decay{.rate = 0.01, .inner = optim::adam{}});
+}
 
 TEST_CASE("equivalence/owner_updates: the optimizer's state is there once, in equal parts", "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) {

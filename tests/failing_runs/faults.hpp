@@ -146,10 +146,13 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
         (void)trainer.step(x, y);
     };
     const auto evaluate = [&] { (void)trainer.evaluate(set); };
+    auto weights = trainer.all_weights();
+    if (of.is("count") && place == "load") weights.pop_back();
     const auto call = [&] {
         if (place == "step") return step();
         if (place == "evaluate") return evaluate();
         if (place == "hash") return (void)trainer.weights_hash();
+        if (place == "load") return trainer.load_weights(weights);
         if constexpr (decltype(plan.partition)::shards > 1)
             if (place == "predict") return (void)trainer.predict(x);
         fit();
@@ -161,11 +164,11 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
         trainer.fit(set, ls::steps{100'000'000});
     }
     fit();
-    const bool in_calls = place == "step" || place == "predict" || place == "hash";
+    const bool in_calls = place == "step" || place == "predict" || place == "hash" || place == "load";
     set.failing_case = in_calls ? "" : of.what;
     const fault here{in_calls ? of.what : "", of.bad};
     // The bad rank calls something else, or the same in another order.
-    const auto others = of.is("skip") || of.is("other") || of.is("order") || of.is("return") || of.is("count");
+    const auto others = of.is("skip") || of.is("other") || of.is("order") || of.is("return") || (of.is("count") && place != "load");
     if (others) {
         if (of.is("return")) return 0;
         if (of.is("count")) trainer.fit(set, ls::steps{3});

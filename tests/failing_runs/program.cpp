@@ -75,7 +75,9 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
             .batch = name == "zero_batch" ? 0U : 16U,
             .lanes = name == "lanes" ? 17U : 8U,
             .seed = name == "seed" && rank == 1 ? 43U : 42U,
+            .threads = name == "threads" ? 2U : 1U,
             .progress_thread = name == "progress_thread" || place == "thread",
+            .prefetch = name == "prefetch",
         };
     };
     const ls::partition::hybrid halves{ls::partition::data{}, ls::partition::model<2>{}};
@@ -100,5 +102,7 @@ int main(int argc, char** argv) {
     using namespace boost::mpi::threading;
     return ls::program(
         argc, argv, [&](const boost::mpi::communicator& world) { return fail(world, name, argc > 2 ? argv[2] : ""); },
-        name == "progress_thread" ? funneled : serialized);
+        name == "threads" || name == "prefetch" ? single
+        : name == "progress_thread"             ? funneled
+                                                : serialized);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #if __has_include(<xtensor/containers/xtensor.hpp>)
@@ -128,6 +129,7 @@ TEST_CASE("training/first_losses: xtensor containers go in and come out", "[trai
     const mpi::communicator world;
     ls::trainer trainer{world, recipe(optim::momentum{.beta = 0.9}, 0.02)};
     const auto live = trainer.weights(0, "weight");
+    static_assert(std::is_same_v<decltype(trainer.weights(0, "weight")(0, 0)), const float&>, "load_weights() changes them");
     CHECK(live.dimension() == 2);
     CHECK(live.shape()[0] == 25);
     CHECK(live.shape()[1] == 4);

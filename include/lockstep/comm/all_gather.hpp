@@ -93,6 +93,9 @@ namespace detail {
 /// round; others: one for each run of strips.
 [[nodiscard, gnu::cold]] schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips);
 
+/// Strips of `each` elements, those of rank 0 first.
+[[nodiscard, gnu::cold]] std::vector<parallel::block> equal_strips(std::size_t ranks, std::size_t each);
+
 /// Up to so many ranks talk directly where doubling does not fit; more take the rounds of Bruck.
 inline constexpr std::size_t direct_ranks = 16;
 
@@ -120,7 +123,7 @@ LOCKSTEP_FUNCTION schedule doubling_all_gather(std::size_t rank, std::span<const
 }
 
 LOCKSTEP_FUNCTION schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
-    schedule out{"Bruck all-gather", true};
+    schedule out{"Bruck all-gather", true, total(strips)};
     const std::size_t ranks = strips.size();
     // The strips of `count` ranks from `first` on; both ends see the same ones.
     const auto runs = [&](std::size_t first, std::size_t count, auto&& each) {
@@ -144,6 +147,12 @@ LOCKSTEP_FUNCTION schedule bruck_all_gather(std::size_t rank, std::span<const pa
         runs(from, count, [&](range what) { out.receive(from, what); });
         out.end_round();
     }
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::vector<parallel::block> equal_strips(std::size_t ranks, std::size_t each) {
+    std::vector<parallel::block> out;
+    for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back({rank * each, (rank + 1) * each});
     return out;
 }
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/flow.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/schedule.hpp"
-#include "lockstep/comm/transport.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -150,7 +150,7 @@ private:
         }
     }
 
-    /// Messages had other lengths than this schedule says.
+    /// A message was lost, or had another length than this schedule says.
     [[noreturn, gnu::cold]] void refuse();
 
     [[gnu::cold]] void stop() noexcept {
@@ -356,7 +356,7 @@ LOCKSTEP_FUNCTION bool untyped_operation::advance() {
             }
         };
         const bool complete = under_way_.test(arrived);
-        if (under_way_.wrong()) [[unlikely]]
+        if (under_way_.lost()) [[unlikely]]
             refuse();
         if (!complete) return false;
         for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
@@ -368,16 +368,9 @@ LOCKSTEP_FUNCTION bool untyped_operation::advance() {
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::refuse() {
-    const auto found = *under_way_.wrong();
+    const lost_message what = *under_way_.lost();
     stop();
-    short_line place;
-    describe(place, *what_, nullptr);
-    const core::error failure{
-        core::text("rank ", ranks_.record().rank_in_whole(found.peer), " sent ", found.found, " bytes to rank ",
-                   ranks_.record().rank_in_whole(ranks_.rank()), ", which expected ", found.expected, " in ", place.text()),
-        "run collectives with the same sizes on all ranks"};
-    ranks_.announce(failure.what());
-    throw failure;
+    ranks_.refuse(what, *what_);
 }
 
 }  // namespace detail

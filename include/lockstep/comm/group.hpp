@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,7 +66,11 @@ private:
     awaited what_;
 };
 
-/// Copies are the same group. All ranks make the same groups and operations in the same order.
+/// MPI's own handle of a communicator.
+using raw_communicator = decltype(std::declval<const transport&>().communicator());
+
+/// Copies are the same group. All ranks make the same groups and operations in the same order, from one thread at a time: groups of the same
+/// ranks share a watch.
 class group {
 public:
     /// One rank, without MPI: nothing needs to be initialised.
@@ -74,6 +79,11 @@ public:
     /// Duplicates the communicator, so no message can meet one of the application's. Collective. With MPI initialised but no mpirun, the world
     /// is one rank.
     explicit group(const boost::mpi::communicator& communicator, const std::source_location& where = std::source_location::current());
+    /// The same for MPI's handle, which stays the application's. Not where that is a number (MPICH): any number would be taken for one.
+    template <std::same_as<raw_communicator> Raw>
+        requires(!std::is_arithmetic_v<Raw>)
+    explicit group(Raw communicator, const std::source_location& where = std::source_location::current())
+        : group{boost::mpi::communicator{communicator, boost::mpi::comm_attach}, where} {}
 
     group(const group&) = default;
     group(group&&) noexcept = default;
@@ -125,11 +135,14 @@ public:
     [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(std::string_view text,
                                                                  const std::source_location& where = std::source_location::current()) const;
 
-    /// For each rank the lowest rank on the same machine: equal numbers share memory.
+    /// For each rank the lowest rank on the same host: equal numbers share memory, whatever the hosts are called. Collective.
     [[nodiscard]] std::vector<std::size_t> hosts() const;
 
     /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for them; the first call counts.
     void announce(std::string_view text) const { notices().announce(text); }
+
+    /// Announces and throws what became of a message of this collective. Throws remote_failure where another rank has told why.
+    [[noreturn, gnu::cold]] void refuse(const lost_message& lost, const collective& in) const;
 
     /// Looks once for a notice of failure. Throws remote_failure.
     void check() const { notices().check(); }
@@ -191,7 +204,7 @@ private:
     [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& of, watch* by,
                                                                        const std::source_location& where);
 
-    /// The watch of an application's communicator. Collective for the first group on it.
+    /// The watch of the ranks of a communicator. Collective for the first group on them.
     [[nodiscard, gnu::cold]] static std::shared_ptr<watch> watch_of(const boost::mpi::communicator& communicator,
                                                                     const std::source_location& where);
 
@@ -204,6 +217,10 @@ private:
 /// A group that stays as it is, or one that is made of a communicator at `where`.
 [[nodiscard]] inline group make_group(const group& ranks, const std::source_location&) { return ranks; }
 [[nodiscard]] inline group make_group(const boost::mpi::communicator& communicator, const std::source_location& where) {
+    return group{communicator, where};
+}
+template <std::same_as<raw_communicator> Raw>
+[[nodiscard]] group make_group(Raw communicator, const std::source_location& where) {
     return group{communicator, where};
 }
 
@@ -254,11 +271,14 @@ LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view te
 
 LOCKSTEP_FUNCTION std::vector<std::size_t> group::hosts() const {
     if (!state_->communicator) return {0};
-    const auto names = gather_all(std::string_view{boost::mpi::environment::processor_name()});
-    std::vector<std::size_t> out(names.size());
-    for (std::size_t other = 0; other < names.size(); ++other)
-        out[other] = static_cast<std::size_t>(std::find(names.begin(), names.end(), names[other]) - names.begin());
-    return out;
+    // Nobody enters MPI's own, blocking call before all ranks have arrived.
+    (void)gather_all(size());
+    const auto all = gather_all(first_on_host(over().communicator()).value_or(size()));
+    for (std::size_t rank = 0; rank < size(); ++rank)
+        if (all[rank] == size())
+            core::fail(core::text("MPI does not tell rank ", rank, " which ranks share its memory"),
+                       "free communicators that are not needed any more: MPI makes one for this");
+    return all;
 }
 
 LOCKSTEP_FUNCTION group::state::state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top, std::shared_ptr<watch> by,
@@ -280,8 +300,20 @@ LOCKSTEP_FUNCTION group::state::~state() {
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void group::settle(requests& under_way, const neighbours& two) const {
-    for (patience waiting{awaited{&state_->record.setup, &state_->record, &two, &write_neighbours}}; !under_way.test();)
-        waiting.wait(notices());
+    for (patience waiting{awaited{&state_->record.setup, &state_->record, &two, &write_neighbours}};; waiting.wait(notices())) {
+        const bool done = under_way.test();
+        if (under_way.lost()) refuse(*under_way.lost(), state_->record.setup);
+        if (done) return;
+    }
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void group::refuse(const lost_message& lost, const collective& in) const {
+    if (!lost.has_wrong_length()) check();  // a rank that is gone may have said why before
+    short_line place;
+    describe(place, in, nullptr);
+    const core::error failure = lost.error(record().rank_in_whole(lost.peer), record().rank_in_whole(rank()), place.text());
+    announce(failure.what());
+    throw failure;
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& of, watch* by,
@@ -295,41 +327,45 @@ LOCKSTEP_FUNCTION group::state::~state() {
     }
     wait one{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
     const auto limit = default_timeout();
-    for (std::size_t polls = 1;; ++polls) {
-        if (const auto done = made->test()) return {*done, boost::mpi::comm_take_ownership};
-        if (polls % patience::notice_interval != 0) continue;
-        std::this_thread::yield();
-        bool hopeless = false;
-        one.look(0);
-        if (by != nullptr) by->glance();
-        if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
-        if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
-        keep(std::move(made));  // MPI may still write into it
-        if (by == nullptr) {
-            short_line at;
-            at.add(where);
-            throw core::error{
-                core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
-                "make it on all ranks of the communicator"};
+    try {
+        for (std::size_t polls = 1;; ++polls) {
+            if (const auto done = made->test()) return {*done, boost::mpi::comm_take_ownership};
+            if (polls % patience::notice_interval != 0) continue;
+            std::this_thread::yield();
+            bool hopeless = false;
+            one.look(0);
+            if (by != nullptr) by->glance();
+            if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
+            if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
+            if (by == nullptr) {
+                short_line at;
+                at.add(where);
+                throw core::error{
+                    core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
+                    "make it on all ranks of the communicator"};
+            }
+            throw by->failure(by->next_board(), hopeless, limit);
         }
-        throw by->failure(by->next_board(), hopeless, limit);
+    } catch (...) {
+        keep(std::move(made));  // MPI may still write into it
+        throw;
     }
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION std::shared_ptr<watch> group::watch_of(const boost::mpi::communicator& communicator,
                                                                            const std::source_location& where) {
     struct kept {
-        std::shared_ptr<watch> by;
         boost::mpi::communicator over;
+        std::shared_ptr<watch> by;
     };
+    // Never given back: a letter may still be under way to a rank that did not look, and MPI would deliver it to the next communicator that
+    // gets this one's number. A program that makes communicators of the same ranks again and again needs one.
+    static std::vector<kept> all;
     if (communicator.size() == 1) return nullptr;
-    if (const kept* found = attached<kept>::find(communicator)) return found->by;
+    for (const kept& one : all)
+        if (same_ranks(communicator, one.over)) return one.by;
     boost::mpi::communicator over = duplicate(communicator, nullptr, where);
-    auto owner = std::make_unique<kept>(kept{std::make_shared<watch>(transport{over}), over});
-    const auto out = owner->by;
-    attached<kept>::put(communicator, owner.get());
-    keep(std::move(owner));
-    return out;
+    return all.emplace_back(kept{over, std::make_shared<watch>(transport{over})}).by;
 }
 
 LOCKSTEP_FUNCTION group group::named(std::string_view what) const {

@@ -43,7 +43,7 @@ struct halving_ranks {
 /// Cost per rank on a power of two of ranks: log2(p) messages, n(p-1)/p elements, scratch n/2. Otherwise the ranks beyond it send n elements in a
 /// round before that; scratch n.
 [[nodiscard, gnu::cold]] inline schedule halving_reduce_scatter(std::size_t rank, std::size_t ranks, std::size_t n) {
-    schedule out{"halving reduce-scatter", false};
+    schedule out{"halving reduce-scatter", false, n};
     const detail::halving_ranks who{ranks};
     if (who.sits_out(rank)) {
         out.send(rank - 1, in_data(0, n));
@@ -73,7 +73,7 @@ struct halving_ranks {
 /// Before: data[halving_strips(ranks, n)[rank]] is there. After: all of data[0, n) is, on every rank. No addition.
 /// Cost per rank: log2(p) messages, n(p-1)/p elements; ranks beyond a power of two receive n in a round after that.
 [[nodiscard, gnu::cold]] inline schedule halving_all_gather(std::size_t rank, std::size_t ranks, std::size_t n) {
-    schedule out{"doubling all-gather", true};
+    schedule out{"halving all-gather", true, n};
     const detail::halving_ranks who{ranks};
     if (who.sits_out(rank)) {
         out.receive(rank - 1, in_data(0, n));

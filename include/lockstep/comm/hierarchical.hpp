@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -147,8 +146,7 @@ private:
         strips[j] = parallel::split(n, rails, std::has_single_bit(rails) ? mirrored(j, rails) : j, strip_grain);
     const parallel::block strip = strips[local];
 
-    const std::string name = "hierarchical sum";
-    sum_halves out{{strip.first, strip.first}, schedule{name, true}, schedule{"hierarchical all-gather", true}};
+    sum_halves out{{strip.first, strip.first}, schedule{"hierarchical sum", true, n}, schedule{"hierarchical all-gather", true, n}};
     // A node of the host's lanes, as this rank has it: the first of its own vectors inside, or room for the strip in scratch.
     const auto nodes = tensor::cover(host_runs[host], lanes);
     std::vector<range> vectors(nodes.size());

@@ -30,7 +30,7 @@ struct sum_halves {
 /// doubling_sum() (comm/recursive_doubling.hpp) where is_halving(runs): whole vectors at distances 1, 2, 4, .., added along the lane tree.
 /// Before: data is the vector of the rank's node. After: data[0, n) is the sum on every rank. log2(p) messages, n log2(p) elements, scratch n.
 [[nodiscard, gnu::cold]] inline schedule aligned_doubling_sum(std::size_t rank, std::span<const parallel::block> runs, std::size_t n) {
-    schedule out{"doubling all-reduce", true};
+    schedule out{"doubling all-reduce", true, n};
     for (std::size_t distance = 1; distance < runs.size(); distance *= 2) {
         out.send(rank ^ distance, in_data(0, n));
         out.receive(rank ^ distance, in_work(0, n));

@@ -49,7 +49,7 @@ namespace detail {
 namespace detail {
 
 LOCKSTEP_FUNCTION double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples) {
-    schedule swap{"exchange", true};
+    schedule swap{"exchange", true, bytes};
     if (peer != ranks.rank()) {
         swap.send(peer, in_data(0, bytes));
         swap.receive(peer, in_work(0, bytes));

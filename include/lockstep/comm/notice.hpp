@@ -46,7 +46,7 @@ public:
     static constexpr std::size_t longest = 3000;
     static constexpr int tag = 0;
 
-    /// `by`: shared by all groups that were made from one communicator of the application.
+    /// `by`: shared by all groups that were made from communicators with these ranks.
     explicit notice_board(transport over, std::shared_ptr<watch> by = nullptr) : over_{over}, watch_{std::move(by)} {
         if (watch_ == nullptr) return;
         number_ = watch_->open_board();

@@ -47,7 +47,6 @@ private:
     [[nodiscard]] std::size_t first(ending one) const noexcept {
         return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(one)) - endings_.begin());
     }
-    static std::vector<parallel::block> strips(std::size_t ranks);
     group ranks_;
     std::vector<std::size_t> endings_;
     operation<std::size_t> gather_;
@@ -132,7 +131,15 @@ template <class F>
         std::fflush(stderr);
     };
     if (ending != detail::ending::well) words.silence();
-    if (!meeting.wait(ending)) {
+    const auto all_come = [&] {
+        try {
+            return meeting.wait(ending);
+        } catch (const core::error& failure) {  // from MPI
+            if (ending == detail::ending::well) why = failure.what(), ending = detail::ending::failed;
+            return false;
+        }
+    };
+    if (!all_come()) {
         if (ending != detail::ending::heard_of_a_failure) print();
         std::fflush(nullptr);
         ::alarm(3);  // where MPI has lost the others, it may not get that far
@@ -149,7 +156,7 @@ namespace detail {
 LOCKSTEP_FUNCTION meeting::meeting(const group& ranks)
     : ranks_{ranks},
       endings_(ranks.size()),
-      gather_{ranks.named("endings"), all_gather(ranks.rank(), strips(ranks.size()))},
+      gather_{ranks.named("endings"), all_gather(ranks.rank(), equal_strips(ranks.size(), 1))},
       rank_{ranks.rank()} {
     ranks.notices().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
 }
@@ -178,12 +185,6 @@ LOCKSTEP_FUNCTION std::size_t meeting::first_failed() const noexcept {
     for (const ending how : {ending::failed, ending::gave_up, ending::heard_of_a_failure})
         if (const std::size_t rank = first(how); rank < endings_.size()) return rank;
     return endings_.size();
-}
-
-LOCKSTEP_FUNCTION std::vector<parallel::block> meeting::strips(std::size_t ranks) {
-    std::vector<parallel::block> out;
-    for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back({rank, rank + 1});
-    return out;
 }
 
 }  // namespace detail

@@ -13,9 +13,7 @@
 
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/core/compiled.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/quiet_thread.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::comm {
@@ -127,11 +125,7 @@ private:
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION progress_thread::progress_thread(pass one, void* of) : pass_{one}, of_{of} {
-    if (const thread_level found = permitted_threads(); !found.by_turns)
-        core::fail(
-            core::text("the plan asks for a progress thread, which needs MPI at MPI_THREAD_SERIALIZED, and MPI runs at ", found.name),
-            "start it by boost::mpi::environment environment{argc, argv, boost::mpi::threading::serialized}, pass that level to "
-            "lockstep::program, or leave progress_thread out");
+    require_threads(thread_use::by_turns, "the plan asks for a progress thread", "leave progress_thread out");
     thread_ = core::quiet_thread([](void* self) noexcept { static_cast<progress_thread*>(self)->work(); }, this, "the progress thread",
                                  "leave progress_thread out, or allow the process more threads");
 }

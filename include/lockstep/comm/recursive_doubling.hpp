@@ -168,7 +168,7 @@ private:
 /// Which operand is the left one does not matter: IEEE addition commutes.
 [[nodiscard, gnu::cold]] inline schedule doubling_sum(std::size_t rank, std::span<const parallel::block> runs, std::size_t n) {
     if (is_halving(runs)) return aligned_doubling_sum(rank, runs, n);
-    schedule out{"doubling all-reduce", true};
+    schedule out{"doubling all-reduce", true, n};
     detail::node_exchange{runs, n}.write(rank, {&out, 1});
     return out;
 }

@@ -126,7 +126,8 @@ public:
     /// Closes the round that is being written; what follows belongs to the next. An empty round leaves no trace.
     [[gnu::cold]] void end_round();
 
-    /// This program, then another of the same rank, whose data begins at element `shift` of ours. Scratch is shared.
+    /// This program, then another of the same rank, whose data begins at element `shift` of ours. Scratch is shared. Elements are those of the
+    /// larger one.
     schedule& then(const schedule& next, std::size_t shift = 0);
 
 private:
@@ -197,6 +198,7 @@ LOCKSTEP_FUNCTION schedule& schedule::then(const schedule& next, std::size_t shi
     }
     name_ += name_.empty() ? next.name_ : " + " + next.name_;
     invariant_ = invariant_ && next.invariant_;
+    elements_ = std::max(elements_, next.elements_);
     return *this;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The two halves of averaging between ranks that share memory: each rank adds its strip of all arrays, and writes its strip of another one into all.
+// Averaging between ranks that share memory: each rank adds its strip of all arrays, makes another one out of it, and writes that into all.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,6 +16,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/map.hpp"
 #include "lockstep/tensor/arena.hpp"
 
 namespace lockstep::comm {
@@ -31,17 +33,23 @@ struct shared_members {
     [[nodiscard, gnu::cold]] shared_signals signals() const;
 };
 
-/// A sum of which every rank keeps its strip, then strips that their owners hand out, in turns: start_sum, finish, start_share, finish. Arrays lie at
-/// the same place of every rank's part. One wait for each half: arrays that are summed may be changed again when what was shared after the sum has
-/// arrived, and an array that is shared is written by others from the time at which this rank has started a sum. So strips of weights go out when
-/// no rank computes with the old ones any more.
-/// Cost of all p ranks together, v = vectors of all ranks: reads v n and writes n elements; reads n and writes (p-1) n. No message.
+/// When a strip is added. with_update: in the walk that updates it. ahead: as soon as all ranks have come, for those who have time before that.
+enum class shared_adding : std::uint8_t { with_update, ahead };
+
+/// A sum of which every rank has its strip, and what owners make of their strips and hand out, in turns: start_sum, finish, update, start_share,
+/// finish. Arrays lie at the same place of every rank's part. One wait for each half: arrays that are summed may be changed again when what was
+/// shared after the sum has arrived - others read them while they update() -, and an array that is shared is written by others from the time at which this rank has started a sum. So
+/// strips of weights go out when no rank computes with the old ones any more.
+/// update() is one walk over memory: a piece is added, updated and handed out while it lies in the first-level cache; where parts are larger than the
+/// caches, others' arrays are written past them. Cost of all p ranks together, v = vectors of all ranks, beside the update's own numbers: reads v n and
+/// writes (p-1) n elements; `ahead` writes n more and reads them again. No message.
 template <class T>
 class shared_strips {
 public:
     /// `runs`: the lanes of each rank of the group. `strips`: a partition of 0 .. n-1, one for each. Throws core::error.
     [[gnu::cold]] shared_strips(const shared_members& members, std::span<const parallel::block> runs,
-                                std::span<const parallel::block> strips, std::size_t n, parallel::team team)
+                                std::span<const parallel::block> strips, std::size_t n, parallel::team team,
+                                shared_adding adding = shared_adding::with_update)
         : n_{n}, team_{team}, sum_{runs}, signals_{members.signals()} {
         if (runs.size() != signals_.size() || strips.size() != signals_.size())
             core::fail(core::text(signals_.size(), " ranks with ", runs.size(), " runs of lanes and ", strips.size(), " strips"),
@@ -54,6 +62,8 @@ public:
         for (std::size_t distance = 1; distance < signals_.size(); ++distance)
             others_.push_back(members.memory->of(members.parts[(members.rank + distance) % signals_.size()], whole(members)).data());
         bytes_ = members.memory->bytes();
+        streamed_ = bytes_ >= simd::beyond_caches;
+        in_place_ = adding == shared_adding::ahead || leaves_.size() == 1;  // one vector is its own sum
         from_.resize(leaves_.size());
         scratch_.resize(sum_.scratch_size() * static_cast<std::size_t>(std::max(1, team_.threads)));
     }
@@ -61,23 +71,31 @@ public:
     /// `vectors`: this rank's array in its part, with room for one vector for each node of the lanes of the rank that has the most.
     /// Throws core::error if it does not lie there, or something is running.
     void start_sum(std::span<T> vectors) {
-        start(vectors, sum_.most_vectors());
-        summing_ = true;
-        signals_.raise(++turn_);
-        (void)advance();
+        refuse_while_running();
+        const std::size_t at = place_of(vectors, sum_.most_vectors());
+        for (std::size_t i = 0; i < leaves_.size(); ++i)
+            from_[i] = reinterpret_cast<const T*>(leaves_[i] + at) + sum_.leaves()[i].slot * n_;
+        sums_ = vectors.data();
+        start(stage::summing);
     }
-    /// `array`: n elements in the part of this rank, of which its strip is to be handed out.
-    void start_share(std::span<T> array) {
-        start(array, 1);
-        summing_ = false;
-        const std::span<const T> mine = array.subspan(strip_.first, strip_.size());
-        for (std::byte* const part : others_) {
-            T* const to = reinterpret_cast<T*>(part + at_) + strip_.first;
-            parallel::for_blocks(team_, mine.size(), 16384,
-                                 [&](parallel::block block) { std::copy_n(mine.data() + block.first, block.size(), to + block.first); });
-        }
-        signals_.raise(++turn_);
-        (void)advance();
+    /// Behind a sum: calls change(part, sums) for all pieces of the strip, on all threads. It makes array[part] out of `sums`, those of `part`, and must
+    /// not throw. `array`: n elements in the part of this rank, of which its strip is handed out. Throws core::error if it does not lie there.
+    template <class F>
+    void update(std::span<T> array, const F& change) {
+        if (stage_ != stage::summed)
+            core::fail("a strip of shared memory is to be updated without a sum", "call start_sum() and finish() first");
+        const std::size_t at = place_of(array, 1);
+        const std::size_t threads = strip_.size() <= 2 * piece ? 1 : static_cast<std::size_t>(std::max(1, team_.threads));
+        parallel::on_each_thread({static_cast<int>(threads)}, [&](std::size_t thread) {
+            const auto mine = parallel::split(strip_.size(), threads, thread, piece);
+            walk({strip_.first + mine.first, strip_.first + mine.last}, array, at, thread, change);
+        });
+        stage_ = stage::updated;
+    }
+    /// Tells the others that the strip has been handed out.
+    void start_share() {
+        if (stage_ != stage::updated) core::fail("a strip of shared memory is to be shared before it was updated", "call update() first");
+        start(stage::sharing);
     }
 
     /// Does what can be done without waiting; true when it is over. Now and then looks for a failure: throws remote_failure.
@@ -87,39 +105,64 @@ public:
         return false;
     }
     /// The same without a look for failures: what was started can still end when others have failed.
-    bool progress() noexcept { return !running_ || advance(); }
+    bool progress() noexcept { return !running() || advance(); }
     /// For a wait of one's own that polls it.
     [[nodiscard]] comm::awaited awaited() const noexcept { return signals_.awaited(); }
     /// Waits until what was started is over. Throws remote_failure if a rank has announced one.
     void finish() {
-        if (running_) signals_.wait([](void* self) { return static_cast<shared_strips*>(self)->advance(); }, this);
+        if (running()) signals_.wait([](void* self) { return static_cast<shared_strips*>(self)->advance(); }, this);
     }
 
 private:
+    enum class stage : std::uint8_t { idle, summing, summed, updated, sharing };
+    static constexpr std::size_t piece = 8192 / sizeof(T);
+
     static tensor::slice<std::byte> whole(const shared_members& members) noexcept { return {0, members.memory->bytes()}; }
 
-    [[gnu::noinline]] void start(std::span<T> array, std::size_t vectors) {
-        if (running_) core::fail("an operation on shared memory was started while it is running", "call finish() first");
+    [[nodiscard]] bool running() const noexcept { return stage_ == stage::summing || stage_ == stage::sharing; }
+
+    /// Where the array lies, in bytes from the begin of the part.
+    [[nodiscard, gnu::noinline]] std::size_t place_of(std::span<T> array, std::size_t vectors) const {
         const auto place = reinterpret_cast<std::uintptr_t>(array.data()) - reinterpret_cast<std::uintptr_t>(own_);
         if (array.size() < vectors * n_ || place > bytes_ || array.size() * sizeof(T) > bytes_ - place)
             core::fail(
                 core::text("an array of ", array.size(), " numbers for ", vectors, " x ", n_, " in shared memory of ", bytes_, " bytes"),
                 "reserve it there, one vector for each node of the lanes of the rank that has the most");
-        at_ = place;
-        running_ = true;
+        return place;
+    }
+
+    void refuse_while_running() const {
+        if (running()) core::fail("an operation on shared memory was started while it is running", "call finish() first");
+    }
+    [[gnu::noinline]] void start(stage what) {
+        refuse_while_running();
+        stage_ = what;
         signals_.begins(std::source_location::current());
+        signals_.raise(++turn_);
+        (void)advance();
     }
 
     [[gnu::noinline]] bool advance() noexcept {
         if (!signals_.all_reached(turn_)) return false;
-        if (summing_) {
-            for (std::size_t i = 0; i < leaves_.size(); ++i)
-                from_[i] = reinterpret_cast<const T*>(leaves_[i] + at_) + sum_.leaves()[i].slot * n_;
-            T* const to = reinterpret_cast<T*>(own_ + at_);
-            sum_(team_, from_, {&to, 1}, strip_, scratch_);
-        }
-        running_ = false;
+        if (stage_ == stage::summing && in_place_) sum_(team_, from_, {&sums_, 1}, strip_, scratch_);
+        stage_ = stage_ == stage::summing ? stage::summed : stage::idle;
         return true;
+    }
+
+    /// What one thread does.
+    template <class F>
+    void walk(parallel::block part, std::span<T> array, std::size_t at, std::size_t thread, const F& change) noexcept {
+        alignas(simd::alignment) T sums[piece];
+        T* const to = sums;
+        for (parallel::block now{part.first, part.first}; now.first < part.last; now.first = now.last) {
+            now.last = std::min(now.first + piece, part.last);
+            if (!in_place_)
+                sum_(from_, {&to, 1}, now, std::span{scratch_}.subspan(thread * sum_.scratch_size(), sum_.scratch_size()), now.first);
+            change(now, std::span<const T>{in_place_ ? sums_ + now.first : sums, now.size()});
+            for (std::byte* const other : others_)
+                simd::copy(array.data() + now.first, now.size(), streamed_, reinterpret_cast<T*>(other + at) + now.first);
+        }
+        if (streamed_) simd::stream_end();
     }
 
     std::size_t n_;
@@ -131,12 +174,13 @@ private:
     std::vector<std::byte*> leaves_;  // that of each leaf of the tree,
     std::vector<std::byte*> others_;  // those of the other ranks, from the next one on
     std::size_t bytes_ = 0;
-    std::size_t at_ = 0;  // the array, in bytes from there
-    std::vector<const T*> from_;
+    bool streamed_ = false;       // what others read is written past the caches
+    bool in_place_ = false;       // sums lie where this rank's vector was
+    std::vector<const T*> from_;  // what is added,
+    T* sums_ = nullptr;           // and this rank's first
     std::vector<T> scratch_;
     std::uint64_t turn_ = 0;
-    bool running_ = false;
-    bool summing_ = false;
+    stage stage_ = stage::idle;
 };
 
 #if LOCKSTEP_BODIES

@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -117,17 +118,8 @@ LOCKSTEP_FUNCTION bool is_crowded(const group& ranks) {
 }  // namespace detail
 
 LOCKSTEP_FUNCTION bool on_one_node(const group& ranks) {
-    if (ranks.size() == 1) return true;
-    // Nobody enters MPI's own, blocking call before all ranks have arrived.
-    (void)ranks.gather_all(ranks.size());
-    MPI_Comm node = MPI_COMM_NULL;
-    int size = 0;
-    MPI_Comm_split_type(ranks.over().communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_size(node, &size);
-    MPI_Comm_free(&node);
-    bool all = true;
-    for (const std::size_t one : ranks.gather_all(static_cast<std::size_t>(size))) all = all && one == ranks.size();
-    return all;
+    const auto hosts = ranks.hosts();
+    return std::all_of(hosts.begin(), hosts.end(), [&](std::size_t one) { return one == hosts[0]; });
 }
 
 LOCKSTEP_FUNCTION shared_window::shared_window(group ranks, std::size_t bytes, std::size_t room) : ranks_{std::move(ranks)} {
@@ -160,9 +152,7 @@ LOCKSTEP_FUNCTION shared_window::shared_window(group ranks, std::size_t bytes, s
 
 LOCKSTEP_FUNCTION shared_window::~shared_window() {
     if (window_ == MPI_WIN_NULL || ranks_.notices().failed() || std::uncaught_exceptions() > exceptions_) return;
-    int over = 0;
-    MPI_Finalized(&over);
-    if (over != 0) return;
+    if (is_over()) return;
     try {
         (void)ranks_.gather_all(ranks_.size());  // nobody waits in MPI for a rank that has failed
     } catch (...) {

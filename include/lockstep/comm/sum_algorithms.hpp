@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lockstep/comm/algorithm_table.hpp"
-#include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/halving_doubling.hpp"
 #include "lockstep/comm/hierarchical.hpp"
@@ -18,7 +17,6 @@
 #include "lockstep/comm/recursive_doubling.hpp"
 #include "lockstep/comm/ring.hpp"
 #include "lockstep/comm/schedule.hpp"
-#include "lockstep/comm/tree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/lanes.hpp"
@@ -31,10 +29,7 @@ namespace lockstep::comm {
                                                     std::size_t n, std::span<const std::size_t> on) {
     if (algorithm == sum_algorithm::hierarchical) return hierarchical_sum(rank, runs, n, on);
     if (algorithm == sum_algorithm::doubling) return {{0, n}, doubling_sum(rank, runs, n), schedule{"", true}};
-    if (algorithm == sum_algorithm::tree) {
-        const auto strips = tree_strips(runs, n);
-        return {strips[rank], tree_reduce_scatter(rank, runs, n, strips), all_gather(rank, strips)};
-    }
+    if (algorithm == sum_algorithm::tree) return make_lane_sum(algorithm, rank, runs, n, on);
     const std::size_t ranks = runs.size();
     std::size_t lanes = 0;
     for (std::size_t r = 0; r < ranks; ++r) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The watch of a communicator: ranks that wait for long tell each other where they are, find out that they will wait for ever, and say why.
+// The watch of some ranks: those that wait for long tell each other where they are, find out that they will wait for ever, and say why.
 
 #include <algorithm>
 #include <array>
@@ -26,9 +26,9 @@
 
 namespace lockstep::comm {
 
-/// One for each communicator of the application, made with the first group on it and kept until the end of the program. Its messages have a
-/// communicator of their own, so none can be left behind on one that is given back. They are sent only by ranks that have waited for 20
-/// ms: to those they wait for; and by a rank that gives up: to all.
+/// One for all communicators of the application with the same ranks in the same order, made with the first group on one of them and kept until
+/// the end of the program. Its messages have a communicator of their own, so none can be left behind on one that is given back. They are sent
+/// only by ranks that have waited for 20 ms: to those they wait for; and by a rank that gives up: to all.
 class watch {
 public:
     /// `made`: a duplicate for these messages alone.

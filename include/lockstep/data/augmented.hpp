@@ -44,6 +44,7 @@ public:
 
     [[nodiscard]] std::size_t size() const noexcept { return set_.size(); }
     [[nodiscard]] std::string name() const { return name_of(set_); }
+    void check() const { check_set(set_); }
     [[nodiscard]] std::string settings() const {
         std::string out;
         if constexpr (requires { std::string{set_.settings()}; }) out = set_.settings();

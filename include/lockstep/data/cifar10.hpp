@@ -42,6 +42,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return contents_->labels.size(); }
     [[nodiscard]] std::string name() const { return name_; }
     [[nodiscard]] std::string settings() const { return channel_statistics<3>{mean, deviation}.settings(); }
+    void check() const { channel_statistics<3>{mean, deviation}.check(); }
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {

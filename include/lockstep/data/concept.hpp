@@ -23,7 +23,7 @@ namespace lockstep::data {
 /// Samples 0 .. size() - 1 of one compile-time shape. `read(rows, x, y)` fills x (rows.size() samples) and y
 /// (rows.size() * label_size<label> elements) for these sample numbers, in any order and with repeats. What is read for a number
 /// depends on that number alone, so any rank may read any sample. An optional `name() -> std::string` appears in messages; the text of an
-/// optional `settings() -> std::string` must be equal on all ranks of a fit().
+/// optional `settings() -> std::string` must be equal on all ranks of a fit(); an optional `check()` throws on numbers that make no sense.
 template <class D, class T = float>
 concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D::label> &&
     requires(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
@@ -32,7 +32,8 @@ concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D:
     set.read(rows, x, y);
 };
 
-/// The order of an epoch: out (n entries) becomes a list of sample numbers below n. A pure function of its arguments.
+/// The order of an epoch: out (n entries) becomes a list of sample numbers below n. A pure function of its arguments. Optional: `name` and
+/// `settings()`, which must be equal on all ranks, and `check()`.
 template <class S>
 concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoch, std::uint64_t seed, std::span<std::uint64_t> out) {
     sampler.order(n, epoch, seed, out);
@@ -122,6 +123,18 @@ template <class D>
         return set.name();
     else
         return "data set";
+}
+
+/// What a data set has to say against its own numbers.
+template <class D>
+void check_set(const D& set) {
+    if constexpr (requires { set.check(); }) set.check();
+}
+/// A pixel is divided by it.
+template <class D>
+void check_deviation(const D& set, float deviation) {
+    if (!(deviation > 0))
+        core::fail(core::text(name_of(set), " has the deviation ", deviation), "give it a deviation above 0: 1 changes nothing");
 }
 
 /// The check at the start of a read(): buffers as long as the list of rows, and rows that exist. Throws core::error.

@@ -113,6 +113,7 @@ struct digits {
     [[nodiscard]] std::string settings() const {
         return core::text("seed=", seed, " first=", first, " distortion=", distortion, " mean=", mean, " deviation=", deviation);
     }
+    void check() const { check_deviation(*this, deviation); }
 
     /// Draws one sample, 0 = paper and 1 = ink, and returns its label.
     std::int32_t draw(std::uint64_t row, std::span<float, sample::size> ink) const noexcept;

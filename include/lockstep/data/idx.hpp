@@ -121,6 +121,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return images_->extents[0]; }
     [[nodiscard]] std::string name() const { return core::text("\"", images_->path, "\""); }
     [[nodiscard]] std::string settings() const { return core::text("mean=", mean, " deviation=", deviation); }
+    void check() const { check_deviation(*this, deviation); }
 
     template <class T>
     void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
@@ -26,6 +27,8 @@ inline void number(std::uint64_t n, std::span<std::uint64_t> out) {
 /// A uniform permutation for each (seed, epoch): Fisher-Yates, from the last position to the second.
 /// Cost: one block of Philox per sample, about 25 ns.
 struct shuffled {
+    static constexpr std::string_view name = "shuffled";
+
     void order(std::uint64_t n, std::uint64_t epoch, std::uint64_t seed, std::span<std::uint64_t> out) const {
         detail::number(n, out);
         const core::random_stream stream{seed, core::purpose::shuffle, static_cast<std::uint32_t>(epoch >> 32) & 0xffffffU,
@@ -36,6 +39,8 @@ struct shuffled {
 
 /// 0, 1, 2 ..: for evaluation, and for data that is in random order already.
 struct ordered {
+    static constexpr std::string_view name = "ordered";
+
     void order(std::uint64_t n, std::uint64_t, std::uint64_t, std::span<std::uint64_t> out) const { detail::number(n, out); }
 };
 

@@ -38,6 +38,7 @@ struct shapes {
     [[nodiscard]] std::string settings() const {
         return core::text("seed=", seed, " first=", first, " noise=", noise, " mean=", mean, " deviation=", deviation);
     }
+    void check() const { check_deviation(*this, deviation); }
 
     /// Draws one sample, from 0 to 1, and returns its label.
     std::int32_t draw(std::uint64_t row, std::span<float, sample::size> light) const noexcept;

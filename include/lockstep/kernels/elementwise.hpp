@@ -2,11 +2,13 @@
 #pragma once
 // Element-wise kernels on spans: activations, sums, scaling, and the search for numbers that are not finite.
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <span>
 
 #include "lockstep/kernels/library.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/exp.hpp"
 #include "lockstep/simd/map.hpp"
@@ -158,7 +160,8 @@ void scale(T a, std::span<T> y) noexcept {
         y.size(), [factor = batch(a)](batch& value) { value = factor * value; }, y.data());
 }
 
-/// Index of the first element that is infinite or NaN; x.size() if all are finite. Reads at memory speed.
+namespace detail {
+
 template <class T>
 [[nodiscard]] std::size_t first_non_finite(std::span<const T> x) noexcept {
     using batch = simd::batch<T>;
@@ -175,6 +178,21 @@ template <class T>
     }
     while (at < x.size() && std::isfinite(x[at])) ++at;
     return at;
+}
+
+}  // namespace detail
+
+/// Index of the first element that is infinite or NaN; x.size() if all are finite. Reads at memory speed.
+template <class T>
+[[nodiscard]] std::size_t first_non_finite(std::span<const T> x, parallel::team team = {}) noexcept {
+    std::atomic<std::size_t> first = x.size();
+    parallel::for_blocks(team, x.size(), 16384, [&](parallel::block part) {
+        const std::size_t here = detail::first_non_finite(x.subspan(part.first, part.size()));
+        std::size_t least = first;
+        while (here < part.size() && part.first + here < least && !first.compare_exchange_weak(least, part.first + here)) {
+        }
+    });
+    return first;
 }
 
 template <class T>

@@ -42,17 +42,15 @@ struct near_task {
 /// One tile of Height x Vectors. That of one vector takes A as its rows lie (a_link 1).
 template <class T, std::size_t Height, std::size_t Vectors>
 void run_near_tile(const near_task<T>& task) noexcept {
-    using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t pointers = (Height + 2) / 3;
     const std::size_t last = task.last;
     const auto load = [last](const T* from, std::size_t v) LOCKSTEP_FLATTEN {
         return v + 1 < Vectors ? simd::load(from + v * width) : simd::load_first(from + v * width, last);
     };
-    batch sum[Height][Vectors];
-    LOCKSTEP_UNROLL
-    for (std::size_t i = 0; i < Height; ++i) LOCKSTEP_UNROLL
-    for (std::size_t v = 0; v < Vectors; ++v) sum[i][v] = task.start ? simd::load(task.start + v * width) : load(task.c + i * task.ldc, v);
+    accumulators<T, Height, Vectors> tile;
+    tile.each([&](std::size_t i, std::size_t v)
+                  LOCKSTEP_FLATTEN { tile.sum[i][v] = task.start ? simd::load(task.start + v * width) : load(task.c + i * task.ldc, v); });
     const std::size_t a_row = task.a_row;
     const std::size_t a_link = task.a_link;
     const std::size_t ldb = task.ldb;
@@ -64,24 +62,8 @@ void run_near_tile(const near_task<T>& task) noexcept {
     constexpr std::size_t several = Vectors == 1 ? 4 : 1;
     const auto run_links = [&](auto count) LOCKSTEP_FLATTEN {
         unroll<count>([&](auto link) LOCKSTEP_FLATTEN {
-            batch right[Vectors];
-            LOCKSTEP_UNROLL
-            for (std::size_t v = 0; v < Vectors; ++v) {
-                right[v] = load(b, v);
-                simd::pin(right[v]);
-            }
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < Height; ++i) {
-                const T& element = (a[i / 3] + i % 3 * a_row)[link];
-                if constexpr (Vectors == 1) {
-                    simd::add_product(sum[i][0], element, right[0]);
-                } else {
-                    batch left(element);
-                    simd::pin(left);
-                    LOCKSTEP_UNROLL
-                    for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], left, right[v]);
-                }
-            }
+            tile.step_pinned([&](std::size_t v) LOCKSTEP_FLATTEN { return load(b, v); },
+                             [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return (a[i / 3] + i % 3 * a_row)[link]; });
             b += ldb;
         });
         LOCKSTEP_UNROLL
@@ -95,8 +77,8 @@ void run_near_tile(const near_task<T>& task) noexcept {
     for (std::size_t i = 0; i < Height; ++i) {
         T* const to = task.c + i * task.ldc;
         LOCKSTEP_UNROLL
-        for (std::size_t v = 0; v + 1 < Vectors; ++v) simd::store(to + v * width, sum[i][v]);
-        simd::store_first(to + (Vectors - 1) * width, sum[i][Vectors - 1], last);
+        for (std::size_t v = 0; v + 1 < Vectors; ++v) simd::store(to + v * width, tile.sum[i][v]);
+        simd::store_first(to + (Vectors - 1) * width, tile.sum[i][Vectors - 1], last);
     }
 }
 

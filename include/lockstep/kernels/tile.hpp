@@ -83,29 +83,34 @@ struct accumulators {
             for (std::size_t v = 0; v < Vectors; ++v) sum[i][v] = simd::fma(left, right[v], sum[i][v]);
         }
     }
-    /// The same where `element(i)` is a reference, whose address is a register and a constant: elements that meet a single vector are broadcast
-    /// inside of the multiply-adds, an instruction less. Where they meet several, each of those would load by itself, which costs more.
+    /// The same where `element(i)` is a reference, whose address is a register and a constant.
     template <class Element>
     LOCKSTEP_FLATTEN void step_in_place(const T* b, const Element& element) noexcept {
         if constexpr (!simd::broadcasts_in_place) {
             step(b, [&](std::size_t i) LOCKSTEP_FLATTEN { return element(i); });
         } else {
-            batch right[Vectors];
-            LOCKSTEP_UNROLL
-            for (std::size_t v = 0; v < Vectors; ++v) {
-                right[v] = simd::load(b + v * width);
-                simd::pin(right[v]);
-            }
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < Rows; ++i) {
-                if constexpr (Vectors == 1) {
-                    simd::add_product(sum[i][0], element(i), right[0]);
-                } else {
-                    batch left(element(i));
-                    simd::pin(left);
-                    LOCKSTEP_UNROLL
-                    for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], left, right[v]);
-                }
+            step_pinned([b](std::size_t v) LOCKSTEP_FLATTEN { return simd::load(b + v * width); }, element);
+        }
+    }
+    /// The same with B's row from `load(v)`, in instructions as they stand here: elements that meet a single vector are broadcast inside of the
+    /// multiply-adds, an instruction less. Where they meet several, each of those would load by itself, which costs more.
+    template <class Load, class Element>
+    LOCKSTEP_FLATTEN void step_pinned(const Load& load, const Element& element) noexcept {
+        batch right[Vectors];
+        LOCKSTEP_UNROLL
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            right[v] = load(v);
+            simd::pin(right[v]);
+        }
+        LOCKSTEP_UNROLL
+        for (std::size_t i = 0; i < Rows; ++i) {
+            if constexpr (Vectors == 1) {
+                simd::add_product(sum[i][0], element(i), right[0]);
+            } else {
+                batch left(element(i));
+                simd::pin(left);
+                LOCKSTEP_UNROLL
+                for (std::size_t v = 0; v < Vectors; ++v) simd::add_product(sum[i][v], left, right[v]);
             }
         }
     }

@@ -23,7 +23,7 @@ namespace detail {
 
 /// Sizes of the blocks of one call. Where the transformed filters stay in the second-level cache, threads share out the tiles, in blocks
 /// that stay there as well. Else blocks of tiles are large, so that filters come from far away rarely, and threads share out the filters.
-/// These are transformed once if they are used for several blocks of tiles, else a few at a time.
+/// Where all tiles fit into one block, filters are transformed a few at a time; for several blocks, all of them once.
 template <class T, std::size_t M, std::size_t Vectors>
 struct winograd_plan {
     using w = winograd<M>;
@@ -31,9 +31,11 @@ struct winograd_plan {
     static constexpr std::size_t line = panels::line_size;
     static constexpr std::size_t tile_rows = line_tile_rows<T, Vectors>;
     static constexpr std::size_t line_bytes = w::products * line * sizeof(T);
-    static constexpr std::size_t filter_bytes = std::size_t{3} << 19;  ///< of transformed filters in the second-level cache
-    static constexpr std::size_t near_bytes = std::size_t{3} << 17;    ///< of tiles and products there
-    static constexpr std::size_t far_bytes = std::size_t{12} << 20;    ///< of tiles in the cache behind it
+    static constexpr std::size_t filter_bytes = std::size_t{3} << 19;   ///< of transformed filters in the second-level cache
+    static constexpr std::size_t near_bytes = std::size_t{3} << 17;     ///< of tiles and products there
+    static constexpr std::size_t far_bytes = std::size_t{28} << 20;     ///< of all tiles in the cache behind it
+    static constexpr std::size_t kept_bytes = std::size_t{12} << 20;    ///< of a block of tiles there, beside all filters
+    static constexpr std::size_t far_lines = 256 / (line * sizeof(T));  ///< of outputs whose products stay near for a block of them
     /// Lines of channels whose filters stay in the first-level cache, beside the tiles that meet them now and next.
     static constexpr std::size_t link_bytes = (line + 2 * tile_rows) * sizeof(T);
     static constexpr std::size_t depth_lines = 4 * (30720 / link_bytes / (4 * line));
@@ -45,6 +47,7 @@ struct winograd_plan {
     bool keeps = true;          ///< all filters are transformed first
     bool in_order = false;      ///< images are asked for in their order beside the products; else each window asks for the next one
     std::size_t out_lines = 0;  ///< lines of outputs of a block
+    std::size_t whole = 0;      ///< tiles of the only block, for this number of samples or for less
     std::size_t most = 0;       ///< tiles of a block, for this number of samples and for all below
     std::size_t tiles = 0;      ///< tiles of a block
 
@@ -62,12 +65,14 @@ struct winograd_plan {
             // Windows at an edge ask for nothing, and small images have many. Rows of large ones would take the place of the tiles.
             in_order = s.depth >= line && (w::tile * s.columns * s.depth + M * s.out_columns * n) * sizeof(T) <= near_bytes / 4;
         } else {
-            out_lines = std::min<std::size_t>(4, all_lines / threads);
-            most = std::min(std::clamp<std::size_t>(far_bytes / (line_bytes * in_lines), 96, 384), count);
-            const std::size_t blocks = quotient_up(count, most);
-            keeps = blocks > 1;
-            tiles = quotient_up(count, blocks);
+            out_lines = std::min(far_lines, all_lines / threads);
+            const std::size_t tile_bytes = line_bytes * in_lines;
+            whole = std::min(std::clamp<std::size_t>(far_bytes / tile_bytes, 96, 448), count);
+            keeps = count > whole;
+            most = keeps ? std::clamp<std::size_t>(kept_bytes / tile_bytes, 96, 384) : count;
+            tiles = quotient_up(count, quotient_up(count, most));
         }
+        whole = round_up(whole, tile_rows);
         most = round_up(most, tile_rows);
         tiles = round_up(tiles, tile_rows);
     }
@@ -83,7 +88,10 @@ struct winograd_plan {
     [[nodiscard]] constexpr std::size_t scratch() const noexcept {
         if (near) return filters_size(all_lines) + threads * share(most);
         const std::size_t few = threads * filters_size(out_lines);
-        return inputs_size(most) + threads * (raw_size + products_size(most)) + (keeps ? std::max(few, filters_size(all_lines)) : few);
+        const auto sum = [&](std::size_t rows, std::size_t filters) {
+            return inputs_size(rows) + threads * (raw_size + products_size(rows)) + filters;
+        };
+        return std::max(sum(whole, few), keeps ? sum(most, std::max(few, filters_size(all_lines))) : 0);
     }
 };
 
@@ -160,8 +168,9 @@ struct winograd_correlation {
             for (std::size_t l = 0; l < to.panels; ++l) std::fill_n(to.line(p, l, rows.first), rows.size() * line, T{0});
     }
 
-    /// M = V U for `count` rows and `lines` lines of outputs.
-    void multiply(std::size_t count, std::size_t lines, const panels& v, const panels& u, const panels& m, far_walk<T> far) const noexcept {
+    /// M = V U for `count` rows and `lines` lines of outputs. What a block that is not `near` needs next is asked for beside the products.
+    void multiply(std::size_t count, std::size_t lines, const panels& v, const panels& u, const panels& m, far_walk<T> far,
+                  bool near) const noexcept {
         constexpr std::size_t step = plan::depth_lines;
         for (std::size_t p = 0; p < w::products; ++p)
             for (std::size_t first = 0; first < v.panels; first += step) {
@@ -174,7 +183,11 @@ struct winograd_correlation {
                                             : !last               ? u.line(p, 0, (first + step) * line)
                                             : p + 1 < w::products ? u.line(p + 1, 0, 0)
                                                                   : panel;
-                    cache_walk<T> ahead{behind, links * line, quotient_up(count, tile_rows), links, &far};
+                    const std::size_t chains = quotient_up(count, tile_rows);
+                    if (!near)
+                        far = {next_sums(m, lines, p, first, l), next_tiles(v, p, first).share(l, lines),
+                               chains * (links / line * line) / cache_walk<T>::links};
+                    cache_walk<T> ahead{behind, links * line, chains, links, &far};
                     for_tiles<tile_rows, Vectors>({0, count}, [&](std::size_t row, auto high) {
                         multiply_lines<high, Vectors>(links, v.line(p, first, row), v.rows * line, panel, m.line(p, l, row), first == 0,
                                                       ahead);
@@ -183,19 +196,44 @@ struct winograd_correlation {
             }
     }
 
+    using stretch = typename far_walk<T>::stretch;
+    /// The sums that start behind those of one line of outputs; later steps find them near.
+    [[nodiscard]] static stretch next_sums(const panels& m, std::size_t lines, std::size_t p, std::size_t first, std::size_t l) noexcept {
+        if (first > 0) return {};
+        return l + 1 < lines         ? far_walk<T>::panels_of(m, p, {l + 1, l + 2})
+               : p + 1 < w::products ? far_walk<T>::panels_of(m, p + 1, {0, 1})
+                                     : stretch{};
+    }
+    /// The tiles that the next step reads.
+    [[nodiscard]] static stretch next_tiles(const panels& v, std::size_t p, std::size_t first) noexcept {
+        constexpr std::size_t step = plan::depth_lines;
+        const bool last = first + step >= v.panels;
+        if (last && p + 1 == w::products) return {};
+        const std::size_t from = last ? 0 : first + step;
+        return far_walk<T>::panels_of(v, last ? p + 1 : p, {from, std::min(v.panels, from + step)});
+    }
+
+    /// Outputs far larger than the caches are stored past them, in whole lines of them.
+    [[nodiscard]] bool streamed() const noexcept {
+        return line * sizeof(T) % simd::alignment == 0 && simd::streams(y.data, tiles.batch * y.rows * y.columns * y.depth, y.depth);
+    }
+
     /// Beside the products of a block: the outputs that they are for, and what the next block reads.
     [[nodiscard]] far_walk<T> ahead_of(parallel::block block, parallel::block next) const noexcept {
         const std::size_t chains = w::products * quotient_up(block.size(), tile_rows) * line_count<T, Vectors>(n);
         const std::size_t links = s.depth / line * line;  // what is left of the depth takes no turns
-        return {y.shares_of(tiles, block, M), x.shares_of(tiles, next, w::tile), chains * links / cache_walk<T>::links};
+        return {streamed() ? stretch{} : y.shares_of(tiles, block, M), x.shares_of(tiles, next, w::tile),
+                chains * links / cache_walk<T>::links};
     }
 
     void transform_outputs(parallel::block block, parallel::block lines, const panels& from, bool fetches) const noexcept {
         using batch = simd::batch<T>;
         const batch zero(T{0});
+        const bool past = streamed();
         const auto store = [&](auto finish) {
             tiles.for_each(block, [&](std::size_t tile, const tiling::position& at) {
-                y.template scatter<typename map::output>(at.sample, at.row, at.column, lines, from, tile - block.first, finish, fetches);
+                y.template scatter<typename map::output>(at.sample, at.row, at.column, lines, from, tile - block.first, finish, fetches,
+                                                         past);
             });
         };
         // Entries of the bias behind its end are never read: the last, partial line comes from a copy.
@@ -205,6 +243,7 @@ struct winograd_correlation {
         const auto start = [&](std::size_t c)
                                LOCKSTEP_FLATTEN { return bias ? simd::load(c < whole ? bias + c : rest + (c - whole)) : zero; };
         store([&](const batch& value, std::size_t c) LOCKSTEP_FLATTEN { return value + start(c); });
+        if (past) simd::stream_end();
     }
 
     void run(std::size_t batch, resources<T> use) const noexcept {
@@ -230,7 +269,7 @@ struct winograd_correlation {
                     transform_inputs(block, first, v, !sizes.in_order);
                     clear_rows({block.size(), round_up(block.size(), tile_rows)}, v);
                     const parallel::block next{block.last, std::min(all.last, block.last + sizes.tiles)};
-                    multiply(block.size(), sizes.out_lines, v, u, m, sizes.in_order ? ahead_of(block, next) : far_walk<T>{});
+                    multiply(block.size(), sizes.out_lines, v, u, m, sizes.in_order ? ahead_of(block, next) : far_walk<T>{}, true);
                     transform_outputs(block, {0, sizes.out_lines}, m, !sizes.in_order);
                 }
             });
@@ -252,7 +291,7 @@ struct winograd_correlation {
                 for (std::size_t l = all.first; l < all.last; l += sizes.out_lines) {
                     const parallel::block lines{l, std::min(all.last, l + sizes.out_lines)};
                     if (!sizes.keeps) transform_filters(lines, anew, raw);
-                    multiply(block.size(), lines.size(), v, sizes.keeps ? u.from(l) : anew, m, {});
+                    multiply(block.size(), lines.size(), v, sizes.keeps ? u.from(l) : anew, m, {}, false);
                     transform_outputs(block, lines, m, true);
                 }
             });

@@ -76,7 +76,19 @@ struct far_walk {
     struct stretch {
         const T* at = nullptr;
         std::size_t left = 0;  ///< lines
+
+        /// One of `parts` shares that follow each other.
+        [[nodiscard]] stretch share(std::size_t number, std::size_t parts) const noexcept {
+            const parallel::block lines = parallel::split(left, parts, number);
+            return {at + lines.first * line, lines.size()};
+        }
     };
+    /// Some panels of a matrix.
+    template <std::size_t Vectors>
+    [[nodiscard]] static stretch panels_of(const line_panels<T, Vectors>& of, std::size_t matrix, parallel::block panels) noexcept {
+        return {of.line(matrix, panels.first, 0), panels.size() * of.rows * of.line_size / line};
+    }
+
     stretch now, next;
     std::size_t burst = 0;
 
@@ -331,14 +343,15 @@ struct image_windows {
                 unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::batch<element>(element{0}); });
         };
         transform_columns<Map, Vectors>(column, to, spread,
-                                        [](const simd::batch<element>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
+                                        [](element* at, const simd::batch<element>& value, std::size_t)
+                                            LOCKSTEP_FLATTEN { simd::store(at, value); });
     }
 
     /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before. A
-    /// whole tile fetches the place of the next, if it is to.
+    /// whole tile goes past the caches, or fetches the place of the next, if it is to.
     template <class Map, class Finish>
     void scatter(std::size_t sample, std::size_t row, std::size_t column, parallel::block lines, const panels& from, std::size_t from_row,
-                 Finish&& finish, bool fetches) const noexcept {
+                 Finish&& finish, bool fetches, bool streamed) const noexcept {
         constexpr std::size_t edge = Map::to;
         const std::size_t high = std::min(edge, rows - row);
         const std::size_t wide = std::min(edge, columns - column);
@@ -349,14 +362,20 @@ struct image_windows {
             const std::size_t c = l * line;
             const std::size_t channels = std::min(line, depth - c);
             const T* const values = from.line(0, l - lines.first, from_row);
-            const auto last = [&](const simd::batch<T>& value, std::size_t v)
-                                  LOCKSTEP_FLATTEN { return finish(value, c + v * simd::width<T>); };
+            const auto put = [&](T* at, const simd::batch<T>& value, std::size_t v)
+                                 LOCKSTEP_FLATTEN { simd::store(at, finish(value, c + v * simd::width<T>)); };
             if (high == edge && wide == edge && channels == line) {
+                if (streamed) {
+                    transform_lines<Map, Vectors>(values, spread, to + c, pitch(),
+                                                  [&](T* at, const simd::batch<T>& value, std::size_t v)
+                                                      LOCKSTEP_FLATTEN { simd::stream(at, finish(value, c + v * simd::width<T>)); });
+                    continue;
+                }
                 if (fetches) fetch_lines<Vectors, edge, edge, true>(to + edge * depth + c, pitch());
-                transform_lines<Map, Vectors>(values, spread, to + c, pitch(), last);
+                transform_lines<Map, Vectors>(values, spread, to + c, pitch(), put);
                 continue;
             }
-            transform_lines<Map, Vectors>(values, spread, copy, {edge * line, line}, last);
+            transform_lines<Map, Vectors>(values, spread, copy, {edge * line, line}, put);
             for (std::size_t i = 0; i < high; ++i)
                 for (std::size_t j = 0; j < wide; ++j) {
                     T* const pixel = to + (i * columns + j) * depth + c;

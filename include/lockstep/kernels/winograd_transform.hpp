@@ -217,10 +217,10 @@ LOCKSTEP_FLATTEN inline void fetch_lines(const T* at, line_pitch pitch) noexcept
         for (std::size_t j = 0; j < Columns; ++j) fetch_line<Vectors, Writes>(at + i * pitch.row + j * pitch.column);
 }
 
-/// to = Map from Map^T for one line of channels. column(j, v, d) loads vector v of column j to d; finish(vector, its number in the
-/// line) has the last word on what is stored.
-template <class Map, std::size_t Vectors, class T, class Column, class Finish>
-LOCKSTEP_FLATTEN inline void transform_columns(Column&& column, T* to, line_pitch out, Finish&& finish) noexcept {
+/// to = Map from Map^T for one line of channels. column(j, v, d) loads vector v of column j to d; put(to, vector, its number in the line)
+/// stores.
+template <class Map, std::size_t Vectors, class T, class Column, class Put>
+LOCKSTEP_FLATTEN inline void transform_columns(Column&& column, T* to, line_pitch out, Put&& put) noexcept {
     using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     batch between[Map::to][Map::from][Vectors];
@@ -240,19 +240,20 @@ LOCKSTEP_FLATTEN inline void transform_columns(Column&& column, T* to, line_pitc
             batch r[Map::to];
             unroll<Map::from>([&](auto j) LOCKSTEP_FLATTEN { d[j] = between[i][j][v]; });
             Map::run(d, r);
-            unroll<Map::to>([&](auto j) LOCKSTEP_FLATTEN { simd::store(to + i * out.row + j * out.column + v * width, finish(r[j], v)); });
+            unroll<Map::to>([&](auto j) LOCKSTEP_FLATTEN { put(to + i * out.row + j * out.column + v * width, r[j], v); });
         });
 }
-template <class Map, std::size_t Vectors, class T, class Finish>
-inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out, Finish&& finish) noexcept {
+template <class Map, std::size_t Vectors, class T, class Put>
+inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out, Put&& put) noexcept {
     const auto column = [&](std::size_t j, std::size_t v, simd::batch<T>(&d)[Map::from]) LOCKSTEP_FLATTEN {
         unroll<Map::from>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(from + i * in.row + j * in.column + v * simd::width<T>); });
     };
-    transform_columns<Map, Vectors>(column, to, out, finish);
+    transform_columns<Map, Vectors>(column, to, out, put);
 }
 template <class Map, std::size_t Vectors, class T>
 inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out) noexcept {
-    transform_lines<Map, Vectors>(from, in, to, out, [](const simd::batch<T>& value, std::size_t) LOCKSTEP_FLATTEN { return value; });
+    transform_lines<Map, Vectors>(from, in, to, out,
+                                  [](T* at, const simd::batch<T>& value, std::size_t) LOCKSTEP_FLATTEN { simd::store(at, value); });
 }
 
 }  // namespace lockstep::kernels::detail

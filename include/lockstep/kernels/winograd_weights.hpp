@@ -27,7 +27,7 @@ struct winograd_weights_plan {
     static constexpr std::size_t line = panels::line_size;
     static constexpr std::size_t tile_rows = line_tile_rows<T, Vectors>;
     static constexpr std::size_t line_bytes = w::products * line * sizeof(T);
-    static constexpr std::size_t gradient_bytes = std::size_t{3} << 18;
+    static constexpr std::size_t gradient_bytes = std::size_t{3} << 19;
     static constexpr std::size_t near_bytes = std::size_t{3} << 18;
     static constexpr std::size_t far_bytes = std::size_t{6} << 20;
     static constexpr std::size_t depth = 16384 / (line * sizeof(T));  ///< tiles whose filters stay in the first-level cache
@@ -103,9 +103,23 @@ struct winograd_outer_products {
         });
     }
 
+    using stretch = typename far_walk<T>::stretch;
+    /// The sums behind those of line `l` of a block; later cuts find them near.
+    [[nodiscard]] static stretch next_sums(const panels& to, parallel::block lines, parallel::block which, std::size_t p, std::size_t cut,
+                                           std::size_t l, std::size_t rows) noexcept {
+        const bool last = l + 1 == lines.size();
+        if (cut > 0 || (last && p + 1 == which.last)) return {};
+        return {to.line(last ? p + 1 : p, last ? 0 : l + 1, 0), rows * line / far_walk<T>::line};
+    }
+    /// The tiles of some channels, all of a chunk.
+    [[nodiscard]] static stretch next_inputs(const panels& in, parallel::block channels, std::size_t p) noexcept {
+        return far_walk<T>::panels_of(in, p, {channels.first / line, quotient_up(channels.last, line)});
+    }
+
     /// Products `which` of the gradient of some channels and lines of filters: dU = V^T dM, or dU += V^T dM. `to` begins at their first.
+    /// What a block that is not `near` needs next is asked for beside the products.
     void multiply(parallel::block which, parallel::block channels, parallel::block lines, std::size_t count, const panels& in,
-                  const panels& out, const panels& to, bool starts) const noexcept {
+                  const panels& out, const panels& to, bool starts, bool near) const noexcept {
         const std::size_t cuts = quotient_up(count, plan::depth);
         for (std::size_t p = which.first; p < which.last; ++p)
             for (std::size_t cut = 0; cut < cuts; ++cut) {
@@ -116,7 +130,14 @@ struct winograd_outer_products {
                                             : cut + 1 < cuts     ? out.line(p, lines.first, links.last)
                                             : p + 1 < which.last ? out.line(p + 1, lines.first, 0)
                                                                  : panel;
-                    cache_walk<T> ahead{behind, links.size() * line, quotient_up(channels.size(), tile_rows), links.size()};
+                    const std::size_t chains = quotient_up(channels.size(), tile_rows);
+                    far_walk<T> far;
+                    if (!near)
+                        far = {next_sums(to, lines, which, p, cut, l - lines.first, channels.size()),
+                               cut == 0 && p + 1 < which.last ? next_inputs(in, channels, p + 1).share(l - lines.first, lines.size())
+                                                              : stretch{},
+                               chains * (links.size() / cache_walk<T>::links)};
+                    cache_walk<T> ahead{behind, links.size() * line, chains, links.size(), &far};
                     // Channels that are missing repeat the last ones, or are the zeros behind them; nobody reads what becomes of them.
                     const auto at = [&](std::size_t c) {
                         const std::size_t channel = std::min(c, channels.last - 1) / 2 * 2;
@@ -168,16 +189,22 @@ struct winograd_outer_products {
             parallel::on_each_thread(use.team, [&](std::size_t thread) {
                 if (sizes.near) {
                     multiply(parallel::split(w::products, threads, thread), {0, g.channels}, {0, sizes.out_lines}, count, in, out, kept,
-                             first == 0);
+                             first == 0, true);
                     return;
                 }
                 const panels own{gradient + thread * sizes.block_size(), sizes.rows, sizes.lines};
-                const parallel::block blocks = parallel::split(sizes.down * sizes.across, threads, thread);
-                for (std::size_t block = blocks.first; block < blocks.last; ++block) {
+                // Of a gradient that is kept, threads may share a block: each product is a matrix of its own.
+                const std::size_t parts = sizes.keeps ? w::products : 1;
+                const parallel::block mine = parallel::split(sizes.down * sizes.across * parts, threads, thread);
+                for (std::size_t part = mine.first, size = 0; part < mine.last; part += size) {
+                    const std::size_t block = part / parts, first_part = part % parts;
+                    size = std::min(parts - first_part, mine.last - part);
+                    const parallel::block products =
+                        sizes.keeps ? parallel::block{first_part, first_part + size} : parallel::block{0, w::products};
                     const parallel::block channels = parallel::split(g.channels, sizes.down, block % sizes.down, tile_rows);
                     const parallel::block lines = parallel::split(sizes.out_lines, sizes.across, block / sizes.down);
                     const panels to = sizes.keeps ? panels{kept.line(0, lines.first, channels.first), kept.rows, kept.panels} : own;
-                    multiply({0, w::products}, channels, lines, count, in, out, to, first == 0);
+                    multiply(products, channels, lines, count, in, out, to, first == 0, false);
                     if (!sizes.keeps) transform_gradient(channels, lines, to);
                 }
             });

@@ -2,6 +2,7 @@
 #pragma once
 // Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands behind it: relu, or a sum and relu. Models LayerSpec.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -47,6 +48,7 @@ struct batch_norm_layer {
     static constexpr bool has_addend = Tail == tail::add_relu;
     static constexpr bool sums_gradient = Tail == tail::add_relu;
     static constexpr bool in_place = true;
+    static constexpr bool deals_lanes = true;
     template <class T>
     static constexpr std::size_t stash_bytes = 2 * channels * sizeof(T);
 
@@ -59,24 +61,26 @@ struct batch_norm_layer {
     }
 
     template <class T>
-    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team) {
-        return work_size + kernels::column_sums_scratch<T>(rows * pixels, channels);
+    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {
+        const std::size_t share = work_size + kernels::column_sums_scratch<T>(rows * pixels, channels);
+        return std::max(share, dealt_scratch<T>(share, lanes, team));
     }
 
     template <class Pass>
     void forward(const Pass& pass) const noexcept {
         using T = typename Pass::value_type;
-        T* const scale = pass.use.scratch.data();
         if (pass.mode == mode::inference) {
+            T* const scale = pass.use.scratch.data();
             for (std::size_t c = 0; c < channels; ++c) scale[c] = pass.w[0][c] * inverse(pass.statistics[1][c]);
-            normalise(pass, {0, pass.x.rows}, pass.statistics[0].data(), scale);
+            normalise(pass, {0, pass.x.rows}, pass.statistics[0].data(), scale, pass.use.team);
             return;
         }
-        pass.each_lane_observed([&](parallel::block rows, const auto& observed) {
+        pass.deal_lanes_observed([&](parallel::block rows, const auto& observed, const auto& use) {
+            T* const scale = use.scratch.data();
             const std::size_t count = rows.size() * pixels;
             T* const mean = observed[0].data();
             T* const variance = observed[1].data();
-            kernels::column_moments(count, channels, pass.x.part(rows.first, rows.size()).data, mean, variance, sums(pass.use));
+            kernels::column_moments(count, channels, pass.x.part(rows.first, rows.size()).data, mean, variance, sums(use));
             if (rows.empty()) return;
             T* const kept = kept_of<T>(pass.stash, rows.first);
             const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 0;
@@ -87,24 +91,23 @@ struct batch_norm_layer {
                 mean[c] *= static_cast<T>(rows.size());
                 variance[c] *= static_cast<T>(unbiased * static_cast<double>(rows.size()));
             }
-            normalise(pass, rows, kept, scale);
+            normalise(pass, rows, kept, scale, use.team);
         });
     }
 
     template <class Pass>
     void backward(const Pass& pass) const noexcept {
         using T = typename Pass::value_type;
-        pass.each_lane([&](parallel::block rows, const auto& gradient) {
+        pass.deal_lanes([&](parallel::block rows, const auto& gradient, const auto& use) {
             const std::size_t count = rows.size() * pixels;
             const T* x = pass.x.part(rows.first, rows.size()).data;
             const T* dy = pass.dy.part(rows.first, rows.size()).data;
             const T* mean = rows.empty() ? nullptr : kept_of<const T>(pass.stash, rows.first);
             const T* inverses = mean + (rows.empty() ? 0 : channels);
-            T* const scale = pass.use.scratch.data();
+            T* const scale = use.scratch.data();
             for (std::size_t c = 0; c < channels && !rows.empty(); ++c) scale[c] = pass.w[0][c] * inverses[c];
             const auto sum_slopes = [&](auto then) {
-                kernels::column_slopes(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(pass.use),
-                                       then);
+                kernels::column_slopes(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(use), then);
             };
             const auto finish = [&](const T* slopes, auto then) {
                 if (rows.empty() || !pass.wants_dx()) return;
@@ -116,7 +119,7 @@ struct batch_norm_layer {
                     share_of_slope[c] = gradient[0][c] * share * inverses[c];
                 }
                 kernels::normalise_columns_backward(count, channels, x, slopes, mean, scale, share_of_sum, share_of_slope,
-                                                    pass.dx.part(rows.first, rows.size()).data, pass.use.team, then);
+                                                    pass.dx.part(rows.first, rows.size()).data, use.team, then);
             };
             if constexpr (Tail == tail::add_relu) {
                 T* const masked = pass.daddend.part(rows.first, rows.size()).data;
@@ -151,7 +154,7 @@ private:
 
     /// These rows of y.
     template <class Pass, class T>
-    static void normalise(const Pass& pass, parallel::block rows, const T* mean, const T* scale) noexcept {
+    static void normalise(const Pass& pass, parallel::block rows, const T* mean, const T* scale, parallel::team team) noexcept {
         const auto then = [&] {
             if constexpr (Tail == tail::add_relu)
                 return kernels::rectified_sum<T>{pass.addend.part(rows.first, rows.size()).data};
@@ -161,7 +164,7 @@ private:
                 return kernels::unchanged{};
         }();
         kernels::normalise_columns(rows.size() * pixels, channels, pass.x.part(rows.first, rows.size()).data, mean, scale, pass.w[1].data(),
-                                   pass.y.part(rows.first, rows.size()).data, pass.use.team, then);
+                                   pass.y.part(rows.first, rows.size()).data, team, then);
     }
     template <class T>
     [[nodiscard]] T inverse(T variance) const noexcept {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "lockstep/layers/pass.hpp"
@@ -66,7 +67,8 @@ concept Absorbs = requires(const L& layer, std::span<T> running, std::span<const
 template <class L, class T = float>
 concept Layer = Described<L> &&(is_view<L> || is_join<L> || Runs<L, T>)&&(!has_statistics<L> || Absorbs<L, T>);
 
-/// What stands in a network: `on(shape)` is the layer for that input.
+/// What stands in a network: `on(shape)` is the layer for that input. Optional: `settings() -> std::string`, numbers that all ranks must have been
+/// given alike, and `check()`, which throws core::error where they make no sense.
 template <class S, class Input>
 concept LayerSpec = std::copy_constructible<S> && requires(const S& spec) {
     { spec.on(Input{}) } -> Described;
@@ -119,6 +121,19 @@ inline constexpr bool adds_lanes = false;
 template <class L>
     requires requires { L::adds_lanes; }
 inline constexpr bool adds_lanes<L> = L::adds_lanes;
+
+/// `static constexpr bool deals_lanes = true`: threads may take lanes of their own, with pass.deal_lanes and pass.deal_lanes_observed, and the scratch of
+/// both passes holds dealt_scratch() of one. For few parameters: there is a gradient for each lane, not for each level of the tree.
+template <class L>
+inline constexpr bool deals_lanes = false;
+template <class L>
+    requires requires { L::deals_lanes; }
+inline constexpr bool deals_lanes<L> = L::deals_lanes;
+/// Gradients, or statistics, of one lane for which a layer needs room while so many lanes are added.
+template <class L>
+[[nodiscard]] constexpr std::size_t partial_sums(std::size_t lanes, parallel::team team) noexcept {
+    return deals_lanes<L> ? kept_lanes(lanes, team) : tensor::tree_depth(lanes);
+}
 
 /// `static constexpr bool is_elementwise = true`: feature i of the output depends on feature i of the input only, so the layer works as well
 /// on the features of one rank. Without effect for a layer that has parameters.
@@ -175,6 +190,12 @@ inline constexpr bool sums_gradient = false;
 template <class L>
     requires requires { L::sums_gradient; }
 inline constexpr bool sums_gradient<L> = L::sums_gradient;
+
+/// `std::string remark()`, const or static: what the summary of a plan says behind the layer.
+template <class L>
+inline constexpr bool has_remark = requires(const L& layer) {
+    std::string{layer.remark()};
+};
 
 /// `template <std::size_t Shards> using shard`: the same layer with 1/Shards of its output features (columns of its parameters).
 template <class L>

@@ -51,10 +51,13 @@ struct conv_algorithms {
     }
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, parallel::team team) {
-        return std::max(
-            {kernels::convolve_forward_scratch<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, team),
-             kernels::convolve_backward_data_scratch<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, team),
-             kernels::convolve_backward_weights_scratch<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, team)});
+        return std::max({kernels::convolve_forward_scratch<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, team),
+                         kernels::convolve_backward_data_scratch<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, team),
+                         weights_scratch<T>(rows, team)});
+    }
+    template <class T>
+    [[nodiscard]] static constexpr std::size_t weights_scratch(std::size_t rows, parallel::team team) {
+        return kernels::convolve_backward_weights_scratch<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, team);
     }
     template <class T>
     static void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y, kernels::resources<T> use) noexcept {
@@ -93,6 +96,9 @@ struct conv_layer {
     static constexpr double flops = G.flops();
     static constexpr bool needs_y = false;
 
+    /// A thread's share of a larger gradient stays in the caches next to it better than all of it would.
+    static constexpr bool deals_lanes = G.weight_count() <= 65536;
+
     static constexpr kernels::convolution geometry = G;
 
     [[no_unique_address]] conv_algorithms<G, Rule> by{};
@@ -101,8 +107,9 @@ struct conv_layer {
     [[nodiscard]] constexpr auto remark() const { return by.remark(); }
 
     template <class T>
-    [[nodiscard]] constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) const {
-        return by.template scratch<T>(rows, team);
+    [[nodiscard]] constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) const {
+        const std::size_t dealt = deals_lanes ? dealt_scratch<T>(by.template weights_scratch<T>(rows, {1}), lanes, team) : 0;
+        return std::max(by.template scratch<T>(rows, team), dealt);
     }
 
     void forward(const auto& pass) const noexcept {
@@ -110,10 +117,14 @@ struct conv_layer {
     }
 
     void backward(const auto& pass) const {
-        pass.each_lane([&](parallel::block rows, const auto& dw) {
+        const auto gradient_of = [&](parallel::block rows, const auto& dw, const auto& use) {
             by.backward_weights(rows.size(), pass.x.part(rows.first, rows.size()).data, pass.dy.part(rows.first, rows.size()).data,
-                                dw[0].data(), bias_of<Bias>(dw), pass.use);
-        });
+                                dw[0].data(), bias_of<Bias>(dw), use);
+        };
+        if constexpr (deals_lanes)
+            pass.deal_lanes(gradient_of);
+        else
+            pass.each_lane([&](parallel::block rows, const auto& dw) { gradient_of(rows, dw, pass.use); });
         if (pass.wants_dx()) by.backward_data(pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
     }
 };

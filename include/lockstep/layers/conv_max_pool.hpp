@@ -33,13 +33,15 @@ struct conv_max_pool_layer {
     static constexpr double flops = conv::flops;
     static constexpr double gradient_flops = flops / static_cast<double>(G.window_rows * G.window_columns);
     static constexpr bool needs_y = false;
+    static constexpr bool deals_lanes = true;
     template <class T>
     static constexpr std::size_t stash_bytes = output::size;
 
     template <class T>
-    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t, parallel::team team) {
+    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {
         return std::max({kernels::pooled_forward_scratch<T>(G, rows, team), kernels::pooled_backward_weights_scratch<T>(G, team),
-                         kernels::pooled_backward_data_scratch<T>(G, team)});
+                         kernels::pooled_backward_data_scratch<T>(G, team),
+                         dealt_scratch<T>(kernels::pooled_backward_weights_scratch<T>(G, {1}), lanes, team)});
     }
 
     void forward(const auto& pass) const noexcept {
@@ -48,10 +50,10 @@ struct conv_max_pool_layer {
     }
     void backward(const auto& pass) const {
         const auto* const which = reinterpret_cast<const std::uint8_t*>(pass.stash.data());
-        pass.each_lane([&](parallel::block rows, const auto& dw) {
+        pass.deal_lanes([&](parallel::block rows, const auto& dw, const auto& use) {
             kernels::pooled_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
                                              pass.dy.part(rows.first, rows.size()).data, which + rows.first * output::size, dw[0].data(),
-                                             bias_of<Bias>(dw), pass.use);
+                                             bias_of<Bias>(dw), use);
         });
         if (pass.wants_dx()) kernels::pooled_backward_data(G, pass.x.rows, pass.dy.data, which, pass.w[0].data(), pass.dx.data, pass.use);
     }

@@ -2,6 +2,7 @@
 #pragma once
 // What a layer is handed for one forward or backward run: named fields, so that a later field breaks no user's layer.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/elementwise.hpp"
 #include "lockstep/kernels/resources.hpp"
+#include "lockstep/simd/batch.hpp"
 #include "lockstep/tensor/batch.hpp"
 #include "lockstep/tensor/lanes.hpp"
 #include "lockstep/tensor/parameter.hpp"
@@ -65,6 +67,60 @@ void add_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* pa
     }
 }
 
+/// Whether threads take lanes of their own, rather than parts of each: where all get about as many.
+[[nodiscard]] constexpr bool threads_take_lanes(std::size_t lanes, parallel::team team) noexcept {
+    const auto threads = static_cast<std::size_t>(team.threads);
+    return threads > 1 && lanes >= threads && 4 * lanes >= 3 * threads * ((lanes + threads - 1) / threads);
+}
+
+/// Gradients, or statistics, of one lane that are kept while so many are added: one for each level of the tree, or one for each lane where threads
+/// may take lanes of their own.
+[[nodiscard]] constexpr std::size_t kept_lanes(std::size_t lanes, parallel::team team) noexcept {
+    const std::size_t depth = tensor::tree_depth(lanes);
+    return team.threads > 1 && lanes >= static_cast<std::size_t>(team.threads) ? std::max(lanes, depth) : depth;
+}
+
+/// Elements of scratch for all threads, of which each takes `share` for a lane of its own: whole cache lines.
+template <class T>
+[[nodiscard]] constexpr std::size_t dealt_scratch(std::size_t share, std::size_t lanes, parallel::team team) noexcept {
+    constexpr std::size_t line = simd::alignment / sizeof(T);
+    return team.threads > 1 && lanes >= static_cast<std::size_t>(team.threads)
+               ? static_cast<std::size_t>(team.threads) * ((share + line - 1) / line * line)
+               : 0;
+}
+/// What thread `thread` of `use` has for a lane of its own.
+template <class T>
+[[nodiscard]] kernels::resources<T> dealt_part(const kernels::resources<T>& use, std::size_t thread) noexcept {
+    constexpr std::size_t line = simd::alignment / sizeof(T);
+    const std::size_t share = use.scratch.size() / static_cast<std::size_t>(use.team.threads) / line * line;
+    return {{1}, use.scratch.subspan(thread * share, share)};
+}
+
+/// add_lanes() where each thread takes lanes of its own: f(rows, to, thread). `partials` has room for kept_lanes(lanes, team) times `Count` numbers.
+template <std::size_t Count, class T, class F>
+void add_dealt_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team, F&& f) noexcept {
+    const std::span<const tensor::subtree> trees = lanes.trees();
+    const auto place = [&](std::size_t lane) {
+        for (std::size_t index = 0; index < trees.size(); ++index)
+            if (trees[index].first - lanes.lanes().first == lane) return sums + index * stride;
+        return partials + lane * Count;
+    };
+    parallel::on_each_thread(team, [&](std::size_t thread) {
+        const parallel::block mine = parallel::split(lanes.count(), static_cast<std::size_t>(team.threads), thread);
+        for (std::size_t lane = mine.first; lane < mine.last; ++lane) f(lanes.blocks()[lane], place(lane), thread);
+    });
+    parallel::for_blocks(team, Count, 4096, [&](parallel::block part) {
+        std::array<T*, tensor::tree_depth(~std::size_t{0})> held;
+        for (const tensor::subtree& tree : trees)
+            tensor::walk(
+                tree.count,
+                [&](std::size_t lane, std::size_t level) { held[level] = place(tree.first - lanes.lanes().first + lane) + part.first; },
+                [&](std::size_t level) {
+                    kernels::add(std::span<const T>{held[level + 1], part.size()}, std::span<T>{held[level], part.size()});
+                });
+    });
+}
+
 /// Which of a sample's features this rank computes: all of them, or its part of a layer that a model partition has cut.
 struct features {
     std::size_t first = 0;
@@ -91,7 +147,7 @@ struct forward_pass {
     layers::statistics<const T, L> statistics{};  ///< the running values, for inference
     T* observed = nullptr;                        ///< training: node i of the lane tree gets its sum at observed + i observed_stride
     std::size_t observed_stride = 0;
-    T* observed_partials = nullptr;  ///< tree_depth(lanes) times the layer's statistics
+    T* observed_partials = nullptr;  ///< as `partials` of a backward pass, for the statistics
 
     /// Training: calls f(rows, s) for each lane: f writes into s[0], s[1], .. (every element of them) rows x the statistic of the lane, zeros
     /// for an empty lane. The lanes of all ranks are added over the fixed tree and divided by the rows of the minibatch; what comes out is
@@ -100,6 +156,17 @@ struct forward_pass {
     void each_lane_observed(F&& f) const {
         add_lanes<tensor::total_size(statistics_of<L>)>(*lanes, observed, observed_stride, observed_partials, use.team,
                                                         [&](parallel::block rows, T* to) { f(rows, layers::statistics<T, L>{to}); });
+    }
+    /// The same of a layer that deals_lanes: f(rows, s, use) may run on several threads at once, for a lane each, and `use` is what it may use.
+    template <class F>
+    void deal_lanes_observed(F&& f) const {
+        static_assert(
+            requires { requires L::deals_lanes; }, "lockstep: a layer that deals lanes to threads has deals_lanes = true");
+        if (!threads_take_lanes(lanes->count(), use.team))
+            return each_lane_observed([&](parallel::block rows, const layers::statistics<T, L>& s) { f(rows, s, use); });
+        add_dealt_lanes<tensor::total_size(statistics_of<L>)>(
+            *lanes, observed, observed_stride, observed_partials, use.team,
+            [&](parallel::block rows, T* to, std::size_t thread) { f(rows, layers::statistics<T, L>{to}, dealt_part(use, thread)); });
     }
 };
 
@@ -125,7 +192,7 @@ struct backward_pass {
     const tensor::lane_set* lanes = nullptr;  ///< how the rows are cut into lanes
     T* gradient = nullptr;                    ///< node s of the lane tree gets its sum at gradient + s stride
     std::size_t stride = 0;
-    T* partials = nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane
+    T* partials = nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane; kept_lanes(lanes, team) for deal_lanes
 
     [[nodiscard]] constexpr bool wants_dx() const noexcept { return dx.data != nullptr; }
 
@@ -138,6 +205,17 @@ struct backward_pass {
     void each_lane(F&& f) const {
         add_lanes<tensor::total_size(L::parameters)>(*lanes, gradient, stride, partials, use.team,
                                                      [&](parallel::block rows, T* to) { f(rows, parameters<T, L>{to}); });
+    }
+    /// The same of a layer that deals_lanes: f(rows, g, use) may run on several threads at once, for a lane each, and `use` is what it may use.
+    template <class F>
+    void deal_lanes(F&& f) const {
+        static_assert(
+            requires { requires L::deals_lanes; }, "lockstep: a layer that deals lanes to threads has deals_lanes = true");
+        if (!threads_take_lanes(lanes->count(), use.team))
+            return each_lane([&](parallel::block rows, const parameters<T, L>& g) { f(rows, g, use); });
+        add_dealt_lanes<tensor::total_size(L::parameters)>(
+            *lanes, gradient, stride, partials, use.team,
+            [&](parallel::block rows, T* to, std::size_t thread) { f(rows, parameters<T, L>{to}, dealt_part(use, thread)); });
     }
 };
 

@@ -53,7 +53,11 @@ struct conv_algorithms<G, tuned> {
         const auto& data = choice[pass::backward_data];
         return std::max({kernels::convolve_forward_scratch<T>(forward.which, G, forward.micro.longest(rows), team),
                          kernels::convolve_backward_data_scratch<T>(data.which, G, data.micro.longest(rows), team),
-                         kernels::convolve_backward_weights_scratch<T>(choice[pass::backward_weights].which, G, rows, team)});
+                         weights_scratch<T>(rows, team)});
+    }
+    template <class T>
+    [[nodiscard]] constexpr std::size_t weights_scratch(std::size_t rows, parallel::team team) const {
+        return kernels::convolve_backward_weights_scratch<T>(choice[pass::backward_weights].which, G, rows, team);
     }
     template <class T>
     void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y, kernels::resources<T> use) const noexcept {

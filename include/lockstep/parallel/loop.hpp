@@ -84,4 +84,16 @@ void for_blocks(team team, std::size_t n, std::size_t grain, F&& f) noexcept {
     });
 }
 
+/// Runs f(index) for each of 0 .. n-1, of which every thread takes a run. What f throws passes through: where it may, one thread runs all.
+template <class F>
+void for_each(team team, std::size_t n, F&& f) noexcept(noexcept(f(n))) {
+    const auto run = [&](block mine) noexcept(noexcept(f(n))) {
+        for (std::size_t index = mine.first; index < mine.last; ++index) f(index);
+    };
+    if constexpr (noexcept(f(n)))
+        for_blocks(team, n, 1, run);
+    else
+        run({0, n});
+}
+
 }  // namespace lockstep::parallel

@@ -27,9 +27,10 @@ public:
     [[gnu::cold]] gathered_messages(const bucket& of, const C& compressor, tensor::arena& arena)
         : compressor_{compressor},
           n_{of.n},
+          team_{of.team},
           rank_{of.ranks.rank()},
           bytes_{(compressor.template max_bytes<T>(of.n) + header + 7) / 8 * 8},
-          gather_{of.ranks, comm::all_gather(rank_, equal_strips(of.ranks.size(), bytes_)), of.team, comm::flow::usual_piece, of.sum},
+          gather_{of.ranks, comm::all_gather(rank_, comm::equal_strips(of.ranks.size(), bytes_)), of.team, comm::flow::usual_piece, of.sum},
           ranks_{of.ranks.size()},
           nodes_{tensor::cover(of.runs[rank_], of.lanes).size()},
           state_{arena.reserve<T>(C::slot_count * of.n)},
@@ -72,6 +73,10 @@ public:
             compressor_.decode_add(message.subspan(header, length), T{1}, sum_);
         }
     }
+    template <class F>
+    void update(std::span<T>, const F& change) noexcept {
+        change_blocks<T>(team_, owned(), sum_, change);
+    }
     /// Every rank has made the same update: nothing is sent.
     void share(std::span<T>) noexcept {}
 
@@ -80,14 +85,9 @@ public:
 private:
     static constexpr std::size_t header = sizeof(std::uint64_t);  // the length of the message that follows
 
-    static std::vector<parallel::block> equal_strips(std::size_t ranks, std::size_t bytes) {
-        std::vector<parallel::block> out;
-        for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back({rank * bytes, (rank + 1) * bytes});
-        return out;
-    }
-
     C compressor_;
     std::size_t n_;
+    parallel::team team_;
     std::size_t rank_;
     std::size_t bytes_;
     comm::operation<std::byte> gather_;

@@ -85,7 +85,7 @@ LOCKSTEP_FUNCTION void node_memory::share(const comm::group& ranks, transport wa
     } catch (const comm::remote_failure&) {
         throw;
     } catch (const core::error& failure) {
-        if (wanted == transport::shared_memory) throw;
+        if (wanted == transport::shared_memory || ranks.notices().failed()) throw;
         std::string_view why = failure.what();
         constexpr std::string_view head = "lockstep: ";
         if (why.substr(0, head.size()) == head) why.remove_prefix(head.size());

@@ -24,13 +24,14 @@ namespace lockstep::reduce {
 template <class T>
 class tree_sum {
 public:
-    [[gnu::cold]] tree_sum(const bucket& of, tensor::arena& arena) {
+    [[gnu::cold]] tree_sum(const bucket& of, tensor::arena& arena) : team_{of.team} {
         if (of.memory != nullptr) {
             const auto strips = comm::tree_strips(of.runs, of.n);
             owned_ = strips[of.ranks.rank()];
             const auto signal = arena.reserve_shared<comm::shared_signal>(1);
             shared_ = std::make_unique<comm::shared_strips<T>>(
-                comm::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips, of.n, of.team);
+                comm::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips, of.n, of.team,
+                of.adding);
             return;
         }
         auto halves = of.sums.make(of.algorithm, of.ranks.rank(), of.runs, of.n, of.on);
@@ -44,11 +45,17 @@ public:
 
     void start(std::span<T> gradient, const core::random_stream&) {
         if (shared_) return shared_->start_sum(gradient);
+        sum_ = gradient;
         running_ = &messages_->sum;
         running_->start(gradient, scratch_);
     }
+    template <class F>
+    void update(std::span<T> weights, const F& change) {
+        if (shared_) return shared_->update(weights, change);
+        change_blocks<T>(team_, owned_, sum_, change);
+    }
     void share(std::span<T> weights) {
-        if (shared_) return shared_->start_share(weights);
+        if (shared_) return shared_->start_share();
         running_ = &messages_->share;
         running_->start(weights, scratch_);
     }
@@ -76,11 +83,13 @@ private:
               share{of.ranks, std::move(halves.share), of.team, comm::flow::usual_piece, of.share} {}
     };
 
+    parallel::team team_;
     parallel::block owned_;
     std::unique_ptr<over_messages> messages_;  // one of the two
     std::unique_ptr<comm::shared_strips<T>> shared_;
     tensor::slice<T> work_;
     std::span<T> scratch_;
+    std::span<const T> sum_;
     comm::operation<T>* running_ = nullptr;
 };
 

@@ -2,7 +2,9 @@
 #pragma once
 // Element-wise loops: the last, partial vector runs the same instructions, so a result never depends on where in an array it lies.
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "lockstep/simd/batch.hpp"
@@ -64,6 +66,21 @@ template <class F, class T, class... In>
     else
         for (; at + width<T> <= n; at += width<T>) store(out + at, f(load(in + at)...));
     if (at < n) store_first(out + at, f(load_first(in + at, n - at)...), n - at);
+}
+
+/// to = from, disjoint and anywhere; past the caches where `streamed`, but for lines of which `to` is a part. stream_end() is the caller's.
+template <class T>
+inline void copy(const T* from, std::size_t n, bool streamed, T* to) noexcept {
+    std::size_t at = 0;
+    if (streamed) {
+        const std::size_t behind = reinterpret_cast<std::uintptr_t>(to) % alignment / sizeof(T);
+        at = std::min(n, behind == 0 ? 0 : alignment / sizeof(T) - behind);
+        std::copy_n(from, at, to);
+        constexpr std::size_t line = alignment / sizeof(T);
+        for (; at + line <= n; at += line)
+            for (std::size_t i = at; i < at + line; i += width<T>) stream(to + i, load(from + i));
+    }
+    std::copy_n(from + at, n - at, to + at);
 }
 
 }  // namespace lockstep::simd

@@ -18,9 +18,11 @@ namespace lockstep::train {
 /// The exception that is being handled becomes known to all ranks, unless it came from one of them.
 [[gnu::cold]] void tell_all(const comm::group& ranks);
 
+/// A data set that can be read.
 template <class Dataset>
 [[gnu::cold]] void require_samples(const Dataset& set, std::string_view what) {
     if (set.size() == 0) core::fail(core::text(data::name_of(set), " has no samples to ", what), "check where it was read from");
+    data::check_set(set);
 }
 
 /// Every rank deals the rows of the whole data set: it has to be the same one. Collective.

@@ -49,7 +49,7 @@ public:
     [[gnu::cold]] averaging(const Plan& plan, const partition::grid& on, const comm::group& all, const comm::group& replicas,
                             std::size_t least, reduce::sum_rule& rule, parallel::team team, tensor::arena& arena,
                             comm::shared_parts* memory)
-        : all_{all}, optimizer_{plan.optimizer}, team_{team}, seed_{plan.seed}, overlaps_{plan.overlap}, layer_bucket_(Network::size) {
+        : all_{all}, optimizer_{plan.optimizer}, seed_{plan.seed}, overlaps_{plan.overlap}, layer_bucket_(Network::size) {
         const std::size_t before = arena.bytes();
         const auto ranges = make_buckets<Network>(least);
         for (const auto& range : ranges) {
@@ -59,6 +59,8 @@ public:
             // The next forward waits for all sums, and for weights as it comes to them.
             of.sum = {&order_, 0};
             of.share = {&order_, 1 + sooner};
+            // The thread has time to add while layers are computed.
+            if (plan.progress_thread) of.adding = comm::shared_adding::ahead;
             if constexpr (reduce::keeps_lane_order<T, Compressor>)
                 if (memory == nullptr) rule.choose(of, sizeof(T), Optimizer::slot_count + 3.0);
             const auto series = static_cast<std::uint32_t>(buckets_.size() * on.lanes + of.runs[of.ranks.rank()].first);
@@ -434,26 +436,27 @@ private:
         note(activity::waiting, bucket);
     }
 
-    void update(const entry& one, std::span<T> weights, double rate, std::uint64_t step) const noexcept {
+    void update(entry& one, std::span<T> weights, double rate, std::uint64_t step) const {
         const auto owned = one.reducer.owned();
-        const std::size_t begin = one.range.first + owned.first;
-        const std::span<const T> gradient = (*arena_)[one.gradient];
+        const std::span<T> here = weights.subspan(one.range.first, one.range.count);
         const tensor::slots<T> slots{(*arena_)[one.slots].data(), Optimizer::slot_count, owned.size(), owned.size()};
-        for (const auto& run : one.runs) {
-            const optim::update_pass<T> pass{.weights = weights.subspan(run.first, run.count),
-                                             .gradient = gradient.subspan(run.first - one.range.first, run.count),
-                                             .slots = slots.part(run.first - begin, run.count),
-                                             .rate = rate,
-                                             .step = step,
-                                             .decays = run.decays};
-            parallel::for_blocks(team_, run.count, 4096,
-                                 [&](parallel::block part) { optimizer_.update(pass.part(part.first, part.size())); });
-        }
+        one.reducer.update(here, [&](parallel::block part, std::span<const T> sum) noexcept {
+            for (const auto& run : one.runs) {
+                const std::size_t begin = run.first - one.range.first;
+                const std::size_t first = std::max(begin, part.first), last = std::min(begin + run.count, part.last);
+                if (first >= last) continue;
+                optimizer_.update(optim::update_pass<T>{.weights = here.subspan(first, last - first),
+                                                        .gradient = sum.subspan(first - part.first, last - first),
+                                                        .slots = slots.part(first - owned.first, last - first),
+                                                        .rate = rate,
+                                                        .step = step,
+                                                        .decays = run.decays});
+            }
+        });
     }
 
     comm::group all_;
     Optimizer optimizer_;
-    parallel::team team_;
     std::uint64_t seed_;
     bool overlaps_;
     std::vector<std::size_t> layer_bucket_;

@@ -36,7 +36,7 @@ template <class T, class Plan>
     return rule.least_bucket(runs, sizeof(T));
 }
 
-/// For messages, with layers counted from 1: `layers 3-5`.
+/// For messages, with layers numbered as everywhere, from 0: `layers 3-5`.
 [[nodiscard, gnu::cold]] std::string name_of(const bucket_range& range);
 
 /// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network alone.
@@ -104,8 +104,8 @@ template <class Network>
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION std::string name_of(const bucket_range& range) {
-    if (range.lowest_layer == range.highest_layer) return core::text("layer ", range.lowest_layer + 1);
-    return core::text("layers ", range.lowest_layer + 1, "-", range.highest_layer + 1);
+    if (range.lowest_layer == range.highest_layer) return core::text("layer ", range.lowest_layer);
+    return core::text("layers ", range.lowest_layer, "-", range.highest_layer);
 }
 
 LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const comm::group& all,

@@ -12,6 +12,7 @@
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/loss/concept.hpp"
+#include "lockstep/metrics/concept.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/optim/schedule.hpp"
@@ -55,6 +56,11 @@ template <class Compressor>
 inline constexpr bool has_a_reducer<Compressor> = std::is_same_v<Compressor, compress::none>;
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
+template <class Metric, class Output, class Label, class T>
+inline constexpr bool is_metric_for = false;
+template <class Metric, class Output, class Label, class T>
+    requires metrics::Metric<Metric, T, Output>
+inline constexpr bool is_metric_for<Metric, Output, Label, T> = std::is_same_v<typename Metric::template label<Output>, Label>;
 template <class Layer, class T>
 inline constexpr bool is_complete = layers::Layer<Layer, T>;
 template <class Dataset, class T>
@@ -157,21 +163,12 @@ template <class Plan>
             .initialise = of.initialise,
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = of.precision,
-            .batch = of.batch,
-            .lanes = of.lanes,
-            .seed = of.seed,
-            .threads = of.threads,
-            .bucket = of.bucket,
-            .overlap = of.overlap,
-            .progress_thread = of.progress_thread,
-            .prefetch = of.prefetch,
-            .transport = of.transport,
-            .algorithms = of.algorithms,
-            .all_reduce = of.all_reduce,
-            .sums = of.sums,
-            .timeout = of.timeout,
         };
-        return out;
+        // A plan without a mistake stays what it is, whatever members it has; another one never runs.
+        if constexpr (std::is_same_v<decltype(out), Plan>)
+            return of;
+        else
+            return out;
     } else {
         return sound(plan{.model = model::sequential{tensor::shape<1>{}, layers::flatten{}}, .loss = no_loss{}});
     }

@@ -7,9 +7,11 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::train {
@@ -30,7 +32,7 @@ struct seconds_spent {
     double data = 0;
     double forward = 0;
     double backward = 0;
-    double update = 0;
+    double update = 0;  ///< of this rank's strips; through shared memory also their sums and the copies into other ranks' weights
     double communication_hidden = 0;
     double communication_exposed = 0;
     exposed_because because{};  ///< sums up to communication_exposed
@@ -78,11 +80,21 @@ struct step_event {
     seconds_spent spent{};          ///< on this rank, since the end of the step before
 };
 
-/// The mean loss and the share of correctly classified samples (classification only) over a data set.
+/// A metric over a data set: its sum over the samples, divided by their number.
+struct metric_value {
+    std::string_view name;
+    double value = 0;
+};
+
+/// The mean loss and the share of correctly classified samples (classification only) over a data set, and the metrics that were asked for.
 struct evaluation {
     double loss = 0;
     std::optional<double> accuracy;
     std::size_t samples = 0;
+    std::vector<metric_value> metrics{};
+
+    /// The metric of this name. Throws core::error if it was not asked for.
+    [[nodiscard]] double operator[](std::string_view name) const;
 };
 
 /// After each epoch, or the part of one that fit() ran.
@@ -112,8 +124,8 @@ struct report {
     std::uint64_t samples = 0;
     std::size_t ranks = 1;
     std::size_t threads = 1;
-    seconds_spent seconds;       ///< of rank 0
-    std::size_t bytes_sent = 0;  ///< by rank 0
+    seconds_spent seconds;       ///< of this rank; observers are told those of rank 0
+    std::size_t bytes_sent = 0;  ///< by this rank
     std::vector<epoch_event> epochs;
 
     [[nodiscard]] double samples_per_second() const noexcept {
@@ -126,6 +138,16 @@ struct report {
 [[nodiscard, gnu::cold]] std::string to_text(const report& of);
 
 #if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION double evaluation::operator[](std::string_view name) const {
+    std::string known;
+    for (const auto& one : metrics) {
+        if (one.name == name) return one.value;
+        known += core::text(known.empty() ? "" : ", ", one.name);
+    }
+    core::fail(core::text("there is no metric '", name, "'"),
+               known.empty() ? "pass metrics::list{..} to evaluate()" : core::text("choose one of: ", known));
+}
 
 LOCKSTEP_FUNCTION std::string to_text(const report& of) {
     const double total = of.seconds.total();

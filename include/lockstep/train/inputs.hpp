@@ -14,6 +14,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/container.hpp"
 
@@ -37,7 +38,7 @@ public:
     };
 
     /// `spare`: room for a second minibatch, which is read ahead while the first one is in use.
-    inputs(std::size_t capacity, bool spare, tensor::arena& arena) : capacity_{capacity} {
+    inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena) : capacity_{capacity}, team_{team} {
         for (std::size_t i = 0; i < (spare ? 2 : 1); ++i)
             x_[i] = arena.reserve<T>(capacity * Input::size), y_[i] = arena.reserve<label_element>(capacity * per_label);
     }
@@ -121,8 +122,8 @@ private:
     }
 
     template <class Who>
-    static void check_x(std::span<const T> x, const Who& who) {
-        const std::size_t bad = kernels::first_non_finite(x);
+    void check_x(std::span<const T> x, const Who& who) const {
+        const std::size_t bad = kernels::first_non_finite(x, team_);
         if (bad != x.size())
             core::fail(core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size),
                        "remove or repair the sample: one such number makes all weights useless");
@@ -144,6 +145,7 @@ private:
     }
 
     std::size_t capacity_;
+    parallel::team team_;
     std::array<tensor::slice<T>, 2> x_;
     std::array<tensor::slice<label_element>, 2> y_;
     std::size_t used_ = 0;

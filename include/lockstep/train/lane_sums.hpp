@@ -88,12 +88,6 @@ public:
     [[gnu::cold]] void keep() { comm::keep(std::move(counts_)); }
 
 private:
-    [[gnu::cold]] static comm::schedule gathering(const partition::grid& on) {
-        std::vector<parallel::block> strips;
-        for (std::size_t rank = 0; rank < on.ranks; ++rank) strips.push_back({rank, rank + 1});
-        return comm::all_gather(on.rank, strips);
-    }
-
     std::size_t rank_;
     std::vector<std::size_t> counts_;
     comm::operation<std::size_t> gather_;
@@ -102,7 +96,7 @@ private:
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION row_counts::row_counts(const partition::grid& on, const comm::group& ranks)
-    : rank_{on.rank}, counts_(on.ranks), gather_{ranks, gathering(on)} {}
+    : rank_{on.rank}, counts_(on.ranks), gather_{ranks, comm::all_gather(on.rank, comm::equal_strips(on.ranks, 1))} {}
 
 #endif
 

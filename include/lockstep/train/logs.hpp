@@ -110,6 +110,10 @@ LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
                                   number(event.seconds));
     if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
     if (event.test && event.test->accuracy) text += core::text(R"(,"test_accuracy":)", number(*event.test->accuracy));
+    if (event.test)
+        for (const auto& one : event.test->metrics)
+            if (one.name != "loss" && !(one.name == "accuracy" && event.test->accuracy))
+                text += core::text(",\"test_", one.name, "\":", number(one.value));
     file_.line(text + "}");
 }
 

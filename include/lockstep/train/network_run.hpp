@@ -190,9 +190,9 @@ private:
             out.stash = layer_rows * layers::stash_bytes<layer, T>;
             out.scratch = layers::scratch_size<T>(here::make(net_), layer_rows, lanes, team_) * sizeof(T);
             if constexpr (!layers::adds_lanes<layer>)
-                out.partials = tensor::total_size(layer::parameters) * tensor::tree_depth(lanes) * sizeof(T);
+                out.partials = tensor::total_size(layer::parameters) * layers::partial_sums<layer>(lanes, team_) * sizeof(T);
             constexpr std::size_t statistics = tensor::total_size(layers::statistics_of<layer>);
-            out.observed = statistics * tensor::tree_depth(lanes) * sizeof(T);
+            out.observed = statistics * layers::partial_sums<layer>(lanes, team_) * sizeof(T);
             out.observed_again = out.observed + statistics * sums_of_statistics() * sizeof(T);
         }
         out.runs_again = fact.runs_again;

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/metrics/list.hpp"
 #include "lockstep/train/events.hpp"
 #include "lockstep/train/recorder.hpp"
 
@@ -53,9 +54,11 @@ struct recording {
 
 /// An observer that hears of nothing is a mistake.
 template <class Observer, class Trainer>
-inline constexpr bool is_observer = requires(Observer& o, Trainer& t, step_event& e) {
-    o.on_step(t, e);
+inline constexpr bool is_observer = requires(Observer& o, const comm::group& ranks) {
+    o.on_begin(ranks);
 }
+|| requires(Observer& o) { o.on_begin(); }
+|| requires(Observer& o, Trainer& t, step_event& e) { o.on_step(t, e); }
 || requires(Observer& o, step_event& e) { o.on_step(e); }
 || requires(Observer& o, Trainer& t, epoch_event& e) { o.on_epoch(t, e); }
 || requires(Observer& o, epoch_event& e) { o.on_epoch(e); }
@@ -73,7 +76,8 @@ void tell_begin(Observer& observer, const comm::group& ranks) {
 }
 template <class Observer, class Trainer>
 void tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {
-    static_assert(is_observer<Observer, Trainer>, "lockstep: an observer has on_step(event), on_epoch(event) or on_end(report)");
+    static_assert(is_observer<Observer, Trainer>,
+                  "lockstep: an observer has on_begin(), on_step(event), on_epoch(event) or on_end(report)");
     if (rank != 0 && !on_every_rank<Observer>) return;
     if constexpr (requires { observer.on_step(trainer, event); })
         observer.on_step(trainer, event);
@@ -98,16 +102,18 @@ void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const repo
 }
 
 /// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named after it.
-template <class Dataset>
+/// `validate{set, top{.of = 5}}`: with further metrics.
+template <class Dataset, class... Metrics>
 struct validate {
     static constexpr bool on_every_rank = true;
     const Dataset& set;
+    metrics::list<Metrics...> also;
 
-    explicit validate(const Dataset& samples) : set{samples} {}
+    explicit validate(const Dataset& samples, const Metrics&... metrics) : set{samples}, also{metrics...} {}
 
     template <class Trainer>
     void on_epoch(Trainer& trainer, epoch_event& event) {
-        event.test = trainer.evaluate(set);
+        event.test = trainer.evaluate(set, also);
     }
 };
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/algorithm_table.hpp"
 #include "lockstep/comm/lane_sum.hpp"
+#include "lockstep/comm/transport.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/core/error.hpp"
@@ -95,6 +96,9 @@ void check(const Plan& of) {
     if (of.threads > 1 && !parallel::has_threads)
         core::fail(core::text(of.threads, " threads in a program that was compiled without OpenMP"),
                    "compile with -fopenmp, or set threads to 1");
+    if (of.threads > 1)
+        comm::require_threads(comm::thread_use::beside, core::text("the plan has threads = ", of.threads), "set threads to 1");
+    if (of.prefetch) comm::require_threads(comm::thread_use::beside, "the plan has prefetch = true", "leave prefetch out");
     if (of.progress_thread && !of.overlap)
         core::fail("the plan asks for a progress thread, and for no overlap of communication with computation", "leave one of them out");
     if (!of.all_reduce.empty()) {
@@ -118,6 +122,8 @@ void check(const Plan& of) {
     detail::check_part(of.optimizer);
     detail::check_part(of.schedule);
     detail::check_part(of.compressor);
+    detail::check_part(of.initialise);
+    detail::check_part(of.sampler);
     core::for_each_index<decltype(of.model)::size>([&](auto index) { detail::check_part(of.model.template node<index>()); });
 }
 

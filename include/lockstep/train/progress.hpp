@@ -81,6 +81,7 @@ LOCKSTEP_FUNCTION void progress::on_epoch(const epoch_event& event) {
     if (event.test) {
         out_ << ", test loss " << core::fixed(event.test->loss, 4);
         if (event.test->accuracy) out_ << ", test accuracy " << core::fixed(100 * *event.test->accuracy, 2) << " %";
+        for (const auto& one : event.test->metrics) out_ << core::text(", test ", one.name, " ", core::fixed(one.value, 4));
     }
     out_ << std::endl;
 }

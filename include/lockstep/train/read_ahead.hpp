@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "lockstep/core/quiet_thread.hpp"
+#include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::train {
 
@@ -55,6 +56,7 @@ public:
 
 private:
     void work() noexcept {
+        parallel::works_alone = true;
 #if defined(SCHED_BATCH)
         // Else Linux lets it take the core of the thread that wakes it, though another one is idle.
         const sched_param none{};

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/algorithm_table.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
@@ -60,6 +61,7 @@ template <class Plan>
     add("bucket", core::text(of.bucket));
     add("transport", std::string{reduce::name_of(of.transport)});
     add("all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce);
+    add("sums", core::text("those up to ", comm::name_of(of.sums.last)));
     add("network", std::move(layers));
     add("choice of algorithms", algorithms.empty() ? "that of the rules" : core::hexadecimal(core::hash(algorithms)));
     add("loss", describe(of.loss));

@@ -35,7 +35,7 @@ template <class Network, class Net>
         using here = typename Network::template at<index>;
         const auto& fact = Network::facts[index];
         std::string remark;
-        if constexpr (requires(const typename here::type& layer) { std::string{layer.remark()}; }) remark = here::make(net).remark();
+        if constexpr (layers::has_remark<typename here::type>) remark = here::make(net).remark();
         out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded,
                        fact.runs_again, std::move(remark)});
     });
@@ -55,6 +55,9 @@ template <class Trainer>
     const auto count = [](std::size_t number, std::string_view what) { return core::text(number, " ", what, number == 1 ? "" : "s"); };
     std::string out = core::text("instructions  ", simd::instruction_set(), ", ", sizeof(typename Trainer::value_type) * 8, "-bit numbers");
     if (simd::width<float> < 8) out += "  (narrow: compile with -march=native or link lockstep::native)";
+#if defined(__GNUC__) && !defined(__OPTIMIZE__)
+    out += "  (not optimised: configure with -DCMAKE_BUILD_TYPE=Release, or compile with -O3)";
+#endif
     out += core::text("\ngrid          ", count(grid.ranks, "rank"), " = ", count(grid.replicas(), "replica"), " x ",
                       count(grid.shards, "shard"), " (", std::string_view{plan.partition.name}, "), ", count(plan.threads, "thread"),
                       " each\n");

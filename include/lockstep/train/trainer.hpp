@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "lockstep/core/hash.hpp"
-#include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/metrics/list.hpp"
 #include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/views.hpp"
@@ -27,6 +27,7 @@
 #include "lockstep/train/averaging.hpp"
 #include "lockstep/train/checks.hpp"
 #include "lockstep/train/events.hpp"
+#include "lockstep/train/inference.hpp"
 #include "lockstep/train/inputs.hpp"
 #include "lockstep/train/lane_sums.hpp"
 #include "lockstep/train/observers.hpp"
@@ -38,7 +39,8 @@
 namespace lockstep::train {
 
 /// Trains one network on all ranks of a communicator. All members but the plain queries are collective: every rank calls them in the same
-/// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a step.
+/// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a step, but
+/// for the letter in which a rank asks another one where it is when it has waited for it for 20 ms.
 /// Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Weights stay those of the
 /// last complete step. On several ranks a trainer that has failed does nothing more: each further call throws the same again.
 template <class Plan>
@@ -60,7 +62,7 @@ public:
     using label = typename loss_type::template label<output>;
     using label_element = tensor::label_element<label, T>;
 
-    /// `ranks`: a boost::mpi::communicator, which is duplicated, or a comm::group. Collective.
+    /// `ranks`: an MPI_Comm or a boost::mpi::communicator, which is duplicated, or a comm::group. Collective.
     template <class Ranks, class P>
     trainer(const Ranks& ranks, const P& plan, const std::source_location& where = std::source_location::current())
         : trainer{group_of(ranks, where), sound(plan), where, 0} {}
@@ -101,11 +103,14 @@ public:
         });
     }
 
-    /// Mean loss and accuracy over a data set that every rank can read. Equal bits for any number of ranks.
-    template <class Dataset>
-    evaluation evaluate(const Dataset& set, const std::source_location& where = std::source_location::current()) {
-        if constexpr (check_dataset<Dataset>())
-            return on_all_ranks("evaluate", where, [&] { return evaluate_checked(set); });
+    /// Mean loss and accuracy over a data set that every rank can read, and further metrics: `evaluate(set, metrics::list{mine{}})["mine"]`.
+    /// Equal bits for any number of ranks.
+    template <class Dataset, class... Metrics>
+    evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also = {},
+                        const std::source_location& where = std::source_location::current()) {
+        constexpr bool metrics_fit = (check_metric<Metrics>() && ...);
+        if constexpr (check_dataset<Dataset>() && metrics_fit)
+            return on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });
         else
             return {};
     }
@@ -116,32 +121,19 @@ public:
     auto predict(const X& x, const std::source_location& where = std::source_location::current()) {
         static_assert(tensor::has_views<const T>, "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         return on_all_ranks("predict", where, [&] {
-            const auto rows = brought_.take_x(x);
-            std::size_t most = rows.count;
-            if constexpr (shards > 1) most = std::ranges::max(counts_.gather(rows.count));
-            predictions_.resize(rows.count * output::size);
-            for (std::size_t at = 0; at < most; at += capacity_) {
-                const std::size_t first = std::min(at, rows.count), here = std::min(capacity_, rows.count - first);
-                if constexpr (shards > 1)
-                    deal_.brought(counts_.gather(here));
-                else
-                    deal_.brought(std::vector<std::size_t>(grid_.ranks, here));
-                const auto y = run_.forward(arena_[weights_].data(), rows.x + first * input::size, deal_, key(layers::mode::inference),
-                                            statistics_.place());
-                std::copy_n(y.data, here * output::size, predictions_.data() + first * output::size);
-            }
+            forward_alone().predict(brought_.take_x(x), predictions_);
             if constexpr (tensor::has_views<const T>)
                 return tensor::views<const T>::template of_batch<output>(std::span<const T>{predictions_});
         });
     }
 
     /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory: include
-    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read before the next fit() or step(); observers
+    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and before the next fit() or step(); observers
     /// ask anew, because new weights may be on their way. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
         static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         const auto found = find_numbers<network>(layer, name, landed_weights(), statistics_.running());
-        if constexpr (tensor::has_views<const T>) return tensor::views<T>::of(found.numbers, found.extents);
+        if constexpr (tensor::has_views<const T>) return tensor::views<const T>::of(std::span<const T>{found.numbers}, found.extents);
     }
 
     /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
@@ -149,6 +141,17 @@ public:
         const comm::watched_call here{ranks_.notices(), "all_weights", where};
         if constexpr (shards > 1) ranks_.check();
         return gather_weights<network>(std::span<const T>{landed_weights()}, grid_, group_);
+    }
+
+    /// Takes over what all_weights() and running_statistics() of a trainer with the same network gave, on any number of ranks and in any
+    /// partition; every rank passes all of it. The number of the step and the state of the optimizer stay as they are. Collective.
+    void load_weights(std::span<const T> all, std::span<const T> statistics = {},
+                      const std::source_location& where = std::source_location::current()) {
+        on_all_ranks("load_weights", where, [&] {
+            require_loadable<network>(ranks_, all, statistics);
+            cut_weights<network>(all, arena_[weights_], grid_);
+            std::ranges::copy(statistics, statistics_.running().begin());
+        });
     }
 
     /// The running statistics of all layers, one behind the other: the same on every rank. None for a network without such layers.
@@ -236,7 +239,7 @@ private:
           statistics_{grid_, ranks_.named("statistics"), rule_, team_, arena_},
           sums_{grid_, ranks_.named("losses")},
           counts_{grid_, ranks_.named("rows")},
-          brought_{capacity_, plan.prefetch, arena_},
+          brought_{capacity_, plan.prefetch, team_, arena_},
           weights_{arena_.template reserve_shared<T>(network::parameters_here)} {
         arena_.allocate();
         run_.bind(arena_, averaging_.thread());
@@ -281,9 +284,17 @@ private:
         return false;
     }
 
+    template <class Metric>
+    static constexpr bool check_metric() {
+        static_assert(
+            is_metric_for<Metric, output, label, T>,
+            "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum; its labels are those of the loss");
+        return is_metric_for<Metric, output, label, T>;
+    }
+
     template <class Ranks>
     static comm::group group_of(const Ranks& ranks, const std::source_location& where) {
-        static_assert(is_communicator<Ranks>, "lockstep: a trainer runs on a boost::mpi::communicator or a comm::group");
+        static_assert(is_communicator<Ranks>, "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
         if constexpr (is_communicator<Ranks>)
             return comm::make_group(ranks, where);
         else
@@ -361,37 +372,21 @@ private:
         (void)ranks_.gather_all(grid_.rank);
     }
 
-    template <class Dataset>
-    evaluation evaluate_checked(const Dataset& set) {
-        require_samples(set, "evaluate");
-        require_equal(ranks_, set.size(), "samples to evaluate");
-        agree_on(ranks_, set);
-        std::vector<std::uint64_t> rows(capacity_);
-        sums_.clear();
-        for (std::size_t at = 0; at < set.size(); at += plan_.batch) {
-            deal_.whole(std::min(plan_.batch, set.size() - at));
-            const auto& lanes = deal_.own();
-            for (std::size_t i = 0; i < lanes.rows(); ++i) rows[i] = at + lanes.first_row() + i;
-            const auto [x, y, count] = brought_.template read<Dataset>(set, std::span<const std::uint64_t>{rows}.first(lanes.rows()));
-            const auto out = run_.forward(arena_[weights_].data(), x, deal_, key(layers::mode::inference), statistics_.place());
-            for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
-                const auto [part, target] = of_lane(out, y, lane);
-                sums_(lane, 0) += plan_.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
-                if constexpr (tensor::is_classes<label>) sums_(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
-            }
-        }
-        sums_.start();
-        const auto sum = sums_.finish();
-        evaluation result{.loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
-        if constexpr (tensor::is_classes<label>) result.accuracy = sum[1] / static_cast<double>(set.size());
-        return result;
-    }
-
-    /// The rows of one own lane.
-    auto of_lane(tensor::batch<const T, output> out, const label_element* y, std::size_t lane) const noexcept {
-        const auto rows = deal_.own().blocks()[lane];
-        return std::pair{out.part(rows.first, rows.size()),
-                         tensor::targets<label, T>{y + rows.first * tensor::label_size<label>, rows.size() * tensor::label_size<label>}};
+    /// The network's forward walk, without training.
+    [[nodiscard]] inference<T, network, label, Plan> forward_alone() noexcept {
+        return {.plan = plan_,
+                .ranks = ranks_,
+                .grid = grid_,
+                .capacity = capacity_,
+                .weights = arena_[weights_].data(),
+                .statistics = statistics_.place(),
+                .key = key(layers::mode::inference),
+                .run = run_,
+                .brought = brought_,
+                .rows = deal_,
+                .counts = counts_,
+                .sums = sums_,
+                .team = team_};
     }
 
     [[nodiscard]] std::uint64_t with_statistics(std::uint64_t hash) const noexcept {
@@ -413,12 +408,12 @@ private:
         statistics_.start();
         const auto dy = run_.output_gradient(deal_);
         sums_.clear();
-        for (std::size_t lane = 0; lane < deal_.own().count(); ++lane) {
-            const auto [part, target] = of_lane(out, y, lane);
+        parallel::for_each(team_, deal_.own().count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, decltype(plan_.loss), output>) {
             const auto rows = deal_.own().blocks()[lane];
+            const auto [part, target] = of_rows<label>(out, y, rows);
             sums_(lane, 0) =
                 plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
-        }
+        });
         const double rate = static_cast<double>(plan_.schedule(step));
         averaging_.note(activity::loss);
         const double in_forward = run_.exchange_seconds() - exchanged;

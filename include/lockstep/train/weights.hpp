@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The weights of a trainer: how they start, one of them by name, and all of them of a network that is cut over ranks.
+// The weights of a trainer: how they start, one of them by name, and all of them of a network that is cut over ranks, out and in.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,9 @@
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/kernels/elementwise.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/exchange.hpp"
@@ -94,6 +96,44 @@ template <class Network, class T>
         }
     });
     return out;
+}
+
+/// Throws on all ranks alike where these are not the weights and running statistics of such a network, finite and the same on every rank.
+/// Behind it no rank uses its weights. Collective.
+template <class Network, class T>
+[[gnu::cold]] void require_loadable(const comm::group& ranks, std::span<const T> weights, std::span<const T> statistics) {
+    if (weights.size() != Network::parameters)
+        core::fail(core::text("load_weights() was given ", weights.size(), " weights for a network of ", Network::parameters),
+                   "pass what all_weights() of a trainer with the same network gave");
+    if (statistics.size() != Network::statistics)
+        core::fail(
+            core::text("load_weights() was given ", statistics.size(), " running statistics for a network of ", Network::statistics),
+            Network::statistics == 0 ? "pass the weights alone" : "pass running_statistics() of the same trainer behind the weights");
+    for (const auto& some : {weights, statistics})
+        if (const std::size_t bad = kernels::first_non_finite(some); bad != some.size())
+            core::fail(core::text("load_weights() was given ", some[bad], " at position ", bad), "load numbers that are finite");
+    const auto hashes = ranks.gather_all(std::array{core::hash(std::as_bytes(weights)), core::hash(std::as_bytes(statistics))});
+    for (std::size_t rank = 1; rank < hashes.size(); ++rank)
+        if (hashes[rank] != hashes[0])
+            core::fail(core::text("load_weights() was given other numbers on rank ", rank, " than on rank 0"),
+                       "pass all weights of the whole network on every rank");
+}
+
+/// This rank's part of all weights: the inverse of gather_weights().
+template <class Network, class T>
+[[gnu::cold]] void cut_weights(std::span<const T> all, std::span<T> weights, const partition::grid& on) {
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template at<index>;
+        std::size_t at = Network::offset(index);
+        for (const auto& one : here::type::parameters) {
+            const std::size_t width = here::is_sharded ? Network::shards * one.columns : one.columns;
+            const std::size_t first = here::is_sharded ? on.shard() * one.columns : 0;
+            for (std::size_t row = 0; row < one.rows; ++row)
+                std::copy_n(all.data() + row * width + first, one.columns, weights.data() + at + row * one.columns);
+            at += one.size();
+            all = all.subspan(one.rows * width);
+        }
+    });
 }
 
 }  // namespace lockstep::train

@@ -27,7 +27,8 @@ std::vector<comm::traffic> gathered(builder build, const std::vector<block>& str
     const auto sent = comm::simulate<std::uint16_t>(programs, data);
     bool right = true;
     for (std::size_t rank = 0; rank < strips.size(); ++rank) {
-        right = right && sent[rank] == programs[rank].sent() && programs[rank].work_size() == 0 && programs[rank].added() == 0;
+        right = right && programs[rank].elements() == n && sent[rank] == programs[rank].sent() && programs[rank].work_size() == 0 &&
+                programs[rank].added() == 0;
         for (std::size_t i = 0; i < n; ++i) right = right && data[rank][i] == i + 1;
     }
     REQUIRE(right);

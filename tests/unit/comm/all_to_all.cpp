@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "lockstep/comm/verify.hpp"
+#include "rank_counts.hpp"
 
 namespace comm = lockstep::comm;
 
 TEST_CASE("comm/all_to_all: every block arrives, for every number of ranks", "[comm]") {
-    for (std::size_t ranks = 1; ranks <= 64; ++ranks) {
+    for (const std::size_t ranks : rank_counts()) {
         for (const std::size_t largest : {0U, 1U, 2U, 7U, 64U}) {
+            if (ranks > 64 && (largest != 1 || ranks > 256)) continue;  // each rank reads the table of all
             INFO(ranks << " ranks, blocks of up to " << largest);
             std::vector<std::size_t> counts(ranks * ranks);
             for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = (i * 2654435761U >> 7) % (largest + 1);

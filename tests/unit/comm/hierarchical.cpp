@@ -136,6 +136,7 @@ TEST_CASE("comm/hierarchical: lanes that are no run on a host are declined, or a
     const auto many = whole(regrouped, 960, on, comm::between_hosts::tree);
     CHECK(over_the_link(many, on) == 960);
     CHECK_FALSE(comm::by_hosts_sum(0, 960, on).sum.invariant());
+    CHECK(comm::by_hosts_sum(0, 960, on).sum.elements() == 960);
     CHECK(comm::hosts_in_order(places{0, 0, 0, 3}) == std::vector<block>{{0, 1}, {1, 2}, {2, 4}, {4, 8}});
 }
 

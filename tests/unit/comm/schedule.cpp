@@ -68,6 +68,7 @@ TEST_CASE("comm/schedule: one program after another", "[comm]") {
     CHECK(both.data_size() == 105);
     CHECK(both.work_size() == 5);
     CHECK(both.rounds()[2].sends == lockstep::parallel::block{1, 2});
+    CHECK(comm::schedule{"", true, 3}.then(comm::schedule{"", true, 5}).then(comm::schedule{"", true, 4}).elements() == 5);
     CHECK(comm::schedule{}.then(first).invariant());
     CHECK(comm::schedule{}.then(first).name() == "first");
 }

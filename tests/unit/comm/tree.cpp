@@ -7,6 +7,7 @@
 
 #include "lockstep/comm/verify.hpp"
 #include "lockstep/core/random.hpp"
+#include "rank_counts.hpp"
 
 namespace comm = lockstep::comm;
 namespace core = lockstep::core;
@@ -87,10 +88,10 @@ TEST_CASE("comm/tree: the walk of one rank is the tree over lane numbers", "[com
 }
 
 TEST_CASE("comm/tree: equal bits for every number of ranks, every size and every route", "[comm]") {
-    for (std::size_t ranks = 1; ranks <= 64; ++ranks) {
+    for (const std::size_t ranks : rank_counts()) {
         for (const std::size_t total : {ranks, std::size_t{8}, std::size_t{64}, std::size_t{100}}) {
             for (const std::size_t n : {0U, 1U, 2U, 7U, 64U, 1000U}) {
-                if (total == 8 && n > 64) continue;
+                if ((total == 8 && n > 64) || (ranks > 64 && (n != 7 || total == 64))) continue;
                 const auto lanes = comm::deal_lanes(ranks, total);
                 const auto strips = comm::tree_strips(ranks, total, n);
                 std::size_t elements[2];

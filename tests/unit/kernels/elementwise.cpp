@@ -169,6 +169,20 @@ TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite", "
     }
 }
 
+TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite is found by any number of threads", "[kernels]", float,
+                   double) {
+    const std::size_t n = 100003;
+    auto x = uniform<TestType>(n, 1);
+    for (const int threads : thread_counts()) {
+        CHECK(kernels::first_non_finite<TestType>(in(x), {threads}) == n);
+        for (const std::size_t at : {n - 1, n - 2, n / 2, n / 3, std::size_t{1}, std::size_t{0}}) {
+            auto y = x;
+            y[at] = y[std::min(n - 1, at + 60000)] = std::numeric_limits<TestType>::quiet_NaN();
+            CHECK(kernels::first_non_finite<TestType>(in(y), {threads}) == at);
+        }
+    }
+}
+
 TEMPLATE_TEST_CASE("kernels/elementwise: results far larger than the caches have the bits of those in place", "[kernels]", float, double) {
     const std::size_t n = rows_beyond_caches<TestType>(1);
     const auto x = repeated<TestType>(n, 1), dy = repeated<TestType>(n, 2);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/layers/pass.hpp"
 
+#include <atomic>
+
 #include "unit/layers/support.hpp"
 
 using namespace layer_test;
@@ -31,8 +33,38 @@ struct two_parameters {
     }
 };
 
+/// The same, lane by lane on threads of their own where there are enough. Tells for each lane who computed it.
+struct dealing : two_parameters {
+    static constexpr bool deals_lanes = true;
+    struct turn {
+        int calls = 0;
+        int threads = 0;
+        const void* memory = nullptr;
+        std::size_t size = 0;
+    };
+    std::vector<turn>* turns = nullptr;
+
+    template <class T>
+    [[nodiscard]] static constexpr std::size_t scratch(std::size_t, std::size_t lanes, parallel::team team) {
+        return std::max<std::size_t>(37, layers::dealt_scratch<T>(37, lanes, team));
+    }
+    void backward(const auto& pass) const {
+        pass.deal_lanes([&](parallel::block rows, const auto& g, const auto& use) {
+            using T = typename std::remove_cvref_t<decltype(pass)>::value_type;
+            const auto numbers = of_lane<T>(rows);
+            std::copy(numbers.begin(), numbers.end(), g[0].begin());
+            // Lanes without rows share their place with others.
+            for (std::size_t lane = 0; lane < pass.lanes->count(); ++lane)
+                if (!rows.empty() && pass.lanes->blocks()[lane] == rows)
+                    (*turns)[lane] = {(*turns)[lane].calls + 1, use.team.threads, use.scratch.data(), use.scratch.size()};
+        });
+    }
+};
+
 /// Nothing to learn, two statistics.
+template <bool Deals>
 struct observing {
+    static constexpr bool deals_lanes = Deals;
     using input = shape<1>;
     using output = shape<1>;
     static constexpr std::array<tensor::parameter, 0> parameters{};
@@ -61,27 +93,79 @@ TEMPLATE_TEST_CASE("layers/pass: each_lane adds what a layer gives for each lane
         }
 }
 
-TEMPLATE_TEST_CASE("layers/pass: each_lane_observed adds what a layer observes of each lane over the tree", "[layers]", float, double) {
-    static_assert(layers::has_statistics<observing> && !layers::has_statistics<two_parameters>);
+TEMPLATE_TEST_CASE("layers/pass: deal_lanes adds what a layer gives for each lane over the tree", "[layers]", float, double) {
+    for (const auto& lanes : lane_cuts())
+        for (const int threads : thread_counts()) {
+            problem<TestType, dealing> of{.rows = lanes.rows(), .x = array<TestType>(lanes.rows())};
+            std::vector<dealing::turn> turns(lanes.count());
+            of.layer.turns = &turns;
+            of.team = {threads};
+            const forward_result<TestType> ran{array<TestType>(lanes.rows()), {}};
+            const auto got = backward(of, ran, array<TestType>(lanes.rows()), lanes, false);
+            CHECK(adds_over_tree(got, lanes, [](parallel::block rows) { return dealing::of_lane<TestType>(rows); }));
+            // Each lane once; on one thread, with scratch that no other thread has, where threads take lanes.
+            const bool dealt = layers::threads_take_lanes(lanes.count(), of.team);
+            for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
+                if (lanes.blocks()[lane].empty()) continue;
+                CHECK(turns[lane].calls == 1);
+                CHECK(turns[lane].threads == (dealt ? 1 : threads));
+                CHECK(turns[lane].size >= 37);
+                for (std::size_t other = 0; dealt && other < lane; ++other) {
+                    if (lanes.blocks()[other].empty()) continue;
+                    const auto thread_of = [&](std::size_t which) {
+                        std::size_t at = 0;
+                        while (parallel::split(lanes.count(), static_cast<std::size_t>(threads), at).last <= which) ++at;
+                        return at;
+                    };
+                    CHECK((turns[lane].memory == turns[other].memory) == (thread_of(lane) == thread_of(other)));
+                }
+            }
+        }
+}
+
+TEST_CASE("layers/pass: threads take lanes where all get about as many", "[layers]") {
+    CHECK(!layers::threads_take_lanes(8, {1}));
+    for (const int threads : {2, 3, 4, 5, 8}) CHECK(layers::threads_take_lanes(8, {threads}));
+    for (const int threads : {6, 7, 9, 16}) CHECK(!layers::threads_take_lanes(8, {threads}));
+    CHECK(!layers::threads_take_lanes(1, {2}));
+    CHECK(layers::kept_lanes(8, {1}) == tensor::tree_depth(8));
+    for (int threads = 2; threads < 20; ++threads)
+        for (std::size_t lanes = 0; lanes < 40; ++lanes) {
+            CHECK(layers::kept_lanes(lanes, {threads}) >= tensor::tree_depth(lanes));
+            // Room for those that are dealt, also where a run has fewer.
+            for (std::size_t fewer = 0; fewer <= lanes; ++fewer)
+                if (layers::threads_take_lanes(fewer, {threads})) CHECK(layers::kept_lanes(lanes, {threads}) >= fewer);
+        }
+}
+
+TEMPLATE_TEST_CASE_SIG("layers/pass: each_lane_observed and deal_lanes_observed add what a layer observes of each lane over the tree",
+                       "[layers]", ((class TestType, bool Deals), TestType, Deals), (float, false), (double, false), (float, true),
+                       (double, true)) {
+    static_assert(layers::has_statistics<observing<Deals>> && !layers::has_statistics<two_parameters>);
     for (const auto& lanes : lane_cuts())
         for (const int threads : thread_counts()) {
             constexpr std::size_t n = 38, stride = n + 3;
             auto sums = unwritten<TestType>(lanes.trees().size() * stride);
-            auto partials = unwritten<TestType>(n * tensor::tree_depth(lanes.count()));
-            layers::forward_pass<TestType, observing> pass;
+            auto partials = unwritten<TestType>(n * layers::partial_sums<observing<Deals>>(lanes.count(), {threads}));
+            layers::forward_pass<TestType, observing<Deals>> pass;
             pass.use.team = {threads};
             pass.lanes = &lanes;
             pass.observed = sums.data();
             pass.observed_stride = stride;
             pass.observed_partials = partials.data();
-            std::size_t rows_seen = 0;
-            pass.each_lane_observed([&](parallel::block rows, const auto& s) {
-                REQUIRE(s[0].size() == 33);
-                REQUIRE(s[1].data() == s[0].data() + 33);
+            std::atomic<std::size_t> rows_seen = 0;
+            std::atomic<bool> lie_together = true;
+            const auto observe = [&](parallel::block rows, const auto& s) {
+                if (s[0].size() != 33 || s[1].data() != s[0].data() + 33) lie_together = false;
                 const auto numbers = two_parameters::of_lane<TestType>(rows);
                 std::copy(numbers.begin(), numbers.end(), s[0].begin());
                 rows_seen += rows.size();
-            });
+            };
+            if constexpr (Deals)
+                pass.deal_lanes_observed([&](parallel::block rows, const auto& s, const auto&) { observe(rows, s); });
+            else
+                pass.each_lane_observed(observe);
+            CHECK(lie_together);
             CHECK(rows_seen == lanes.rows());
             for (std::size_t node = 0; node < lanes.trees().size(); ++node) {
                 const array<TestType> got(sums.begin() + static_cast<std::ptrdiff_t>(node * stride),

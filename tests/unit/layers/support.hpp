@@ -137,7 +137,7 @@ forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
     forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layers::stash_bytes<L, T>, std::byte{99})};
     scratch<T> s(layers::scratch_size<T>(of.layer, of.rows, std::max(lanes, cut.count()), of.team), of.team);
     auto observed = unwritten<T>(cut.trees().size() * (n + gap));
-    auto partials = unwritten<T>(n * tensor::tree_depth(cut.count()));
+    auto partials = unwritten<T>(n * layers::partial_sums<L>(cut.count(), of.team));
     const bool trains = of.mode == layers::mode::training;
     if (of.in_place) std::copy(of.x.begin(), of.x.end(), out.y.begin());
     of.layer.forward(layers::forward_pass<T, L>{.x = {of.in_place ? out.y.data() : of.x.data(), of.rows},
@@ -168,7 +168,7 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     constexpr std::size_t n = problem<T, L>::weights, gap = 3;
     backward_result<T> out{unwritten<T>(wants_dx ? of.rows * L::input::size : 0), {}};
     auto gradient = unwritten<T>(lanes.trees().size() * (n + gap));
-    auto partials = unwritten<T>(layers::adds_lanes<L> ? 0 : n * tensor::tree_depth(lanes.count()));
+    auto partials = unwritten<T>(layers::adds_lanes<L> ? 0 : n * layers::partial_sums<L>(lanes.count(), of.team));
     scratch<T> s(layers::scratch_size<T>(of.layer, of.rows, lanes.count(), of.team), of.team);
     T nothing{};  // so that dx of no rows is not null
     // The gradient of an addend takes the place of dy, else that of x does.

@@ -79,10 +79,14 @@ TEMPLATE_TEST_CASE("layers/tuned_conv: micro-batches and threads change no bit",
         }
 }
 
-TEST_CASE("layers/tuned_conv: scratch is that of the choice", "[layers]") {
+TEST_CASE("layers/tuned_conv: scratch is that of the choice, or of the lanes that threads have at once", "[layers]") {
     constexpr parallel::team team{2};
+    constexpr std::size_t lanes = 8;
     const auto scratch_of = [&](const convolution_choice& choice, std::size_t rows) {
-        return layers::scratch_size<float>(of(choice), rows, 8, team);
+        return layers::scratch_size<float>(of(choice), rows, lanes, team);
+    };
+    const auto dealt = [&](algorithm a, std::size_t rows) {
+        return layers::dealt_scratch<float>(kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, {1}), lanes, team);
     };
     for (const algorithm a : kernels::algorithms) {
         convolution_choice choice;
@@ -91,7 +95,7 @@ TEST_CASE("layers/tuned_conv: scratch is that of the choice", "[layers]") {
             CHECK(scratch_of(choice, rows) ==
                   std::max({kernels::convolve_forward_scratch<float>(a, layer::geometry, rows, team),
                             kernels::convolve_backward_data_scratch<float>(a, layer::geometry, rows, team),
-                            kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, team)}));
+                            kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, team), dealt(a, rows)}));
     }
     // Copied patches of a few samples instead of all.
     convolution_choice whole, divided;

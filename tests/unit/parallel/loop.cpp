@@ -4,6 +4,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <mutex>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace parallel = lockstep::parallel;
@@ -68,6 +70,39 @@ TEST_CASE("parallel/loop: each index is visited once, whatever the team", "[para
                 if (n == 0) REQUIRE(calls == 0);
                 for (const auto& count : visits) REQUIRE(count == 1);
             }
+}
+
+TEST_CASE("parallel/loop: for_each visits each index once, each thread a run of them", "[parallel]") {
+    for (const int threads : {1, 2, 3, 8})
+        for (const std::size_t n : {0, 1, 2, 7, 8, 100}) {
+            std::vector<int> visits(n);
+            std::vector<std::thread::id> who(n);
+            parallel::for_each({threads}, n, [&](std::size_t index) noexcept {
+                ++visits[index];
+                who[index] = std::this_thread::get_id();
+            });
+            for (const int count : visits) CHECK(count == 1);
+            if (n == 0 || !parallel::has_threads) continue;
+            const auto members = static_cast<std::size_t>(threads);
+            for (std::size_t part = 0; part < members; ++part) {
+                const parallel::block mine = parallel::split(n, members, part);
+                for (std::size_t index = mine.first; index < mine.last; ++index) CHECK(who[index] == who[mine.first]);
+            }
+            // The last index is another thread's as soon as there are two.
+            if (threads > 1 && n > 1) CHECK(who.front() != who.back());
+        }
+}
+
+TEST_CASE("parallel/loop: what a step of for_each throws reaches the caller", "[parallel]") {
+    for (const int threads : {1, 2, 3}) {
+        std::size_t done = 0;
+        const auto fail_at_two = [&](std::size_t index) {
+            if (index == 2) throw std::runtime_error{"two"};
+            ++done;
+        };
+        CHECK_THROWS_WITH(parallel::for_each({threads}, 5, fail_at_two), "two");
+        CHECK(done == 2);
+    }
 }
 
 TEST_CASE("parallel/loop: the split is the same every time", "[parallel]") {

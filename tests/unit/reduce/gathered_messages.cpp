@@ -42,6 +42,11 @@ TEST_CASE("reduce/gathered_messages: one rank gets what its message decodes to, 
         CHECK(gradient == largest_tenth());
         sum.finish();  // nothing is decoded twice
         CHECK(gradient == largest_tenth());
+        std::vector<float> weights(n);
+        sum.update(weights, [&](ls::parallel::block part, std::span<const float> sums) {
+            for (std::size_t i = 0; i < sums.size(); ++i) weights[part.first + i] += sums[i];
+        });
+        CHECK(weights == largest_tenth());
         sum.share(gradient);
         CHECK(gradient == largest_tenth());
     }

@@ -23,6 +23,11 @@ TEST_CASE("reduce/tree_sum: one rank owns everything, and its sum is what it had
         for (int again = 0; again < 2; ++again) {
             sum.start(gradient, {1, ls::core::purpose::rounding});
             sum.finish();
+            std::vector<float> weights(n);
+            sum.update(weights, [&](ls::parallel::block part, std::span<const float> sums) {
+                for (std::size_t i = 0; i < sums.size(); ++i) weights[part.first + i] += sums[i];
+            });
+            CHECK(weights == before);
             CHECK(gradient == before);
             sum.share(gradient);
             CHECK(sum.poll());

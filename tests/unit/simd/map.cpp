@@ -97,3 +97,21 @@ TEMPLATE_TEST_CASE("simd/map: a result by itself has the bits of one that map le
         }
     }
 }
+
+TEMPLATE_TEST_CASE("simd/map: a copy has all elements and touches nothing beside them, wherever it begins in a line", "[simd]", float,
+                   double) {
+    constexpr std::size_t line = simd::alignment / sizeof(TestType), most = 3 * line + 1;
+    constexpr TestType guard = 99;
+    const auto from = numbers<TestType>(most, 1);
+    for (std::size_t n = 0; n <= most; ++n)
+        for (std::size_t first = 0; first <= line; ++first)
+            for (const bool streamed : {false, true}) {
+                alignas(simd::alignment) TestType got[most + line + 1];
+                std::fill(std::begin(got), std::end(got), guard);
+                simd::copy(from.data(), n, streamed, got + first);
+                simd::stream_end();
+                INFO("n " << n << " first " << first << " streamed " << streamed);
+                REQUIRE(std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(n), got + first));
+                REQUIRE(std::count(std::begin(got), std::end(got), guard) == static_cast<std::ptrdiff_t>(most + line + 1 - n));
+            }
+}

@@ -73,6 +73,7 @@ TEST_CASE("train/buckets: LeNet", "[train]") {
     CHECK(each[2].lowest_layer == 3);
     CHECK(each[3].lowest_layer == 0);
     CHECK(each[0].count == 5130);
+    CHECK(ls::train::name_of(each[0]) == "layer 9");
     const auto one = ls::train::make_buckets<whole>(1U << 20U);
     REQUIRE(one.size() == 1);
     CHECK(one[0].count == 582026);
@@ -84,6 +85,9 @@ TEST_CASE("train/buckets: LeNet", "[train]") {
     REQUIRE(two.size() == 2);
     CHECK(two[0].count == 529930);
     CHECK(two[1].lowest_layer == 0);
+    // Numbered as in the summary, in weights() and in the timeline.
+    CHECK(ls::train::name_of(two[0]) == "layers 7-9");
+    CHECK(ls::train::name_of(two[1]) == "layers 0-3");
 }
 
 TEST_CASE("train/buckets: runs cover their parameters once, and decay what decays", "[train]") {

@@ -51,6 +51,20 @@ TEST_CASE("train/read_ahead: the minibatches that were begun, in their order, ea
     }
 }
 
+TEST_CASE("train/read_ahead: loops of a team that is in use elsewhere are run by the reading thread alone", "[train]") {
+    std::vector<std::thread::id> who(4);
+    const auto load = [&](std::uint64_t, std::size_t, bool) {
+        parallel::for_each({4}, who.size(), [&](std::size_t index) { who[index] = std::this_thread::get_id(); });
+        return 0;
+    };
+    rooms two;
+    read_ahead minibatches{load, true};
+    minibatches.begin(0, 0);
+    (void)minibatches.take(0, 0, two);
+    CHECK(who[0] != std::this_thread::get_id());
+    for (const auto& one : who) CHECK(one == who[0]);
+}
+
 TEST_CASE("train/read_ahead: an error is thrown by the take that wanted the minibatch, and the next one works", "[train]") {
     const auto load = [&](std::uint64_t, std::size_t position, bool) {
         if (position == 3) throw std::invalid_argument{"three"};

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Several metrics, to be asked for together.
+
+#include "lockstep/core/pack.hpp"
+#include "lockstep/metrics/concept.hpp"
+
+namespace lockstep::metrics {
+
+/// `list{top{.of = 5}, mine{}}`: a trainer evaluates them in one pass over the samples.
+template <class... Metrics>
+struct list {
+    core::pack<Metrics...> all{};
+
+    constexpr list() = default;
+    constexpr explicit list(const Metrics&... metrics) requires(sizeof...(Metrics) > 0) : all{metrics...} {}
+};
+
+}  // namespace lockstep::metrics

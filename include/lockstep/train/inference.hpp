@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Forward without training: evaluation over data sets and predictions for rows, in parts that fit into the memory of a trainer.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/pack.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/metrics/list.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/train/agreement.hpp"
+#include "lockstep/train/deal.hpp"
+#include "lockstep/train/events.hpp"
+#include "lockstep/train/inputs.hpp"
+#include "lockstep/train/lane_sums.hpp"
+#include "lockstep/train/network_run.hpp"
+#include "lockstep/train/plan.hpp"
+#include "lockstep/train/recipe.hpp"
+#include "lockstep/train/statistics.hpp"
+
+namespace lockstep::train {
+
+/// These rows of an output, and their labels.
+template <tensor::Label Label, class T, class Output>
+[[nodiscard]] auto of_rows(tensor::batch<const T, Output> out, const tensor::label_element<Label, T>* y, parallel::block rows) noexcept {
+    constexpr std::size_t per_label = tensor::label_size<Label>;
+    return std::pair{out.part(rows.first, rows.size()), tensor::targets<Label, T>{y + rows.first * per_label, rows.size() * per_label}};
+}
+
+/// Whether a loss throws nothing, so that threads may compute it for lanes of their own.
+template <class T, class Loss, class Output>
+inline constexpr bool loss_is_quiet =
+    std::is_nothrow_invocable_v<const Loss&, tensor::batch<const T, Output>, tensor::targets<typename Loss::template label<Output>, T>,
+                                tensor::batch<T, Output>, T>;
+
+/// What a trainer lends for one call. `rows` is the deal of the last part afterwards.
+template <class T, class Network, class Label, class Plan>
+struct inference {
+    using input = typename Network::input;
+    using output = typename Network::output;
+    using samples = inputs<T, input, Label>;
+
+    const Plan& plan;
+    const comm::group& ranks;
+    const partition::grid& grid;
+    std::size_t capacity;  ///< rows of a rank that there is memory for
+    const T* weights;
+    statistics_place<T> statistics;
+    step_key key;
+    network_run<T, decltype(Plan::model), Network::shards>& run;
+    samples& brought;
+    deal& rows;
+    row_counts& counts;
+    lane_sums<2>& sums;
+    parallel::team team;
+
+    /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks. Collective.
+    template <class Dataset, class... Metrics>
+    [[nodiscard]] evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also) const {
+        require_names<Metrics...>();
+        require_samples(set, "evaluate");
+        require_equal(ranks, set.size(), "samples to evaluate");
+        agree_on(ranks, set);
+        if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(also);
+        std::vector<std::uint64_t> numbers(capacity);
+        std::vector<double> others(sizeof...(Metrics) * rows.own().count());  // of each metric, lane by lane
+        sums.clear();
+        for (std::size_t at = 0; at < set.size(); at += plan.batch) {
+            rows.whole(std::min(plan.batch, set.size() - at));
+            const auto& lanes = rows.own();
+            for (std::size_t i = 0; i < lanes.rows(); ++i) numbers[i] = at + lanes.first_row() + i;
+            const auto [x, y, count] = brought.template read<Dataset>(set, std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
+            const auto out = forward(x);
+            parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, decltype(Plan::loss), output>) {
+                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
+                if constexpr (tensor::is_classes<Label>) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
+            });
+            for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
+                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                core::for_each_index<sizeof...(Metrics)>([&, &part = part, &target = target](auto metric) {
+                    others[metric * lanes.count() + lane] += static_cast<double>(core::get<metric>(also.all)(part, target));
+                });
+            }
+        }
+        sums.start();
+        const auto sum = sums.finish();
+        evaluation result{.loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
+        if constexpr (tensor::is_classes<Label>) result.accuracy = sum[1] / static_cast<double>(set.size());
+        (result.metrics.push_back({Metrics::name, 0}), ...);
+        for (std::size_t metric = 0; metric < sizeof...(Metrics); ++metric)
+            result.metrics[metric].value =
+                over_lanes(std::span{others}.subspan(metric * rows.own().count())) / static_cast<double>(set.size());
+        return result;
+    }
+
+    /// The outputs for these rows, one behind the other. Ranks may bring other numbers of them. Collective in a model partition, else local.
+    void predict(const typename samples::rows& x, std::vector<T>& out) const {
+        std::size_t most = x.count;
+        if constexpr (Network::shards > 1) most = std::ranges::max(counts.gather(x.count));
+        out.resize(x.count * output::size);
+        for (std::size_t at = 0; at < most; at += capacity) {
+            const std::size_t first = std::min(at, x.count), here = std::min(capacity, x.count - first);
+            if constexpr (Network::shards > 1)
+                rows.brought(counts.gather(here));
+            else
+                rows.brought(std::vector<std::size_t>(grid.ranks, here));
+            std::copy_n(forward(x.x + first * input::size).data, here * output::size, out.data() + first * output::size);
+        }
+    }
+
+private:
+    /// The sum of these numbers, one for each own lane, over the lanes of all ranks. Collective.
+    [[nodiscard]] double over_lanes(std::span<const double> of_lane) const {
+        sums.clear();
+        for (std::size_t lane = 0; lane < rows.own().count(); ++lane) sums(lane, 0) = of_lane[lane];
+        sums.start();
+        return sums.finish()[0];
+    }
+
+    /// Every rank asks for the same, by its settings. Collective.
+    template <class... Metrics>
+    void agree_on_metrics(const metrics::list<Metrics...>& also) const {
+        std::string text;
+        core::for_each_index<sizeof...(Metrics)>([&](auto index) {
+            const auto& metric = core::get<index>(also.all);
+            detail::check_part(metric);
+            text += core::text(text.empty() ? "" : " ", describe(metric));
+        });
+        agree(ranks, {{"metrics", text}});
+    }
+
+    /// Results are found by name.
+    template <class... Metrics>
+    static void require_names() {
+        const std::array<std::string_view, sizeof...(Metrics)> names{Metrics::name...};
+        for (std::size_t a = 0; a < names.size(); ++a)
+            for (std::size_t b = 0; b < a; ++b)
+                if (names[a] == names[b])
+                    core::fail(core::text("two metrics have the name '", names[a], "'"), "give each a name of its own");
+    }
+
+    [[nodiscard]] auto forward(const T* x) const { return run.forward(weights, x, rows, key, statistics); }
+};
+
+}  // namespace lockstep::train

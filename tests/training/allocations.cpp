@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3
+// A step allocates nothing: neither in fit() nor in step(), over messages and through shared memory, with and without a compressor.
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "equivalence/support.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/top_k.hpp"
+
+namespace {
+
+/// Calls of operator new on any thread of this rank, while somebody counts. MPI takes its memory from malloc: that is its own affair.
+std::atomic<std::size_t> allocations{0};
+std::atomic<bool> counting{false};
+
+// Not inlined: the compiler would find new and free() in one place.
+[[gnu::noinline]] void* allocate(std::size_t bytes, std::size_t alignment) {
+    if (counting) ++allocations;
+    void* const out = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+                                                            : std::malloc(bytes > 0 ? bytes : 1);
+    if (out == nullptr) throw std::bad_alloc{};
+    return out;
+}
+
+[[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes, 0); }
+void* operator new[](std::size_t bytes) { return allocate(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+namespace {
+
+using namespace support;
+
+constexpr std::uint64_t warm_up = 5, counted = 20;
+
+void count_from(std::uint64_t step) {
+    if (step == warm_up) allocations = 0;
+    counting = step >= warm_up && step < warm_up + counted;
+}
+
+/// Counts in the steps of a fit() behind the first ones.
+struct counter {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+    void on_step(const ls::train::step_event& event) { count_from(event.step); }
+};
+
+template <class Compressor>
+auto recipe(const Compressor& compressor, ls::transport transport, bool thread) {
+    return ls::plan{.model = net,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .optimizer = ls::optim::momentum{.beta = 0.9},
+                    .schedule = ls::optim::constant{.rate = 0.01},
+                    .compressor = compressor,
+                    .batch = 16,
+                    .bucket = 1,
+                    .progress_thread = thread,
+                    .transport = transport};
+}
+
+const samples<> all{16 * (warm_up + counted + 2)};  // one epoch: its end is no step
+
+/// What `run` counts on any rank. A rank that has waited for another one for 20 ms asks it where it is, in a letter that is allocated: on a busy machine
+/// that happens, so the least of several runs counts.
+template <class F>
+std::size_t least_of(F&& run) {
+    std::size_t least = SIZE_MAX;
+    for (int attempt = 0; attempt < 6 && least > 0; ++attempt) {
+        run();
+        least = std::min(least, mpi::all_reduce(mpi::communicator{}, allocations.load(), mpi::maximum<std::size_t>{}));
+    }
+    return least;
+}
+
+template <class Compressor>
+void check(const Compressor& compressor, ls::transport transport, bool thread = false) {
+    const mpi::communicator world;
+    INFO(ls::reduce::name_of(transport) << (thread ? ", progress thread" : ""));
+    const auto fit = least_of([&] {
+        ls::trainer trainer{world, recipe(compressor, transport, thread)};
+        trainer.fit(all.set(), ls::steps{warm_up + counted + 1}, counter{});
+    });
+    CHECK(fit == 0);
+    const auto step = least_of([&] {
+        ls::trainer trainer{world, recipe(compressor, transport, thread)};
+        const auto each = static_cast<std::size_t>(16 / (world.size() + 1));
+        const auto mine = all.rows(each * static_cast<std::size_t>(world.rank()), each);
+        for (std::uint64_t one = 0; one <= warm_up + counted; ++one) {
+            count_from(one);
+            trainer.step(mine.x, mine.y);
+        }
+    });
+    CHECK(step == 0);
+}
+
+template <class Compressor>
+void check_all(const Compressor& compressor) {
+    check(compressor, ls::transport::messages);
+    check(compressor, ls::transport::messages, true);
+    if constexpr (Compressor::kind == ls::compress::kind::sum)
+        check(compressor, mpi::communicator{}.size() > 1 ? ls::transport::shared_memory : ls::transport::automatic);
+}
+
+}  // namespace
+
+TEST_CASE("training/allocations: what is allocated is counted", "[training]") {
+    count_from(warm_up);
+    const std::vector<double> one(3), two(4);
+    const std::string text(100, 'x');
+    counting = false;
+    CHECK(allocations == 3);
+}
+
+TEST_CASE("training/allocations: a step allocates nothing", "[training]") { check_all(ls::compress::none{}); }
+TEST_CASE("training/allocations: nor with error feedback", "[training]") {
+    check_all(ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}});
+    check_all(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}});
+}
