@@ -5,11 +5,15 @@
 
 #include <sys/mman.h>
 #include <time.h>
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -102,6 +106,33 @@ double fma_peak(int threads, bool wall) {
     volatile T keep = sink[0];
     (void)keep;
     return 2.0 * static_cast<double>(chains * links * lockstep::simd::width<T> * static_cast<std::size_t>(threads)) / took * 1e-9;
+}
+
+/// One of several ways to do the same work, on one core. GFLOP/s of each turn, and as a fraction of the peak.
+struct contender {
+    std::string name;
+    std::function<void()> run;
+    std::vector<double> rates{};
+    std::vector<double> fractions{};
+};
+
+/// `repeats` turns of all of them, each a GFLOP or one call behind a measurement of the peak, so that a drift of the clock shows in all. Times
+/// are those of this thread on its core: libraries that would take more threads do not.
+template <class T>
+void take_turns(std::vector<contender>& all, double gflop, int repeats) {
+#if defined(_OPENMP)
+    omp_set_num_threads(1);
+#endif
+    const auto calls = static_cast<int>(std::max(1.0, 1.0 / gflop));
+    for (contender& each : all) each.run();
+    for (int repeat = 0; repeat < repeats; ++repeat)
+        for (contender& each : all) {
+            const double limit = std::max({fma_peak<T>(1, false), fma_peak<T>(1, false), fma_peak<T>(1, false)});
+            const double begin = seconds(false);
+            for (int call = 0; call < calls; ++call) each.run();
+            each.rates.push_back(gflop * calls / (seconds(false) - begin));
+            each.fractions.push_back(each.rates.back() / limit);
+        }
 }
 
 }  // namespace benchmark

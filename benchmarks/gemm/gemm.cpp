@@ -47,13 +47,6 @@ constexpr const char* all_shapes =
     "512x512x512,1024x1024x1024,2048x2048x2048,64x4096x25088,256x4096x25088,64x4096x4096,256x4096x4096,256x1000x4096,64x3072x36864,"
     "1024x2048x2048,1024x9304x2048,1024x2048x429,64x64x64,128x128x128,32x10x84,4096x25088x64,4096x4096x256,9304x2048x1024,2048x2048x1024";
 
-struct runner {
-    std::string name;
-    std::function<void()> run;
-    std::vector<double> rates{};
-    std::vector<double> fractions{};
-};
-
 struct sizes {
     std::size_t m, n, k;
     bool ta, tb;
@@ -61,7 +54,7 @@ struct sizes {
     std::size_t ldb() const { return tb ? k : n; }
 };
 
-void add_peers([[maybe_unused]] std::vector<runner>& all, [[maybe_unused]] const sizes& s, [[maybe_unused]] const float* a,
+void add_peers([[maybe_unused]] std::vector<contender>& all, [[maybe_unused]] const sizes& s, [[maybe_unused]] const float* a,
                [[maybe_unused]] const float* b, [[maybe_unused]] float* c) {
 #if defined(LOCKSTEP_PEER_OPENBLAS)
     all.push_back({"openblas", [=] {
@@ -124,7 +117,7 @@ void measure(const std::string& shape, const std::string& op, const sizes& s, in
     const std::function<void()> plain = [&] {
         kernels::gemm<T>(way(s.ta), way(s.tb), s.m, s.n, s.k, a.data(), s.lda(), b.data(), s.ldb(), c.data(), s.n, nullptr, use);
     };
-    std::vector<runner> all;
+    std::vector<contender> all;
     if (op == "lanes") {
         all.push_back({"lockstep", [&] { kernels::gemm_lanes<T>(lanes, s.m, s.n, a.data(), s.m, b.data(), s.n, c.data(), s.n, use); }});
         all.push_back({"plain", plain});
@@ -132,22 +125,13 @@ void measure(const std::string& shape, const std::string& op, const sizes& s, in
         all.push_back({"lockstep", plain});
         if constexpr (sizeof(T) == sizeof(float)) add_peers(all, s, a.data(), b.data(), c.data());
     }
-    const double flop = 2e-9 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-    const auto calls = static_cast<int>(std::max(1.0, 1.0 / flop));
-    for (runner& each : all) each.run();
-    for (int repeat = 0; repeat < repeats; ++repeat)
-        for (runner& each : all) {
-            const double limit = std::max({fma_peak<T>(1, false), fma_peak<T>(1, false), fma_peak<T>(1, false)});
-            const double begin = seconds(false);
-            for (int call = 0; call < calls; ++call) each.run();
-            each.rates.push_back(flop * calls / (seconds(false) - begin));
-            each.fractions.push_back(each.rates.back() / limit);
-        }
+    const double gflop = 2e-9 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+    take_turns<T>(all, gflop, repeats);
     double best = 0;
     for (std::size_t i = 1; i < all.size(); ++i) best = std::max(best, median(all[i].rates));
     std::printf("%-16s %-5s peak %.3f", shape.c_str(), op.c_str(), median(all[0].fractions));
     if (all.size() > 1) std::printf("  ratio %.3f", median(all[0].rates) / best);
-    for (const runner& each : all) std::printf("  %s %.1f", each.name.c_str(), median(each.rates));
+    for (const contender& each : all) std::printf("  %s %.1f", each.name.c_str(), median(each.rates));
     std::printf("\n");
     std::fflush(stdout);
 }

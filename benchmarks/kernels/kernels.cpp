@@ -18,6 +18,7 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "measure.hpp"
+#include "square.hpp"
 
 namespace {
 
@@ -129,22 +130,6 @@ void convolution_case(const options& given, const std::string& name, std::size_t
     if (forward)
         measure<T>(given, name + ".forward", flops,
                    [&] { kernels::convolve_forward<T>(a, g, batch, x.data(), w.data(), bias.data(), y.data(), use); });
-}
-
-convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel, std::size_t pad,
-                   std::size_t stride = 1) {
-    return {.rows = size,
-            .columns = size,
-            .channels = channels,
-            .filters = filters,
-            .kernel_rows = kernel,
-            .kernel_columns = kernel,
-            .stride_rows = stride,
-            .stride_columns = stride,
-            .pad_top = pad,
-            .pad_bottom = pad,
-            .pad_left = pad,
-            .pad_right = pad};
 }
 
 convolution grouped(convolution g, std::size_t groups, std::size_t dilation = 1) {
