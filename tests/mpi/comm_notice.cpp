@@ -166,3 +166,19 @@ TEST_CASE("comm/notice: a rank that is behind goes on until it has passed what t
     CHECK(late->text() == problem);
     CHECK(late->origin() == 0);
 }
+
+TEST_CASE("comm/notice: a rank that is on its way out of a stretch of work leaves it before it hears of a failure behind it", "[comm]") {
+    const comm::group survivors{boost::mpi::communicator{}};
+    if (survivors.size() == 1) return;
+    for (std::size_t turn = 0; turn < 60; ++turn) {
+        const comm::group ranks{boost::mpi::communicator{}};
+        const std::size_t bad = turn % ranks.size();
+        CHECK_FALSE(failure_of([&] { ranks.end_together(); }));
+        std::optional<comm::remote_failure> later;
+        if (ranks.rank() == bad) ranks.announce(problem);
+        while (!later) later = failure_of([&] { ranks.check(); });
+        CHECK(later->text() == problem);
+        CHECK(later->origin() == bad);
+        (void)survivors.gather_all(0);
+    }
+}

@@ -147,6 +147,10 @@ public:
     /// Looks once for a notice of failure. Throws remote_failure.
     void check() const { notices().check(); }
 
+    /// Ends a stretch of work of all ranks: none leaves before all have done what can fail in it, and one that hears of a later failure on its
+    /// way out leaves first. Collective. For setup: allocates.
+    [[gnu::cold]] void end_together(const std::source_location& where = std::source_location::current()) const;
+
     /// The number of the next operation: equal on all ranks that make their operations in the same order.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return ++state_->record.last; }
     /// The tag of its messages. Where MPI has room, other fingerprints have other tags: what does not belong together does not meet.
@@ -267,6 +271,11 @@ LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view te
             if (at < lengths[other]) out[other].append(pieces[other].letters, std::min(size_of_part, lengths[other] - at));
     }
     return out;
+}
+
+LOCKSTEP_FUNCTION void group::end_together(const std::source_location& where) const {
+    (void)gather_all(rank(), where);
+    notices().passed();
 }
 
 LOCKSTEP_FUNCTION std::vector<std::size_t> group::hosts() const {

@@ -151,6 +151,7 @@ public:
             require_loadable<network>(ranks_, all, statistics);
             cut_weights<network>(all, arena_[weights_], grid_);
             std::ranges::copy(statistics, statistics_.running().begin());
+            ranks_.end_together();
         });
     }
 
@@ -250,6 +251,7 @@ private:
         report_.ranks = grid_.ranks;
         report_.threads = plan.threads;
         initialise_weights<network>(arena_[weights_], grid_, plan.seed, plan.initialise);
+        ranks_.end_together();
     }
 
     /// Where this rank fails, all others are told why and fail too.
@@ -368,8 +370,7 @@ private:
             epoch_start = clock::now();
         }
         (tell_end(observers, grid_.rank, *this, report()), ...);
-        // Nobody leaves before the observers of all ranks have had the chance to fail.
-        (void)ranks_.gather_all(grid_.rank);
+        ranks_.end_together();  // observers of all ranks have had the chance to fail
     }
 
     /// The network's forward walk, without training.
