@@ -37,7 +37,7 @@ struct fault {
     /// The faults that can happen anywhere.
     void strike() const {
         // The others shall have come to where they wait: mpirun ends them as soon as it hears of this one.
-        if (is("kill")) std::this_thread::sleep_for(std::chrono::milliseconds{200}), std::raise(SIGKILL);
+        if (is("kill")) std::this_thread::sleep_for(std::chrono::milliseconds{1000}), std::raise(SIGKILL);
         if (is("stop")) std::raise(SIGSTOP);
         if (is("throw")) throw std::runtime_error{"the machine is on fire"};
         if (is("slow")) std::this_thread::sleep_for(std::chrono::milliseconds{150});

@@ -50,13 +50,19 @@ class patience {
 public:
     static constexpr std::size_t spins = 512;
     static constexpr std::size_t notice_interval = 64;
+    /// Where a poll gives way to others, it may take as long as they like.
+    static constexpr std::size_t yielding_interval = 4;
+
+    [[nodiscard]] static constexpr bool looks(std::size_t polls) noexcept {
+        return polls % (polls > spins ? yielding_interval : notice_interval) == 0;
+    }
 
     patience() = default;
     explicit patience(const awaited& what) noexcept : wait_{what.what, what.in, what.self, what.peers}, what_{what} {}
 
     /// After a poll that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too long.
     void wait(notice_board& notices) {
-        if (++polls_ % notice_interval == 0) notices.check(wait_, what_.came());
+        if (looks(++polls_)) notices.check(wait_, what_.came());
         if (polls_ > spins) std::this_thread::yield();
     }
 
@@ -339,7 +345,7 @@ LOCKSTEP_FUNCTION group::state::~state() {
     try {
         for (std::size_t polls = 1;; ++polls) {
             if (const auto done = made->test()) return {*done, boost::mpi::comm_take_ownership};
-            if (polls % patience::notice_interval != 0) continue;
+            if (!patience::looks(polls)) continue;
             std::this_thread::yield();
             bool hopeless = false;
             one.look(0);

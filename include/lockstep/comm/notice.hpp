@@ -38,8 +38,8 @@ private:
 };
 
 /// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws; but a
-/// rank that is behind first ends the stretch of work that the failed rank has ended, if it can within a second: then all have ended the same.
-/// With a watch, waits that last longer than timeout() without progress, or that can have no end, fail with the places of all ranks.
+/// rank that is behind first ends the stretch of work that the failed rank has ended, unless nothing comes for a second: then all have ended
+/// the same. With a watch, waits that last longer than timeout() without progress, or that can have no end, fail with the places of all ranks.
 class notice_board {
 public:
     /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
@@ -92,7 +92,8 @@ private:
     std::chrono::duration<double> timeout_{0};
     std::uint64_t passed_ = 0;
     std::uint64_t failed_after_ = 0;
-    std::chrono::steady_clock::time_point seen_{};
+    std::chrono::steady_clock::time_point seen_{};  // the failure, or what came since for a wait that ends a stretch
+    std::uint64_t grace_progress_ = 0;
     std::optional<remote_failure> failure_;
     std::array<char, header + longest> buffer_{};  // what is being sent, or has been received: never both
     requests requests_;
@@ -158,6 +159,10 @@ LOCKSTEP_FUNCTION void notice_board::check() {
 }
 
 LOCKSTEP_FUNCTION void notice_board::check(wait& one, std::uint64_t progress) {
+    if (failure_ && progress != grace_progress_) {
+        grace_progress_ = progress;
+        seen_ = std::chrono::steady_clock::now();
+    }
     check();
     if (watch_ == nullptr) return;
     one.look(progress);

@@ -70,7 +70,7 @@ public:
 #endif
             return;
         }
-        if (notices != nullptr && looks_ % notice_interval == 0) notices->check(wait_, what_.came());
+        if (notices != nullptr && looks_ % yielding_interval == 0) notices->check(wait_, what_.came());
         if (looks_ <= spins_ + yields) {
             std::this_thread::yield();
             return;
@@ -84,6 +84,7 @@ public:
 
 private:
     static constexpr std::size_t yields = 1024;
+    static constexpr std::size_t yielding_interval = 8;  // each may take as long as others like
     std::size_t spins_;
     std::size_t looks_ = 0;
     std::chrono::nanoseconds pause_ = std::chrono::microseconds{20};

@@ -98,6 +98,7 @@ public:
             if (deal_.rows() == 0) core::fail("no rank brought a sample to this step", "call step() with at least one row on some rank");
             auto event = run_step(rows.x, rows.y);
             averaging_.settle();
+            ranks_.notices().passed();
             event.spent = spent_since();
             return event;
         });
@@ -310,6 +311,7 @@ private:
         agree_on(ranks_, set);
         require_equal(ranks_, until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
                       "call fit() with the same number on every rank");
+        ranks_.notices().passed();
         const recording<averaging_type> recorded{averaging_, recorder_of(observers...)};
         (tell_begin(observers, ranks_), ...);
         const std::size_t n = set.size(), per_epoch = (n + plan_.batch - 1) / plan_.batch;
