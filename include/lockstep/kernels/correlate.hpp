@@ -8,6 +8,7 @@
 
 #include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/gemm.hpp"
+#include "lockstep/kernels/lines.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/slide.hpp"
@@ -44,7 +45,9 @@ template <class T>
 /// How correlate cuts outputs: into whole groups of rows where the window slides over them.
 template <class T>
 [[nodiscard]] constexpr output_blocks correlate_blocks(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
-    const std::size_t target = slide<T>::fits_rows(s, n) ? slide<T>::rows * s.out_columns : block_pixels;
+    const std::size_t target = lines<T>::fit(s, n)         ? lines<T>::target
+                               : slide<T>::fits_rows(s, n) ? slide<T>::rows * s.out_columns
+                                                           : block_pixels;
     return {batch, s, target, static_cast<std::size_t>(team.threads)};
 }
 
@@ -52,6 +55,7 @@ template <class T>
 template <class T>
 [[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
     const output_blocks blocks = correlate_blocks<T>(s, n, batch, team);
+    if (lines<T>::fit(s, n)) return lines<T>::copy_size(s, blocks.samples, blocks.highest());
     return skips_padding<T>(s, n) ? 0 : window<T>::copy_size(s, blocks.samples, blocks.highest());
 }
 
@@ -99,6 +103,13 @@ struct correlation {
                 multiply_links(pixels, chain, rows, link, link == 0);
                 link += chain.length();
             }
+    }
+
+    /// From numbers sorted into lines.
+    void by_lines(const output_block& block, T* copy, bool streamed) const noexcept {
+        const lines<T> all{s};
+        all.copy(block, x, copy);
+        all.block(block, n, copy, panels, bias, output(block), pitch, streamed);
     }
 
     /// Kernel positions lie apart: several of a kernel row at a time, or one in several cuts.
@@ -164,8 +175,17 @@ void correlate(const correlation<T>& all, std::size_t batch, parallel::team team
     const output_blocks blocks = correlate_blocks<T>(all.s, all.n, batch, team);
     const bool skips = skips_padding<T>(all.s, all.n);
     const std::size_t share = copy_share<T>(all.s, all.n, batch, team);
+    const bool streamed = simd::streams(all.y, batch * all.pitch.sample, all.pitch.column);
     parallel::on_each_thread(team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(blocks.count(), static_cast<std::size_t>(team.threads), thread);
+        if constexpr (simd::registers >= 32) {
+            if (lines<T>::fit(all.s, all.n)) {
+                for (std::size_t index = mine.first; index < mine.last; ++index)
+                    all.by_lines(blocks[index], copies + thread * share, streamed);
+                if (streamed) simd::stream_end();
+                return;
+            }
+        }
         for (std::size_t index = mine.first; index < mine.last; ++index) {
             if (skips)
                 all.by_taps(blocks[index]);
