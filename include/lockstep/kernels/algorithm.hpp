@@ -111,7 +111,8 @@ template <class T>
 [[nodiscard]] constexpr narrow known_narrow(algorithm a, const convolution& g, convolution_pass pass) noexcept {
     const bool is = a != algorithm::direct                    ? detail::takes_short_lines<T>(g)
                     : pass == convolution_pass::backward_data ? detail::scatters<T>(g)
-                                                              : detail::prefers_planes<T>(g);
+                    : pass == convolution_pass::forward       ? detail::prefers_planes<T>(g)
+                                                              : detail::prefers_plane_weights<T>(g);
     return is ? narrow::yes : narrow::no;
 }
 

@@ -78,6 +78,13 @@ constexpr void for_phases(const convolution& g, F&& f) {
               phase{c, g.columns, g.stride_columns, g.pad_left, g.kernel_columns, g.dilation_columns});
 }
 
+/// Whether planes are quicker for the weights, too: not where a tile holds all links, though it leaves most of a vector of filters empty, because
+/// nothing is copied for it. Few filters leave too much of it empty.
+template <class T>
+[[nodiscard]] constexpr bool prefers_plane_weights(const convolution& g) noexcept {
+    return prefers_planes<T>(g) && (4 * g.filters < simd::width<T> || !link_tile<T>::holds_kernel(forward_sliding(g), g.filters));
+}
+
 [[nodiscard]] constexpr bool nothing_to_see(const convolution& g) noexcept { return g.out_rows() == 0 || g.out_columns() == 0; }
 
 }  // namespace detail
@@ -198,7 +205,7 @@ template <class T, narrow Narrow = narrow::perhaps>
                                                                                         parallel::team team) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return 0;
     if constexpr (Narrow != narrow::no) {
-        if (Narrow == narrow::yes || detail::prefers_planes<T>(g))
+        if (Narrow == narrow::yes || detail::prefers_plane_weights<T>(g))
             return detail::plane_weights<T>{{g}}.scratch(batch, static_cast<std::size_t>(team.threads));
     }
     if constexpr (Narrow != narrow::yes) {
@@ -221,7 +228,8 @@ void convolution_backward_weights(const convolution& g, std::size_t batch, const
         return;
     }
     if constexpr (Narrow != narrow::no) {
-        if (Narrow == narrow::yes || detail::prefers_planes<T>(g)) return detail::planes_backward_weights(g, batch, x, dy, dw, dbias, use);
+        if (Narrow == narrow::yes || detail::prefers_plane_weights<T>(g))
+            return detail::planes_backward_weights(g, batch, x, dy, dw, dbias, use);
     }
     if constexpr (Narrow != narrow::yes) {
         const detail::sliding s = detail::forward_sliding(g);

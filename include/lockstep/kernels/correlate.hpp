@@ -9,6 +9,7 @@
 #include "lockstep/kernels/column_sums.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/lines.hpp"
+#include "lockstep/kernels/link_tile.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/slide.hpp"
@@ -274,19 +275,27 @@ template <class T>
 struct outer_blocks {
     static constexpr std::size_t rows = round_up(96, tile_rows);
 
+    /// Few weights: blocks of half the size, whose packed dy the first level holds, cost little though each of them loads and stores all weights.
+    [[nodiscard]] static constexpr bool few(const sliding& s, std::size_t n) noexcept {
+        return simd::registers >= 32 && s.links() * n * sizeof(T) <= std::size_t{256} << 10;
+    }
+    [[nodiscard]] static constexpr output_blocks cut(const sliding& s, std::size_t batch, std::size_t n) noexcept {
+        return {batch, s, few(s, n) ? block_pixels / 2 : block_pixels, 1};
+    }
+
     /// Scratch of one thread: its window, packed dy, packed x.
-    static constexpr std::size_t pixels(const sliding& s, std::size_t batch) noexcept {
-        const output_blocks blocks{batch, s, block_pixels, 1};
+    static constexpr std::size_t pixels(const sliding& s, std::size_t batch, std::size_t n) noexcept {
+        const output_blocks blocks = cut(s, batch, n);
         return blocks.samples * blocks.highest() * s.out_columns;
     }
     static constexpr std::size_t y_size(const sliding& s, std::size_t batch, std::size_t n) noexcept {
-        return pixels(s, batch) * round_up(n, tile_columns<T>);
+        return pixels(s, batch, n) * round_up(n, tile_columns<T>);
     }
-    static constexpr std::size_t x_size(const sliding& s, std::size_t batch) noexcept {
-        return whole_lines<T>(pixels(s, batch) * std::min(rows, round_up(s.links(), tile_rows)));
+    static constexpr std::size_t x_size(const sliding& s, std::size_t batch, std::size_t n) noexcept {
+        return whole_lines<T>(pixels(s, batch, n) * std::min(rows, round_up(s.links(), tile_rows)));
     }
     static constexpr std::size_t share(const sliding& s, std::size_t batch, std::size_t n) noexcept {
-        return window_share<T>(s, batch, {1}) + y_size(s, batch, n) + x_size(s, batch);
+        return window_share<T>(s, batch, {1}) + y_size(s, batch, n) + x_size(s, batch, n);
     }
 };
 
@@ -320,18 +329,87 @@ void slide_outer_products(const sliding& s, std::size_t batch, std::size_t ld, c
     });
 }
 
+/// outer_products of a kernel whose links one tile holds: threads split vectors of filters.
+template <class T>
+void kernel_outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
+                           resources<T> use) noexcept {
+    constexpr std::size_t width = simd::width<T>;
+    const output_blocks blocks = outer_blocks<T>::cut(s, batch, n);
+    parallel::on_each_thread(use.team, [&](std::size_t thread) {
+        const parallel::block mine = parallel::split(n, static_cast<std::size_t>(use.team.threads), thread, width);
+        if (mine.empty()) return;
+        T* const copy = use.scratch.data() + thread * outer_blocks<T>::share(s, batch, n);
+        for (std::size_t link = 0; link < s.links(); ++link) std::fill_n(dw + link * ld + mine.first, mine.size(), T{0});
+        if (dbias) std::fill_n(dbias + mine.first, mine.size(), T{0});
+        for (std::size_t index = 0; index < blocks.count(); ++index) {
+            const output_block block = blocks[index];
+            const window<T> source{s, block, x, copy};
+            for (std::size_t sample = block.samples.first; sample < block.samples.last; ++sample)
+                for (std::size_t first = mine.first; first < mine.last; first += width)
+                    link_tile<T>{.x = source.data + (sample - block.samples.first) * source.sample_pitch,
+                                 .x_run = s.dilation_rows * source.row_pitch,
+                                 .x_step = s.stride_columns * source.pixel_pitch,
+                                 .x_row = s.stride_rows * source.row_pitch,
+                                 .dy = dy + (sample * s.out_rows + block.rows.first) * s.out_columns * ld + first,
+                                 .dy_step = ld,
+                                 .rows = block.rows.size(),
+                                 .columns = s.out_columns,
+                                 .dw = dw + first,
+                                 .dw_run = s.row_links() * ld,
+                                 .ld = ld,
+                                 .dbias = dbias ? dbias + first : nullptr,
+                                 .wide = std::min(width, mine.last - first)}
+                        .add_kernel(s.row_links());
+        }
+    });
+}
+
+/// Links `down` of a weight gradient times whole panels of dy, in tiles that end where kernel rows do.
+template <class T>
+void add_links(const sliding& s, const window<T>& source, const row_chain& chain, const T* x, parallel::block down, std::size_t n,
+               const T* panels, std::size_t panel_stride, T* dw, std::size_t ld, bool starts) noexcept {
+    for (std::size_t first = 0; first < n; first += tile_columns<T>, panels += panel_stride)
+        for (std::size_t link = down.first; link < down.last;) {
+            const std::size_t run = std::min(down.last, (link / s.row_links() + 1) * s.row_links()) - link;
+            const std::size_t count = run / ((run + high_tile - 1) / high_tile);
+            T* const to = dw + (link - down.first) * ld + first;
+            link_tile<T>::with_links(
+                count,
+                [&](auto links) {
+                    if (starts)
+                        for (std::size_t i = 0; i < links; ++i) std::fill_n(to + i * ld, tile_columns<T>, T{0});
+                    link_tile<T>{.x = x + link / s.row_links() * s.dilation_rows * source.row_pitch + link % s.row_links(),
+                                 .x_step = chain.step,
+                                 .x_row = chain.segment_stride,
+                                 .dy = panels,
+                                 .dy_step = chain.b_step,
+                                 .rows = chain.segments,
+                                 .columns = chain.count,
+                                 .dw = to,
+                                 .ld = ld}
+                        .template run<1, links, 2>();
+                },
+                [&] {
+                    multiply(count, tile_columns<T>, chain, link_rows<T>{x, to, ld, {s, source, link}}, panels, panel_stride, starts,
+                             static_cast<const T*>(nullptr));
+                });
+            link += count;
+        }
+}
+
 /// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the sum of dy. The rows of
 /// dw and of dy are ld apart. Threads split dw.
 template <class T>
 void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
                     resources<T> use) noexcept {
     using sizes = outer_blocks<T>;
-    const output_blocks blocks{batch, s, block_pixels, 1};
+    const output_blocks blocks = sizes::cut(s, batch, n);
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
     // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading and storing sums weighs more.
     const bool close = s.stride_columns * s.pixel * sizeof(T) <= 512;
     if constexpr (simd::registers >= 32) {
         if (slide<T>::fits(s, n)) return slide_outer_products(s, batch, ld, x, dy, dw, dbias, use);
+        if (link_tile<T>::holds_kernel(s, n)) return kernel_outer_products(s, batch, n, ld, x, dy, dw, dbias, use);
     }
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block down = parallel::split(s.links(), parts.down, thread / parts.across, tile_rows);
@@ -350,6 +428,7 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
                 if (index == 0) std::fill_n(dbias + across.first, across.size(), T{0});
                 continue_column_sums(pixels, across.size(), from, ld, dbias + across.first);
             }
+            const bool cuts = sizes::few(s, n) && across.size() % tile_columns<T> == 0;
             const bool direct = close && (block.samples.size() == 1 || pixels / block.samples.size() >= 64);
             // Few rows of dw: dy is read so few times that a packed copy does not pay, and one panel is packed already. Whole vectors only: none
             // may reach behind the end.
@@ -360,9 +439,17 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
                 const row_chain chain{block.rows.size(), s.stride_rows * source.row_pitch, s.out_columns,
                                       s.stride_columns * source.pixel_pitch, direct_y ? ld : tile_columns<T>};
                 for (std::size_t sample = 0; sample < block.samples.size(); ++sample) {
-                    const link_rows<T> rows{source.data + sample * source.sample_pitch, to, ld, {s, source, down.first}};
-                    multiply(down.size(), across.size(), chain, rows, (direct_y ? from : panels_y) + sample * chain.length() * chain.b_step,
-                             panel_stride, index == 0 && sample == 0, static_cast<const T*>(nullptr));
+                    const T* const images = source.data + sample * source.sample_pitch;
+                    const T* const panels = (direct_y ? from : panels_y) + sample * chain.length() * chain.b_step;
+                    const bool starts = index == 0 && sample == 0;
+                    if constexpr (simd::registers >= 32) {
+                        if (cuts && source.side_by_side(s)) {
+                            add_links(s, source, chain, images, down, across.size(), panels, panel_stride, to, ld, starts);
+                            continue;
+                        }
+                    }
+                    const link_rows<T> rows{images, to, ld, {s, source, down.first}};
+                    multiply(down.size(), across.size(), chain, rows, panels, panel_stride, starts, static_cast<const T*>(nullptr));
                 }
                 continue;
             }
