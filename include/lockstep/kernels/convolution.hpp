@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 
 #include "lockstep/kernels/correlate.hpp"
 #include "lockstep/kernels/geometry.hpp"
 #include "lockstep/kernels/library.hpp"
 #include "lockstep/kernels/pack.hpp"
+#include "lockstep/kernels/phases.hpp"
 #include "lockstep/kernels/planes.hpp"
 #include "lockstep/kernels/planes_weights.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/kernels/scatter.hpp"
+#include "lockstep/kernels/stride_two.hpp"
 #include "lockstep/kernels/tile.hpp"
 #include "lockstep/kernels/window.hpp"
 
@@ -37,45 +38,6 @@ namespace detail {
             g.dilation_rows,
             g.dilation_columns,
             g.channels};
-}
-
-/// The input positions first, first + stride, .. along one dimension: all of them see the same kernel positions, offset + step t. With c the
-/// greatest common divisor of stride and dilation, a position that the padding moves to p meets output (p - k dilation) / stride at kernel
-/// position k, so k is fixed modulo stride / c, and there is none unless c divides p.
-struct phase {
-    std::size_t count;       ///< input positions
-    std::size_t step;        ///< between kernel positions
-    std::size_t dilation;    ///< between the output positions that they meet
-    std::size_t offset = 0;  ///< first kernel position
-    std::size_t taps = 0;    ///< kernel positions
-    std::ptrdiff_t origin;   ///< output position that the first input position meets at the last kernel position
-
-    constexpr phase(std::size_t first, std::size_t size, std::size_t stride, std::size_t padding, std::size_t kernel,
-                    std::size_t dilated = 1) noexcept
-        : count{(size - first + stride - 1) / stride},
-          step{stride / std::gcd(stride, dilated)},
-          dilation{dilated / std::gcd(stride, dilated)} {
-        const std::size_t padded = first + padding;
-        while (offset < step && (padded + (stride - 1) * offset * dilated) % stride != 0) ++offset;
-        if (offset < step && offset < kernel) taps = (kernel - offset + step - 1) / step;
-        const auto signed_of = [](std::size_t n) { return static_cast<std::ptrdiff_t>(n); };
-        origin = taps == 0 ? 0 : (signed_of(padded) - signed_of(offset * dilated)) / signed_of(stride) - signed_of((taps - 1) * dilation);
-    }
-};
-
-/// The data gradient of one phase and group is a convolution of dy with stride 1 and the kernel positions of the phase in reverse.
-[[nodiscard]] constexpr sliding backward_sliding(const convolution& g, const phase& down, const phase& across) noexcept {
-    return {g.out_rows(), g.out_columns(), g.group_filters(), down.count,      across.count, down.taps, across.taps, 1, 1,
-            down.origin,  across.origin,   down.dilation,     across.dilation, g.filters};
-}
-
-/// Calls f(first row, first column, phase of the rows, phase of the columns) for every phase.
-template <class F>
-constexpr void for_phases(const convolution& g, F&& f) {
-    for (std::size_t r = 0; r < std::min(g.stride_rows, g.rows); ++r)
-        for (std::size_t c = 0; c < std::min(g.stride_columns, g.columns); ++c)
-            f(r, c, phase{r, g.rows, g.stride_rows, g.pad_top, g.kernel_rows, g.dilation_rows},
-              phase{c, g.columns, g.stride_columns, g.pad_left, g.kernel_columns, g.dilation_columns});
 }
 
 /// Whether planes are quicker for the weights, too: not where a tile holds all links, though it leaves most of a vector of filters empty, because
@@ -147,6 +109,7 @@ template <class T, narrow Narrow = narrow::perhaps>
             return detail::scattering<T>{g}.scratch(static_cast<std::size_t>(team.threads));
     }
     if constexpr (Narrow != narrow::yes) {
+        if (detail::stride_two<T>::fits(g)) return detail::stride_two<T>{g}.scratch(batch, static_cast<std::size_t>(team.threads));
         std::size_t most = 0;
         detail::for_phases(g, [&](std::size_t, std::size_t, const detail::phase& down, const detail::phase& across) {
             const detail::sliding s = detail::backward_sliding(g, down, across);
@@ -173,6 +136,8 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
         if (Narrow == narrow::yes || detail::scatters<T>(g)) return detail::scatter_backward_data(g, batch, dy, w, dx, use);
     }
     if constexpr (Narrow != narrow::yes) {
+        if constexpr (simd::registers >= 32)
+            if (detail::stride_two<T>::fits(g)) return detail::stride_two_backward_data(g, batch, dy, w, dx, use);
         constexpr std::size_t columns = detail::tile_columns<T>;
         const std::size_t channels = g.group_channels();
         const detail::output_pitch pitch{g.stride_columns * g.channels, g.stride_rows * g.columns * g.channels, g.in_size()};
