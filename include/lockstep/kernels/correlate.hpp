@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "lockstep/kernels/column_sums.hpp"
+#include "lockstep/kernels/edges.hpp"
 #include "lockstep/kernels/gemm.hpp"
 #include "lockstep/kernels/lines.hpp"
 #include "lockstep/kernels/link_tile.hpp"
@@ -52,11 +53,18 @@ template <class T>
     return {batch, s, target, static_cast<std::size_t>(team.threads)};
 }
 
+/// Whether only the windows that see padding are copied.
+template <class T>
+[[nodiscard]] constexpr bool copies_edges(const sliding& s, std::size_t n) noexcept {
+    return edge_windows<T>::fit(s) && !lines<T>::fit(s, n) && !slide<T>::fits_rows(s, n) && !skips_padding<T>(s, n);
+}
+
 /// Elements of what correlate copies, for one thread.
 template <class T>
 [[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
     const output_blocks blocks = correlate_blocks<T>(s, n, batch, team);
     if (lines<T>::fit(s, n)) return lines<T>::copy_size(s, blocks.samples, blocks.highest());
+    if (copies_edges<T>(s, n)) return edge_windows<T>::copy_size(s, blocks);
     return skips_padding<T>(s, n) ? 0 : window<T>::copy_size(s, blocks.samples, blocks.highest());
 }
 
@@ -76,8 +84,8 @@ struct correlation {
     [[nodiscard]] T* output(const output_block& block) const noexcept {
         return y + block.samples.first * pitch.sample + block.rows.first * pitch.row;
     }
-    void multiply_links(std::size_t pixels, const row_chain& chain, const pixel_rows<T>& rows, std::size_t link,
-                        bool starts) const noexcept {
+    template <class Rows>
+    void multiply_links(std::size_t pixels, const row_chain& chain, const Rows& rows, std::size_t link, bool starts) const noexcept {
         multiply(pixels, n, chain, rows, panels + link * tile_columns<T>, s.links() * tile_columns<T>, starts, bias);
     }
 
@@ -93,17 +101,34 @@ struct correlation {
         if constexpr (simd::registers >= 32)
             if (slide<T>::fits_rows(s, n)) return slide<T>::block(s, block, source, panels, bias, output(block), pitch);
         if (!source.side_by_side(s)) return by_positions(pixels, source, rows);
-        const std::size_t row_step = s.dilation_rows * source.row_pitch;
+        const T* const first = rows.a;
+        by_kernel_rows(s.dilation_rows * source.row_pitch, pixels, [&](std::size_t offset) {
+            rows.a = first + offset;
+            return rows;
+        });
+    }
+
+    /// rows(offset): where the windows of all outputs go on so many numbers behind their beginning.
+    template <class Rows>
+    void by_kernel_rows(std::size_t row_step, std::size_t pixels, const Rows& rows) const noexcept {
         const std::size_t cuts = (s.row_links() + depth - 1) / depth;
         const std::size_t together = cuts > 1 ? 1 : std::min(s.taps_rows, depth / s.row_links());
         for (std::size_t tap = 0, link = 0; tap < s.taps_rows; tap += together)
             for (std::size_t cut = 0; cut < cuts; ++cut) {
                 const parallel::block part = parallel::split(s.row_links(), cuts, cut);
                 const row_chain chain{std::min(together, s.taps_rows - tap), row_step, part.size(), 1, tile_columns<T>};
-                rows.a = source.data + tap * row_step + part.first;
-                multiply_links(pixels, chain, rows, link, link == 0);
+                multiply_links(pixels, chain, rows(tap * row_step + part.first), link, link == 0);
                 link += chain.length();
             }
+    }
+
+    /// From the images themselves, and from copies of the windows that reach out of them.
+    void by_edges(const output_block& block, T* copy) const noexcept {
+        const edge_windows<T> all{s};
+        all.copy(block, x, copy);
+        by_kernel_rows(all.pitch(), block.pixels(s.out_columns), [&](std::size_t offset) {
+            return edged_rows<T>{.of = all, .block = block, .pitch = pitch, .x = x, .copies = copy, .c = output(block), .link = offset};
+        });
     }
 
     /// From numbers sorted into lines.
@@ -174,7 +199,7 @@ struct correlation {
 template <class T>
 void correlate(const correlation<T>& all, std::size_t batch, parallel::team team, T* copies) noexcept {
     const output_blocks blocks = correlate_blocks<T>(all.s, all.n, batch, team);
-    const bool skips = skips_padding<T>(all.s, all.n);
+    const bool skips = skips_padding<T>(all.s, all.n), edges = copies_edges<T>(all.s, all.n);
     const std::size_t share = copy_share<T>(all.s, all.n, batch, team);
     const bool streamed = simd::streams(all.y, batch * all.pitch.sample, all.pitch.column);
     parallel::on_each_thread(team, [&](std::size_t thread) {
@@ -190,6 +215,8 @@ void correlate(const correlation<T>& all, std::size_t batch, parallel::team team
         for (std::size_t index = mine.first; index < mine.last; ++index) {
             if (skips)
                 all.by_taps(blocks[index]);
+            else if (edges)
+                all.by_edges(blocks[index], copies + thread * share);
             else
                 all.by_rows(blocks[index], copies + thread * share);
         }
@@ -364,6 +391,29 @@ void kernel_outer_products(const sliding& s, std::size_t batch, std::size_t n, s
     });
 }
 
+/// The same where kernel columns are taken in pairs: on one thread.
+template <class T>
+void paired_outer_products(const sliding& s, std::size_t batch, std::size_t n, const T* x, const T* dy, T* dw, T* dbias, T* copy) noexcept {
+    const output_blocks blocks = outer_blocks<T>::cut(s, batch, n);
+    T* const line = copy + window_share<T>(s, batch, {1});
+    alignas(simd::alignment) T sums[link_tile<T>::most_sums]{};
+    for (std::size_t index = 0; index < blocks.count(); ++index) {
+        const output_block block = blocks[index];
+        const window<T> source{s, block, x, copy};
+        for (std::size_t sample = block.samples.first; sample < block.samples.last; ++sample)
+            link_tile<T>{.x = source.data + (sample - block.samples.first) * source.sample_pitch,
+                         .x_run = s.dilation_rows * source.row_pitch,
+                         .x_row = s.stride_rows * source.row_pitch,
+                         .dy = dy + (sample * s.out_rows + block.rows.first) * s.out_columns * n,
+                         .rows = block.rows.size(),
+                         .columns = s.out_columns,
+                         .wide = n}
+                .add_pairs(s.taps_columns, sums, line);
+    }
+    for (std::size_t link = 0; link < s.links(); ++link) std::copy_n(sums + link_tile<T>::pair_place(s, n, link), n, dw + link * n);
+    if (dbias) std::copy_n(sums + s.taps_rows * (s.taps_columns / 2 + 1) * s.depth * simd::width<T>, n, dbias);
+}
+
 /// Links `down` of a weight gradient times whole panels of dy, in tiles that end where kernel rows do.
 template <class T>
 void add_links(const sliding& s, const window<T>& source, const row_chain& chain, const T* x, parallel::block down, std::size_t n,
@@ -409,6 +459,7 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
     const bool close = s.stride_columns * s.pixel * sizeof(T) <= 512;
     if constexpr (simd::registers >= 32) {
         if (slide<T>::fits(s, n)) return slide_outer_products(s, batch, ld, x, dy, dw, dbias, use);
+        if (link_tile<T>::pairs_columns(s, n) && ld == n) return paired_outer_products(s, batch, n, x, dy, dw, dbias, use.scratch.data());
         if (link_tile<T>::holds_kernel(s, n)) return kernel_outer_products(s, batch, n, ld, x, dy, dw, dbias, use);
     }
     parallel::on_each_thread(use.team, [&](std::size_t thread) {

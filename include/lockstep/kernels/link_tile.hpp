@@ -83,6 +83,62 @@ struct link_tile {
             dbias ? run<5, 5, 1, true>() : run<5, 5, 1>();
     }
 
+    /// The same for filters that fill no more than half of a vector: a vector of dy holds those of two neighbouring outputs, so that a number of x
+    /// adds to two neighbouring kernel columns. Columns are taken in pairs, the last one alone if they are odd.
+    [[nodiscard]] static constexpr bool pairs_columns(const sliding& s, std::size_t n) noexcept {
+        return holds_kernel(s, n) && 2 * n <= width && s.stride_columns == 1 && s.out_columns >= 8 &&
+               (s.taps_columns == 5 || (s.taps_columns == 3 && s.depth == 3));
+    }
+    static constexpr std::size_t most_sums = 2 * tile_rows * width;
+    /// `sums` are those of pair_place(), and behind them those of dy; `line` holds a row of dy and a vector on both sides.
+    template <std::size_t Runs, std::size_t Taps, std::size_t Depth>
+    [[gnu::noinline]] void run_pairs(T* sums, T* line) const noexcept {
+        using batch = simd::batch<T>;
+        constexpr std::size_t pairs = (Taps + 1) / 2;
+        accumulators<T, Runs * pairs * Depth, 1> tile;
+        tile.template load_tile<width>(sums);
+        batch bias = simd::load(sums + Runs * pairs * Depth * width);
+        const std::size_t n = wide, count = columns * n;
+        simd::store(line, batch(T{0}));
+        for (std::size_t row = 0; row < rows; ++row) {
+            const T* const from = dy + row * count;
+            std::size_t done = 0;
+            for (; done + width <= count; done += width) simd::store(line + n + done, simd::load(from + done));
+            simd::store(line + n + done, simd::load_first(from + done, count - done));
+            simd::store(line + n + count, batch(T{0}));
+            const T* at[Runs];
+            unroll<Runs>([&](auto r) LOCKSTEP_FLATTEN { at[r] = x + row * x_row + r * x_run; });
+            const T* right = line;
+            // From the output before the first one, of which there is nothing but its neighbour.
+            for (std::size_t left = columns + 1; left > 0; --left) {
+                batch two = simd::load(right);
+                simd::pin(two);
+                bias = bias + two;
+                tile.step_pinned([&](std::size_t) LOCKSTEP_FLATTEN { return two; },
+                                 [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& {
+                                     const std::size_t pair = i / Depth % pairs, tap = std::min(2 * pair + 1, Taps - 1);
+                                     return at[i / (pairs * Depth)][(tap - 1) * Depth + i % Depth];
+                                 });
+                unroll<Runs>([&](auto r) LOCKSTEP_FLATTEN { advance(at[r], Depth); });
+                right += n;
+            }
+        }
+        tile.template store_tile<width>(sums);
+        simd::store(sums + Runs * pairs * Depth * width, bias);
+    }
+    void add_pairs(std::size_t taps, T* sums, T* line) const noexcept {
+        if (taps == 3)
+            run_pairs<3, 3, 3>(sums, line);
+        else
+            run_pairs<5, 5, 1>(sums, line);
+    }
+    /// Where the sum of a link of a kernel row begins, of `run` rows before it.
+    [[nodiscard]] static constexpr std::size_t pair_place(const sliding& s, std::size_t n, std::size_t link) noexcept {
+        const std::size_t run = link / s.row_links(), tap = link / s.depth % s.taps_columns, last = s.taps_columns - 1;
+        const std::size_t sum = (run * (s.taps_columns / 2 + 1) + tap / 2) * s.depth + link % s.depth;
+        return sum * width + (tap % 2 == 0 && tap < last ? n : 0);
+    }
+
     /// Links of one kernel row that a tile of two vectors takes: fewer than registers would hold, because numbers to come need some. Calls
     /// f(links constant), or other() if there are fewer still.
     template <class F, class Other>

@@ -118,6 +118,54 @@ std::vector<std::pair<convolution, std::size_t>> one_vector_shapes() {
     return out;
 }
 
+// First layers: few channels under whole vectors of filters, whose rows fill tiles or leave some of them empty, and under fewer filters.
+template <class T>
+std::vector<std::pair<convolution, std::size_t>> first_layer_shapes() {
+    constexpr std::size_t w = simd::width<T>;
+    std::vector<std::pair<convolution, std::size_t>> out;
+    for (const std::size_t channels : {1U, 2U, 3U, 4U})
+        for (const std::size_t filters : {w, 2 * w, 5 * w}) {
+            out.emplace_back(square(channels * 9 + 2, channels, filters, 3, 1), 3);
+            out.emplace_back(square(31, channels, filters, 5, 2, 2), 2);
+        }
+    out.emplace_back(square(37, 3, w, 3, 2), 2);
+    out.emplace_back(square(64, 3, w, 7, 3, 2), 1);
+    out.emplace_back(square(61, 3, 3 * w, 5, 0, 4), 1);
+    out.emplace_back(dilated(square(24, 3, 2 * w, 3, 2), 2, 2), 2);
+    out.emplace_back(dilated(square(40, 2, w, 3, 3, 2), 1, 3), 2);
+    out.emplace_back(
+        convolution{.rows = 9, .columns = 70, .channels = 3, .filters = w, .kernel_rows = 2, .kernel_columns = 5, .pad_right = 7}, 2);
+    // Kernels that one tile of weights holds, and columns of them in pairs.
+    for (const std::size_t filters : {std::size_t{4}, w / 2, w / 2 + 1, w - 1, w}) {
+        out.emplace_back(square(28, 1, filters, 5, 2), 3);
+        out.emplace_back(square(9, 1, filters, 5, 0), 2);
+        out.emplace_back(square(17, 3, filters, 3, 1), 3);
+        out.emplace_back(square(17, 3, filters, 3, 1, 2), 3);
+        out.emplace_back(dilated(square(19, 3, filters, 3, 1), 2, 1), 2);
+    }
+    return out;
+}
+
+// Stride 2 with whole vectors of channels and filters: images and kernels of even and odd sizes.
+template <class T>
+std::vector<std::pair<convolution, std::size_t>> stride_two_shapes() {
+    constexpr std::size_t w = simd::width<T>;
+    std::vector<std::pair<convolution, std::size_t>> out;
+    for (const std::size_t size : {8U, 9U, 23U})
+        for (const std::size_t kernel : {2U, 3U, 4U, 5U})
+            for (const std::size_t pad : {0U, 1U, 2U}) out.emplace_back(square(size, w, 2 * w, kernel, pad, 2), 2);
+    out.emplace_back(square(32, w, 2 * w, 3, 1, 2), 3);
+    out.emplace_back(square(16, 2 * w, 3 * w + 5, 3, 1, 2), 3);
+    out.emplace_back(square(2, 3 * w, 7, 3, 1, 2), 5);
+    convolution g = square(33, 2 * w, 2 * w, 3, 0, 2);
+    g.pad_bottom = g.pad_right = 1;
+    g.kernel_rows = 2;
+    out.emplace_back(g, 2);
+    g.rows = 2;
+    out.emplace_back(g, 2);
+    return out;
+}
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly for dilated and grouped shapes of every kind", "[kernels]", float,
@@ -163,13 +211,15 @@ TEMPLATE_TEST_CASE("kernels/convolution: whole numbers come out exactly on shape
     require_exact<TestType>(square(9, 40, 300, 3, 1), 1, true);
     require_exact<TestType>(square(43, 3, 20, 11, 0, 4), 1, true);
     require_exact<TestType>(square(8, 48, 96, 1, 0, 2), 2, true);  // a shortcut: most of x is not read
-    for (const auto& [g, batch] : one_vector_shapes<TestType>()) require_exact<TestType>(g, batch, true);
+    for (const auto& shapes : {one_vector_shapes<TestType>(), first_layer_shapes<TestType>(), stride_two_shapes<TestType>()})
+        for (const auto& [g, batch] : shapes) require_exact<TestType>(g, batch, true);
     require_exact<TestType>({.rows = 3, .columns = 500, .channels = 2, .filters = 5, .kernel_rows = 2, .kernel_columns = 7}, 1, false);
 }
 
 TEMPLATE_TEST_CASE("kernels/convolution: the rounding error is that of one chain", "[kernels]", float, double) {
-    for (const convolution& g : {square(9, 70, 40, 3, 1), square(24, 1, 8, 5), square(11, 20, 30, 3, 1, 2),
-                                 dilated(square(12, 20, 30, 3, 2, 2), 2, 3), grouped(square(9, 60, 40, 3, 1), 2)}) {
+    for (const convolution& g :
+         {square(9, 70, 40, 3, 1), square(24, 1, 8, 5), square(11, 20, 30, 3, 1, 2), square(13, 32, 16, 3, 1, 2), square(24, 1, 6, 5),
+          square(24, 3, 32, 3, 1), dilated(square(12, 20, 30, 3, 2, 2), 2, 3), grouped(square(9, 60, 40, 3, 1), 2)}) {
         const auto in = random_operands<TestType>(g, 2);
         const auto want = wanted(g, 2, in);
         const auto got = run(g, 2, in, 1);
@@ -184,7 +234,8 @@ TEMPLATE_TEST_CASE("kernels/convolution: the rounding error is that of one chain
 TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads", "[kernels]", float, double) {
     auto shapes = random_shapes(40);
     for (const auto& shape : random_general_shapes(80)) shapes.push_back(shape);
-    for (const auto& shape : one_vector_shapes<TestType>()) shapes.push_back(shape);
+    for (const auto& more : {one_vector_shapes<TestType>(), first_layer_shapes<TestType>(), stride_two_shapes<TestType>()})
+        shapes.insert(shapes.end(), more.begin(), more.end());
     shapes.emplace_back(dilated(square(20, 40, 24, 3, 2), 2, 2), 2);
     shapes.emplace_back(grouped(square(20, 40, 24, 3, 1), 2), 3);
     shapes.emplace_back(square(28, 1, 32, 5), 3);
@@ -209,7 +260,8 @@ TEMPLATE_TEST_CASE("kernels/convolution: equal bits for every number of threads"
 TEMPLATE_TEST_CASE("kernels/convolution: a sample alone has the bits it has among others", "[kernels]", float, double) {
     for (const convolution& g : {square(5, 20, 24, 3, 1), square(23, 3, 20, 3, 1), square(28, 1, 32, 5), square(9, 33, 17, 3, 1, 2),
                                  dilated(square(11, 33, 17, 3, 2, 2), 2, 2), grouped(square(5, 20, 24, 3, 1), 4), square(28, 1, 6, 5, 2),
-                                 square(14, 6, 16, 5), square(16, simd::width<TestType>, simd::width<TestType>, 3, 1)}) {
+                                 square(14, 6, 16, 5), square(16, simd::width<TestType>, simd::width<TestType>, 3, 1),
+                                 square(32, 3, simd::width<TestType>, 3, 1), square(32, simd::width<TestType>, 32, 3, 1, 2)}) {
         const std::size_t batch = 7;
         const auto in = random_operands<TestType>(g, batch);
         const auto all = run(g, batch, in, 1);
