@@ -8,6 +8,7 @@
 #include "lockstep/kernels/correlate.hpp"
 #include "lockstep/kernels/geometry.hpp"
 #include "lockstep/kernels/library.hpp"
+#include "lockstep/kernels/outer_products.hpp"
 #include "lockstep/kernels/pack.hpp"
 #include "lockstep/kernels/phases.hpp"
 #include "lockstep/kernels/planes.hpp"

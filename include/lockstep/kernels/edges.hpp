@@ -93,46 +93,19 @@ struct edge_windows {
 template <class T>
 struct edged_rows {
     edge_windows<T> of;
-    output_block block;
-    output_pitch pitch;
-    const T* x = nullptr;
+    pixel_rows<T> all;  ///< as if all windows lay in the image
     const T* copies = nullptr;
-    T* c = nullptr;        ///< of the block's first output
-    std::size_t link = 0;  ///< from the beginning of each window on
+    std::size_t first_row = 0;  ///< of the block's rows
     std::size_t slot = 0;
-    std::size_t column = 0;
-    std::size_t row = block.rows.first;
-    std::size_t sample = block.samples.first;
 
-    /// What the next row of outputs sees first, below this one.
-    void fetch(const T* from) const noexcept {
-        constexpr std::size_t line = simd::alignment / sizeof(T);
-        for (std::size_t i = 0; i < of.s.stride_rows; ++i, from += of.pitch())
-            for (std::size_t at = 0; at < of.s.stride_columns * of.s.depth; at += line) __builtin_prefetch(from + at, 0, 3);
-    }
     void next(const T*& row_a, T*& row_c) noexcept {
-        const sliding& s = of.s;
-        if (column >= of.across.first && column < of.across.last && row >= of.down.first && row < of.down.last) {
-            const auto r = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(row * s.stride_rows) + s.origin_rows);
-            const auto q = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(column * s.stride_columns) + s.origin_columns);
-            row_a = x + ((sample * s.rows + r) * s.columns + q) * s.depth + link;
-            if (link == 0) fetch(row_a + s.taps_rows * of.pitch());
-        } else {
-            row_a = copies + slot * s.row_links() + link;
-            if (++slot == of.side_by_side()) {
-                slot = 0;
-                copies += of.region();
-            }
-        }
-        row_c = c;
-        c += pitch.column;
-        if (++column < s.out_columns) return;
-        column = 0;
-        c += pitch.row - s.out_columns * pitch.column;
-        if (++row < block.rows.last) return;
-        row = block.rows.first;
-        ++sample;
-        c += pitch.sample - block.rows.size() * pitch.row;
+        const std::size_t column = all.column, row = first_row + all.row;
+        all.next(row_a, row_c);
+        if (column >= of.across.first && column < of.across.last && row >= of.down.first && row < of.down.last) return;
+        row_a = copies + slot * of.s.row_links();
+        if (++slot < of.side_by_side()) return;
+        slot = 0;
+        copies += of.region();
     }
 };
 

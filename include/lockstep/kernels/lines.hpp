@@ -46,9 +46,9 @@ struct lines {
 
     static constexpr std::size_t width = simd::width<T>;
     static constexpr std::size_t most_channels = 4;
-    static constexpr std::size_t most_links = 512;
-    static constexpr std::size_t target = 1024;  ///< pixels of a block
-    static constexpr std::size_t slack = 8;      ///< outputs that a tile computes behind the end of a row, at most
+    static constexpr std::size_t most_links = panel_depth<T>;  ///< of which the first level holds the weights
+    static constexpr std::size_t target = 1024;                ///< pixels of a block
+    static constexpr std::size_t slack = 8;                    ///< outputs that a tile computes behind the end of a row, at most
 
     /// Whether it takes the convolution: whole vectors of filters, rows of outputs that fill tiles. Depends on the sizes alone.
     [[nodiscard]] static constexpr bool fit(const sliding& s, std::size_t n) noexcept {
@@ -92,9 +92,11 @@ struct lines {
                       channel + origin * depth);
                 }
         };
+        simd::batch<T> zeros(T{0});
+        simd::pin(zeros);  // else compilers call a function for a vector or two
         each([=](T* line, std::ptrdiff_t before, std::ptrdiff_t behind, std::ptrdiff_t) LOCKSTEP_FLATTEN {
-            for (std::ptrdiff_t i = 0; i < before; i += by) simd::store(line + i, simd::batch<T>(T{0}));
-            for (std::ptrdiff_t i = behind; i < limit; i += by) simd::store(line + i, simd::batch<T>(T{0}));
+            for (std::ptrdiff_t i = 0; i < before; i += by) simd::store(line + i, zeros);
+            for (std::ptrdiff_t i = behind; i < limit; i += by) simd::store(line + i, zeros);
         });
         std::ptrdiff_t whole = 0;  // numbers sorted in vectors
         if (depth == 3 && step == 1 && s.origin_columns <= 0)

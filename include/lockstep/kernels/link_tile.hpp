@@ -84,12 +84,13 @@ struct link_tile {
     }
 
     /// The same for filters that fill no more than half of a vector: a vector of dy holds those of two neighbouring outputs, so that a number of x
-    /// adds to two neighbouring kernel columns. Columns are taken in pairs, the last one alone if they are odd.
+    /// adds to two neighbouring kernel columns. Columns are taken in pairs, the last one alone if they are odd. A number of x that is not finite
+    /// reaches other positions of its kernel row, too: at the ends of a row of dy it meets zeros.
     [[nodiscard]] static constexpr bool pairs_columns(const sliding& s, std::size_t n) noexcept {
         return holds_kernel(s, n) && 2 * n <= width && s.stride_columns == 1 && s.out_columns >= 8 &&
                (s.taps_columns == 5 || (s.taps_columns == 3 && s.depth == 3));
     }
-    static constexpr std::size_t most_sums = 2 * tile_rows * width;
+    static constexpr std::size_t most_sums = 2 * tile_rows * width;  ///< numbers that `sums` of add_pairs holds, at most
     /// `sums` are those of pair_place(), and behind them those of dy; `line` holds a row of dy and a vector on both sides.
     template <std::size_t Runs, std::size_t Taps, std::size_t Depth>
     [[gnu::noinline]] void run_pairs(T* sums, T* line) const noexcept {

@@ -129,6 +129,8 @@ std::vector<std::pair<convolution, std::size_t>> first_layer_shapes() {
             out.emplace_back(square(31, channels, filters, 5, 2, 2), 2);
         }
     out.emplace_back(square(37, 3, w, 3, 2), 2);
+    out.emplace_back(square(20, w, 3, 3, 1), 2);  // the data gradient sees as few
+    out.emplace_back(square(25, 2 * w, 2, 3, 1, 3), 2);
     out.emplace_back(square(64, 3, w, 7, 3, 2), 1);
     out.emplace_back(square(61, 3, 3 * w, 5, 0, 4), 1);
     out.emplace_back(dilated(square(24, 3, 2 * w, 3, 2), 2, 2), 2);
