@@ -75,7 +75,8 @@ template <class T, narrow Narrow = narrow::perhaps>
 
 /// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds: it starts from the bias and
 /// goes over kernel rows, kernel columns and channels of the group in this order; padding takes part as zeros or is left out, as the sizes say.
-/// Few filters have another order, see planes.hpp. Cost: batch x flops(), one packed copy of w, one padded copy of x.
+/// Few filters have another order, see planes.hpp. Cost: batch x flops(), one packed copy of w, one copy of x with padding or, where windows
+/// overlap little, of those that see padding.
 template <class T, narrow Narrow = narrow::perhaps>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return;
@@ -125,7 +126,8 @@ template <class T, narrow Narrow = narrow::perhaps>
 
 /// dx = the gradient with respect to x, from dy. Each element is one chain from zero over output rows, output columns and filters, in
 /// this order; few channels have it in another one, see scatter.hpp. A stride above 1 makes stride_rows x stride_columns convolutions
-/// of stride 1, for each group. Cost: batch x flops(), one transposed copy of w.
+/// of stride 1, for each group, or all in one walk (stride_two.hpp); padding takes part as zeros or is left out, as the sizes say. Cost:
+/// batch x flops(), one transposed copy of w.
 template <class T, narrow Narrow = narrow::perhaps>
 void convolution_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
     if (batch == 0) return;
@@ -183,7 +185,7 @@ template <class T, narrow Narrow = narrow::perhaps>
 
 /// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. Each element is one
 /// chain from zero over samples, output rows and output columns in ascending order; few filters have a chain for each element of a
-/// vector, see planes_weights.hpp. Threads split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy,
+/// vector, see planes_weights.hpp, unless one register tile holds all weights. Threads split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy,
 /// kernel_rows x kernel_columns / stride of x.
 template <class T, narrow Narrow = narrow::perhaps>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,

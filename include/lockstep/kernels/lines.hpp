@@ -50,10 +50,12 @@ struct lines {
     static constexpr std::size_t target = 1024;                ///< pixels of a block
     static constexpr std::size_t slack = 8;                    ///< outputs that a tile computes behind the end of a row, at most
 
-    /// Whether it takes the convolution: whole vectors of filters, rows of outputs that fill tiles. Depends on the sizes alone.
+    /// Whether it takes the convolution: whole vectors of filters, windows that overlap, rows of outputs that fill half a tile. Depends on the
+    /// sizes alone.
     [[nodiscard]] static constexpr bool fit(const sliding& s, std::size_t n) noexcept {
         return simd::registers >= 32 && n % width == 0 && s.depth <= most_channels && s.pixel == s.depth && s.links() > 0 &&
-               s.links() <= most_links && s.out_columns >= 8;
+               s.links() <= most_links && s.out_columns >= 8 && s.taps_rows * s.taps_columns > 1 &&
+               reach(s.taps_rows, s.dilation_rows) >= s.stride_rows && reach(s.taps_columns, s.dilation_columns) >= s.stride_columns;
     }
 
     /// Outputs that a tile takes of so many in a row, at most: registers hold their sums, and numbers to come.

@@ -158,7 +158,8 @@ void slide_outer_products(const sliding& s, std::size_t batch, std::size_t ld, c
     });
 }
 
-/// outer_products of a kernel whose links one tile holds: threads split vectors of filters.
+/// outer_products of a kernel whose links one tile holds. Threads split vectors of filters, of which such a kernel has one: they gain where they
+/// take lanes of their own.
 template <class T>
 void kernel_outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
                            resources<T> use) noexcept {

@@ -80,7 +80,7 @@ struct plane_sizes {
     }
 };
 
-/// Whether planes are quicker than vectors along the filters of a pixel, forward and for the weights: where these would not be full, and lines
+/// Whether planes are quicker than vectors along the filters of a pixel, forward (weights: prefers_plane_weights): where these would not be full, and lines
 /// are long enough. A part of a vector of filters costs about ten links more than a whole one, a tile that is turned twelve. Depends on the
 /// sizes alone.
 template <class T>
