@@ -41,8 +41,8 @@ namespace detail {
             g.channels};
 }
 
-/// Whether planes are quicker for the weights, too: not where a tile holds all links, though it leaves most of a vector of filters empty, because
-/// nothing is copied for it. Few filters leave too much of it empty.
+/// Whether planes are quicker for the weights, too: not where a tile holds all links, though it leaves most of a vector of filters empty,
+/// because nothing is copied for it. Few filters leave too much of it empty.
 template <class T>
 [[nodiscard]] constexpr bool prefers_plane_weights(const convolution& g) noexcept {
     return prefers_planes<T>(g) && (4 * g.filters < simd::width<T> || !link_tile<T>::holds_kernel(forward_sliding(g), g.filters));
@@ -74,9 +74,9 @@ template <class T, narrow Narrow = narrow::perhaps>
 }
 
 /// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds: it starts from the bias and
-/// goes over kernel rows, kernel columns and channels of the group in this order; padding takes part as zeros or is left out, as the sizes say.
-/// Few filters have another order, see planes.hpp. Cost: batch x flops(), one packed copy of w, one copy of x with padding or, where windows
-/// overlap little, of those that see padding.
+/// goes over kernel rows, kernel columns and channels of the group in this order; padding takes part as zeros or is left out, as the sizes
+/// say. Few filters have another order, see planes.hpp. Cost: batch x flops(), one packed copy of w, one copy of x with padding or, where
+/// windows overlap little, of those that see padding.
 template <class T, narrow Narrow = narrow::perhaps>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return;
@@ -185,8 +185,8 @@ template <class T, narrow Narrow = narrow::perhaps>
 
 /// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. Each element is one
 /// chain from zero over samples, output rows and output columns in ascending order; few filters have a chain for each element of a
-/// vector, see planes_weights.hpp, unless one register tile holds all weights. Threads split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy,
-/// kernel_rows x kernel_columns / stride of x.
+/// vector, see planes_weights.hpp, unless one register tile holds all weights. Threads split dw, so small kernels use few of them. Cost:
+/// batch x flops(), one packed copy of dy, kernel_rows x kernel_columns / stride of x.
 template <class T, narrow Narrow = narrow::perhaps>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                   resources<T> use) noexcept {

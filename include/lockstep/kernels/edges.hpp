@@ -11,7 +11,8 @@
 
 namespace lockstep::kernels::detail {
 
-/// Copies of windows, as many of them side by side as a row of the image is long: the rows of a window lie as far apart as those of the image.
+/// Copies of windows, as many of them side by side as a row of the image is long: the rows of a window lie as far apart as those of the
+/// image.
 template <class T>
 struct edge_windows {
     sliding s;
@@ -37,8 +38,8 @@ struct edge_windows {
         return whole_lines<T>((copies + side_by_side() - 1) / side_by_side() * region());
     }
 
-    /// Whether they are fewer by far than the pixels of a padded copy, and windows overlap so little that this costs more than it saves. Depends on
-    /// the sizes alone.
+    /// Whether they are fewer by far than the pixels of a padded copy, and windows overlap so little that this costs more than it saves.
+    /// Depends on the sizes alone.
     [[nodiscard]] static constexpr bool fit(const sliding& s) noexcept {
         if (!s.padded() || s.links() == 0 || s.pixel != s.depth || s.dilation_rows > 1 || s.dilation_columns > 1 ||
             s.columns < s.taps_columns || s.taps_rows * s.taps_columns >= 4 * s.stride_rows * s.stride_columns)

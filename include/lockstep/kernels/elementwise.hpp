@@ -195,11 +195,6 @@ template <class T>
     return first;
 }
 
-template <class T>
-[[nodiscard]] bool is_finite(std::span<const T> x) noexcept {
-    return first_non_finite(x) == x.size();
-}
-
 LOCKSTEP_TEMPLATE(relu_forward<float>);
 LOCKSTEP_TEMPLATE(relu_backward<float>);
 LOCKSTEP_TEMPLATE(tanh_forward<float>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Convolutions of images with few channels: their numbers are sorted into lines, so that those which neighbouring outputs meet in a link lie side by side
-// and a register tile reads them from one address, where it would otherwise follow the window of each of its outputs.
+// Convolutions of images with few channels: their numbers are sorted into lines, so that those which neighbouring outputs meet in a link
+// lie side by side and a register tile reads them from one address, where it would otherwise follow the window of each of its outputs.
 
 #include <algorithm>
 #include <array>
@@ -38,8 +38,8 @@ LOCKSTEP_FLATTEN inline void part_three(const T* from, T* const (&to)[3]) noexce
     });
 }
 
-/// A line is what the outputs of one row see in one channel at one kernel column: columns `stride` apart, with their padding and zeros behind.
-/// Lines of kernel columns that see the same columns are one. Chains are those of the register tile.
+/// A line is what the outputs of one row see in one channel at one kernel column: columns `stride` apart, with their padding and zeros
+/// behind. Lines of kernel columns that see the same columns are one. Chains are those of the register tile.
 template <class T>
 struct lines {
     sliding s;
@@ -50,8 +50,8 @@ struct lines {
     static constexpr std::size_t target = 1024;                ///< pixels of a block
     static constexpr std::size_t slack = 8;                    ///< outputs that a tile computes behind the end of a row, at most
 
-    /// Whether it takes the convolution: whole vectors of filters, windows that overlap, rows of outputs that fill half a tile. Depends on the
-    /// sizes alone.
+    /// Whether it takes the convolution: whole vectors of filters, windows that overlap, rows of outputs that fill half a tile. Depends on
+    /// the sizes alone.
     [[nodiscard]] static constexpr bool fit(const sliding& s, std::size_t n) noexcept {
         return simd::registers >= 32 && n % width == 0 && s.depth <= most_channels && s.pixel == s.depth && s.links() > 0 &&
                s.links() <= most_links && s.out_columns >= 8 && s.taps_rows * s.taps_columns > 1 &&
@@ -78,8 +78,8 @@ struct lines {
         return whole_lines<T>(samples * s.seen_rows(high) * lines{s}.row_size() + width);
     }
 
-    /// One row of an image; lines of one channel lie together, those that begin one column apart follow each other. Zeros are written in whole
-    /// vectors, up to one behind the last line, and numbers over them.
+    /// One row of an image; lines of one channel lie together, those that begin one column apart follow each other. Zeros are written in
+    /// whole vectors, up to one behind the last line, and numbers over them.
     void copy_row(const T* x, T* to) const noexcept {
         const auto step = static_cast<std::ptrdiff_t>(s.stride_columns), depth = static_cast<std::ptrdiff_t>(s.depth);
         const auto limit = static_cast<std::ptrdiff_t>(pitch()), room = static_cast<std::ptrdiff_t>(s.columns);

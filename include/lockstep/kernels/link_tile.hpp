@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The register tile of a weight gradient whose kernel rows have few links: the links of a kernel row, or of all kernel rows, lie behind one address each.
+// The register tile of a weight gradient whose kernel rows have few links: the links of a kernel row, or of all kernel rows, lie behind one
+// address each.
 
 #include <algorithm>
 #include <cstddef>
@@ -83,9 +84,9 @@ struct link_tile {
             dbias ? run<5, 5, 1, true>() : run<5, 5, 1>();
     }
 
-    /// The same for filters that fill no more than half of a vector: a vector of dy holds those of two neighbouring outputs, so that a number of x
-    /// adds to two neighbouring kernel columns. Columns are taken in pairs, the last one alone if they are odd. A number of x that is not finite
-    /// reaches other positions of its kernel row, too: at the ends of a row of dy it meets zeros.
+    /// The same for filters that fill no more than half of a vector: a vector of dy holds those of two neighbouring outputs, so that a
+    /// number of x adds to two neighbouring kernel columns. Columns are taken in pairs, the last one alone if they are odd. A number of x
+    /// that is not finite reaches other positions of its kernel row, too: at the ends of a row of dy it meets zeros.
     [[nodiscard]] static constexpr bool pairs_columns(const sliding& s, std::size_t n) noexcept {
         return holds_kernel(s, n) && 2 * n <= width && s.stride_columns == 1 && s.out_columns >= 8 &&
                (s.taps_columns == 5 || (s.taps_columns == 3 && s.depth == 3));

@@ -104,7 +104,8 @@ template <class T>
 struct outer_blocks {
     static constexpr std::size_t rows = round_up(96, tile_rows);
 
-    /// Few weights: blocks of half the size, whose packed dy the first level holds, cost little though each of them loads and stores all weights.
+    /// Few weights: blocks of half the size, whose packed dy the first level holds, cost little though each of them loads and stores all
+    /// weights.
     [[nodiscard]] static constexpr bool few(const sliding& s, std::size_t n) noexcept {
         return simd::registers >= 32 && s.links() * n * sizeof(T) <= std::size_t{256} << 10;
     }
@@ -158,8 +159,8 @@ void slide_outer_products(const sliding& s, std::size_t batch, std::size_t ld, c
     });
 }
 
-/// outer_products of a kernel whose links one tile holds. Threads split vectors of filters, of which such a kernel has one: they gain where they
-/// take lanes of their own.
+/// outer_products of a kernel whose links one tile holds. Threads split vectors of filters, of which such a kernel has one: they gain where
+/// they take lanes of their own.
 template <class T>
 void kernel_outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
                            resources<T> use) noexcept {
@@ -258,7 +259,8 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
     using sizes = outer_blocks<T>;
     const output_blocks blocks = sizes::cut(s, batch, n);
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
-    // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading and storing sums weighs more.
+    // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading and storing sums
+    // weighs more.
     const bool close = s.stride_columns * s.pixel * sizeof(T) <= 512;
     if constexpr (simd::registers >= 32) {
         if (slide<T>::fits(s, n)) return slide_outer_products(s, batch, ld, x, dy, dw, dbias, use);
@@ -284,8 +286,8 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
             }
             const bool cuts = sizes::few(s, n) && across.size() % tile_columns<T> == 0;
             const bool direct = close && (block.samples.size() == 1 || pixels / block.samples.size() >= 64);
-            // Few rows of dw: dy is read so few times that a packed copy does not pay, and one panel is packed already. Whole vectors only: none
-            // may reach behind the end.
+            // Few rows of dw: dy is read so few times that a packed copy does not pay, and one panel is packed already. Whole vectors only:
+            // none may reach behind the end.
             const bool direct_y = direct && across.size() % simd::width<T> == 0 && (down.size() <= 8 * tile_rows || ld == tile_columns<T>);
             const std::size_t panel_stride = direct_y ? tile_columns<T> : pixels * tile_columns<T>;
             if (!direct_y) pack<tile_columns<T>>(pixels, across.size(), from, ld, panels_y, panel_stride);

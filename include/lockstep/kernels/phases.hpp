@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The data gradient of a convolution with strides falls into phases: convolutions of stride 1, each for the input positions that see the same part of the
-// kernel.
+// The data gradient of a convolution with strides falls into phases: convolutions of stride 1, each for the input positions that see the
+// same part of the kernel.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace lockstep::kernels::detail {
 
-/// The input positions first, first + stride, .. along one dimension: all of them see the same kernel positions, offset + step t. With c the
-/// greatest common divisor of stride and dilation, a position that the padding moves to p meets output (p - k dilation) / stride at kernel
-/// position k, so k is fixed modulo stride / c, and there is none unless c divides p.
+/// The input positions first, first + stride, .. along one dimension: all of them see the same kernel positions, offset + step t. With c
+/// the greatest common divisor of stride and dilation, a position that the padding moves to p meets output (p - k dilation) / stride at
+/// kernel position k, so k is fixed modulo stride / c, and there is none unless c divides p.
 struct phase {
     std::size_t count;       ///< input positions
     std::size_t step;        ///< between kernel positions

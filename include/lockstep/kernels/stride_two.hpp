@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The data gradient of stride 2: the four phases of a pixel of dy and its neighbours go through one register tile, so that a number of dy is read once for
-// all of them.
+// The data gradient of stride 2: the four phases of a pixel of dy and its neighbours go through one register tile, so that a number of dy
+// is read once for all of them.
 
 #include <algorithm>
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace lockstep::kernels::detail {
 
-/// Position (r, c) stands for the inputs (2 r + a, 2 c + b), a and b being 0 or 1. They see the outputs of one window, some of them each. Chains are those
-/// of the phases one by one: output rows, output columns and filters in ascending order.
+/// Position (r, c) stands for the inputs (2 r + a, 2 c + b), a and b being 0 or 1. They see the outputs of one window, some of them each.
+/// Chains are those of the phases one by one: output rows, output columns and filters in ascending order.
 template <class T>
 struct stride_two {
     using batch = simd::batch<T>;

@@ -158,13 +158,11 @@ TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite", "
         auto x = uniform<TestType>(n, 1);
         if (n > 0) x[0] = std::numeric_limits<TestType>::max();
         CHECK(kernels::first_non_finite<TestType>(in(x)) == n);
-        CHECK(kernels::is_finite<TestType>(in(x)));
         for (std::size_t at = n; at-- > 0;) {
             x[at] = at % 3 == 0   ? std::numeric_limits<TestType>::quiet_NaN()
                     : at % 3 == 1 ? std::numeric_limits<TestType>::infinity()
                                   : -std::numeric_limits<TestType>::infinity();
             REQUIRE(kernels::first_non_finite<TestType>(in(x)) == at);
-            REQUIRE(!kernels::is_finite<TestType>(in(x)));
         }
     }
 }
