@@ -63,6 +63,9 @@ template <class... Parts>
 /// A whole number in groups of three digits: 132,863,336.
 [[nodiscard]] std::string grouped(unsigned long long number);
 
+/// A name, which may be the user's, as a JSON string with its quotation marks. Control characters become blanks.
+[[nodiscard, gnu::cold]] std::string json_string(std::string_view text);
+
 #if LOCKSTEP_BODIES
 
 namespace detail {
@@ -115,6 +118,15 @@ LOCKSTEP_FUNCTION std::string fixed(double number, int digits) {
     char buffer[352];
     const auto end = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::fixed, digits).ptr;
     return {buffer, end};
+}
+
+LOCKSTEP_FUNCTION std::string json_string(std::string_view text) {
+    std::string out{'"'};
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        out += static_cast<unsigned char>(c) < 32 ? ' ' : c;
+    }
+    return out + '"';
 }
 
 #endif

@@ -113,7 +113,7 @@ LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
     if (event.test)
         for (const auto& one : event.test->metrics)
             if (one.name != "loss" && !(one.name == "accuracy" && event.test->accuracy))
-                text += core::text(",\"test_", one.name, "\":", number(one.value));
+                text += core::text(",", core::json_string(core::text("test_", one.name)), ":", number(one.value));
     file_.line(text + "}");
 }
 

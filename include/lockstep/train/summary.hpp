@@ -66,14 +66,16 @@ template <class Trainer>
     out += core::text("compressor    ", describe(plan.compressor), "\n");
     if (!plan.algorithms.empty()) out += core::text("algorithms    ", plan.algorithms, "\n");
     out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
-    std::size_t number = 0;
-    for (const auto& row : layer_rows<network>(plan.model))
-        out += core::text("  ", right(core::text(number++), 3), "  ", left(std::string{row.name}, 11), left(row.output, 12),
+    std::size_t number = 0, longest = 9;  // room for "in all" below
+    const auto rows = layer_rows<network>(plan.model);
+    for (const auto& row : rows) longest = std::max(longest, row.name.size());
+    for (const auto& row : rows)
+        out += core::text("  ", right(core::text(number++), 3), "  ", left(std::string{row.name}, longest + 2), left(row.output, 12),
                           right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
                           row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",
                           row.sharded ? core::text("  1/", grid.shards, " on each rank") : "", row.remark.empty() ? "" : "  ", row.remark,
                           row.runs_again ? "  runs again in backward" : "", "\n");
-    out += core::text("  in all          ", right(core::grouped(network::parameters), 23), " parameters",
+    out += core::text("  in all ", right(core::grouped(network::parameters), longest + 25), " parameters",
                       right(core::fixed(network::forward_flops / 1e6, 3), 11), " MFLOP forward, ",
                       core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");
     out += core::text("transport     ", of.transport(), "\n");

@@ -122,8 +122,6 @@ private:
         return (rank + 1) * std::max<std::size_t>(1000, recorder_.buckets.size() + 1);
     }
     [[nodiscard, gnu::cold]] std::string metadata(std::size_t rank) const;
-    /// Names of layers are the user's.
-    [[nodiscard, gnu::cold]] static std::string quoted(std::string_view text);
     /// `bytes`: that this rank sends for each bucket.
     [[nodiscard, gnu::cold]] std::string line(const recorded_event& of, std::size_t rank, const recorded_run& run,
                                               const std::vector<std::size_t>& bytes) const;
@@ -227,15 +225,6 @@ LOCKSTEP_FUNCTION std::string timeline::metadata(std::size_t rank) const {
     return out;
 }
 
-LOCKSTEP_FUNCTION std::string timeline::quoted(std::string_view text) {
-    std::string out{'"'};
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        out += static_cast<unsigned char>(c) < 32 ? ' ' : c;
-    }
-    return out + '"';
-}
-
 LOCKSTEP_FUNCTION std::string timeline::line(const recorded_event& of, std::size_t rank, const recorded_run& run,
                                              const std::vector<std::size_t>& bytes) const {
     const auto microseconds = [](std::int64_t nanoseconds) { return core::fixed(1e-3 * static_cast<double>(nanoseconds), 3); };
@@ -243,7 +232,7 @@ LOCKSTEP_FUNCTION std::string timeline::line(const recorded_event& of, std::size
     const std::size_t process = process_of(rank);
     // A nanosecond less: rounded by a reader, the end may else lie behind the next begin, which would then be drawn inside.
     const std::int64_t took = std::max<std::int64_t>(0, of.end - of.begin - 1);
-    std::string out = core::text(R"({"name":)", quoted(name_of(of, run)), R"(,"cat":")",
+    std::string out = core::text(R"({"name":)", core::json_string(name_of(of, run)), R"(,"cat":")",
                                  travels                        ? "communication"
                                  : of.what == activity::waiting ? R"(waiting","cname":"thread_state_iowait)"  // orange in chrome://tracing
                                                                 : "work",

@@ -49,3 +49,8 @@ TEST_CASE("core/text: groups of three digits", "[core]") {
     CHECK(core::grouped(132863336) == "132,863,336");
     CHECK(core::grouped(std::numeric_limits<unsigned long long>::max()) == "18,446,744,073,709,551,615");
 }
+
+TEST_CASE("core/text: a JSON string", "[core]") {
+    CHECK(core::json_string("") == R"("")");
+    CHECK(core::json_string("fc \"1\" \\ ü\n\t") == "\"fc \\\"1\\\" \\\\ ü  \"");
+}

@@ -2,6 +2,7 @@
 #include "lockstep/kernels/convolution.hpp"
 
 #include <catch2/catch.hpp>
+#include <tuple>
 
 #include "convolution_common.hpp"
 
@@ -144,6 +145,13 @@ std::vector<std::pair<convolution, std::size_t>> first_layer_shapes() {
         out.emplace_back(square(17, 3, filters, 3, 1), 3);
         out.emplace_back(square(17, 3, filters, 3, 1, 2), 3);
         out.emplace_back(dilated(square(19, 3, filters, 3, 1), 2, 1), 2);
+        for (const auto& [rows, columns, channels] : {std::tuple{3U, 9U, 1U}, std::tuple{3U, 1U, 9U}, std::tuple{5U, 1U, 5U}}) {
+            convolution g = square(13, channels, filters, 1, 0);
+            g.kernel_rows = rows;
+            g.kernel_columns = columns;
+            g.pad_left = g.pad_bottom = 1;
+            out.emplace_back(g, 3);
+        }
     }
     return out;
 }
@@ -159,6 +167,7 @@ std::vector<std::pair<convolution, std::size_t>> stride_two_shapes() {
     out.emplace_back(square(32, w, 2 * w, 3, 1, 2), 3);
     out.emplace_back(square(16, 2 * w, 3 * w + 5, 3, 1, 2), 3);
     out.emplace_back(square(2, 3 * w, 7, 3, 1, 2), 5);
+    out.emplace_back(square(24, kernels::detail::panel_depth<T> / 3 + 11, w, 3, 1, 2), 2);  // a kernel row is longer than a panel
     convolution g = square(33, 2 * w, 2 * w, 3, 0, 2);
     g.pad_bottom = g.pad_right = 1;
     g.kernel_rows = 2;

@@ -67,13 +67,14 @@ TEST_CASE("train/logs: JSON lines; what JSON cannot hold is null", "[train]") {
     log.on_epoch({.epoch = 0,
                   .loss = 0.25,
                   .seconds = 2,
-                  .test = ls::train::evaluation{.loss = 1.5, .accuracy = 0.75, .metrics = {{"top_5", 0.875}}}});
+                  .test = ls::train::evaluation{.loss = 1.5, .accuracy = 0.75, .metrics = {{"top_5", 0.875}, {R"(a "b" \ c)", 1}}}});
     const auto lines = file.lines();
     REQUIRE(lines.size() == 2);
     CHECK(lines[0] ==
           R"({"event":"step","step":1,"epoch":1,"samples":8,"loss":null,"rate":0.5,"seconds":0,"samples_per_second":0,)"
           R"("communication_hidden":0,"communication_exposed":0,"last_bucket":0,"no_progress":0,"large_bucket":0,"slow_rank":0})");
-    CHECK(lines[1] == R"({"event":"epoch","epoch":1,"loss":0.25,"seconds":2,"test_loss":1.5,"test_accuracy":0.75,"test_top_5":0.875})");
+    CHECK(lines[1] == R"({"event":"epoch","epoch":1,"loss":0.25,"seconds":2,"test_loss":1.5,"test_accuracy":0.75,"test_top_5":0.875,)"
+                      R"("test_a \"b\" \\ c":1})");
 }
 
 TEST_CASE("train/logs: a file that cannot be written is an error before the first step", "[train]") {
