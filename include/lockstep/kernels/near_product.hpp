@@ -21,7 +21,7 @@ inline constexpr std::size_t near_rows = 6;
 inline constexpr std::size_t near_vectors = 4;
 inline constexpr std::size_t near_high = 16;
 
-/// Of all three matrices: two to three times the first-level cache.
+/// Of all three matrices: two to three times the first-level cache. Twice that where B is transposed, whose panels are packed in either way.
 inline constexpr std::size_t near_bytes = 98304;
 
 /// Some rows of A and C and some vectors of columns.
@@ -96,7 +96,8 @@ struct near_product {
         const std::size_t b_size = of.k * of.n * sizeof(T);
         if (of.n <= width)
             return of.ta == transpose::no && of.tb == transpose::no && of.starts && 5 * of.n > 3 * width && b_size <= near_bytes / 3;
-        return of.n > 2 * width && (of.m * of.k + of.m * of.n) * sizeof(T) + b_size <= near_bytes;
+        const std::size_t most = of.tb == transpose::yes ? 2 * near_bytes : near_bytes;
+        return of.n > 2 * width && (of.m * of.k + of.m * of.n) * sizeof(T) + b_size <= most;
     }
 
     /// `packed` has room for a panel of near_vectors.
