@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What all benchmarks share: clocks, medians, memory, and the rate at which a team can do fused multiply-adds, the limit that every product and
-// convolution is compared with.
+// What all benchmarks share: clocks, medians, memory, and the rate at which a team can do fused multiply-adds, the limit that every product
+// and convolution is compared with.
 
 #include <sys/mman.h>
 #include <time.h>
@@ -59,8 +59,8 @@ struct release {
     void operator()(void* memory) const noexcept { std::free(memory); }
 };
 
-/// An array on huge pages, as a program that trains would have them: zeros for seed 0, else numbers that look random to a branch predictor, made
-/// at the speed of memory.
+/// An array on huge pages, as a program that trains would have them: zeros for seed 0, else numbers that look random to a branch predictor,
+/// made at the speed of memory.
 template <class T>
 class buffer {
 public:
@@ -116,8 +116,8 @@ struct contender {
     std::vector<double> fractions{};
 };
 
-/// `repeats` turns of all of them, each a GFLOP or one call behind a measurement of the peak, so that a drift of the clock shows in all. Times
-/// are those of this thread on its core: libraries that would take more threads do not.
+/// `repeats` turns of all of them, each a GFLOP or one call behind a measurement of the peak, so that a drift of the clock shows in all.
+/// Times are those of this thread on its core: libraries that would take more threads do not.
 template <class T>
 void take_turns(std::vector<contender>& all, double gflop, int repeats) {
 #if defined(_OPENMP)

@@ -17,7 +17,8 @@ namespace mpi = boost::mpi;
 namespace ls = lockstep;
 using namespace ls::layers;
 
-/// The simulation: rods of 16 cells, insulated at both ends, whose conductivity grows with the temperature. It knows nothing of the library.
+/// The simulation: rods of 16 cells, insulated at both ends, whose conductivity grows with the temperature. It knows nothing of the
+/// library.
 class rods {
 public:
     static constexpr std::size_t cells = 16;

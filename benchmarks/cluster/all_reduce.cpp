@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All-reduce between hosts, in turns: this library's schedules through its executor, and MPI_Allreduce, as a fraction of what the links allow, and of
-// what the cost model predicts.
+// All-reduce between hosts, in turns: this library's schedules through its executor, and MPI_Allreduce, as a fraction of what the links
+// allow, and of what the cost model predicts.
 //   benchmarks/cluster/run --hosts 4 --rate 1gbit -- bench_cluster [--mebibytes 64[,1,..]] [--repeats 5] [--piece BYTES] [--only TEXT] [--link]
 // --link measures the link itself: a stream from rank 0 to the last rank, and both directions at once, against the rate asked for.
 // The rate comes from LOCKSTEP_CLUSTER_RATE, or from --rate 1gbit. One JSON line a case, on rank 0; times are those of the slowest rank.

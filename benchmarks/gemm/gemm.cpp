@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matrix products beside those of other libraries: repeats of [peak, ours, peak, peer, ..], so that a drift of the clock shows in all of them.
+// Matrix products beside those of other libraries: repeats of [peak, ours, peak, peer, ..], so that a drift of the clock shows in all of
+// them.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bandwidth of the kernels that move more than they compute, as a fraction of the bandwidth of a copy, which is measured right before each repeat.
+// Bandwidth of the kernels that move more than they compute, as a fraction of the bandwidth of a copy, which is measured right before each
+// repeat.
 
 #include <algorithm>
 #include <array>

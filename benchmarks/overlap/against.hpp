@@ -34,9 +34,10 @@ inline lockstep::comm::group unwatched(const boost::mpi::communicator& world) {
     return out;
 }
 
-/// `what`: `watch`, the one in front of the ratio keeps a watch and the other none; `overlap`, it overlaps and the other does not; `same`, they
-/// are alike, which shows the noise; or a table such as `doubling:0-max` of plan.all_reduce, which the other one is given in place of the automatic
-/// choice. Prints one JSON line; `fastest` is the ratio of the tenth parts of the times, which other programs on the machine move least.
+/// `what`: `watch`, the one in front of the ratio keeps a watch and the other none; `overlap`, it overlaps and the other does not; `same`,
+/// they are alike, which shows the noise; or a table such as `doubling:0-max` of plan.all_reduce, which the other one is given in place of
+/// the automatic choice. Prints one JSON line; `fastest` is the ratio of the tenth parts of the times, which other programs on the machine
+/// move least.
 template <class Plan, class Set>
 int measure_against(const boost::mpi::communicator& world, const std::string& what, Plan plan, const Set& set, std::size_t steps,
                     std::size_t turns) {

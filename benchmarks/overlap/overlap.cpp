@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much of the communication of a training step is hidden: trainers that overlap, by polling between layers and by a progress thread, and one
-// that does not (plan.overlap), in turns.
+// How much of the communication of a training step is hidden: trainers that overlap, by polling between layers and by a progress thread,
+// and one that does not (plan.overlap), in turns.
 //   benchmarks/cluster/run --hosts 2 --rate 500mbit --burst 16384 -- bench_overlap --net vgg [--batch 32] [--bucket 100000] [--steps 20] [--turns 5]
 //     [--timeline FILE.json] [--against watch|overlap|same|TABLE] [--transport automatic|messages]
 // A JSON line for polling and one for the thread, times in ms of a step, from rank 0, medians of the turns:

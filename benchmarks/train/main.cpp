@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Speed of whole training steps of the networks of the literature on one process or all ranks, as a fraction of the fused-multiply-add peak.
+// Speed of whole training steps of the networks of the literature on one process or all ranks, as a fraction of the fused-multiply-add
+// peak.
 
 #include <boost/mpi/environment.hpp>
 #include <cstdio>

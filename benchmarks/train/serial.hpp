@@ -20,8 +20,8 @@
 
 namespace benchmark {
 
-/// Forward, loss, backward, update, as somebody would write them for one process: no reducer, no owner, no watch, no exchange of losses, no look at
-/// the samples. All arrays lie in an arena as the trainer's do.
+/// Forward, loss, backward, update, as somebody would write them for one process: no reducer, no owner, no watch, no exchange of losses, no
+/// look at the samples. All arrays lie in an arena as the trainer's do.
 template <class Net, class Optimizer>
 class serial_loop {
     using network = lockstep::model::network<Net, 1>;
@@ -114,8 +114,8 @@ private:
     double loss_ = 0;
 };
 
-/// Prints one JSON line: the ratio of the times of trainer.step() and of the loop, median and quartiles over turns, and whether both end with the
-/// same weights. False: this network was not asked for.
+/// Prints one JSON line: the ratio of the times of trainer.step() and of the loop, median and quartiles over turns, and whether both end
+/// with the same weights. False: this network was not asked for.
 template <class Net>
 bool compare_with_serial(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
     namespace ls = lockstep;

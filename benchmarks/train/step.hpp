@@ -98,7 +98,8 @@ bool measure_steps_of(const options& given, const std::string& name, const Net& 
     return true;
 }
 
-/// The same by the partition that was asked for. `CutsDense`: also with the dense layers cut among pairs of ranks, a trainer of its own to the compiler.
+/// The same by the partition that was asked for. `CutsDense`: also with the dense layers cut among pairs of ranks, a trainer of its own to
+/// the compiler.
 template <bool CutsDense = false, class Net>
 bool measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
     namespace part = lockstep::partition;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
-// A file of chosen algorithms is part of the recipe: the same bits on any number of ranks and threads, and those of the rule that picks the same.
+// A file of chosen algorithms is part of the recipe: the same bits on any number of ranks and threads, and those of the rule that picks the
+// same.
 #include <unistd.h>
 #include <catch2/catch.hpp>
 

@@ -17,7 +17,8 @@ using namespace support;
 using namespace ls::layers;
 namespace part = ls::partition;
 
-// Values with several readers in front of and behind layers that a model partition cuts; joins of cut and uncut layers; a view of a cut layer.
+// Values with several readers in front of and behind layers that a model partition cuts; joins of cut and uncut layers; a view of a cut
+// layer.
 constexpr auto branched = ls::sequential{ls::input<12, 12, 1>,
                                          conv<4, 3>{},
                                          ls::residual{relu{}, conv<4, 3, 1, 1>{}},

@@ -197,7 +197,8 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
                 CHECK(trainer.report().bytes_sent == 3 * (trainer.averaging_bytes() + for_losses));
                 CHECK(trainer.exchange_bytes() == 0);
 
-                // Through shared memory no message but those for the losses, the same bits and the same owners; the memory is what is planned.
+                // Through shared memory no message but those for the losses, the same bits and the same owners; the memory is what is
+                // planned.
                 ls::trainer shared{group, recipe(lanes, bucket, "", ls::transport::shared_memory)};
                 CHECK(shared.transport() == (ranks == 1 ? "none: one rank" : "shared memory"));
                 shared.fit(training.set(), ls::steps{3});

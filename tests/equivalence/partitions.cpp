@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// A network cut over a model group, alone and in replicas, against the same network on one rank: equal up to rounding; replicas have equal bits.
+// A network cut over a model group, alone and in replicas, against the same network on one rank: equal up to rounding; replicas have equal
+// bits.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>

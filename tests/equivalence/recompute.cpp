@@ -105,8 +105,8 @@ TEST_CASE("equivalence/recompute: blocks around layers that a model partition cu
         // Of a whole minibatch; the fourth of an epoch is smaller.
         CHECK(again.sent > here.sent);
         CHECK(again.sent - here.sent <= steps * (again.exchanged - here.exchanged));
-        // The partition itself, with a maximum inside a convolution and statistics, is the serial run up to rounding. All weights in one: biases in
-        // front of a normalisation learn nothing but rounding.
+        // The partition itself, with a maximum inside a convolution and statistics, is the serial run up to rounding. All weights in one:
+        // biases in front of a normalisation learn nothing but rounding.
         CHECK(relative_error(here.weights, serial.weights) < 1e-4);
         CHECK(relative_error(here.losses, serial.losses) < 1e-4);
     });

@@ -19,8 +19,8 @@ tensor::lane_set lanes_of_eleven_rows() {
 
 constexpr double step = 1e-5;
 
-/// All different and in random order, in (-1, 1): neighbours are 2 / n apart and the smallest is at least 1 / (2 n), so that no step of a central
-/// difference crosses the kink of relu or changes the winner of a maximum.
+/// All different and in random order, in (-1, 1): neighbours are 2 / n apart and the smallest is at least 1 / (2 n), so that no step of a
+/// central difference crosses the kink of relu or changes the winner of a maximum.
 array<double> spread(std::size_t n, std::uint32_t series) {
     REQUIRE(0.5 / static_cast<double>(n) >= 10 * step);
     std::vector<std::size_t> order(n);
@@ -46,8 +46,8 @@ struct behaviour {
     double terms = 0;
 };
 
-/// Layers whose outputs are sums of at most `fan_in` products and a bias, all below 1 in magnitude, or a function of one number with a third
-/// derivative below 2 (tanh, sigmoid, gelu).
+/// Layers whose outputs are sums of at most `fan_in` products and a bias, all below 1 in magnitude, or a function of one number with a
+/// third derivative below 2 (tanh, sigmoid, gelu).
 template <class L>
 constexpr behaviour behaviour_of{
     .third = 2, .largest = 1, .terms = [] {
@@ -70,7 +70,8 @@ template <class S>
 constexpr behaviour behaviour_of<layers::batch_norm_layer<S, layers::tail::relu>> = normalised;
 template <class S>
 constexpr behaviour behaviour_of<layers::layer_norm_layer<S>> = normalised;
-/// x (2 + 0.5 sum of x^2)^(-3/4) with |x| < 1: as above with W >= 2, |p| <= 1, q <= 1/2: |w''| <= 21/16 p^2 W^(-11/4) + 3/2 q W^(-7/4) < 1 and
+/// x (2 + 0.5 sum of x^2)^(-3/4) with |x| < 1: as above with W >= 2, |p| <= 1, q <= 1/2: |w''| <= 21/16 p^2 W^(-11/4) + 3/2 q W^(-7/4) < 1
+/// and
 /// |w'''| <= 3.61 W^(-15/4) + 4 W^(-11/4) < 1.
 template <std::size_t Window, class S>
 constexpr behaviour behaviour_of<layers::local_response_norm_layer<Window, S>>{.third = 4, .largest = 1, .terms = Window + 10};

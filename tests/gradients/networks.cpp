@@ -78,8 +78,8 @@ void check(const Net& net) {
     moved.fit(set, ls::steps{1});
     const auto after = moved.all_weights();
 
-    // With weights and inputs of size 1 the third derivatives of the loss with respect to one weight stay below 600: step^2 / 6 x 600 = 1e-8.
-    // Rounding: the loss is a few units with fewer than 2000 operations of relative error 1.1e-16 behind it, over 2 step: below 1e-7.
+    // With weights and inputs of size 1 the third derivatives of the loss with respect to one weight stay below 600: step^2 / 6 x 600 =
+    // 1e-8. Rounding: the loss is a few units with fewer than 2000 operations of relative error 1.1e-16 behind it, over 2 step: below 1e-7.
     constexpr double step = 1e-5, allowed = 1.1e-7;
     std::size_t at = 0;
     double largest = 0;

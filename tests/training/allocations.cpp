@@ -81,8 +81,8 @@ auto recipe(const Compressor& compressor, ls::transport transport, bool thread) 
 
 const samples<> all{16 * (warm_up + counted + 2)};  // one epoch: its end is no step
 
-/// What `run` counts on any rank. A rank that has waited for another one for 20 ms asks it where it is, in a letter that is allocated: on a busy machine
-/// that happens, so the least of several runs counts.
+/// What `run` counts on any rank. A rank that has waited for another one for 20 ms asks it where it is, in a letter that is allocated: on a
+/// busy machine that happens, so the least of several runs counts.
 template <class F>
 std::size_t least_of(F&& run) {
     std::size_t least = SIZE_MAX;

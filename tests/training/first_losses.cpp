@@ -60,8 +60,8 @@ double last_losses(const Plan& plan) {
     losses seen;
     trainer.fit(ls::data::digits{.count = 1000}, ls::steps{120}, seen);
     REQUIRE(seen.values.size() == 120);
-    // Normal logits of variance v that know nothing of the labels cost v / 2 more than ln 10 or less, in the mean. Inputs have variance 1, and
-    // the rule of Glorot makes v smaller: here by factors of 2 in / (in + out) = 0.4, 1.9 and 1.5, and of 1/2 in each relu.
+    // Normal logits of variance v that know nothing of the labels cost v / 2 more than ln 10 or less, in the mean. Inputs have variance 1,
+    // and the rule of Glorot makes v smaller: here by factors of 2 in / (in + out) = 0.4, 1.9 and 1.5, and of 1/2 in each relu.
     CHECK(std::fabs(seen.values[0] - ln10) < 0.5);
     double sum = 0;
     for (std::size_t i = 110; i < 120; ++i) sum += seen.values[i];

@@ -70,8 +70,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Whether recursive doubling sends one range per round: a power of two of ranks whose strips lie in natural order (distances 1, 2, ..) or in
-/// mirrored order (distances p/2, p/4, ..: the strips of the lane tree). Strips in another order: nothing.
+/// Whether recursive doubling sends one range per round: a power of two of ranks whose strips lie in natural order (distances 1, 2, ..) or
+/// in mirrored order (distances p/2, p/4, ..: the strips of the lane tree). Strips in another order: nothing.
 [[nodiscard, gnu::cold]] inline std::optional<doubling_order> can_double(std::span<const parallel::block> strips) {
     if (!std::has_single_bit(strips.size())) return std::nullopt;
     for (const auto order : {doubling_order::outwards, doubling_order::inwards}) {
@@ -87,10 +87,10 @@ namespace detail {
 /// Cost per rank: log2(p) messages, n(p-1)/p elements when strips are equal. Needs can_double(strips).
 [[nodiscard, gnu::cold]] schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips);
 
-/// Doubling for any number of ranks and strips of any lengths: in round k a rank has those of 2^k ranks, itself and the ones behind it, and sends
-/// them on (Bruck et al. 1997, in place). Strips that touch in data travel as one message.
-/// Cost per rank: ceil(log2 p) rounds, n - own strip elements: n(p-1)/p when strips are equal. Strips in natural order: at most 2 messages in a
-/// round; others: one for each run of strips.
+/// Doubling for any number of ranks and strips of any lengths: in round k a rank has those of 2^k ranks, itself and the ones behind it, and
+/// sends them on (Bruck et al. 1997, in place). Strips that touch in data travel as one message.
+/// Cost per rank: ceil(log2 p) rounds, n - own strip elements: n(p-1)/p when strips are equal. Strips in natural order: at most 2 messages
+/// in a round; others: one for each run of strips.
 [[nodiscard, gnu::cold]] schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips);
 
 /// Strips of `each` elements, those of rank 0 first.

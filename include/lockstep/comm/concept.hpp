@@ -10,8 +10,8 @@
 
 namespace lockstep::comm {
 
-/// collective(rank, ranks, sizes...) is the schedule of `rank` among `ranks`; all ranks pass equal sizes. A plain sum or gather of n elements
-/// has one size, n. `invariant` says that the bits of the result do not depend on the number of ranks; `name` is for printing.
+/// collective(rank, ranks, sizes...) is the schedule of `rank` among `ranks`; all ranks pass equal sizes. A plain sum or gather of n
+/// elements has one size, n. `invariant` says that the bits of the result do not depend on the number of ranks; `name` is for printing.
 template <class C, class... Sizes>
 concept Collective = requires(const C& collective, std::size_t rank, std::size_t ranks, const Sizes&... sizes) {
     { collective(rank, ranks, sizes...) } -> std::same_as<schedule>;

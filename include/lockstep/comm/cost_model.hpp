@@ -34,9 +34,9 @@ struct cost_model {
 /// One line: "between hosts 51.2 us + 8.01 ns/B, inside 0.9 us + 0.12 ns/B, additions 0.05 ns/B".
 [[nodiscard, gnu::cold]] std::string to_text(const cost_model& of);
 
-/// Seconds of one rank's program if nobody is late: in each round the latency, the longer one of what it sends and what it receives, its additions.
-/// What the catalogue of Ben-Nun, Hoefler (2019) states: doubling log2(p) (L + n G), halving and doubling 2 L log2(p) + 2 n G (p-1)/p, ring
-/// 2 (p-1) (L + n G / p).
+/// Seconds of one rank's program if nobody is late: in each round the latency, the longer one of what it sends and what it receives, its
+/// additions. What the catalogue of Ben-Nun, Hoefler (2019) states: doubling log2(p) (L + n G), halving and doubling 2 L log2(p) + 2 n G
+/// (p-1)/p, ring 2 (p-1) (L + n G / p).
 [[nodiscard, gnu::cold]] double price(const schedule& program, std::size_t rank, std::size_t element_bytes, const cost_model& model);
 
 #if LOCKSTEP_BODIES

@@ -105,7 +105,8 @@ private:
     /// What start() needs to know, for each message and local operation; and room for the largest round.
     [[gnu::cold]] void prepare();
 
-    /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in flight.
+    /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in
+    /// flight.
     [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<message>& all, parallel::block part, std::size_t first,
                                                std::vector<link>& links) const {
         std::size_t slots = 0;
@@ -176,16 +177,16 @@ private:
 
 }  // namespace detail
 
-/// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each operation their own tag, so
-/// any number of operations may be in flight, started and polled in any order. finish() moves its own operation only: ranks finish several in the
-/// same order. Several starts of one operation never overlap.
+/// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each operation their own tag,
+/// so any number of operations may be in flight, started and polled in any order. finish() moves its own operation only: ranks finish
+/// several in the same order. Several starts of one operation never overlap.
 template <class T>
 class operation {
     static_assert(std::is_trivially_copyable_v<T>, "messages are bytes: elements must be trivially copyable");
 
 public:
-    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all ranks. `soon`: how urgent its
-    /// messages are among those of other operations in flight (see comm/send_order.hpp); ranks need not agree.
+    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all ranks. `soon`: how urgent
+    /// its messages are among those of other operations in flight (see comm/send_order.hpp); ranks need not agree.
     operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece, urgency soon = {})
         : run_{std::move(ranks), std::move(program), team, piece, soon, detail::element_of<T>()} {}
 
@@ -194,12 +195,13 @@ public:
     void start(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {
         run_.start(reinterpret_cast<std::byte*>(data.data()), data.size(), reinterpret_cast<std::byte*>(work.data()), work.size(), where);
     }
-    /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure: throws remote_failure.
+    /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure: throws
+    /// remote_failure.
     bool poll() { return run_.poll(); }
     /// The same without a look for failures: the operation can still end when others have failed.
     bool progress() { return run_.progress(); }
-    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and core::error, on all ranks alike, if
-    /// the wait has no end or lasts longer than the timeout (see comm/watch.hpp).
+    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and core::error, on all ranks
+    /// alike, if the wait has no end or lasts longer than the timeout (see comm/watch.hpp).
     void finish() { run_.finish(); }
 
     void run(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {

@@ -16,17 +16,17 @@
 namespace lockstep::comm {
 
 /// Messages of one round, cut into pieces. A few pieces of each stream, the messages to or from one peer, are under way at a time: control
-/// messages of MPI get through between them (a long message would hold back the answer that the other direction waits for), what has arrived
-/// can be used while the rest travels, and no stream waits for another. Both ends cut alike. Storage is reserved once.
+/// messages of MPI get through between them (a long message would hold back the answer that the other direction waits for), what has
+/// arrived can be used while the rest travels, and no stream waits for another. Both ends cut alike. Storage is reserved once.
 class flow {
 public:
-    /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the receiver, which stands in line
-    /// behind the data that the receiver sends: two ranks that exchange long messages use their link in one direction at a time.
+    /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the receiver, which stands in
+    /// line behind the data that the receiver sends: two ranks that exchange long messages use their link in one direction at a time.
     static constexpr std::size_t usual_piece = (std::size_t{64} << 10) - 512;
     static constexpr std::size_t largest_piece = std::size_t{1} << 30;  ///< MPI counts in int
     static constexpr std::size_t window = 16;
-    /// Each so many-th piece is complete only when its receiver has asked for it. Before that at most window x acknowledged pieces of a stream
-    /// can lie in MPI's memory.
+    /// Each so many-th piece is complete only when its receiver has asked for it. Before that at most window x acknowledged pieces of a
+    /// stream can lie in MPI's memory.
     static constexpr std::size_t acknowledged = 16;
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -39,8 +39,8 @@ public:
     /// Room for so many messages, and for the pieces that may be under way.
     [[gnu::cold]] void reserve(std::size_t messages, std::size_t slots);
 
-    /// Adds a message to the round: number 0, 1, .. in this order. `next`: the number of the next one in the same direction with the same peer;
-    /// `leads`: there is none before it. At least one byte.
+    /// Adds a message to the round: number 0, 1, .. in this order. `next`: the number of the next one in the same direction with the same
+    /// peer; `leads`: there is none before it. At least one byte.
     void send(std::size_t to, std::span<std::byte> what, bool leads, std::size_t next) { put(to, what, true, leads, next); }
     void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next) { put(from, into, false, leads, next); }
 
@@ -251,7 +251,8 @@ LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noex
     slots_[at] = {stream, current, one.posted, size, one.sends, false};
     one.posted += size;
     if (one.sends) {
-        // One that yields is under way until its receiver has it: others are complete as soon as the system takes them, which takes megabytes.
+        // One that yields is under way until its receiver has it: others are complete as soon as the system takes them, which takes
+        // megabytes.
         const bool counted = ++pieces_posted % acknowledged == 0 || yields;
         const int code = (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
         if (code != MPI_SUCCESS) [[unlikely]]

@@ -75,15 +75,15 @@ private:
 /// MPI's own handle of a communicator.
 using raw_communicator = decltype(std::declval<const transport&>().communicator());
 
-/// Copies are the same group. All ranks make the same groups and operations in the same order, from one thread at a time: groups of the same
-/// ranks share a watch.
+/// Copies are the same group. All ranks make the same groups and operations in the same order, from one thread at a time: groups of the
+/// same ranks share a watch.
 class group {
 public:
     /// One rank, without MPI: nothing needs to be initialised.
     group() : state_{std::make_shared<state>(std::nullopt, nullptr, nullptr)} {}
 
-    /// Duplicates the communicator, so no message can meet one of the application's. Collective. With MPI initialised but no mpirun, the world
-    /// is one rank.
+    /// Duplicates the communicator, so no message can meet one of the application's. Collective. With MPI initialised but no mpirun, the
+    /// world is one rank.
     explicit group(const boost::mpi::communicator& communicator, const std::source_location& where = std::source_location::current());
     /// The same for MPI's handle, which stays the application's. Not where that is a number (MPICH): any number would be taken for one.
     template <std::same_as<raw_communicator> Raw>
@@ -144,7 +144,8 @@ public:
     /// For each rank the lowest rank on the same host: equal numbers share memory, whatever the hosts are called. Collective.
     [[nodiscard]] std::vector<std::size_t> hosts() const;
 
-    /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for them; the first call counts.
+    /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for them; the first call
+    /// counts.
     void announce(std::string_view text) const { notices().announce(text); }
 
     /// Announces and throws what became of a message of this collective. Throws remote_failure where another rank has told why.
@@ -153,8 +154,8 @@ public:
     /// Looks once for a notice of failure. Throws remote_failure.
     void check() const { notices().check(); }
 
-    /// Ends a stretch of work of all ranks: none leaves before all have done what can fail in it, and one that hears of a later failure on its
-    /// way out leaves first. Collective. For setup: allocates.
+    /// Ends a stretch of work of all ranks: none leaves before all have done what can fail in it, and one that hears of a later failure on
+    /// its way out leaves first. Collective. For setup: allocates.
     [[gnu::cold]] void end_together(const std::source_location& where = std::source_location::current()) const;
 
     /// The number of the next operation: equal on all ranks that make their operations in the same order.
@@ -177,8 +178,8 @@ private:
 
         state(const state&) = delete;
         state& operator=(const state&) = delete;
-        /// After a failure messages may still be on their way, and MPI would deliver them to the next communicator that gets this one's number:
-        /// it is not given back.
+        /// After a failure messages may still be on their way, and MPI would deliver them to the next communicator that gets this one's
+        /// number: it is not given back.
         [[gnu::cold]] ~state();
 
         [[nodiscard]] notice_board& notices() noexcept { return root ? root->own : own; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Recursive halving from the largest distance, then doubling (Rabenseifner 2004): the usual all-reduce of long vectors, for comparison. Its order of
-// additions depends on the number of ranks: not invariant. The lane tree halves from distance 1 instead, for the same cost (comm/tree.hpp).
+// Recursive halving from the largest distance, then doubling (Rabenseifner 2004): the usual all-reduce of long vectors, for comparison. Its
+// order of additions depends on the number of ranks: not invariant. The lane tree halves from distance 1 instead, for the same cost
+// (comm/tree.hpp).
 
 #include <bit>
 #include <cstddef>
@@ -40,8 +41,8 @@ struct halving_ranks {
 }
 
 /// Before: data is this rank's n-vector. After: data[halving_strips(ranks, n)[rank]] is the sum over all ranks; the rest is used up.
-/// Cost per rank on a power of two of ranks: log2(p) messages, n(p-1)/p elements, scratch n/2. Otherwise the ranks beyond it send n elements in a
-/// round before that; scratch n.
+/// Cost per rank on a power of two of ranks: log2(p) messages, n(p-1)/p elements, scratch n/2. Otherwise the ranks beyond it send n
+/// elements in a round before that; scratch n.
 [[nodiscard, gnu::cold]] inline schedule halving_reduce_scatter(std::size_t rank, std::size_t ranks, std::size_t n) {
     schedule out{"halving reduce-scatter", false, n};
     const detail::halving_ranks who{ranks};

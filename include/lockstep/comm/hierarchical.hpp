@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A sum in two levels: inside every node of the cluster, between the nodes, inside again, each vector crossing a slow link as seldom as it can.
+// A sum in two levels: inside every node of the cluster, between the nodes, inside again, each vector crossing a slow link as seldom as it
+// can.
 
 #include <algorithm>
 #include <bit>
@@ -113,12 +114,12 @@ private:
     return true;
 }
 
-/// The sum over all lanes, with the bits of tree_sum(): reduce-scatter inside each host, over as many strips as the smallest host has ranks; the
-/// owners of one strip on all hosts sum it between them; all-gather inside. Before and after as for tree_reduce_scatter() and sum_halves.
-/// Throws core::error where keeps_lane_tree() is false: by_hosts_sum() then gives a sum in another order.
-/// Cost of a host with aligned lanes on h hosts, over its slow link in each direction: 2 n (h-1)/h elements by tree, n log2(h) by doubling, whatever
-/// the number of its ranks. That is what the flat tree sends where all hosts have the same power of two of ranks in natural order; flat
-/// doubling sends as many times as much as a host has ranks.
+/// The sum over all lanes, with the bits of tree_sum(): reduce-scatter inside each host, over as many strips as the smallest host has
+/// ranks; the owners of one strip on all hosts sum it between them; all-gather inside. Before and after as for tree_reduce_scatter() and
+/// sum_halves. Throws core::error where keeps_lane_tree() is false: by_hosts_sum() then gives a sum in another order.
+/// Cost of a host with aligned lanes on h hosts, over its slow link in each direction: 2 n (h-1)/h elements by tree, n log2(h) by doubling,
+/// whatever the number of its ranks. That is what the flat tree sends where all hosts have the same power of two of ranks in natural order;
+/// flat doubling sends as many times as much as a host has ranks.
 /// Rounds on h hosts of m ranks, all powers of two: 2 log2(m) + 2 log2(h), or 2 log2(m) + log2(h).
 [[nodiscard, gnu::cold]] inline sum_halves hierarchical_sum(std::size_t rank, std::span<const parallel::block> runs, std::size_t n,
                                                             std::span<const std::size_t> on, between_hosts between = between_hosts::tree) {
@@ -217,8 +218,8 @@ private:
     return out;
 }
 
-/// The sum of one vector from each rank that adds the ranks of a host first, wherever its ranks and their lanes are: hierarchical_sum() over
-/// hosts_in_order(). Not invariant: the order of additions depends on who is where.
+/// The sum of one vector from each rank that adds the ranks of a host first, wherever its ranks and their lanes are: hierarchical_sum()
+/// over hosts_in_order(). Not invariant: the order of additions depends on who is where.
 [[nodiscard, gnu::cold]] inline sum_halves by_hosts_sum(std::size_t rank, std::size_t n, std::span<const std::size_t> on,
                                                         between_hosts between = between_hosts::tree) {
     auto out = hierarchical_sum(rank, hosts_in_order(on), n, on, between);

@@ -19,8 +19,8 @@
 
 namespace lockstep::comm {
 
-/// An all-reduce in two halves. sum: data[0, n), one vector for each node of the rank's lanes, comes to hold the result in data[owned]. share: every
-/// rank gets what the others own. Strips of ranks are disjoint, or every rank owns everything and share is empty.
+/// An all-reduce in two halves. sum: data[0, n), one vector for each node of the rank's lanes, comes to hold the result in data[owned].
+/// share: every rank gets what the others own. Strips of ranks are disjoint, or every rank owns everything and share is empty.
 struct sum_halves {
     parallel::block owned;
     schedule sum;
@@ -28,7 +28,8 @@ struct sum_halves {
 };
 
 /// doubling_sum() (comm/recursive_doubling.hpp) where is_halving(runs): whole vectors at distances 1, 2, 4, .., added along the lane tree.
-/// Before: data is the vector of the rank's node. After: data[0, n) is the sum on every rank. log2(p) messages, n log2(p) elements, scratch n.
+/// Before: data is the vector of the rank's node. After: data[0, n) is the sum on every rank. log2(p) messages, n log2(p) elements, scratch
+/// n.
 [[nodiscard, gnu::cold]] inline schedule aligned_doubling_sum(std::size_t rank, std::span<const parallel::block> runs, std::size_t n) {
     schedule out{"doubling all-reduce", true, n};
     for (std::size_t distance = 1; distance < runs.size(); distance *= 2) {
@@ -61,8 +62,9 @@ struct cost_line {
 /// optimizer, which every rank then keeps, grow with the model.
 inline constexpr std::size_t longest_doubling = std::size_t{1} << 16U;
 
-/// The cheaper one of tree and doubling (up to longest_doubling) for each size. A pure function of its arguments: ranks that were given the same ones
-/// have the same table. owner_seconds: for each element that an owner works on behind the sum (an optimizer): by doubling all ranks do that for all.
+/// The cheaper one of tree and doubling (up to longest_doubling) for each size. A pure function of its arguments: ranks that were given the
+/// same ones have the same table. owner_seconds: for each element that an owner works on behind the sum (an optimizer): by doubling all
+/// ranks do that for all.
 [[nodiscard, gnu::cold]] algorithm_table choose_lane_sum(std::span<const parallel::block> runs, std::size_t element_bytes,
                                                          const cost_model& model, double owner_seconds);
 

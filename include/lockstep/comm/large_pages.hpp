@@ -15,9 +15,9 @@
 
 namespace lockstep::comm {
 
-/// A second view of shared memory that this process has already mapped, which lasts longer than the first. Files in /dev/shm have pages of 4 KiB,
-/// and loops over many megabytes then spend most of their time on looking them up; MADV_COLLAPSE (Linux 6.1) makes large ones of them, if address
-/// and place in the file fit. Where there can be no second view, or for 0 bytes, data() is the memory as it was.
+/// A second view of shared memory that this process has already mapped, which lasts longer than the first. Files in /dev/shm have pages of
+/// 4 KiB, and loops over many megabytes then spend most of their time on looking them up; MADV_COLLAPSE (Linux 6.1) makes large ones of
+/// them, if address and place in the file fit. Where there can be no second view, or for 0 bytes, data() is the memory as it was.
 class large_page_view {
 public:
     static constexpr std::size_t large_page = std::size_t{1} << 21U;

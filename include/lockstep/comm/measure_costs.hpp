@@ -39,9 +39,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// Collective. Neighbours on a host exchange with each other, then ranks of neighbouring hosts, all of them at once, so that ranks share their
-/// links as in a step. What rank 0 has seen counts for all: the model is the same on every rank. One rank measures nothing.
-/// Cost: some 40 messages each way of 64 bytes to 256 KiB and a few short all-gathers: 1 ms on a host, 10 ms over 1 Gbit/s.
+/// Collective. Neighbours on a host exchange with each other, then ranks of neighbouring hosts, all of them at once, so that ranks share
+/// their links as in a step. What rank 0 has seen counts for all: the model is the same on every rank. One rank measures nothing. Cost:
+/// some 40 messages each way of 64 bytes to 256 KiB and a few short all-gathers: 1 ms on a host, 10 ms over 1 Gbit/s.
 [[nodiscard, gnu::cold]] cost_model measure_costs(const group& ranks);
 
 #if LOCKSTEP_BODIES

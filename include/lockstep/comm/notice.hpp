@@ -38,8 +38,9 @@ private:
 };
 
 /// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws; but a
-/// rank that is behind first ends the stretch of work that the failed rank has ended, unless nothing comes for a second: then all have ended
-/// the same. With a watch, waits that last longer than timeout() without progress, or that can have no end, fail with the places of all ranks.
+/// rank that is behind first ends the stretch of work that the failed rank has ended, unless nothing comes for a second: then all have
+/// ended the same. With a watch, waits that last longer than timeout() without progress, or that can have no end, fail with the places of
+/// all ranks.
 class notice_board {
 public:
     /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
@@ -57,7 +58,8 @@ public:
     /// The text must not vanish while MPI still sends it.
     ~notice_board();
 
-    /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told, and only if it is its own.
+    /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told, and only if it is its
+    /// own.
     [[gnu::cold]] void announce(std::string_view text);
 
     /// Looks once for a notice; throws remote_failure if there is one, or has been.
@@ -77,8 +79,8 @@ public:
     [[nodiscard]] const std::shared_ptr<watch>& watched_by() const noexcept { return watch_; }
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
-    /// A stretch of work has ended that all ranks end, such as a training step. No rank may end one before all others have done all that can
-    /// fail in it. Called equally often on all ranks, or never.
+    /// A stretch of work has ended that all ranks end, such as a training step. No rank may end one before all others have done all that
+    /// can fail in it. Called equally often on all ranks, or never.
     void passed() noexcept { ++passed_; }
 
     [[nodiscard]] bool failed() const noexcept { return failure_.has_value(); }

@@ -32,7 +32,8 @@ struct placed {
     std::size_t leaf = nowhere;  ///< the leaf whose array holds the sum; nowhere = the sum lies in scratch
 };
 
-/// The tree over lane numbers, down to the nodes that ranks can finish alone (the leaves). Children stand before their parent, the root is last.
+/// The tree over lane numbers, down to the nodes that ranks can finish alone (the leaves). Children stand before their parent, the root is
+/// last.
 class lane_tree {
 public:
     struct node {

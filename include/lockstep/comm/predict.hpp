@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The time of a collective before it runs, with ranks that wait for each other: the schedules of all of them over the links of a cost model.
+// The time of a collective before it runs, with ranks that wait for each other: the schedules of all of them over the links of a cost
+// model.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,8 +16,8 @@
 namespace lockstep::comm {
 
 /// Seconds until the last rank has finished, all starting at once; all[r] is the schedule of rank r, over elements of `element_bytes`.
-/// Messages of a round leave one behind the other and arrive one behind the other; a round ends when all its messages have left and arrived,
-/// then its additions run. Throws core::error where the schedules of the ranks do not fit together.
+/// Messages of a round leave one behind the other and arrive one behind the other; a round ends when all its messages have left and
+/// arrived, then its additions run. Throws core::error where the schedules of the ranks do not fit together.
 /// Cost: time proportional to the messages, once for each round that has to wait.
 [[nodiscard, gnu::cold]] inline double predict(std::span<const schedule> all, std::size_t element_bytes, const cost_model& model) {
     const std::size_t ranks = all.size();

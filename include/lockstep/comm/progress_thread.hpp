@@ -18,10 +18,10 @@
 
 namespace lockstep::comm {
 
-/// The turn belongs to the owner of this object, who makes MPI calls as if there were no other thread. From lend() to take() it belongs to the
-/// thread, which calls `pass` again and again: that may call MPI, and the owner may not, but for the time of a try_turn(). A thread without
-/// anything to do sleeps until it is told that there is something: ring(). One that waits for others looks again and again, with pauses in
-/// which the core is free: they end where it is rung for.
+/// The turn belongs to the owner of this object, who makes MPI calls as if there were no other thread. From lend() to take() it belongs to
+/// the thread, which calls `pass` again and again: that may call MPI, and the owner may not, but for the time of a try_turn(). A thread
+/// without anything to do sleeps until it is told that there is something: ring(). One that waits for others looks again and again, with
+/// pauses in which the core is free: they end where it is rung for.
 /// What a pass throws is thrown by the owner's next take() or try_turn(); the thread does nothing more.
 class progress_thread {
 public:
@@ -104,8 +104,8 @@ private:
     std::thread thread_;  // last: it uses the others
 };
 
-/// The turn for a stretch of work inside another that the thread may use; null: there is no thread. What is to be done for the thread begins first:
-/// others may wait for it. An exception that leaves the stretch keeps the turn.
+/// The turn for a stretch of work inside another that the thread may use; null: there is no thread. What is to be done for the thread
+/// begins first: others may wait for it. An exception that leaves the stretch keeps the turn.
 class own_turn {
 public:
     explicit own_turn(progress_thread* from) : from_{from != nullptr && from->is_lent() ? from : nullptr} {

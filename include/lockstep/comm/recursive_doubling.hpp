@@ -22,8 +22,8 @@ namespace lockstep::comm {
 
 namespace detail {
 
-/// Which nodes of the lane tree every rank has, round by round. What two ranks tell each other may overlap: a node has the same bits wherever it
-/// was added, so the larger one takes the place of the smaller.
+/// Which nodes of the lane tree every rank has, round by round. What two ranks tell each other may overlap: a node has the same bits
+/// wherever it was added, so the larger one takes the place of the smaller.
 class node_exchange {
 public:
     [[gnu::cold]] node_exchange(std::span<const parallel::block> lanes, std::size_t n)
@@ -41,8 +41,8 @@ public:
         for (state& one : ranks_) one.own = std::max<std::size_t>(1, one.known.size());
     }
 
-    /// Writes the programs of ranks first, first + 1, ..; all ranks are followed, because what a rank is sent depends on what it and its peer have
-    /// by then.
+    /// Writes the programs of ranks first, first + 1, ..; all ranks are followed, because what a rank is sent depends on what it and its
+    /// peer have by then.
     [[gnu::cold]] void write(std::size_t first, std::span<schedule> out) {
         const std::size_t ranks = ranks_.size();
         const bool pairs = std::has_single_bit(ranks);
@@ -162,9 +162,9 @@ private:
 
 /// The sum over all lanes on every rank, with the bits of tree_sum(), for any number of ranks and any deal of lanes.
 /// Before: data[s n, (s+1) n) is node s of tensor::cover(runs[rank], lanes). After: data[0, n) is the sum; the rest is used up.
-/// Cost per rank: ceil(log2 p) rounds, the fewest possible. Aligned lanes on a power of two of ranks: log2(p) messages, n log2(p) elements, as
-/// many additions, scratch n (the butterfly of Ben-Nun, Hoefler 2019). Others: in a round also the nodes that cannot be added yet, at most
-/// 2 log2(lanes) vectors, fewer the earlier: see the table in docs/design.md.
+/// Cost per rank: ceil(log2 p) rounds, the fewest possible. Aligned lanes on a power of two of ranks: log2(p) messages, n log2(p) elements,
+/// as many additions, scratch n (the butterfly of Ben-Nun, Hoefler 2019). Others: in a round also the nodes that cannot be added yet, at
+/// most 2 log2(lanes) vectors, fewer the earlier: see the table in docs/design.md.
 /// Which operand is the left one does not matter: IEEE addition commutes.
 [[nodiscard, gnu::cold]] inline schedule doubling_sum(std::size_t rank, std::span<const parallel::block> runs, std::size_t n) {
     if (is_halving(runs)) return aligned_doubling_sum(rank, runs, n);

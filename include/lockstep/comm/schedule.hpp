@@ -90,7 +90,8 @@ public:
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     [[nodiscard]] bool invariant() const noexcept { return invariant_; }
-    /// Elements of the whole collective; 0: not said. Equal on all ranks, as the name is: with the type they tell it from others (comm/watch.hpp).
+    /// Elements of the whole collective; 0: not said. Equal on all ranks, as the name is: with the type they tell it from others
+    /// (comm/watch.hpp).
     [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
     /// Elements of data and of scratch that the program touches.
     [[nodiscard]] std::size_t data_size() const noexcept { return size_[0]; }
@@ -126,8 +127,8 @@ public:
     /// Closes the round that is being written; what follows belongs to the next. An empty round leaves no trace.
     [[gnu::cold]] void end_round();
 
-    /// This program, then another of the same rank, whose data begins at element `shift` of ours. Scratch is shared. Elements are those of the
-    /// larger one.
+    /// This program, then another of the same rank, whose data begins at element `shift` of ours. Scratch is shared. Elements are those of
+    /// the larger one.
     schedule& then(const schedule& next, std::size_t shift = 0);
 
 private:

@@ -8,14 +8,15 @@
 
 namespace lockstep::comm {
 
-/// The operations of one rank that share its links, by urgency: 0 is needed first. One that is in flight beside a more urgent one yields: it hands
-/// over no piece that would leave more than `limit` bytes of itself and the more urgent ones under way, and each piece counts until its receiver
-/// has it; one piece of each stream may go beyond. What is more urgent does not see the others, and without it nobody is held back.
+/// The operations of one rank that share its links, by urgency: 0 is needed first. One that is in flight beside a more urgent one yields:
+/// it hands over no piece that would leave more than `limit` bytes of itself and the more urgent ones under way, and each piece counts
+/// until its receiver has it; one piece of each stream may go beyond. What is more urgent does not see the others, and without it nobody is
+/// held back.
 ///
-/// Priorities order what is handed over, they block nobody: each stream (a direction of a pair of ranks) of each operation may always have one
-/// piece under way, receives are posted as without an order, and no rank waits for another to hand something over. So every operation that is
-/// polled moves on, whatever else is in flight here or there, also where ranks start in different orders or give different urgencies.
-/// Owned by who has the turn to call MPI, and outlives its operations.
+/// Priorities order what is handed over, they block nobody: each stream (a direction of a pair of ranks) of each operation may always have
+/// one piece under way, receives are posted as without an order, and no rank waits for another to hand something over. So every operation
+/// that is polled moves on, whatever else is in flight here or there, also where ranks start in different orders or give different
+/// urgencies. Owned by who has the turn to call MPI, and outlives its operations.
 class send_order {
 public:
     /// What a link of 1 Gbit/s carries in 8 ms: covers the pauses between two polls of the receiver.

@@ -52,8 +52,8 @@ private:
 };
 static_assert(sizeof(shared_signal) == shared_line && std::is_trivial_v<shared_signal>);
 
-/// How a rank waits for a signal: it spins for some microseconds, then offers its core to others, then sleeps with pauses that grow to 1 ms and
-/// stay below an eighth of the time waited. Looks for failure notices once it no longer spins.
+/// How a rank waits for a signal: it spins for some microseconds, then offers its core to others, then sleeps with pauses that grow to 1 ms
+/// and stay below an eighth of the time waited. Looks for failure notices once it no longer spins.
 class shared_patience {
 public:
     /// Where ranks have to share cores nobody spins for long: the one that is waited for may need this core.

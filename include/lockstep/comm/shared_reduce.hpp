@@ -32,15 +32,15 @@ namespace lockstep::comm {
 /// all_gather: before, data[strips[rank]] is this rank's; after, data[0, n) has the strips of all.
 enum class shared_kind : std::uint8_t { all_reduce, reduce_scatter, all_gather };
 
-/// How an all-reduce goes. strips: each rank adds its strip of all parts and writes it into all parts; two waits. copies: each rank puts its
-/// vectors into a second place, and adds all n elements for itself when all have; one wait, p times the additions. automatic: copies
+/// How an all-reduce goes. strips: each rank adds its strip of all parts and writes it into all parts; two waits. copies: each rank puts
+/// its vectors into a second place, and adds all n elements for itself when all have; one wait, p times the additions. automatic: copies
 /// for up to 16 KiB where ranks have to share cores.
 enum class shared_route : std::uint8_t { automatic, strips, copies };
 
 /// One collective over shared memory, again and again. Made in the same order, with equal arguments, on all ranks; the parts outlive it.
 /// Memory traffic in bytes, all ranks together, v = vectors of all ranks (p where lanes are aligned), s = sizeof(T):
-/// all_reduce by strips reads v n s and writes p n s, copies reads (p + 1) v n s and writes (v + p) n s; reduce_scatter reads v n s and writes n s;
-/// all_gather reads and writes (p - 1) n s. Between start and the end of finish nobody touches data.
+/// all_reduce by strips reads v n s and writes p n s, copies reads (p + 1) v n s and writes (v + p) n s; reduce_scatter reads v n s and
+/// writes n s; all_gather reads and writes (p - 1) n s. Between start and the end of finish nobody touches data.
 template <class T>
 class shared_operation {
 public:

@@ -33,16 +33,17 @@ struct shared_members {
     [[nodiscard, gnu::cold]] shared_signals signals() const;
 };
 
-/// When a strip is added. with_update: in the walk that updates it. ahead: as soon as all ranks have come, for those who have time before that.
+/// When a strip is added. with_update: in the walk that updates it. ahead: as soon as all ranks have come, for those who have time before
+/// that.
 enum class shared_adding : std::uint8_t { with_update, ahead };
 
-/// A sum of which every rank has its strip, and what owners make of their strips and hand out, in turns: start_sum, finish, update, start_share,
-/// finish. Arrays lie at the same place of every rank's part. One wait for each half: arrays that are summed may be changed again when what was
-/// shared after the sum has arrived - others read them while they update() -, and an array that is shared is written by others from the time at which this rank has started a sum. So
-/// strips of weights go out when no rank computes with the old ones any more.
-/// update() is one walk over memory: a piece is added, updated and handed out while it lies in the first-level cache; where parts are larger than the
-/// caches, others' arrays are written past them. Cost of all p ranks together, v = vectors of all ranks, beside the update's own numbers: reads v n and
-/// writes (p-1) n elements; `ahead` writes n more and reads them again. No message.
+/// A sum of which every rank has its strip, and what owners make of their strips and hand out, in turns: start_sum, finish, update,
+/// start_share, finish. Arrays lie at the same place of every rank's part. One wait for each half: arrays that are summed may be changed
+/// again when what was shared after the sum has arrived - others read them while they update() -, and an array that is shared is written by
+/// others from the time at which this rank has started a sum. So strips of weights go out when no rank computes with the old ones any more.
+/// update() is one walk over memory: a piece is added, updated and handed out while it lies in the first-level cache; where parts are
+/// larger than the caches, others' arrays are written past them. Cost of all p ranks together, v = vectors of all ranks, beside the
+/// update's own numbers: reads v n and writes (p-1) n elements; `ahead` writes n more and reads them again. No message.
 template <class T>
 class shared_strips {
 public:
@@ -78,8 +79,9 @@ public:
         sums_ = vectors.data();
         start(stage::summing);
     }
-    /// Behind a sum: calls change(part, sums) for all pieces of the strip, on all threads. It makes array[part] out of `sums`, those of `part`, and must
-    /// not throw. `array`: n elements in the part of this rank, of which its strip is handed out. Throws core::error if it does not lie there.
+    /// Behind a sum: calls change(part, sums) for all pieces of the strip, on all threads. It makes array[part] out of `sums`, those of
+    /// `part`, and must not throw. `array`: n elements in the part of this rank, of which its strip is handed out. Throws core::error if it
+    /// does not lie there.
     template <class F>
     void update(std::span<T> array, const F& change) {
         if (stage_ != stage::summed)

@@ -53,7 +53,8 @@ namespace detail {
 /// `bytes` for each rank of the group, zero at first, each rank's part touched by itself first, so that it lies in the memory next to it.
 /// Made collectively. Each rank destroys it when it likes: the memory goes when the last has. (Where a process cannot have a second view of
 /// shared memory, MPI's window stays, and the destructor is collective unless a rank has failed.)
-/// Throws core::error on all ranks if they are not on one node, or if /dev/shm has less than `room` for all. A group of one rank needs no MPI.
+/// Throws core::error on all ranks if they are not on one node, or if /dev/shm has less than `room` for all. A group of one rank needs no
+/// MPI.
 class shared_window {
 public:
     [[gnu::cold]] shared_window(group ranks, std::size_t bytes, std::size_t room = detail::free_shared_bytes());

@@ -23,8 +23,9 @@
 
 namespace lockstep::comm {
 
-/// A sum over all lanes by this algorithm, in two halves. `on`: as from group::hosts(), for the hierarchical one only; where its hosts hold no single
-/// runs of lanes it throws core::error. Costs are those of the builders; ring and halving-doubling first add the rank's own nodes.
+/// A sum over all lanes by this algorithm, in two halves. `on`: as from group::hosts(), for the hierarchical one only; where its hosts hold
+/// no single runs of lanes it throws core::error. Costs are those of the builders; ring and halving-doubling first add the rank's own
+/// nodes.
 [[nodiscard, gnu::cold]] inline sum_halves make_sum(sum_algorithm algorithm, std::size_t rank, std::span<const parallel::block> runs,
                                                     std::size_t n, std::span<const std::size_t> on) {
     if (algorithm == sum_algorithm::hierarchical) return hierarchical_sum(rank, runs, n, on);
@@ -101,8 +102,8 @@ namespace lockstep::comm {
     return algorithm_table{std::move(lines)};
 }
 
-/// All of them for a trainer: `plan{.., .all_reduce = "hierarchical:0-max", .sums = comm::all_sums}`. Empty, all_reduce then chooses by cost
-/// between tree, doubling and hierarchical. With ring and halving-doubling, on request only, the bits depend on the number of ranks.
+/// All of them for a trainer: `plan{.., .all_reduce = "hierarchical:0-max", .sums = comm::all_sums}`. Empty, all_reduce then chooses by
+/// cost between tree, doubling and hierarchical. With ring and halving-doubling, on request only, the bits depend on the number of ranks.
 inline constexpr sum_family all_sums{&make_sum, &choose_algorithms, sum_algorithm::halving_doubling};
 
 }  // namespace lockstep::comm

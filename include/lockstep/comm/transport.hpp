@@ -112,8 +112,8 @@ template <class T>
     kept.push_back(std::move(thing));
 }
 
-/// A duplicate of a communicator in the making: MPI's blocking call would wait for ever for a rank that does not come. Errors of MPI come back
-/// from its calls instead of ending the program.
+/// A duplicate of a communicator in the making: MPI's blocking call would wait for ever for a rank that does not come. Errors of MPI come
+/// back from its calls instead of ending the program.
 class duplication {
 public:
     explicit duplication(MPI_Comm of) { check(MPI_Comm_idup(of, &made_, &request_), "MPI_Comm_idup"); }
@@ -140,7 +140,8 @@ private:
 /// The ranks of `part` as numbered in `whole`.
 [[nodiscard, gnu::cold]] std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whole);
 
-/// The lowest rank that shares memory with this one; nothing where MPI does not tell. Collective; MPI waits in it until all ranks have come.
+/// The lowest rank that shares memory with this one; nothing where MPI does not tell. Collective; MPI waits in it until all ranks have
+/// come.
 [[nodiscard, gnu::cold]] std::optional<std::size_t> first_on_host(MPI_Comm communicator) noexcept;
 
 /// Whether MPI has been finalized.
@@ -150,8 +151,8 @@ private:
     return over != 0;
 }
 
-/// Gives messages up; request i is a receive where receives(i). Receives are cancelled, so that nothing is written later into memory that may be
-/// gone. A receive that is being filled just now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will.
+/// Gives messages up; request i is a receive where receives(i). Receives are cancelled, so that nothing is written later into memory that
+/// may be gone. A receive that is being filled just now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will.
 template <class Receives>
 [[gnu::cold]] void recall(std::span<MPI_Request> pending, Receives&& receives) noexcept {
     if (pending.empty() || is_over()) return;
@@ -170,7 +171,8 @@ template <class Receives>
         if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
 }
 
-/// A few short messages that are under way together, for setting up and for failures. What is still under way when it is destroyed is abandoned.
+/// A few short messages that are under way together, for setting up and for failures. What is still under way when it is destroyed is
+/// abandoned.
 class requests {
 public:
     requests() = default;

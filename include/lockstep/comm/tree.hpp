@@ -126,9 +126,10 @@ private:
 /// Reduce-scatter of one n-vector for each lane, in the order of the lane tree: element i of the result is the sum that one rank would
 /// get, bit for bit, for every number of ranks and every deal of the lanes.
 /// Before: data[s n, (s+1) n) is node s of tensor::cover(lanes[rank], total). After: data[strips[rank]] is the sum over all lanes of that
-/// strip; the rest of data is used up. `strips` is a partition of 0 .. n-1, in any order, empty ones allowed; tree_strips() has the best one.
-/// Cost per rank: recursive halving log2(p) messages, n(p-1)/p elements, n/2 of scratch. Direct, with c nodes on a rank: c(p-1) messages,
-/// c(n - own strip) elements, scratch of own strip x nodes of all other ranks, one round. Least: never more elements in total than direct.
+/// strip; the rest of data is used up. `strips` is a partition of 0 .. n-1, in any order, empty ones allowed; tree_strips() has the best
+/// one. Cost per rank: recursive halving log2(p) messages, n(p-1)/p elements, n/2 of scratch. Direct, with c nodes on a rank: c(p-1)
+/// messages, c(n - own strip) elements, scratch of own strip x nodes of all other ranks, one round. Least: never more elements in total
+/// than direct.
 [[nodiscard, gnu::cold]] schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
                                                       std::span<const parallel::block> strips, tree_route route = tree_route::automatic);
 

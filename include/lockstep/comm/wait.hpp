@@ -18,8 +18,8 @@
 
 namespace lockstep::comm {
 
-/// The longest wait without progress before a rank gives up, where the plan says nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s. 0: for ever.
-/// Throws core::error if the environment says no such number.
+/// The longest wait without progress before a rank gives up, where the plan says nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s. 0: for
+/// ever. Throws core::error if the environment says no such number.
 [[nodiscard, gnu::cold]] std::chrono::duration<double> default_timeout();
 
 /// Thrown by a rank that gives up waiting for others: the cause may be elsewhere. what() says where all ranks are, one line for each place.

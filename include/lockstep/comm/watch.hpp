@@ -26,9 +26,9 @@
 
 namespace lockstep::comm {
 
-/// One for all communicators of the application with the same ranks in the same order, made with the first group on one of them and kept until
-/// the end of the program. Its messages have a communicator of their own, so none can be left behind on one that is given back. They are sent
-/// only by ranks that have waited for 20 ms: to those they wait for; and by a rank that gives up: to all.
+/// One for all communicators of the application with the same ranks in the same order, made with the first group on one of them and kept
+/// until the end of the program. Its messages have a communicator of their own, so none can be left behind on one that is given back. They
+/// are sent only by ranks that have waited for 20 ms: to those they wait for; and by a rank that gives up: to all.
 class watch {
 public:
     /// `made`: a duplicate for these messages alone.
@@ -86,8 +86,8 @@ public:
     /// Goes on with a wait; true if it is known to have no end.
     [[nodiscard, gnu::cold]] bool goes_on(wait& one, std::uint64_t board);
 
-    /// The error of a rank that gives up a wait: asks all ranks where they are, which takes half a second at most. `check(self)` looks for notices of
-    /// failure meanwhile, and may throw.
+    /// The error of a rank that gives up a wait: asks all ranks where they are, which takes half a second at most. `check(self)` looks for
+    /// notices of failure meanwhile, and may throw.
     [[nodiscard, gnu::cold]] stalled failure(std::uint64_t board, bool hopeless, std::chrono::duration<double> timeout,
                                              void (*check)(void*) = nullptr, void* self = nullptr);
 

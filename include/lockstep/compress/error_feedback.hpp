@@ -19,11 +19,11 @@ namespace lockstep::compress {
 template <class Inner>
 inline constexpr bool is_inner = Compressor<Inner>;
 
-/// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014); Karimireddy et al. (ICML 2019).
-/// decoded + e = p holds exactly, not up to rounding, for every inner compressor here: top_k sends or keeps a whole number, and quantize snaps p
-/// first. It holds up to one rounding for another inner compressor without `snap` whose decoded numbers do not subtract exactly.
-/// One slot more: e. The messages are the inner ones. A number that is not finite in g is in the message and stays in e.
-/// Memory traffic beside that of the inner compressor: 3 n numbers to form p, and the decoding.
+/// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014); Karimireddy et al. (ICML
+/// 2019). decoded + e = p holds exactly, not up to rounding, for every inner compressor here: top_k sends or keeps a whole number, and
+/// quantize snaps p first. It holds up to one rounding for another inner compressor without `snap` whose decoded numbers do not subtract
+/// exactly. One slot more: e. The messages are the inner ones. A number that is not finite in g is in the message and stays in e. Memory
+/// traffic beside that of the inner compressor: 3 n numbers to form p, and the decoding.
 template <class Inner>
 struct error_feedback {
     static_assert(is_inner<Inner>,

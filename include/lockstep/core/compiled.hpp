@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The compiled form: what does not depend on a program's types comes from a library (src/) that the program's own build makes of these headers.
+// The compiled form: what does not depend on a program's types comes from a library (src/) that the program's own build makes of these
+// headers.
 
 /// Without LOCKSTEP_COMPILED the library is header-only. A program that links the compiled form (lockstep::compiled) defines it; the units
 /// of the library define one of the other two as well.

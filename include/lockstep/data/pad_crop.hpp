@@ -16,7 +16,8 @@
 
 namespace lockstep::data {
 
-/// What surrounds a picture. `zero`: the mean colour, where samples are normalised. `reflect`: the picture, mirrored in its outermost pixels.
+/// What surrounds a picture. `zero`: the mean colour, where samples are normalised. `reflect`: the picture, mirrored in its outermost
+/// pixels.
 enum class border { zero, reflect };
 
 /// Pads the picture by `padding` pixels on each side and cuts out a window of the old size, each of the (2 padding + 1)^2 places alike:

@@ -20,8 +20,8 @@ namespace lockstep::data {
 /// Sample i is shape number first + i of the endless sheet that `seed` opens: a pure function of (seed, first + i), with the same bits on
 /// every machine. A stand-in for CIFAR-10, of the same size: 32x32x3, ten classes (disc, ring, square, frame, triangle, plus, saltire, bars
 /// across, bars upright, four dots) of any two colours, somewhere in the picture, in any size, a little turned, under uneven light and
-/// `noise`. Neither colours nor single pixels tell the class, and a flipped picture keeps it. A pixel is read as (light - mean) / deviation.
-/// Cost: about 30 microseconds per image.
+/// `noise`. Neither colours nor single pixels tell the class, and a flipped picture keeps it. A pixel is read as (light - mean) /
+/// deviation. Cost: about 30 microseconds per image.
 struct shapes {
     using sample = tensor::shape<32, 32, 3>;
     using label = tensor::classes<10>;

@@ -13,8 +13,8 @@
 
 namespace lockstep::kernels {
 
-/// How many samples a kernel takes at once: runs of these lengths in turn, the last one again until all samples are done. No length: all at once.
-/// Forward passes and data gradients have the same bits however a minibatch is divided: it serves cache and scratch.
+/// How many samples a kernel takes at once: runs of these lengths in turn, the last one again until all samples are done. No length: all at
+/// once. Forward passes and data gradients have the same bits however a minibatch is divided: it serves cache and scratch.
 struct micro_batches {
     static constexpr std::size_t capacity = 8;
 

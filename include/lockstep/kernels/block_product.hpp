@@ -21,9 +21,10 @@ namespace lockstep::kernels {
 
 namespace detail {
 
-/// Cache blocks: a panel of B (depth x tile_columns), with short vectors also the rows of A that a tile reads, stays in the first level, a block of
-/// A (rows x depth) in the second. None of them changes a bit: what a chain has come to at the end of a block rests in scratch, in panels as those of B, where tiles
-/// of a matrix whose rows are a multiple of 4096 bytes apart would hide each other's loads behind their stores.
+/// Cache blocks: a panel of B (depth x tile_columns), with short vectors also the rows of A that a tile reads, stays in the first level, a
+/// block of A (rows x depth) in the second. None of them changes a bit: what a chain has come to at the end of a block rests in scratch, in
+/// panels as those of B, where tiles of a matrix whose rows are a multiple of 4096 bytes apart would hide each other's loads behind their
+/// stores.
 template <class T>
 struct gemm_blocks {
     static constexpr bool wide = simd::registers > 16;

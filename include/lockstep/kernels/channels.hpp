@@ -52,8 +52,8 @@ struct channel_rest : channel_vector<T> {
     }
 };
 
-/// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to wait for them. The lowest
-/// byte lies first, as on every machine with the instruction sets that this library knows.
+/// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to wait for them. The
+/// lowest byte lies first, as on every machine with the instruction sets that this library knows.
 [[nodiscard]] inline std::uint64_t first_bytes(const std::uint8_t* from, std::size_t count) noexcept {
     const auto read = [from]<class Word>(Word word, std::size_t at) {
         std::memcpy(&word, from + at, sizeof(word));
@@ -124,8 +124,8 @@ LOCKSTEP_FLATTEN inline void for_channels(std::size_t channels, F&& f) noexcept 
         f(channel_rest<T>{c + width - channels}, channels - width, one);
 }
 
-/// parallel::for_blocks with a copy of f on the stack of each thread. To the compiler a vector that is stored may lie anywhere in reach, also
-/// over the pointers that a loop body holds: it would load them again and again. Bodies capture by value.
+/// parallel::for_blocks with a copy of f on the stack of each thread. To the compiler a vector that is stored may lie anywhere in reach,
+/// also over the pointers that a loop body holds: it would load them again and again. Bodies capture by value.
 template <class F>
 void for_blocks(parallel::team team, std::size_t n, std::size_t grain, const F& f) noexcept {
     parallel::for_blocks(team, n, grain, [&](parallel::block mine) {

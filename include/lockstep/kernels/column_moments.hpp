@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Normalisation of columns: means and variances of each, y = (x - mean) scale + shift, and the backward pass. What batch normalisation runs on
-// the pixels of a lane. Sums go over chunks of rows of a fixed size and are added in ascending order, whoever computed a chunk. What follows a
-// normalisation, relu or a sum and relu, is computed in the same passes.
+// Normalisation of columns: means and variances of each, y = (x - mean) scale + shift, and the backward pass. What batch normalisation runs
+// on the pixels of a lane. Sums go over chunks of rows of a fixed size and are added in ascending order, whoever computed a chunk. What
+// follows a normalisation, relu or a sum and relu, is computed in the same passes.
 
 #include <algorithm>
 #include <cstddef>
@@ -51,8 +51,8 @@ template <class T>
     return std::clamp<std::size_t>(16384 / (arrays * row), 1, std::max<std::size_t>(4, 4096 / row));
 }
 
-/// Asks for as much of the tile behind this one as this part of it takes, in the order of memory: the hardware does not foresee the walk, and
-/// fetches what is written late.
+/// Asks for as much of the tile behind this one as this part of it takes, in the order of memory: the hardware does not foresee the walk,
+/// and fetches what is written late.
 template <bool IsWritten = false, class T>
 LOCKSTEP_FLATTEN inline void fetch_tile(const T* from, parallel::block tile, std::size_t n, std::size_t column,
                                         std::size_t columns) noexcept {
@@ -70,8 +70,8 @@ LOCKSTEP_FLATTEN inline void for_pieces(parallel::block rows, std::size_t n, std
     }
 }
 
-/// Whether normalised columns are stored past the caches. Behind the last four vectors of a row each goes down the rows by itself, so that has
-/// to write whole lines.
+/// Whether normalised columns are stored past the caches. Behind the last four vectors of a row each goes down the rows by itself, so that
+/// has to write whole lines.
 template <class T>
 [[nodiscard]] bool streams_columns(const T* to, std::size_t rows, std::size_t n) noexcept {
     constexpr std::size_t width = simd::width<T>;
@@ -80,8 +80,8 @@ template <class T>
 
 }  // namespace detail
 
-// What follows normalised columns: forward(vectors, z, at) is y of z = (x - mean) scale + shift, slope(vectors, x - mean, dy, c, at) the gradient
-// with respect to z; column c, element `at`.
+// What follows normalised columns: forward(vectors, z, at) is y of z = (x - mean) scale + shift, slope(vectors, x - mean, dy, c, at) the
+// gradient with respect to z; column c, element `at`.
 
 /// y = z.
 struct unchanged {
@@ -133,10 +133,10 @@ template <class T>
     return 2 * n * detail::chunk_count(rows, n);
 }
 
-/// mean[j] and variance[j] (the mean squared distance from it) of column j of x, rows x n; zeros without rows. In a chunk of P rows, distances
-/// d from its first row are summed: squares = sum of d^2 - (sum of d)^2 / P. No number is further than sqrt(P - 1) deviations from the mean
-/// (Samuelson 1968), so the sum of d^2 is at most P times what is left: little cancels wherever the mean lies. Chunks are joined with the
-/// formula of Chan, Golub, LeVeque (1979). One pass over memory.
+/// mean[j] and variance[j] (the mean squared distance from it) of column j of x, rows x n; zeros without rows. In a chunk of P rows,
+/// distances d from its first row are summed: squares = sum of d^2 - (sum of d)^2 / P. No number is further than sqrt(P - 1) deviations
+/// from the mean (Samuelson 1968), so the sum of d^2 is at most P times what is left: little cancels wherever the mean lies. Chunks are
+/// joined with the formula of Chan, Golub, LeVeque (1979). One pass over memory.
 template <class T>
 void column_moments(std::size_t rows, std::size_t n, const T* x, T* mean, T* variance, resources<T> use) noexcept {
     using vector = simd::batch<T>;
@@ -242,8 +242,8 @@ void normalise_columns(std::size_t rows, std::size_t n, const T* x, const T* mea
     detail::for_blocks(team, rows, 16, body);
 }
 
-/// slope[j] = sum of dz (x - mean[j]) inverse[j] and sum[j] = sum of dz in column j, with dz = then.slope(dy): the gradients of scale and shift
-/// of normalised columns. Chunks are added in ascending order; zeros without rows. One pass over memory.
+/// slope[j] = sum of dz (x - mean[j]) inverse[j] and sum[j] = sum of dz in column j, with dz = then.slope(dy): the gradients of scale and
+/// shift of normalised columns. Chunks are added in ascending order; zeros without rows. One pass over memory.
 template <class T, class Then = unchanged>
 void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* mean, const T* inverse, T* slope, T* sum,
                    resources<T> use, Then then = {}) noexcept {
@@ -295,8 +295,9 @@ void column_slopes(std::size_t rows, std::size_t n, const T* x, const T* dy, con
     });
 }
 
-/// dx = (dz - share_of_sum - (x - mean) share_of_slope) scale in each column, with dz = then.slope(dy): the gradient of normalised columns whose
-/// mean and variance follow x, with scale = gamma inverse, share_of_sum = sum / rows and share_of_slope = inverse slope / rows. dx may be dy.
+/// dx = (dz - share_of_sum - (x - mean) share_of_slope) scale in each column, with dz = then.slope(dy): the gradient of normalised columns
+/// whose mean and variance follow x, with scale = gamma inverse, share_of_sum = sum / rows and share_of_slope = inverse slope / rows. dx
+/// may be dy.
 template <class T, class Then = unchanged>
 void normalise_columns_backward(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* mean, const T* scale,
                                 const T* share_of_sum, const T* share_of_slope, T* dx, parallel::team team, Then then = {}) noexcept {

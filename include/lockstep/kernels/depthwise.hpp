@@ -29,7 +29,8 @@ namespace detail {
     return {std::min(last, quotient(-origin)), last};
 }
 
-/// Each channel with a window of its own; s.pixel channels lie side by side. Kernel position (i, j) has its weights at w + i w_row + j w_column.
+/// Each channel with a window of its own; s.pixel channels lie side by side. Kernel position (i, j) has its weights at w + i w_row + j
+/// w_column.
 template <class T>
 struct depthwise_correlation {
     sliding s;
@@ -271,9 +272,9 @@ void add_depthwise_row(const sliding& s, std::size_t channels, std::size_t tap, 
 
 }  // namespace detail
 
-/// y = x * w + bias for a depthwise convolution; bias has `channels` entries or is null. Each output is one chain of fused multiply-adds from
-/// the bias over the kernel rows and columns that lie inside of the image: the bits of convolution_forward, but for a NaN of a weight that
-/// meets padding. Threads split rows. Cost: batch x flops(), x is read kernel_rows times from the cache; no scratch but the stack's.
+/// y = x * w + bias for a depthwise convolution; bias has `channels` entries or is null. Each output is one chain of fused multiply-adds
+/// from the bias over the kernel rows and columns that lie inside of the image: the bits of convolution_forward, but for a NaN of a weight
+/// that meets padding. Threads split rows. Cost: batch x flops(), x is read kernel_rows times from the cache; no scratch but the stack's.
 template <class T>
 void depthwise_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, parallel::team team) noexcept {
     const auto column = static_cast<std::ptrdiff_t>(g.channels);
@@ -322,9 +323,9 @@ void depthwise_backward_data(const convolution& g, std::size_t batch, const T* d
     parallel::for_blocks(team, batch * g.rows, 1, [&](parallel::block mine) { detail::for_sample_rows(mine, g.rows, phases); });
 }
 
-/// dw = the gradient with respect to the weights, dbias (`channels` entries, or null) that with respect to the bias. Each element is one chain
-/// from zero over samples, output rows and output columns in ascending order. Threads split kernel rows and channels.
-/// Cost: batch x flops(); no scratch.
+/// dw = the gradient with respect to the weights, dbias (`channels` entries, or null) that with respect to the bias. Each element is one
+/// chain from zero over samples, output rows and output columns in ascending order. Threads split kernel rows and channels. Cost: batch x
+/// flops(); no scratch.
 template <class T>
 void depthwise_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                 parallel::team team) noexcept {

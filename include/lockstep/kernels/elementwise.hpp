@@ -56,7 +56,8 @@ template <class V>
     return select(y <= zero, zero, select(y == y, dy, y));
 }
 
-/// out = f(values of the other arrays, which have its size); far more than the caches hold goes past them, unless it lies where a number was read.
+/// out = f(values of the other arrays, which have its size); far more than the caches hold goes past them, unless it lies where a number
+/// was read.
 template <class T, class F, class... In>
 inline void each_to(std::span<T> out, const F& f, const In*... in) noexcept {
     const bool streamed = ((out.data() != in) && ...) && simd::streams(out.data(), out.size(), 0);

@@ -17,8 +17,8 @@ namespace lockstep::kernels {
 }
 
 /// x is batch x rows x columns x channels, weights are kernel_rows x kernel_columns x channels of a group x filters,
-/// y is batch x out_rows x out_columns x filters. Padding is zeros. Kernel positions are `dilation` inputs apart. Channels and filters are cut
-/// into `groups` of neighbours, and the filters of a group see its channels only; `groups` divides both.
+/// y is batch x out_rows x out_columns x filters. Padding is zeros. Kernel positions are `dilation` inputs apart. Channels and filters are
+/// cut into `groups` of neighbours, and the filters of a group see its channels only; `groups` divides both.
 struct convolution {
     std::size_t rows = 1;
     std::size_t columns = 1;

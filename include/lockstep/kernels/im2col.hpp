@@ -37,7 +37,8 @@ struct patches {
     }
     [[nodiscard]] constexpr std::size_t size(std::size_t count) const noexcept { return whole_lines<T>(count * links()); }
 
-    /// What a pixel sees of one row of x: elements of its window before the image, and inside; `first` and `at` are those of the first kernel row.
+    /// What a pixel sees of one row of x: elements of its window before the image, and inside; `first` and `at` are those of the first
+    /// kernel row.
     struct window {
         std::size_t before, inside;
         std::size_t first;  ///< row of x; rows above the image wrap round and are behind it as well
@@ -120,9 +121,10 @@ template <class T>
     return static_cast<std::size_t>(team.threads) * (from.size(block) + gemm_scratch<T>(block, g.filters, from.links(), {1}));
 }
 
-/// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds from the bias over kernel rows, kernel
-/// columns and channels; padding takes part as zeros. Threads share out the pixels. Cost: batch x flops(), each input is copied as often as
-/// windows see it. Paper: Chellapilla, Puri, Simard, High Performance Convolutional Neural Networks for Document Processing (2006).
+/// y = x * w + bias; bias has `filters` entries or is null. Each output is one chain of fused multiply-adds from the bias over kernel rows,
+/// kernel columns and channels; padding takes part as zeros. Threads share out the pixels. Cost: batch x flops(), each input is copied as
+/// often as windows see it. Paper: Chellapilla, Puri, Simard, High Performance Convolutional Neural Networks for Document Processing
+/// (2006).
 template <class T>
 void im2col_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
     if (detail::nothing_to_see(g) || batch == 0) return;
@@ -150,8 +152,8 @@ template <class T>
     return static_cast<std::size_t>(team.threads) * (to.size(block) + gemm_scratch<T>(block, to.links(), g.filters, {1}));
 }
 
-/// dx = the gradient with respect to x, from dy: patches of it are chains from zero over the filters, and are added to dx in ascending order of
-/// output pixels. Threads share out the samples. Cost: batch x flops(), and an addition for each element of each window.
+/// dx = the gradient with respect to x, from dy: patches of it are chains from zero over the filters, and are added to dx in ascending
+/// order of output pixels. Threads share out the samples. Cost: batch x flops(), and an addition for each element of each window.
 template <class T>
 void im2col_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
     if (batch == 0) return;
@@ -186,8 +188,8 @@ template <class T>
 }
 
 /// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. Each element is one chain
-/// from zero over samples, output rows and output columns; it goes on from block to block. Threads split dw. Cost: batch x flops(), each input
-/// is copied as often as windows see it.
+/// from zero over samples, output rows and output columns; it goes on from block to block. Threads split dw. Cost: batch x flops(), each
+/// input is copied as often as windows see it.
 template <class T>
 void im2col_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias, resources<T> use) noexcept {
     if (dbias) std::fill_n(dbias, g.filters, T{0});

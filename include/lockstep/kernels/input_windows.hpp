@@ -58,9 +58,9 @@ struct input_windows {
     }
 };
 
-/// dx = start + sum over the windows that see an input, in ascending order, of term(vectors, value of the window, element of the output), where
-/// value(number of the position, row, column) is worked out once for each pixel. Each input is written once. Far more than the caches hold goes
-/// past them; else the place of what comes soon is asked for.
+/// dx = start + sum over the windows that see an input, in ascending order, of term(vectors, value of the window, element of the output),
+/// where value(number of the position, row, column) is worked out once for each pixel. Each input is written once. Far more than the caches
+/// hold goes past them; else the place of what comes soon is asked for.
 template <class T, class V, class F>
 void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::team team, const V& value, const F& term) noexcept {
     using vector = simd::batch<T>;

@@ -47,9 +47,9 @@ struct lane_stretch {
 /// Sums that are held of one tile: one for each level of the tree, and one that is under way.
 [[nodiscard]] constexpr std::size_t held_sums(std::size_t lanes) noexcept { return tensor::tree_depth(lanes) + 1; }
 
-/// Tiles of A whose elements for one link lie side by side, packed or in a transposed matrix. Where links are dealt to lanes, the chain of a
-/// lane runs in registers, finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to wait for
-/// its sibling is stored, in task.held. The last stretch leaves the sum over all lanes in task.to.
+/// Tiles of A whose elements for one link lie side by side, packed or in a transposed matrix. Where links are dealt to lanes, the chain of
+/// a lane runs in registers, finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to
+/// wait for its sibling is stored, in task.held. The last stretch leaves the sum over all lanes in task.to.
 template <class T, std::size_t Height>
 void run_tiles(const tile_task<T>& task) noexcept {
     using batch = simd::batch<T>;

@@ -19,8 +19,8 @@
 
 namespace lockstep::kernels {
 
-/// Numbers of Krizhevsky, Sutskever, Hinton (2012), section 3.3: y = x / (offset + alpha sum of x^2)^beta, where the sum goes over the `window`
-/// channels around (fewer at the ends), an odd number.
+/// Numbers of Krizhevsky, Sutskever, Hinton (2012), section 3.3: y = x / (offset + alpha sum of x^2)^beta, where the sum goes over the
+/// `window` channels around (fewer at the ends), an odd number.
 struct local_response {
     std::size_t window = 5;
     double alpha = 1e-4;
@@ -44,9 +44,9 @@ template <class T>
     return std::max<std::size_t>(1, 512 / std::max<std::size_t>(1, channels));
 }
 
-/// base^(-3/4): a quarter of the exponent gives base^(-1/4) within 3 %, the power series of (1 - e)^(-1/4) and (1 - e)^(-3/4) the rest, where
-/// e = 1 - base y^4 of what is known so far. For normal numbers; errs by less than two units in the last place with fused multiply-adds. Much
-/// quicker than roots and a quotient.
+/// base^(-3/4): a quarter of the exponent gives base^(-1/4) within 3 %, the power series of (1 - e)^(-1/4) and (1 - e)^(-3/4) the rest,
+/// where e = 1 - base y^4 of what is known so far. For normal numbers; errs by less than two units in the last place with fused
+/// multiply-adds. Much quicker than roots and a quotient.
 [[nodiscard]] inline simd::batch<float> inverse_three_quarters(const simd::batch<float>& base) noexcept {
     using vector = simd::batch<float>;
     using integers = simd::batch<std::int32_t>;
@@ -63,7 +63,8 @@ template <class T>
     return select(base == vector(std::numeric_limits<float>::infinity()), vector(0.0F), simd::fma(cube * vector(0.75F), error, cube));
 }
 
-/// base^-beta for a base of at least `offset` > 0. The usual exponents need no power of the library; which way is taken depends on beta alone.
+/// base^-beta for a base of at least `offset` > 0. The usual exponents need no power of the library; which way is taken depends on beta
+/// alone.
 template <class T>
 [[nodiscard]] inline simd::batch<T> inverse_power(const simd::batch<T>& base, double beta) noexcept {
     using vector = simd::batch<T>;

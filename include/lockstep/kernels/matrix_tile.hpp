@@ -18,12 +18,13 @@ namespace detail {
 
 struct lane_stretch;
 
-/// What a kernel does beside its products: nothing, it fetches memory that is wanted next, it packs the next panel of B, whose rows lie in those
-/// of its matrix, or it fetches one whose rows lie in columns: to transpose them would cost the tile the registers of its sums. Between two groups
-/// of links all of it costs next to nothing.
+/// What a kernel does beside its products: nothing, it fetches memory that is wanted next, it packs the next panel of B, whose rows lie in
+/// those of its matrix, or it fetches one whose rows lie in columns: to transpose them would cost the tile the registers of its sums.
+/// Between two groups of links all of it costs next to nothing.
 enum class beside { nothing, fetch, rows, columns };
 
-/// The part of a panel that is still to be packed or fetched. What will be read soon is fetched: first the rest of this panel, then the beginning of the next.
+/// The part of a panel that is still to be packed or fetched. What will be read soon is fetched: first the rest of this panel, then the
+/// beginning of the next.
 template <class T>
 struct panel_walk {
     beside what = beside::nothing;
@@ -132,8 +133,9 @@ inline constexpr std::size_t link_group = 8;
 /// Rows of a tile that has time for other things.
 inline constexpr std::size_t high_tile = tile_rows - (tile_rows + 4) / 8;
 
-/// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i, broadcast once for both:
-/// inside of the multiply-adds each of them would load it, instructions less but loads more, which cost more where a core is not shared.
+/// Two vectors of B and the elements of A that meet them: one link of every chain. `element(i)` is A's element in row i, broadcast once for
+/// both: inside of the multiply-adds each of them would load it, instructions less but loads more, which cost more where a core is not
+/// shared.
 template <class T, std::size_t Height, class Element>
 LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second,
                                       const Element& element) noexcept {

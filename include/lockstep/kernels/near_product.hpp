@@ -21,7 +21,8 @@ inline constexpr std::size_t near_rows = 6;
 inline constexpr std::size_t near_vectors = 4;
 inline constexpr std::size_t near_high = 16;
 
-/// Of all three matrices: two to three times the first-level cache. Twice that where B is transposed, whose panels are packed in either way.
+/// Of all three matrices: two to three times the first-level cache. Twice that where B is transposed, whose panels are packed in either
+/// way.
 inline constexpr std::size_t near_bytes = 98304;
 
 /// Some rows of A and C and some vectors of columns.
@@ -89,8 +90,9 @@ struct near_product {
     /// Where vectors have masks and registers are many.
     static constexpr bool exists = simd::registers > 16 && width * sizeof(T) == simd::alignment;
 
-    /// Whether it is worth it: all operands together are small, columns are enough for tiles of three vectors, and rows for tiles that differ by one
-    /// row at most. No more columns than a vector has, but more than three fifths, where A would have to be transposed: however long it is.
+    /// Whether it is worth it: all operands together are small, columns are enough for tiles of three vectors, and rows for tiles that
+    /// differ by one row at most. No more columns than a vector has, but more than three fifths, where A would have to be transposed:
+    /// however long it is.
     [[nodiscard]] static bool takes(const product<T>& of) noexcept {
         if (of.m < (near_rows - 1) * (near_rows - 2) || of.n == 0 || of.k == 0) return false;
         const std::size_t b_size = of.k * of.n * sizeof(T);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Convolutions with few filters: vectors run along the columns of planes, one for each channel and filter, instead of along the filters of a pixel.
+// Convolutions with few filters: vectors run along the columns of planes, one for each channel and filter, instead of along the filters of
+// a pixel.
 
 #include <algorithm>
 #include <cstddef>
@@ -23,8 +24,8 @@ inline void with_even_height(std::size_t count, F&& f) noexcept {
     f(std::integral_constant<std::size_t, tile_rows>{});
 }
 
-/// A convolution of stride 1 whose images are copied to lines: a line is a row of one channel with its padding, and zeros behind it. Lines of
-/// one row lie together.
+/// A convolution of stride 1 whose images are copied to lines: a line is a row of one channel with its padding, and zeros behind it. Lines
+/// of one row lie together.
 template <class T>
 struct plane_sizes {
     convolution g;
@@ -80,9 +81,9 @@ struct plane_sizes {
     }
 };
 
-/// Whether planes are quicker than vectors along the filters of a pixel, forward (weights: prefers_plane_weights): where these would not be full, and lines
-/// are long enough. A part of a vector of filters costs about ten links more than a whole one, a tile that is turned twelve. Depends on the
-/// sizes alone.
+/// Whether planes are quicker than vectors along the filters of a pixel, forward (weights: prefers_plane_weights): where these would not be
+/// full, and lines are long enough. A part of a vector of filters costs about ten links more than a whole one, a tile that is turned
+/// twelve. Depends on the sizes alone.
 template <class T>
 [[nodiscard]] constexpr bool prefers_planes(const convolution& g) noexcept {
     constexpr std::size_t width = simd::width<T>;
@@ -150,7 +151,8 @@ struct plane_forward : plane_sizes<T> {
         constexpr std::size_t width = simd::width<T>;
         for (std::size_t pixel = 0; pixel < columns; pixel += width)
             for (std::size_t filter = 0; filter < g.filters; filter += width) {
-                // The last square overlaps the one before it; the only one writes anything behind the filters, and the next pixel covers it.
+                // The last square overlaps the one before it; the only one writes anything behind the filters, and the next pixel covers
+                // it.
                 const std::size_t at = g.filters < width ? 0 : std::min(filter, g.filters - width);
                 transpose_square(turned + at * columns + pixel, columns, to + pixel * g.filters + at, g.filters);
             }

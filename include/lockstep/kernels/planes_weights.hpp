@@ -155,8 +155,8 @@ struct plane_weights : plane_sizes<T> {
     }
 };
 
-/// dw and dbias (or null), as convolution_backward_weights has them, with other orders of the sums: see plane_weights. Threads split the links,
-/// and each copies all of x and dy. A number that is not finite reaches other positions of its kernel row, too.
+/// dw and dbias (or null), as convolution_backward_weights has them, with other orders of the sums: see plane_weights. Threads split the
+/// links, and each copies all of x and dy. A number that is not finite reaches other positions of its kernel row, too.
 template <class T>
 void planes_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias, resources<T> use) noexcept {
     const plane_weights<T> all{{g}};

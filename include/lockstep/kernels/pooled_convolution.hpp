@@ -66,8 +66,8 @@ template <class T>
     return static_cast<std::size_t>(team.threads) * detail::pooled_forward_share<T>(g, batch);
 }
 
-/// y = maximum of each window of x * w + bias: the bits of convolution_forward and of max_pool_forward. `which` receives the winner's index in its
-/// window, or is null. Threads split the samples.
+/// y = maximum of each window of x * w + bias: the bits of convolution_forward and of max_pool_forward. `which` receives the winner's index
+/// in its window, or is null. Threads split the samples.
 template <class T>
 void pooled_forward(const pooled_convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, std::uint8_t* which,
                     resources<T> use) noexcept {

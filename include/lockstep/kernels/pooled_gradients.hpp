@@ -43,8 +43,8 @@ struct padded_images {
     [[nodiscard]] constexpr std::size_t across() const noexcept { return g.window_columns * g.conv.stride_columns * g.conv.channels; }
 };
 
-/// Weights: vectors run along kernel rows of x. A register tile holds the sums of a few kernel rows of two vectors, of one filter or of two; for
-/// each window they continue with what the winner saw.
+/// Weights: vectors run along kernel rows of x. A register tile holds the sums of a few kernel rows of two vectors, of one filter or of
+/// two; for each window they continue with what the winner saw.
 template <class T>
 struct pooled_weights : padded_images<T> {
     using images = padded_images<T>;
@@ -136,8 +136,8 @@ struct pooled_weights : padded_images<T> {
     }
 };
 
-/// Data: a register tile holds all that the winners of one window may have seen, two vectors wide; weights are packed for each column in which a
-/// winner may lie, with rows of zeros above and below, and the winner's row decides where in them the tile begins.
+/// Data: a register tile holds all that the winners of one window may have seen, two vectors wide; weights are packed for each column in
+/// which a winner may lie, with rows of zeros above and below, and the winner's row decides where in them the tile begins.
 template <class T>
 struct pooled_data : padded_images<T> {
     using images = padded_images<T>;
@@ -203,7 +203,8 @@ struct pooled_data : padded_images<T> {
         for (std::size_t at = 0; at < wide; at += columns, panels += panel_size())
             for (std::size_t r = 0; r < seen_rows(); r += most_rows)
                 for (std::size_t column = 0; column < g.out_columns(); ++column) {
-                    // Windows below each other: what two of them share lies in the same vectors, which can be read right after they were written.
+                    // Windows below each other: what two of them share lies in the same vectors, which can be read right after they were
+                    // written.
                     T* to = image + column * images::across() + at + r * pitch;
                     std::size_t window = column * c.filters;
                     for (std::size_t row = g.out_rows(); row > 0; --row, to += images::down(), window += g.out_columns() * c.filters)
@@ -225,8 +226,9 @@ template <class T>
     return static_cast<std::size_t>(team.threads) * detail::pooled_weights<T>{{g}}.share();
 }
 
-/// dw and dbias (filters entries, or null) from dy and the winners that pooled_forward wrote. Each element is one chain from zero over samples and
-/// windows in ascending order. Threads split dw, and each copies all of x. Cost: batch x flops of the convolution / size of a window.
+/// dw and dbias (filters entries, or null) from dy and the winners that pooled_forward wrote. Each element is one chain from zero over
+/// samples and windows in ascending order. Threads split dw, and each copies all of x. Cost: batch x flops of the convolution / size of a
+/// window.
 template <class T>
 void pooled_backward_weights(const pooled_convolution& g, std::size_t batch, const T* x, const T* dy, const std::uint8_t* which, T* dw,
                              T* dbias, resources<T> use) noexcept {
@@ -246,8 +248,8 @@ template <class T>
     return all.weights() + static_cast<std::size_t>(team.threads) * all.size();
 }
 
-/// dx from dy and the winners that pooled_forward wrote: the sum over windows, column after column, of chains over the filters. Threads split the
-/// samples. A dy that is not finite reaches all that its window may see, not only what the winner saw. Cost: batch x flops of the
+/// dx from dy and the winners that pooled_forward wrote: the sum over windows, column after column, of chains over the filters. Threads
+/// split the samples. A dy that is not finite reaches all that its window may see, not only what the winner saw. Cost: batch x flops of the
 /// convolution / size of a window, and what a window's rows and columns have more than a kernel's.
 template <class T>
 void pooled_backward_data(const pooled_convolution& g, std::size_t batch, const T* dy, const std::uint8_t* which, const T* w, T* dx,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Max and mean pooling with their backward passes, vectors along the channels. Threads split samples and rows; an input gradient adds its
-// windows in ascending order. Images are walked in the order of memory: a window row after the other, with what they have in common in cache.
+// windows in ascending order. Images are walked in the order of memory: a window row after the other, with what they have in common in
+// cache.
 
 #include <algorithm>
 #include <cstddef>
@@ -89,7 +90,8 @@ template <class T>
     return g.channels < joined_pixels * simd::width<T> && (joined_pixels - 1) * step + std::max(g.channels, simd::width<T>) <= room;
 }
 
-/// Calls f(part, channel, count, distance of inputs, distance of outputs) for the vectors of one window, or of one vector of neighbouring windows.
+/// Calls f(part, channel, count, distance of inputs, distance of outputs) for the vectors of one window, or of one vector of neighbouring
+/// windows.
 template <class T, class F>
 LOCKSTEP_FLATTEN inline void for_vectors(const pooling& g, bool alone, F&& f) noexcept {
     constexpr std::size_t width = simd::width<T>;
@@ -132,8 +134,8 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, bool 
 }
 
 /// Whether forward passes ask for their next rows also where windows go one by one: without, they take up to three times as long on AMD's
-/// processors, but Intel's of today, known by an extension that only those have, fetch the rows by themselves and take up to 1.6 times as long if
-/// asked.
+/// processors, but Intel's of today, known by an extension that only those have, fetch the rows by themselves and take up to 1.6 times as
+/// long if asked.
 #if defined(__AMX_TILE__)
 inline constexpr bool asks_ahead = false;
 #else
@@ -162,8 +164,8 @@ template <class T>
 [[nodiscard]] constexpr T gradient_start(const pooling& g) noexcept {
     return has_tiles(g) ? -T{0} : T{0};
 }
-/// Whether a gradient goes window by window, several through registers together where pixels have few channels: where each input has one window,
-/// and whole pixels are not stored past the caches.
+/// Whether a gradient goes window by window, several through registers together where pixels have few channels: where each input has one
+/// window, and whole pixels are not stored past the caches.
 template <class T>
 [[nodiscard]] inline bool goes_by_windows(const pooling& g, std::size_t batch, const T* dx) noexcept {
     return has_tiles(g) && (g.channels < joined_pixels * simd::width<T> || !simd::streams(dx, batch * g.in_size(), g.channels));

@@ -32,8 +32,8 @@ template <class T>
     return out;
 }
 
-/// Gradient with respect to the numbers of one group from g, that with respect to the normalised ones: (g - mean of g - h mean of g h) inverse
-/// with h = (x - mean) inverse.
+/// Gradient with respect to the numbers of one group from g, that with respect to the normalised ones: (g - mean of g - h mean of g h)
+/// inverse with h = (x - mean) inverse.
 inline void normalise_backward(const std::vector<double>& h, const std::vector<double>& g, double inverse, std::vector<double>& dx) {
     double sum = 0, product = 0;
     const auto n = static_cast<double>(h.size());

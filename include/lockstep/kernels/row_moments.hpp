@@ -17,8 +17,8 @@ namespace lockstep::kernels {
 
 namespace detail {
 
-/// Sums of term(vectors, i)[s] over a row: four vectors of sums side by side, joined in pairs, then their elements in order. The order depends
-/// on n alone.
+/// Sums of term(vectors, i)[s] over a row: four vectors of sums side by side, joined in pairs, then their elements in order. The order
+/// depends on n alone.
 template <std::size_t Sums, class T, class F>
 LOCKSTEP_FLATTEN inline std::array<T, Sums> row_sums(std::size_t n, F&& term) noexcept {
     using vector = simd::batch<T>;
@@ -59,9 +59,9 @@ struct row_moments {
     T inverse;  ///< 1 / sqrt(variance + epsilon)
 };
 
-/// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row; the squares are summed when
-/// the mean is known. moments[row] receives them, or is null. x and y are the same array or disjoint. One pass over memory: while a row is
-/// in cache, the next one and the place of its result come.
+/// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row; the squares are summed
+/// when the mean is known. moments[row] receives them, or is null. x and y are the same array or disjoint. One pass over memory: while a
+/// row is in cache, the next one and the place of its result come.
 template <class T>
 void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale, const T* shift, double epsilon, T* y,
                     row_moments<T>* moments, parallel::team team) noexcept {

@@ -13,8 +13,8 @@
 
 namespace lockstep::kernels::detail {
 
-/// A kernel row (kernel_columns x channels numbers, which lie side by side in dx) is what a vector runs along, instead of the channels of one
-/// pixel. Nothing is multiplied with padding.
+/// A kernel row (kernel_columns x channels numbers, which lie side by side in dx) is what a vector runs along, instead of the channels of
+/// one pixel. Nothing is multiplied with padding.
 template <class T>
 struct scattering {
     convolution g;
@@ -84,8 +84,8 @@ template <class T>
     return n / tile_columns<T> * 10 + (rest > simd::width<T> ? 10 : rest > 0 ? 8 : 0);
 }
 
-/// Whether scattering is quicker than correlate(), which fills vectors with the channels of one pixel and adds zeros of the padding or loads
-/// and stores each sum for each kernel position. Depends on the sizes alone.
+/// Whether scattering is quicker than correlate(), which fills vectors with the channels of one pixel and adds zeros of the padding or
+/// loads and stores each sum for each kernel position. Depends on the sizes alone.
 template <class T>
 [[nodiscard]] constexpr bool scatters(const convolution& g) noexcept {
     if (g.is_dilated() || g.groups > 1) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Convolutions three columns wide of which one vector holds all filters: a number of x is broadcast once for the three kernel columns that meet it,
-// where a register tile one vector wide would load a number for every multiplication.
+// Convolutions three columns wide of which one vector holds all filters: a number of x is broadcast once for the three kernel columns that
+// meet it, where a register tile one vector wide would load a number for every multiplication.
 
 #include <algorithm>
 #include <cstddef>

@@ -255,8 +255,8 @@ void softmax(std::size_t rows, std::size_t n, const T* x, T* y, parallel::team t
 }
 
 /// Sum over the rows, in ascending order, of -sum_i t_i log softmax(x)[i], where t is 1 - smoothing at the label and smoothing / n is added
-/// everywhere; dy = scale (softmax(x) - t), or dy is null. dy may be x. x is rows x n, labels are in 0 .. n-1: any other makes its row NaN, as
-/// a NaN in the row does.
+/// everywhere; dy = scale (softmax(x) - t), or dy is null. dy may be x. x is rows x n, labels are in 0 .. n-1: any other makes its row NaN,
+/// as a NaN in the row does.
 template <class T>
 [[nodiscard]] double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels, T scale, T* dy,
                                                 parallel::team team, double smoothing = 0) noexcept {

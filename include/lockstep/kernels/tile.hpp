@@ -92,8 +92,8 @@ struct accumulators {
             step_pinned([b](std::size_t v) LOCKSTEP_FLATTEN { return simd::load(b + v * width); }, element);
         }
     }
-    /// The same with B's row from `load(v)`, in instructions as they stand here: elements that meet a single vector are broadcast inside of the
-    /// multiply-adds, an instruction less. Where they meet several, each of those would load by itself, which costs more.
+    /// The same with B's row from `load(v)`, in instructions as they stand here: elements that meet a single vector are broadcast inside of
+    /// the multiply-adds, an instruction less. Where they meet several, each of those would load by itself, which costs more.
     template <class Load, class Element>
     LOCKSTEP_FLATTEN void step_pinned(const Load& load, const Element& element) noexcept {
         batch right[Vectors];

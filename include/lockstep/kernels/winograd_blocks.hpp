@@ -67,8 +67,8 @@ inline void for_tiles(parallel::block rows, F&& f) noexcept {
     }
 }
 
-/// Two stretches of memory that are wanted after the products: asked for into the second-level cache in their order, a few lines at a time beside
-/// them.
+/// Two stretches of memory that are wanted after the products: asked for into the second-level cache in their order, a few lines at a time
+/// beside them.
 template <class T>
 struct far_walk {
     static constexpr std::size_t line = simd::alignment / sizeof(T);
@@ -257,8 +257,8 @@ struct image_windows {
 
     [[nodiscard]] line_pitch pitch() const noexcept { return {columns * depth, depth}; }
 
-    /// Cuts memory into parts in its order, one for each tile and as large as what it has of the image: where that of a tile begins, `ahead` image
-    /// rows on.
+    /// Cuts memory into parts in its order, one for each tile and as large as what it has of the image: where that of a tile begins,
+    /// `ahead` image rows on.
     [[nodiscard]] T* share_of(const tiling& tiles, std::size_t tile, std::size_t ahead) const noexcept {
         const tiling::position at = tiles[std::min(tile, tiles.count())];
         const std::size_t row = std::min(at.row, rows);
@@ -266,7 +266,8 @@ struct image_windows {
             (at.sample * rows + row + ahead) * columns + std::min(at.column, columns) * std::min(tiles.edge, rows - row);
         return data + std::min(pixels, tiles.batch * rows * columns) * depth;
     }
-    /// The parts of a block of tiles. With `ahead` rows, all that the block sees of `ahead` rows lies in them and in those of the blocks before.
+    /// The parts of a block of tiles. With `ahead` rows, all that the block sees of `ahead` rows lies in them and in those of the blocks
+    /// before.
     [[nodiscard]] typename far_walk<element>::stretch shares_of(const tiling& tiles, parallel::block of, std::size_t ahead) const noexcept {
         const element* const from = share_of(tiles, of.first, ahead);
         return {from, static_cast<std::size_t>(share_of(tiles, of.last, ahead) - from) / far_walk<element>::line};
@@ -295,8 +296,8 @@ struct image_windows {
         return data + ((sample * rows + row) * columns + column) * depth;
     }
 
-    /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero. A whole one fetches the next, if it
-    /// is to.
+    /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero. A whole one fetches the
+    /// next, if it is to.
     template <class Map, std::size_t step>
     void gather(std::size_t sample, std::ptrdiff_t row, std::ptrdiff_t column, const panels& to, std::size_t to_row,
                 bool fetches = true) const noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands behind it: relu, or a sum and relu. Models LayerSpec.
+// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands behind it: relu, or a sum and relu. Models
+// LayerSpec.
 
 #include <algorithm>
 #include <array>
@@ -21,13 +22,14 @@
 
 namespace lockstep::layers {
 
-/// Training: y = (x - mean) / sqrt(variance + epsilon) scale + shift for each channel, the last extent of the shape. Mean and (biased) variance
-/// are those of the samples and pixels of one lane: "ghost" batch normalisation (Hoffer, Hubara, Soudry 2017) with ghosts of batch / lanes
-/// samples, the same on any number of ranks. Inference: with the running mean and variance; the latter takes the unbiased variance of each lane,
-/// n / (n - 1) times the biased one (0 where a lane has a single number of a channel), as PyTorch does.
-/// Cost: forward reads x twice and writes y, backward reads x and dy twice and writes dx, which may be dy. Keeps 2 numbers a channel for each
-/// sample, of which only those of a lane's first sample are used. With a tail, y = max(.., 0) or max(addend + .., 0) costs no pass of its own:
-/// the first works out in backward again where it was 0, the second reads the addend in forward, y in backward, and writes daddend.
+/// Training: y = (x - mean) / sqrt(variance + epsilon) scale + shift for each channel, the last extent of the shape. Mean and (biased)
+/// variance are those of the samples and pixels of one lane: "ghost" batch normalisation (Hoffer, Hubara, Soudry 2017) with ghosts of batch
+/// / lanes samples, the same on any number of ranks. Inference: with the running mean and variance; the latter takes the unbiased variance
+/// of each lane, n / (n - 1) times the biased one (0 where a lane has a single number of a channel), as PyTorch does.
+/// Cost: forward reads x twice and writes y, backward reads x and dy twice and writes dx, which may be dy. Keeps 2 numbers a channel for
+/// each sample, of which only those of a lane's first sample are used. With a tail, y = max(.., 0) or max(addend + .., 0) costs no pass of
+/// its own: the first works out in backward again where it was 0, the second reads the addend in forward, y in backward, and writes
+/// daddend.
 template <tensor::Shape S, tail Tail = tail::none>
 struct batch_norm_layer {
     using input = S;

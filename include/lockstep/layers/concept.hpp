@@ -67,15 +67,15 @@ concept Absorbs = requires(const L& layer, std::span<T> running, std::span<const
 template <class L, class T = float>
 concept Layer = Described<L> &&(is_view<L> || is_join<L> || Runs<L, T>)&&(!has_statistics<L> || Absorbs<L, T>);
 
-/// What stands in a network: `on(shape)` is the layer for that input. Optional: `settings() -> std::string`, numbers that all ranks must have been
-/// given alike, and `check()`, which throws core::error where they make no sense.
+/// What stands in a network: `on(shape)` is the layer for that input. Optional: `settings() -> std::string`, numbers that all ranks must
+/// have been given alike, and `check()`, which throws core::error where they make no sense.
 template <class S, class Input>
 concept LayerSpec = std::copy_constructible<S> && requires(const S& spec) {
     { spec.on(Input{}) } -> Described;
 };
 
-/// What `on(shape)` returns for a shape that the layer cannot take, behind a static_assert that says so. The layers behind it are not bound,
-/// so that its message stays the only one.
+/// What `on(shape)` returns for a shape that the layer cannot take, behind a static_assert that says so. The layers behind it are not
+/// bound, so that its message stays the only one.
 template <class Input>
 struct unbound {
     using input = Input;
@@ -122,8 +122,9 @@ template <class L>
     requires requires { L::adds_lanes; }
 inline constexpr bool adds_lanes<L> = L::adds_lanes;
 
-/// `static constexpr bool deals_lanes = true`: threads may take lanes of their own, with pass.deal_lanes and pass.deal_lanes_observed, and the scratch of
-/// both passes holds dealt_scratch() of one. For few parameters: there is a gradient for each lane, not for each level of the tree.
+/// `static constexpr bool deals_lanes = true`: threads may take lanes of their own, with pass.deal_lanes and pass.deal_lanes_observed, and
+/// the scratch of both passes holds dealt_scratch() of one. For few parameters: there is a gradient for each lane, not for each level of
+/// the tree.
 template <class L>
 inline constexpr bool deals_lanes = false;
 template <class L>
@@ -135,16 +136,16 @@ template <class L>
     return deals_lanes<L> ? kept_lanes(lanes, team) : tensor::tree_depth(lanes);
 }
 
-/// `static constexpr bool is_elementwise = true`: feature i of the output depends on feature i of the input only, so the layer works as well
-/// on the features of one rank. Without effect for a layer that has parameters.
+/// `static constexpr bool is_elementwise = true`: feature i of the output depends on feature i of the input only, so the layer works as
+/// well on the features of one rank. Without effect for a layer that has parameters.
 template <class L>
 inline constexpr bool is_elementwise = false;
 template <class L>
     requires requires { L::is_elementwise; }
 inline constexpr bool is_elementwise<L> = L::is_elementwise;
 
-/// `static constexpr bool needs_x = false`, `needs_y = false`: backward does not read pass.x, pass.y (their data is then null), so their memory
-/// serves others after forward. Default: it reads both.
+/// `static constexpr bool needs_x = false`, `needs_y = false`: backward does not read pass.x, pass.y (their data is then null), so their
+/// memory serves others after forward. Default: it reads both.
 template <class L>
 inline constexpr bool needs_x = true;
 template <class L>
@@ -163,11 +164,12 @@ template <class L>
     requires requires { L::in_place; }
 inline constexpr bool in_place<L> = L::in_place;
 
-/// What a layer computes in its own passes over memory besides itself: nothing, the relu behind it, or the sum with another value and a relu.
+/// What a layer computes in its own passes over memory besides itself: nothing, the relu behind it, or the sum with another value and a
+/// relu.
 enum class tail : std::uint8_t { none, relu, add_relu };
 
-/// `template <tail Tail> with_tail()`, constexpr: the layer that computes what this one and those behind it would, to the last bit; itself with
-/// tail::none. A layer that only inherits the member, or has a tail already, is none of these.
+/// `template <tail Tail> with_tail()`, constexpr: the layer that computes what this one and those behind it would, to the last bit; itself
+/// with tail::none. A layer that only inherits the member, or has a tail already, is none of these.
 template <class L>
 inline constexpr bool takes_tail = requires(const L& layer) {
     { layer.template with_tail<tail::none>() } -> std::same_as<L>;
@@ -175,16 +177,18 @@ inline constexpr bool takes_tail = requires(const L& layer) {
     layer.template with_tail<tail::add_relu>();
 };
 
-/// `static constexpr bool has_addend = true`: the layer has a second input, pass.addend, in the shape of its output, and writes the gradient with
-/// respect to it into pass.daddend, always; with in_place that (and not dx) may be the memory of dy. Backward does not read the addend.
+/// `static constexpr bool has_addend = true`: the layer has a second input, pass.addend, in the shape of its output, and writes the
+/// gradient with respect to it into pass.daddend, always; with in_place that (and not dx) may be the memory of dy. Backward does not read
+/// the addend.
 template <class L>
 inline constexpr bool has_addend = false;
 template <class L>
     requires requires { L::has_addend; }
 inline constexpr bool has_addend<L> = L::has_addend;
 
-/// `static constexpr bool sums_gradient = true`: the gradient of the value, where it has several readers, may come in two parts: backward takes dy +
-/// more_dy, in this order, for dy. With in_place a gradient may still be the memory of dy, not of more_dy; where both are the same memory, none is.
+/// `static constexpr bool sums_gradient = true`: the gradient of the value, where it has several readers, may come in two parts: backward
+/// takes dy + more_dy, in this order, for dy. With in_place a gradient may still be the memory of dy, not of more_dy; where both are the
+/// same memory, none is.
 template <class L>
 inline constexpr bool sums_gradient = false;
 template <class L>

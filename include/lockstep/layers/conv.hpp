@@ -74,8 +74,8 @@ struct conv_algorithms {
 };
 
 /// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a group x filters.
-/// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule` picks
-/// the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
+/// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule`
+/// picks the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
 template <kernels::convolution G, bias Bias = bias::each, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv_layer {
     using input = tensor::shape<G.rows, G.columns, G.channels>;

@@ -23,8 +23,8 @@ struct rows_and_columns {
     friend constexpr bool operator==(const rows_and_columns&, const rows_and_columns&) = default;
 };
 
-/// Options of conv_with. `padding` rows and columns of zeros lie on each side; kernel positions are `dilation` inputs apart (Yu, Koltun 2016);
-/// the filters of each of `groups` groups see the channels of their group only (Krizhevsky et al. 2012).
+/// Options of conv_with. `padding` rows and columns of zeros lie on each side; kernel positions are `dilation` inputs apart (Yu, Koltun
+/// 2016); the filters of each of `groups` groups see the channels of their group only (Krizhevsky et al. 2012).
 struct conv_options {
     std::size_t filters = 0;
     rows_and_columns kernel = 1;

@@ -41,8 +41,8 @@ struct depthwise_layer {
     }
 };
 
-/// depthwise_conv<3, 1, 1>{}: a filter of 3 x 3 for each channel, stride 1, one row and column of zeros on each side (Chollet 2017; Howard et
-/// al. 2017). depthwise_conv<3, 2, 1, bias::none>{}: stride 2, without a bias. Other kernels and dilations: conv_with.
+/// depthwise_conv<3, 1, 1>{}: a filter of 3 x 3 for each channel, stride 1, one row and column of zeros on each side (Chollet 2017; Howard
+/// et al. 2017). depthwise_conv<3, 2, 1, bias::none>{}: stride 2, without a bias. Other kernels and dilations: conv_with.
 template <std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, bias Bias = bias::each>
 struct depthwise_conv {
     static_assert(Kernel > 0 && Stride > 0, "lockstep: kernel and stride of a depthwise convolution are at least 1");

@@ -17,8 +17,8 @@
 
 namespace lockstep::layers {
 
-/// y = (x - mean) / sqrt(variance + epsilon) scale + shift, where mean and (biased) variance are those of all numbers of the sample, and scale
-/// and shift belong to each of them. Training and inference are the same. Keeps 2 numbers for each sample.
+/// y = (x - mean) / sqrt(variance + epsilon) scale + shift, where mean and (biased) variance are those of all numbers of the sample, and
+/// scale and shift belong to each of them. Training and inference are the same. Keeps 2 numbers for each sample.
 /// Cost: forward reads x and writes y once; backward reads x and dy twice, once for the parameters.
 template <tensor::Shape S>
 struct layer_norm_layer {

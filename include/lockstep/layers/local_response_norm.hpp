@@ -50,8 +50,8 @@ private:
     [[nodiscard]] kernels::local_response numbers() const noexcept { return {Window, alpha, beta, offset}; }
 };
 
-/// local_response_norm<5>{}: with the numbers of Krizhevsky, Sutskever, Hinton (2012). `alpha` is that of the paper: PyTorch and Caffe divide
-/// theirs by the window.
+/// local_response_norm<5>{}: with the numbers of Krizhevsky, Sutskever, Hinton (2012). `alpha` is that of the paper: PyTorch and Caffe
+/// divide theirs by the window.
 template <std::size_t Window = 5>
 struct local_response_norm {
     static_assert(Window % 2 == 1, "lockstep: the window of local_response_norm is an odd number of channels");

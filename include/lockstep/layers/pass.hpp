@@ -73,8 +73,8 @@ void add_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* pa
     return threads > 1 && lanes >= threads && 4 * lanes >= 3 * threads * ((lanes + threads - 1) / threads);
 }
 
-/// Gradients, or statistics, of one lane that are kept while so many are added: one for each level of the tree, or one for each lane where threads
-/// may take lanes of their own.
+/// Gradients, or statistics, of one lane that are kept while so many are added: one for each level of the tree, or one for each lane where
+/// threads may take lanes of their own.
 [[nodiscard]] constexpr std::size_t kept_lanes(std::size_t lanes, parallel::team team) noexcept {
     const std::size_t depth = tensor::tree_depth(lanes);
     return team.threads > 1 && lanes >= static_cast<std::size_t>(team.threads) ? std::max(lanes, depth) : depth;
@@ -96,7 +96,8 @@ template <class T>
     return {{1}, use.scratch.subspan(thread * share, share)};
 }
 
-/// add_lanes() where each thread takes lanes of its own: f(rows, to, thread). `partials` has room for kept_lanes(lanes, team) times `Count` numbers.
+/// add_lanes() where each thread takes lanes of its own: f(rows, to, thread). `partials` has room for kept_lanes(lanes, team) times `Count`
+/// numbers.
 template <std::size_t Count, class T, class F>
 void add_dealt_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team, F&& f) noexcept {
     const std::span<const tensor::subtree> trees = lanes.trees();
@@ -149,15 +150,16 @@ struct forward_pass {
     std::size_t observed_stride = 0;
     T* observed_partials = nullptr;  ///< as `partials` of a backward pass, for the statistics
 
-    /// Training: calls f(rows, s) for each lane: f writes into s[0], s[1], .. (every element of them) rows x the statistic of the lane, zeros
-    /// for an empty lane. The lanes of all ranks are added over the fixed tree and divided by the rows of the minibatch; what comes out is
-    /// given to the layer's `absorb(running, observed)` at the end of the step, on every rank alike.
+    /// Training: calls f(rows, s) for each lane: f writes into s[0], s[1], .. (every element of them) rows x the statistic of the lane,
+    /// zeros for an empty lane. The lanes of all ranks are added over the fixed tree and divided by the rows of the minibatch; what comes
+    /// out is given to the layer's `absorb(running, observed)` at the end of the step, on every rank alike.
     template <class F>
     void each_lane_observed(F&& f) const {
         add_lanes<tensor::total_size(statistics_of<L>)>(*lanes, observed, observed_stride, observed_partials, use.team,
                                                         [&](parallel::block rows, T* to) { f(rows, layers::statistics<T, L>{to}); });
     }
-    /// The same of a layer that deals_lanes: f(rows, s, use) may run on several threads at once, for a lane each, and `use` is what it may use.
+    /// The same of a layer that deals_lanes: f(rows, s, use) may run on several threads at once, for a lane each, and `use` is what it may
+    /// use.
     template <class F>
     void deal_lanes_observed(F&& f) const {
         static_assert(
@@ -199,14 +201,15 @@ struct backward_pass {
     /// Where node `index` of lanes->trees() wants its gradients.
     [[nodiscard]] constexpr parameters<T, L> gradient_of(std::size_t index) const noexcept { return {gradient + index * stride}; }
 
-    /// Calls f(rows, g) for each lane: f writes into g[0], g[1], .. (every element of them) the gradient that these rows give. The lanes are
-    /// added over the fixed tree. Memory: one gradient of the layer for each level of the tree.
+    /// Calls f(rows, g) for each lane: f writes into g[0], g[1], .. (every element of them) the gradient that these rows give. The lanes
+    /// are added over the fixed tree. Memory: one gradient of the layer for each level of the tree.
     template <class F>
     void each_lane(F&& f) const {
         add_lanes<tensor::total_size(L::parameters)>(*lanes, gradient, stride, partials, use.team,
                                                      [&](parallel::block rows, T* to) { f(rows, parameters<T, L>{to}); });
     }
-    /// The same of a layer that deals_lanes: f(rows, g, use) may run on several threads at once, for a lane each, and `use` is what it may use.
+    /// The same of a layer that deals_lanes: f(rows, g, use) may run on several threads at once, for a lane each, and `use` is what it may
+    /// use.
     template <class F>
     void deal_lanes(F&& f) const {
         static_assert(

@@ -84,8 +84,8 @@ inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
                                              .pad_left = Padding,
                                              .pad_right = Padding};
 
-/// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. max_pool<3, 2, 1>{}: windows may leave the image by one, where
-/// nothing is. Windows that would leave it by more are left out.
+/// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. max_pool<3, 2, 1>{}: windows may leave the image by one,
+/// where nothing is. Windows that would leave it by more are left out.
 template <std::size_t Window, std::size_t Stride = Window, std::size_t Padding = 0>
 struct max_pool {
     static_assert(Window > 0 && Stride > 0, "lockstep: window and stride of a pooling are at least 1");

@@ -12,8 +12,9 @@
 
 namespace lockstep::layers {
 
-/// The rule of convolutions that take their algorithms from `plan::algorithms`: conv<64, 3, 1, 1, bias::each, tuned>{}, models::resnet<20, tuned>, or
-/// tuned(net) for any network. Without a file they take those of the default rule. All algorithms are compiled, once for an element type.
+/// The rule of convolutions that take their algorithms from `plan::algorithms`: conv<64, 3, 1, 1, bias::each, tuned>{}, models::resnet<20,
+/// tuned>, or tuned(net) for any network. Without a file they take those of the default rule. All algorithms are compiled, once for an
+/// element type.
 [[nodiscard]] constexpr kernels::algorithm tuned(const kernels::convolution& g, kernels::convolution_pass pass) noexcept {
     return kernels::preferred_algorithm(g, pass);
 }

@@ -16,10 +16,10 @@
 
 namespace lockstep::loss {
 
-/// Loss of a row with label c: log(sum_i exp(y_i)) - y_c, so dy_i = scale (exp(y_i) / sum_j exp(y_j) - [i = c]). The largest output is taken
-/// off first: nothing overflows. With label smoothing s the target is (1 - s) [i = c] + s / classes instead of [i = c] (Szegedy et al. 2016), and
-/// the loss -sum_i target_i log(softmax(y)_i). A NaN or +infinity in a row, or a label outside 0 .. classes - 1, makes its loss and its
-/// derivative NaN.
+/// Loss of a row with label c: log(sum_i exp(y_i)) - y_c, so dy_i = scale (exp(y_i) / sum_j exp(y_j) - [i = c]). The largest output is
+/// taken off first: nothing overflows. With label smoothing s the target is (1 - s) [i = c] + s / classes instead of [i = c] (Szegedy et
+/// al. 2016), and the loss -sum_i target_i log(softmax(y)_i). A NaN or +infinity in a row, or a label outside 0 .. classes - 1, makes its
+/// loss and its derivative NaN.
 struct softmax_cross_entropy {
     static constexpr std::string_view name = "softmax_cross_entropy";
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Branches of a network: residual, add, concatenate and path, and blocks that are run again in backward: recompute. They are written nested and
-// read as one flat list of nodes, each with the numbers of the nodes whose values it reads.
+// Branches of a network: residual, add, concatenate and path, and blocks that are run again in backward: recompute. They are written nested
+// and read as one flat list of nodes, each with the numbers of the nodes whose values it reads.
 
 #include <array>
 #include <cstddef>
@@ -154,9 +154,9 @@ struct path<> {
     }
 };
 
-/// recompute{layers..}: the layers one behind the other, of which forward keeps only what the first one reads; backward runs them forward once
-/// more before it needs their values (Chen et al. 2016). The bits stay. Cost: one more forward of these layers, but for those at their end
-/// whose values backward does not need. What holds the values of a block at a time is as large as the largest block.
+/// recompute{layers..}: the layers one behind the other, of which forward keeps only what the first one reads; backward runs them forward
+/// once more before it needs their values (Chen et al. 2016). The bits stay. Cost: one more forward of these layers, but for those at their
+/// end whose values backward does not need. What holds the values of a block at a time is as large as the largest block.
 template <class... Specs>
 struct recompute : items<Specs...> {
     static_assert(recompute::nodes > 0, "lockstep: a recompute has at least one layer");

@@ -26,9 +26,9 @@ inline constexpr bool adds_two = false;
 template <tensor::Shape S>
 inline constexpr bool adds_two<layers::add_layer<2, S>> = true;
 
-/// What layer `Index` computes besides itself: relu{} right behind it, or the sum of another value and its own, in this order, and relu{}. Nobody
-/// else reads what lies between. A recompute holds all of it or nothing. The other value is not what the layer reads itself: its gradient would be
-/// added in another order.
+/// What layer `Index` computes besides itself: relu{} right behind it, or the sum of another value and its own, in this order, and relu{}.
+/// Nobody else reads what lies between. A recompute holds all of it or nothing. The other value is not what the layer reads itself: its
+/// gradient would be added in another order.
 template <class Net, std::size_t Shards, std::size_t Index>
 [[nodiscard]] consteval layers::tail tail_of() {
     using here = bound<Net, Shards, Index>;

@@ -29,8 +29,8 @@ struct piece {
     [[nodiscard]] constexpr bool meets(const piece& other) const noexcept { return first <= other.last && other.first <= last; }
 };
 
-/// Gives every piece an offset, on a cache line; two that are live at once never overlap. The largest first, each at the lowest place that is
-/// free for as long as it lives (greedy by size: Pisarchyk, Lee 2020). Returns the bytes of all. Cost: pieces squared, at start-up.
+/// Gives every piece an offset, on a cache line; two that are live at once never overlap. The largest first, each at the lowest place that
+/// is free for as long as it lives (greedy by size: Pisarchyk, Lee 2020). Returns the bytes of all. Cost: pieces squared, at start-up.
 [[gnu::cold]] std::size_t place_pieces(std::span<piece> all);
 
 /// The most bytes that are live at one event: no placement needs less.

@@ -55,7 +55,8 @@ struct with_tuned_rule<recompute<Specs...>> : with_tuned_items<recompute, Specs.
 
 }  // namespace detail
 
-/// The network with the rule layers::tuned for every `conv`, in branches too; conv_with, conv_max_pool and depthwise_conv keep their algorithms.
+/// The network with the rule layers::tuned for every `conv`, in branches too; conv_with, conv_max_pool and depthwise_conv keep their
+/// algorithms.
 template <class Input, class... Specs>
 [[nodiscard]] constexpr auto tuned(const sequential<Input, Specs...>& net) {
     return detail::rebuild(net, [](const auto&... specs) { return sequential<Input, detail::tuned_type<Specs>...>{Input{}, specs...}; });

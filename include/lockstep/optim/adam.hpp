@@ -27,7 +27,8 @@ struct adam {
 
     [[nodiscard]] std::string settings() const { return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon); }
 
-    /// Throws core::error unless both betas lie in [0, 1) and epsilon is positive as a float too: else a weight without gradient becomes 0/0.
+    /// Throws core::error unless both betas lie in [0, 1) and epsilon is positive as a float too: else a weight without gradient becomes
+    /// 0/0.
     void check() const {
         if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
             core::fail(core::text("adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),

@@ -88,9 +88,10 @@ enum class curve { linear, cosine };
 
 [[nodiscard]] constexpr std::string_view name(curve of) noexcept { return of == curve::linear ? "linear" : "cosine"; }
 
-/// One rise and one fall: with top = rise total, the rate goes from peak / divisor at step 0 to `peak` at step `top`, then down to `floor`, which it
-/// keeps from step `total` on. At progress p of the way, linear: from + (to - from) p; cosine: from + (to - from) (1 - cos(pi p)) / 2.
-/// Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates", 2018. Momentum is left as it is.
+/// One rise and one fall: with top = rise total, the rate goes from peak / divisor at step 0 to `peak` at step `top`, then down to `floor`,
+/// which it keeps from step `total` on. At progress p of the way, linear: from + (to - from) p; cosine: from + (to - from) (1 - cos(pi p))
+/// / 2. Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates", 2018. Momentum is left as
+/// it is.
 struct one_cycle {
     double peak = 0.1;
     std::uint64_t total = 1;

@@ -18,9 +18,9 @@
 namespace lockstep::optim {
 
 /// The inner optimizer sees g + rate w (L2 regularisation). Decoupled, it sees g, and w shrinks by the factor 1 - learning_rate rate first:
-/// Loshchilov and Hutter (ICLR 2019), AdamW. Only where the pass says that the weights decay; elsewhere it is the inner optimizer bit for bit.
-/// No memory of its own, and no further trip through memory: it joins the loop of an inner optimizer that HasRule, and hands any other one
-/// blocks that fit the first-level cache. Both ways give the same bits.
+/// Loshchilov and Hutter (ICLR 2019), AdamW. Only where the pass says that the weights decay; elsewhere it is the inner optimizer bit for
+/// bit. No memory of its own, and no further trip through memory: it joins the loop of an inner optimizer that HasRule, and hands any other
+/// one blocks that fit the first-level cache. Both ways give the same bits.
 template <Optimizer Inner>
 struct weight_decay {
     double rate = 1e-4;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the ranks of a model group exchange between two layers, forward and backward (Das et al. 2016, arXiv:1602.06709: model and hybrid parallelism).
+// What the ranks of a model group exchange between two layers, forward and backward (Das et al. 2016, arXiv:1602.06709: model and hybrid
+// parallelism).
 
 #include <algorithm>
 #include <cstddef>

@@ -68,9 +68,9 @@ struct chosen_pass {
     return out;
 }
 
-/// The algorithm and division of each pass with the least time within the limit, in bytes; by workspace reuse each pass for itself, by division all
-/// together. What the default rule picks, undivided, is taken to be faster by the share `margin` than it was measured: a change has to pay. Throws
-/// core::error where the limit is too small.
+/// The algorithm and division of each pass with the least time within the limit, in bytes; by workspace reuse each pass for itself, by
+/// division all together. What the default rule picks, undivided, is taken to be faster by the share `margin` than it was measured: a
+/// change has to pay. Throws core::error where the limit is too small.
 [[nodiscard]] inline std::vector<chosen_pass> choose_algorithms(std::span<const measured_pass> measured, std::size_t samples,
                                                                 std::size_t limit, workspace use, double margin) {
     struct candidate {

@@ -57,9 +57,9 @@ struct partial_division {
 }  // namespace detail
 
 /// min sum of seconds, one variant for each kernel, sum of scratch at most `limit`. None where the least scratch is too much.
-/// Kernel by kernel it keeps the partial sums for which no other has as little scratch and time, without those that cannot get below the best
-/// division known even if scratch is bought at the price of the linear programme (Lagrange's bound). Exact up to the rounding of the sums;
-/// seconds and scratch are not negative. Cost: partial sums x variants; thousands for the layers of a network.
+/// Kernel by kernel it keeps the partial sums for which no other has as little scratch and time, without those that cannot get below the
+/// best division known even if scratch is bought at the price of the linear programme (Lagrange's bound). Exact up to the rounding of the
+/// sums; seconds and scratch are not negative. Cost: partial sums x variants; thousands for the layers of a network.
 [[nodiscard]] inline std::optional<workspace_division> divide_workspace(std::span<const std::vector<variant>> kernels, std::size_t limit) {
     std::vector<double> prices{0};
     std::size_t least = 0;

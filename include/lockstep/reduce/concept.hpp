@@ -44,10 +44,10 @@ struct bucket {
 
 /// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient)` begins the sum over all lanes of
 /// gradient (one array of n for each node). When it is over, this rank makes weights[owned()] new: `update(weights, change)` calls
-/// change(part, sum) for parts that together are owned(), on the threads of the team; `sum` has the numbers of `part` alone, and is gone behind
-/// the call, which must not throw. `share(weights)` then begins to bring all of them up to date on every rank; what update() has handed out
-/// already is there sooner. `poll` makes progress without waiting and says whether what was begun is over; `progress` is a `poll` that does not
-/// look for failures; `finish` waits; `awaited` says for whom. `bytes_per_step` is what this rank sends for both.
+/// change(part, sum) for parts that together are owned(), on the threads of the team; `sum` has the numbers of `part` alone, and is gone
+/// behind the call, which must not throw. `share(weights)` then begins to bring all of them up to date on every rank; what update() has
+/// handed out already is there sooner. `poll` makes progress without waiting and says whether what was begun is over; `progress` is a
+/// `poll` that does not look for failures; `finish` waits; `awaited` says for whom. `bytes_per_step` is what this rank sends for both.
 template <class R, class T = float>
 concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, core::random_stream random,
                            void (*change)(parallel::block, std::span<const T>) noexcept) {

@@ -18,9 +18,9 @@
 
 namespace lockstep::reduce {
 
-/// Each rank compresses the sum of its lanes; messages are decoded in the order of ranks, so all ranks get equal bits, but another number of
-/// ranks gives others. Every rank owns the whole bucket (its weights are never sent) and keeps the whole optimizer state.
-/// Cost per rank: p-1 messages of the compressor's size (log2(p) rounds on a power of two), p decodings.
+/// Each rank compresses the sum of its lanes; messages are decoded in the order of ranks, so all ranks get equal bits, but another number
+/// of ranks gives others. Every rank owns the whole bucket (its weights are never sent) and keeps the whole optimizer state. Cost per rank:
+/// p-1 messages of the compressor's size (log2(p) rounds on a power of two), p decodings.
 template <class T, compress::Compressor<T> C>
 class gathered_messages {
 public:

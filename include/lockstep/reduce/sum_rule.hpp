@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Which algorithm sums which bucket: the one that was asked for, or the cheapest of those that keep the lane tree, by costs measured at the start.
+// Which algorithm sums which bucket: the one that was asked for, or the cheapest of those that keep the lane tree, by costs measured at the
+// start.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,14 +25,16 @@ public:
     /// Parameters of a bucket where nothing was measured: one rank, or messages of a compressor, whose results depend on the bucket.
     static constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
 
-    /// `asked`: the text of an algorithm_table, empty for the choice by cost, of `sums`. Collective. One rank measures nothing, nor do several that
-    /// need nothing.
+    /// `asked`: the text of an algorithm_table, empty for the choice by cost, of `sums`. Collective. One rank measures nothing, nor do
+    /// several that need nothing.
     [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, const comm::sum_family& sums, bool needed);
 
-    /// Fills in how this bucket is summed. `owner_additions`: what an owner does for an element afterwards, in additions. Collective over its ranks.
+    /// Fills in how this bucket is summed. `owner_additions`: what an owner does for an element afterwards, in additions. Collective over
+    /// its ranks.
     [[gnu::cold]] void choose(bucket& of, std::size_t element_bytes, double owner_additions);
 
-    /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where nothing was measured.
+    /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where nothing was
+    /// measured.
     [[nodiscard, gnu::cold]] std::size_t least_bucket(const std::vector<parallel::block>& runs, std::size_t element_bytes) const {
         return measured_ ? comm::least_bucket(runs, element_bytes, model_) : usual_bucket;
     }

@@ -16,11 +16,11 @@
 
 namespace lockstep::reduce {
 
-/// The same bits for every number of ranks, through shared memory or over messages, there by each algorithm of the bucket that keeps the lane tree.
-/// Each rank owns a strip of the bucket and alone keeps the optimizer's state for it; by doubling, for short buckets, every rank owns all of it and
-/// nothing is shared. Cost per rank with aligned lanes on a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p elements (see comm/tree.hpp for
-/// the others); by doubling log2(p) messages, n log2(p) elements; through shared memory no message (see comm/shared_strips.hpp). There gradients
-/// and weights come from tensor::arena::reserve_shared().
+/// The same bits for every number of ranks, through shared memory or over messages, there by each algorithm of the bucket that keeps the
+/// lane tree. Each rank owns a strip of the bucket and alone keeps the optimizer's state for it; by doubling, for short buckets, every rank
+/// owns all of it and nothing is shared. Cost per rank with aligned lanes on a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p
+/// elements (see comm/tree.hpp for the others); by doubling log2(p) messages, n log2(p) elements; through shared memory no message (see
+/// comm/shared_strips.hpp). There gradients and weights come from tensor::arena::reserve_shared().
 template <class T>
 class tree_sum {
 public:

@@ -108,9 +108,9 @@ template <class T>
         return xsimd::fma(a, b, c);
 }
 
-/// Whether a number that is used once is to be broadcast from memory inside of its multiply-add: with AVX-512 an instruction less for each, but on
-/// AMD's processors it is the loads that are scarce. Known by an extension that only those have. One that is used twice would be loaded twice,
-/// which costs more. The address sanitizer does not see what such an instruction reads.
+/// Whether a number that is used once is to be broadcast from memory inside of its multiply-add: with AVX-512 an instruction less for each,
+/// but on AMD's processors it is the loads that are scarce. Known by an extension that only those have. One that is used twice would be
+/// loaded twice, which costs more. The address sanitizer does not see what such an instruction reads.
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__SSE4A__) && !defined(__SANITIZE_ADDRESS__)
 inline constexpr bool broadcasts_in_place = true;
 #else

@@ -52,8 +52,8 @@ inline void map(std::size_t n, F f, First* first, Rest*... rest) noexcept {
     if (at < n) detail::map_rest(at, n - at, f, first, rest...);
 }
 
-/// out = f(values of the other arrays), vector by vector, past the caches where `streamed` (see streams()); stream_end() is the caller's. `out` is
-/// one of the others or disjoint from them.
+/// out = f(values of the other arrays), vector by vector, past the caches where `streamed` (see streams()); stream_end() is the caller's.
+/// `out` is one of the others or disjoint from them.
 template <class F, class T, class... In>
 [[gnu::flatten]] inline void map_to(std::size_t n, bool streamed, const F& f, T* out, const In*... in) noexcept {
     std::size_t at = 0;

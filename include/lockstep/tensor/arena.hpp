@@ -50,8 +50,8 @@ public:
     /// Memory of somebody else, on a cache line and zero, for what reserve_shared() reserves.
     void share(std::span<std::byte> memory) noexcept { shared_ = memory; }
 
-    /// A place in the memory that was given to share(): processes that reserve the same in the same order find it at the same offset. Without such
-    /// memory the same as reserve(). Throws core::error where there is no room.
+    /// A place in the memory that was given to share(): processes that reserve the same in the same order find it at the same offset.
+    /// Without such memory the same as reserve(). Throws core::error where there is no room.
     template <class T>
     [[nodiscard]] slice<T> reserve_shared(std::size_t count) {
         if (shared_.data() == nullptr) return reserve<T>(count);
@@ -60,8 +60,8 @@ public:
         return out;
     }
 
-    /// The calling thread touches every page first. Large arenas ask for large pages: kernels that walk over megabytes else spend a tenth of
-    /// their time on looking up where the next page lies.
+    /// The calling thread touches every page first. Large arenas ask for large pages: kernels that walk over megabytes else spend a tenth
+    /// of their time on looking up where the next page lies.
     void allocate();
 
     template <class T>

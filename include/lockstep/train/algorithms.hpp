@@ -10,8 +10,8 @@
 
 namespace lockstep::train {
 
-/// The plan with the algorithms of its file in its layers, or as it is where it names none. Throws core::error for a file that cannot be read or
-/// does not fit the network, and where a file is named that no layer asks for.
+/// The plan with the algorithms of its file in its layers, or as it is where it names none. Throws core::error for a file that cannot be
+/// read or does not fit the network, and where a file is named that no layer asks for.
 template <class Plan>
 [[nodiscard, gnu::cold]] Plan with_algorithms(Plan plan) {
     using net = decltype(plan.model);

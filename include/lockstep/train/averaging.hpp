@@ -34,13 +34,13 @@
 
 namespace lockstep::train {
 
-/// Gradients of replicated layers are averaged over all ranks, those of a shard over the ranks with the same shard. A bucket starts when backward
-/// has finished its lowest layer. When all losses are there (nobody can fail any more), buckets are updated as their sums arrive, and their
-/// weights set off in the order in which the next forward needs them; it waits in front of each layer for its bucket. Sums go before weights, and
-/// weights in that order, also where several are under way.
-/// With a progress thread, layers are computed while it has the turn (see comm/progress_thread.hpp): what backward finishes is submitted to it,
-/// forward asks it for the turn where weights are missing. It has the turn also while strips are updated. Everything else has it itself: the
-/// thread rests from the end of an update to the next walk that has something under way.
+/// Gradients of replicated layers are averaged over all ranks, those of a shard over the ranks with the same shard. A bucket starts when
+/// backward has finished its lowest layer. When all losses are there (nobody can fail any more), buckets are updated as their sums arrive,
+/// and their weights set off in the order in which the next forward needs them; it waits in front of each layer for its bucket. Sums go
+/// before weights, and weights in that order, also where several are under way.
+/// With a progress thread, layers are computed while it has the turn (see comm/progress_thread.hpp): what backward finishes is submitted to
+/// it, forward asks it for the turn where weights are missing. It has the turn also while strips are updated. Everything else has it
+/// itself: the thread rests from the end of an update to the next walk that has something under way.
 /// Memory: one gradient for each node of the rank's lanes; optimizer slots for the strips that it owns.
 template <class T, class Network, class Optimizer, class Compressor>
 class averaging {

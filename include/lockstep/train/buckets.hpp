@@ -26,7 +26,8 @@ struct bucket_range {
     std::size_t highest_layer = 0;
 };
 
-/// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and buckets do not decide what a compressor does.
+/// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and buckets do not decide what a compressor
+/// does.
 template <class T, class Plan>
 [[nodiscard, gnu::cold]] std::size_t least_bucket(const Plan& of, const reduce::sum_rule& rule, const partition::grid& on) {
     if (of.bucket > 0) return of.bucket;
@@ -39,7 +40,8 @@ template <class T, class Plan>
 /// For messages, with layers numbered as everywhere, from 0: `layers 3-5`.
 [[nodiscard, gnu::cold]] std::string name_of(const bucket_range& range);
 
-/// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network alone.
+/// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network
+/// alone.
 template <class Network>
 [[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least) {
     std::vector<bucket_range> out;

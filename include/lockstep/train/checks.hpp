@@ -113,7 +113,8 @@ struct checked_layer {
     static constexpr bool sound = is_complete<Layer, T> && !layers::is_unbound<Layer>;
 };
 
-/// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a short way to the user.
+/// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a short way to the
+/// user.
 template <class Net, class T, class Indices = std::make_index_sequence<Net::size>>
 inline constexpr bool sound_layers = false;
 template <class Net, class T, std::size_t... Index>

@@ -106,7 +106,8 @@ struct inference {
         return result;
     }
 
-    /// The outputs for these rows, one behind the other. Ranks may bring other numbers of them. Collective in a model partition, else local.
+    /// The outputs for these rows, one behind the other. Ranks may bring other numbers of them. Collective in a model partition, else
+    /// local.
     void predict(const typename samples::rows& x, std::vector<T>& out) const {
         std::size_t most = x.count;
         if constexpr (Network::shards > 1) most = std::ranges::max(counts.gather(x.count));

@@ -43,8 +43,8 @@ private:
     std::ofstream file_;
 };
 
-/// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds: communication_hidden,
-/// communication_exposed, of which last_bucket,no_progress,large_bucket,slow_rank (what is left has other causes).
+/// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds:
+/// communication_hidden, communication_exposed, of which last_bucket,no_progress,large_bucket,slow_rank (what is left has other causes).
 class csv_log {
 public:
     explicit csv_log(std::string path)

@@ -47,8 +47,8 @@ struct step_key {
     layers::mode mode = layers::mode::training;
 };
 
-/// Memory: what model::plan_memory finds that a step needs: outputs that backward or a later layer reads, gradients of activations, scratch.
-/// Dead buffers are used again.
+/// Memory: what model::plan_memory finds that a step needs: outputs that backward or a later layer reads, gradients of activations,
+/// scratch. Dead buffers are used again.
 template <class T, class Net, std::size_t Shards>
 class network_run {
 public:
@@ -366,8 +366,8 @@ private:
         });
     }
 
-    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of this one's part. Where the
-    /// layer that wrote the value takes both, they stay apart.
+    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of this one's part.
+    /// Where the layer that wrote the value takes both, they stay apart.
     template <std::size_t From>
     void add_gradients(const model::node_memory::input_gradient& of, const deal& rows) const noexcept {
         if (of.others == model::no_piece || of.sum == model::no_piece) return;

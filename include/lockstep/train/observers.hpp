@@ -21,8 +21,8 @@ template <class Observer>
     requires requires { Observer::on_every_rank; }
 inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
 
-/// An observer that is given the trainer after each step finds all weights there, and so does one that works on every rank: then they do not
-/// travel behind the next forward. One that does not look at them says `static constexpr bool sees_weights = false`.
+/// An observer that is given the trainer after each step finds all weights there, and so does one that works on every rank: then they do
+/// not travel behind the next forward. One that does not look at them says `static constexpr bool sees_weights = false`.
 template <class Observer, class Trainer>
 inline constexpr bool sees_weights = requires(Observer& o, Trainer& t, step_event& e) {
     o.on_step(t, e);

@@ -24,9 +24,9 @@ namespace lockstep::train {
     return std::chrono::duration<double>(now - std::exchange(since, now)).count();
 }
 
-/// Communication is hidden while at least one bucket is under way and the rank does not wait. Causes of waits are estimates: a bucket alone on
-/// the links takes the shortest time that it has ever taken, or that of another one of its size; buckets that go one behind the other at this
-/// pace show when the last one could have landed. What came later than that was left lying about: nobody had polled.
+/// Communication is hidden while at least one bucket is under way and the rank does not wait. Causes of waits are estimates: a bucket alone
+/// on the links takes the shortest time that it has ever taken, or that of another one of its size; buckets that go one behind the other at
+/// this pace show when the last one could have landed. What came later than that was left lying about: nobody had polled.
 class overlap_clock {
 public:
     using clock = std::chrono::steady_clock;
@@ -67,7 +67,8 @@ public:
         return wait;
     }
 
-    /// Behind backward the rank has waited for `wait` seconds from `begin` on until all sums were there, `slow` of them for a rank that came later.
+    /// Behind backward the rank has waited for `wait` seconds from `begin` on until all sums were there, `slow` of them for a rank that
+    /// came later.
     void explain_sums(time begin, double wait, double slow) noexcept;
     /// In front of a layer the rank has waited for the weights of a bucket. `first`: nothing of this step could be computed before.
     void explain_share(std::size_t bucket, time begin, time end, bool first) noexcept;

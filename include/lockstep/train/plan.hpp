@@ -31,8 +31,8 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks, `threads`, `transport`, `all_reduce` (but for ring and halving-doubling), `timeout`, `overlap`, `progress_thread` and
-/// `prefetch` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds features in another order. A
+/// The number of ranks, `threads`, `transport`, `all_reduce` (but for ring and halving-doubling), `timeout`, `overlap`, `progress_thread`
+/// and `prefetch` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds features in another order. A
 /// compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of both.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>>
@@ -62,8 +62,8 @@ struct plan {
     /// Algorithm of messages, by bytes of a bucket: "doubling:0-8192;tree:8193-max"; empty: by measured costs. Given, gradients travel as
     /// messages on one node, too.
     std::string all_reduce{};
-    /// What all_reduce may name: tree and doubling, or with comm::all_sums of comm/sum_algorithms.hpp also hierarchical, which has their bits,
-    /// and ring and halving-doubling, whose bits depend on the number of ranks.
+    /// What all_reduce may name: tree and doubling, or with comm::all_sums of comm/sum_algorithms.hpp also hierarchical, which has their
+    /// bits, and ring and halving-doubling, whose bits depend on the number of ranks.
     comm::sum_family sums = comm::lane_sums;
     /// The longest wait for other ranks without progress, as in 60s; 0 = for ever. Nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s.
     std::optional<std::chrono::duration<double>> timeout{};
@@ -76,7 +76,8 @@ void check_part(const Part& part) {
 }
 }  // namespace detail
 
-/// Whether the costs of messages decide something: which algorithm sums gradients without a compressor or statistics, or the size of buckets.
+/// Whether the costs of messages decide something: which algorithm sums gradients without a compressor or statistics, or the size of
+/// buckets.
 template <class T, class Network, class Plan>
 [[nodiscard, gnu::cold]] bool measures(const Plan& of) {
     constexpr bool sums = decltype(of.compressor)::kind == compress::kind::sum;

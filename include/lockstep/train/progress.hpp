@@ -26,7 +26,8 @@ namespace lockstep::train {
     return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
 }
 
-/// progress{std::cout}. Rank 0 writes: step, loss, learning rate, samples/s and the time left; a line for each epoch; the report at the end.
+/// progress{std::cout}. Rank 0 writes: step, loss, learning rate, samples/s and the time left; a line for each epoch; the report at the
+/// end.
 class progress {
 public:
     /// `interval`: seconds between lines where `out` is no terminal. `end_report`: whether fit() ends with the report.

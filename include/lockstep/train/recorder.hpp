@@ -31,7 +31,8 @@ struct recorded_bucket {
     std::size_t bytes = 0;  ///< that this rank sends for its sum and its weights together
 };
 
-/// Events of at most so many steps. Costs a clock and a store for each event while it is active; a trainer without one asks for a null pointer.
+/// Events of at most so many steps. Costs a clock and a store for each event while it is active; a trainer without one asks for a null
+/// pointer.
 class recorder {
 public:
     using clock = std::chrono::steady_clock;

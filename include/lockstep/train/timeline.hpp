@@ -27,8 +27,8 @@
 
 namespace lockstep::train {
 
-/// trainer.fit(set, ls::epochs{1}, ls::timeline{"trace.json"}) writes trace events: a process for each rank, with a track for its work (forward
-/// and backward of each layer, loss, update, data, waiting) and one for each bucket (sum of gradients, share of weights, bytes).
+/// trainer.fit(set, ls::epochs{1}, ls::timeline{"trace.json"}) writes trace events: a process for each rank, with a track for its work
+/// (forward and backward of each layer, loss, update, data, waiting) and one for each bucket (sum of gradients, share of weights, bytes).
 /// While the run lasts, each rank appends to a file of its own, trace.rank0.json and so on, at least twice a second: after a crash they are
 /// there, and readable (the format needs no closing bracket). At the end of fit() rank 0 writes all of them into one and they are removed.
 /// Times of ranks on one kernel are exact to each other, others are aligned to about the time of a message.

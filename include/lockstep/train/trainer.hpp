@@ -77,8 +77,8 @@ public:
         counts_.keep();
     }
 
-    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n}, counted
-    /// from where the last fit() stopped. `observers`: progress, logs, validate.
+    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n},
+    /// counted from where the last fit() stopped. `observers`: progress, logs, validate.
     template <class Dataset, class Until, class... Observers>
     void fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>, "lockstep: fit runs until epochs{n} or steps{n}");
@@ -104,8 +104,8 @@ public:
         });
     }
 
-    /// Mean loss and accuracy over a data set that every rank can read, and further metrics: `evaluate(set, metrics::list{mine{}})["mine"]`.
-    /// Equal bits for any number of ranks.
+    /// Mean loss and accuracy over a data set that every rank can read, and further metrics: `evaluate(set,
+    /// metrics::list{mine{}})["mine"]`. Equal bits for any number of ranks.
     template <class Dataset, class... Metrics>
     evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also = {},
                         const std::source_location& where = std::source_location::current()) {
@@ -129,8 +129,8 @@ public:
     }
 
     /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory: include
-    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and before the next fit() or step(); observers
-    /// ask anew, because new weights may be on their way. Throws core::error if there is none of that name.
+    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and before the next fit() or step();
+    /// observers ask anew, because new weights may be on their way. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
         static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         const auto found = find_numbers<network>(layer, name, landed_weights(), statistics_.running());

@@ -24,8 +24,8 @@ struct way {
     std::size_t bytes = 0;  ///< of a part, at least
 };
 
-/// Steps of several groups at once: sum of the gradients, an update by the owner of each strip, its weights to all. `groups` x `ranks` parts;
-/// group g has the parts g, g + groups, ... Equal bytes to those of the schedule over messages.
+/// Steps of several groups at once: sum of the gradients, an update by the owner of each strip, its weights to all. `groups` x `ranks`
+/// parts; group g has the parts g, g + groups, ... Equal bytes to those of the schedule over messages.
 template <class T>
 void compare_steps(std::size_t groups, std::size_t ranks, std::size_t lanes, std::size_t n, const way& of = {}) {
     const bool ahead = of.adding == comm::shared_adding::ahead;

@@ -88,7 +88,8 @@ TEMPLATE_TEST_CASE("kernels/elementwise: sigmoid and gelu, forward and backward"
             // The exponential errs by two units in the last place; the sum and the quotient by half of one each.
             REQUIRE(std::abs(static_cast<double>(sigmoid[i]) - s) <= 4 * eps * s);
             REQUIRE(std::abs(static_cast<double>(sigmoid_slope[i]) - slope * s * (1 - s)) <= 0.5 * 6 * eps);
-            // An error of three units of 2 u moves the exponential by 2 u times as many; where |2 u| is large the gate is flat or its product small.
+            // An error of three units of 2 u moves the exponential by 2 u times as many; where |2 u| is large the gate is flat or its
+            // product small.
             const double twice = 2 * root * (at + 0.044715 * at * at * at), gate = 1 / (1 + std::exp(-twice));
             const double moved = 4 + 3 * std::abs(twice) * std::min(gate, 1 - gate) / std::max(gate, 1e-300);
             REQUIRE(std::abs(static_cast<double>(gelu[i]) - at * gate) <= (moved + 1) * eps * std::abs(at) * gate + 1e-37);

@@ -158,7 +158,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: a row alone has the bits it has among others, 
     }
 }
 
-// Every way through the blocks: operands as they lie, panels packed beforehand and between links, one cut and several, one strip and several.
+// Every way through the blocks: operands as they lie, panels packed beforehand and between links, one cut and several, one strip and
+// several.
 TEMPLATE_TEST_CASE("kernels/gemm: an element has the same bits in a small product and in every part of a large one", "[kernels]", float,
                    double) {
     using blocks = kernels::detail::gemm_blocks<TestType>;

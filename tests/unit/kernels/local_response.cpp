@@ -30,8 +30,8 @@ TEMPLATE_TEST_CASE("kernels/local_response: against the reference, equal bits on
                     auto got = unwritten<TestType>(x.size()), slope = got;
                     kernels::local_response_forward<TestType>(how, pixels, channels, x.data(), got.data(), s.use);
                     kernels::local_response_backward<TestType>(how, pixels, channels, x.data(), dy.data(), slope.data(), s.use);
-                    // A base up to 1 + 7/4, its power (logarithm and exponential within two units) and the factors: each rounds numbers below 1
-                    // in magnitude; the window adds its terms once more.
+                    // A base up to 1 + 7/4, its power (logarithm and exponential within two units) and the factors: each rounds numbers
+                    // below 1 in magnitude; the window adds its terms once more.
                     REQUIRE(distance(got, y) <= (static_cast<double>(how.window) + 12) * 0.5 * eps);
                     REQUIRE(distance(slope, dx) <=
                             (static_cast<double>(how.window) + 12) * (1 + static_cast<double>(how.window)) * 0.5 * eps);

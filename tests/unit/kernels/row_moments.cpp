@@ -53,8 +53,8 @@ TEMPLATE_TEST_CASE("kernels/row_moments: against the reference, equal bits on an
             const auto got = of.run();
             const auto exact = kernels::reference::moments_of(rows, n, n, 1, of.x.data());
             std::vector<double> y(rows * n), dx(rows * n), slope(n), sum(n);
-            // Sums of n terms below 1/2, spread over the elements of four vectors; 1 / deviation is at most 1 / sqrt(epsilon) = 32, and its error
-            // that of the variance times half its third power.
+            // Sums of n terms below 1/2, spread over the elements of four vectors; 1 / deviation is at most 1 / sqrt(epsilon) = 32, and its
+            // error that of the variance times half its third power.
             const double terms = static_cast<double>(n) / static_cast<double>(4 * w) + static_cast<double>(w) + 8;
             double worst_y = 0, worst_dx = 0;
             for (std::size_t r = 0; r < rows; ++r) {

@@ -54,8 +54,8 @@ TEMPLATE_TEST_CASE("layers/activation: relu keeps NaN and infinity", "[layers]",
 }
 
 TEMPLATE_TEST_CASE("layers/activation: tanh", "[layers]", float, double) {
-    // The vector library promises two units in the last place; a unit is at most eps |y|. The slope dy (1 - y^2) is rounded three times, and an
-    // error of d in y^2 is one of d in the slope.
+    // The vector library promises two units in the last place; a unit is at most eps |y|. The slope dy (1 - y^2) is rounded three times,
+    // and an error of d in y^2 is one of d in the slope.
     constexpr double eps = std::numeric_limits<TestType>::epsilon();
     for (const std::size_t rows : {0, 1, 3, 300})
         for (const int threads : thread_counts()) {

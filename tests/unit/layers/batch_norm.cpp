@@ -37,7 +37,8 @@ TEMPLATE_TEST_CASE("layers/batch_norm: a lane is normalised by its own mean and 
                 const double inverse = 1 / std::sqrt(exact.variance[c] + 1e-5);
                 const double y = (static_cast<double>(of.x[i]) - exact.mean[c]) * inverse * static_cast<double>(of.w[c]) +
                                  static_cast<double>(of.w[channels + c]);
-                // Sums of at most 54 numbers up to 2.5, the error of the variance as half of it relative to the variance, which is at least 1/8.
+                // Sums of at most 54 numbers up to 2.5, the error of the variance as half of it relative to the variance, which is at least
+                // 1/8.
                 REQUIRE(std::abs(static_cast<double>(ran.y[i]) - y) <= 64 * 2.5 * eps * inverse * (1 + 0.5 * 2.5 * inverse * inverse));
             }
         }

@@ -441,7 +441,8 @@ TEST_CASE("model/memory_plan: relu works in the memory of what it reads; a convo
     CHECK(plan.pieces[plan.nodes[1].value].last == 2 * 4 - 1);
     CHECK(plan.nodes[1].dvalue == plan.nodes[0].dvalue);
     CHECK(plan.nodes[3].dvalue == plan.network_gradient);
-    // The loss reads a value and writes a gradient while the first value waits; later that waits while a convolution turns one gradient into another.
+    // The loss reads a value and writes a gradient while the first value waits; later that waits while a convolution turns one gradient
+    // into another.
     CHECK(plan.bytes == 3 * 64);
 }
 

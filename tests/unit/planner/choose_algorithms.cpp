@@ -13,7 +13,8 @@ using planner::workspace;
 
 namespace {
 
-/// 16 samples: the direct algorithm without scratch, Winograd's in half the time with scratch that grows with the samples, patches between them.
+/// 16 samples: the direct algorithm without scratch, Winograd's in half the time with scratch that grows with the samples, patches between
+/// them.
 std::vector<measured_pass> two_passes() {
     const std::vector<planner::measured_algorithm> algorithms{
         {algorithm::direct, {{16, 16, 0}}},
