@@ -23,10 +23,13 @@ std::atomic<std::size_t> allocations{0};
 std::atomic<bool> counting{false};
 
 // Not inlined: the compiler would find new and free() in one place.
-[[gnu::noinline]] void* allocate(std::size_t bytes, std::size_t alignment) {
+[[gnu::noinline]] void* find(std::size_t bytes, std::size_t alignment) noexcept {
     if (counting) ++allocations;
-    void* const out = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-                                                            : std::malloc(bytes > 0 ? bytes : 1);
+    return alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+                                                 : std::malloc(bytes > 0 ? bytes : 1);
+}
+void* allocate(std::size_t bytes, std::size_t alignment) {
+    void* const out = find(bytes, alignment);
     if (out == nullptr) throw std::bad_alloc{};
     return out;
 }
@@ -39,6 +42,15 @@ void* operator new(std::size_t bytes) { return allocate(bytes, 0); }
 void* operator new[](std::size_t bytes) { return allocate(bytes, 0); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
+// These too: that of a sanitizer would not be a match for the delete below.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return find(bytes, 0); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return find(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+    return find(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+    return find(bytes, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* memory) noexcept { release(memory); }
 void operator delete[](void* memory) noexcept { release(memory); }
 void operator delete(void* memory, std::size_t) noexcept { release(memory); }
