@@ -54,8 +54,9 @@ struct options {
 
 options read(int argc, char** argv) {
     options out;
-    for (int i = 1; i + 1 < argc; i += 2) {
+    for (int i = 1; i < argc; i += 2) {
         const std::string name = argv[i];
+        if (i + 1 == argc) throw ls::core::error{"the argument " + name + " is unknown or has no value", "see the head of overlap.cpp"};
         const std::string value = argv[i + 1];
         if (name == "--net")
             out.net = value;
