@@ -78,6 +78,13 @@ TEMPLATE_TEST_CASE("kernels/near_product: elements are chains over ascending k, 
                         REQUIRE(same_bits(s.product(true), s.chains(true)));
                         REQUIRE(same_bits(s.product(false), s.chains(false)));
                     }
+    // With a transposed B they may be twice as large.
+    for (const transpose ta : {transpose::no, transpose::yes}) {
+        const std::size_t m = sizeof(TestType) == 4 ? 120 : 80, k = sizeof(TestType) == 4 ? 128 : 64;
+        const sample<TestType> s{ta, transpose::yes, m, 128, k};
+        REQUIRE(same_bits(s.product(true), s.chains(true)));
+        REQUIRE(same_bits(s.product(false), s.chains(false)));
+    }
 }
 #endif
 
@@ -88,6 +95,12 @@ TEST_CASE("kernels/near_product: takes small products of enough rows and vectors
     CHECK_FALSE(near<float>::takes(small<float>(19, 64, 64)));
     CHECK_FALSE(near<float>::takes(small<float>(64, 2 * w, 64)));
     CHECK_FALSE(near<float>::takes(small<float>(512, 512, 512)));
+    auto turned = small<float>(128, 128, 128);
+    CHECK_FALSE(near<float>::takes(turned));
+    turned.tb = transpose::yes;
+    CHECK(near<float>::takes(turned));
+    turned.m = 160;
+    CHECK_FALSE(near<float>::takes(turned));
     CHECK_FALSE(near<float>::takes(small<float>(64, 0, 64)));
     CHECK_FALSE(near<float>::takes(small<float>(64, 64, 0)));
     CHECK(near<float>::takes(small<float>(20, 3 * w / 5 + 1, 5)));
