@@ -66,7 +66,7 @@ template <class Trainer>
     out += core::text("compressor    ", describe(plan.compressor), "\n");
     if (!plan.algorithms.empty()) out += core::text("algorithms    ", plan.algorithms, "\n");
     out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
-    std::size_t number = 0, longest = 9;  // room for "in all" below
+    std::size_t number = 0, longest = 9;  // most networks have the same columns
     const auto rows = layer_rows<network>(plan.model);
     for (const auto& row : rows) longest = std::max(longest, row.name.size());
     for (const auto& row : rows)
