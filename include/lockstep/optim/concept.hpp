@@ -2,14 +2,19 @@
 #pragma once
 // What an optimizer and a learning-rate schedule must offer. An optimizer works element by element and keeps no state of its own.
 
+#include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
 #include "lockstep/tensor/slots.hpp"
 
@@ -61,6 +66,47 @@ void apply(const update_pass<T>& pass, const Rule& rule) noexcept {
         simd::map(pass.weights.size(), rule, pass.weights.data(), pass.gradient.data(), pass.slots[Slot].data()...);
     }
     (std::make_index_sequence<SlotCount>{});
+}
+
+/// The same, and whether all gradients and new weights are finite: found in registers, without a further pass. Equal bits.
+template <std::size_t SlotCount, class T, class Rule>
+[[nodiscard]] bool apply_checked(const update_pass<T>& pass, const Rule& rule) noexcept {
+    using vector = simd::batch<T>;
+    const std::size_t n = pass.weights.size(), vectors = n / simd::width<T> * simd::width<T>;
+    // Zero times a finite number has no bit but the sign; times others it is NaN. The bits of all products are collected.
+    const vector zero(T{0});
+    vector found(T{0});
+    const auto check = [&](vector& w, const vector& g, auto&... slots) {
+        rule(w, g, slots...);
+        found = found | simd::fma(w, zero, g * zero);
+    };
+    [&]<std::size_t... Slot>(std::index_sequence<Slot...>) {
+        simd::map(vectors, std::ref(check), pass.weights.data(), pass.gradient.data(), pass.slots[Slot].data()...);
+    }
+    (std::make_index_sequence<SlotCount>{});
+    apply<SlotCount>(pass.part(vectors, n - vectors), rule);
+    bool finite = all(found == zero);
+    for (std::size_t i = vectors; i < n; ++i) finite = finite && std::isfinite(pass.weights[i]) && std::isfinite(pass.gradient[i]);
+    return finite;
+}
+
+/// The update of an optimizer, and whether all gradients and new weights are finite. An optimizer without a rule has its weights looked
+/// at while they lie in the second-level cache.
+template <class Optimizer, class T>
+[[nodiscard]] bool update_checked(const Optimizer& optimizer, const update_pass<T>& pass) noexcept {
+    if constexpr (HasRule<Optimizer, T>) {
+        return apply_checked<Optimizer::slot_count>(pass, optimizer.rule(pass));
+    } else {
+        constexpr std::size_t block = 16384;
+        bool finite = true;
+        for (std::size_t at = 0; at < pass.weights.size(); at += block) {
+            const auto part = pass.part(at, std::min(block, pass.weights.size() - at));
+            optimizer.update(part);
+            for (const std::span<const T> some : {part.gradient, std::span<const T>{part.weights}})
+                finite = finite && kernels::first_non_finite(some) == some.size();
+        }
+        return finite;
+    }
 }
 
 /// The learning rate as a pure function of the step, counted from 0. A lambda is one; `name` and `settings` are optional.

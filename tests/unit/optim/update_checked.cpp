@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An update that looks for numbers that are not finite: the same bits, and no such number is missed, wherever it stands.
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/sgd.hpp"
+#include "lockstep/optim/weight_decay.hpp"
+#include "support.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::optim;
+using lockstep::optim::testing::problem;
+using lockstep::optim::testing::run;
+using lockstep::optim::testing::sizes;
+
+/// As a user would write one: no rule, only update.
+struct plain {
+    static constexpr std::string_view name = "plain";
+    static constexpr std::size_t slot_count = 1;
+    [[nodiscard]] std::string settings() const { return {}; }
+    template <class T>
+    void update(const update_pass<T>& pass) const noexcept {
+        for (std::size_t i = 0; i < pass.weights.size(); ++i) {
+            pass.slots[0][i] += pass.gradient[i];
+            pass.weights[i] -= static_cast<T>(pass.rate) * pass.slots[0][i];
+        }
+    }
+};
+
+template <class T, class Optimizer>
+void check(const Optimizer& optimizer) {
+    for (const std::size_t n : sizes<T>()) {
+        const auto expected = run<T>(optimizer, n, 3);
+        bool finite = true;
+        const auto found = run<T>(optimizer, n, 3, [&](const auto& pass) { finite = finite && update_checked(optimizer, pass); });
+        CHECK(finite);
+        CHECK(found.weights == expected.weights);
+        CHECK(found.state == expected.state);
+        std::size_t missed = 0;
+        for (const T bad : {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN()})
+            for (std::size_t at = 0; at < n; ++at)
+                for (const bool in_gradient : {false, true}) {
+                    problem<T> one{n, Optimizer::slot_count};
+                    auto gradient = one.gradient(0);
+                    (in_gradient ? gradient : one.weights)[at] = bad;
+                    missed += update_checked(optimizer, one.pass(gradient, 0.1, 0));
+                }
+        CHECK(missed == 0);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("optim/update_checked: library and user optimizers, float and double", "[optim]") {
+    check<float>(sgd{});
+    check<float>(momentum{});
+    check<float>(adam{});
+    check<float>(weight_decay{.rate = 0.01, .inner = momentum{}});
+    check<float>(weight_decay{.rate = 0.01, .inner = plain{}});
+    check<float>(plain{});
+    check<double>(momentum{.nesterov = true});
+    check<double>(plain{});
+}
+
+TEST_CASE("optim/update_checked: finite gradients, and a weight that overflows", "[optim]") {
+    constexpr std::size_t n = 100;
+    problem<float> one{n, 0};
+    std::vector<float> gradient(n, 1e-3F);
+    gradient[99] = 3e38F;
+    CHECK(update_checked(sgd{}, one.pass(gradient, 1.0, 0)));
+    CHECK_FALSE(update_checked(sgd{}, one.pass(gradient, 10.0, 0)));
+}
