@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -15,16 +16,23 @@
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/partition/model.hpp"
 
 namespace {
 
 /// Calls of operator new on any thread of this rank, while somebody counts. MPI takes its memory from malloc: that is its own affair.
 std::atomic<std::size_t> allocations{0};
 std::atomic<bool> counting{false};
+/// One allocation of so many bytes or more is refused; 0: none.
+std::atomic<std::size_t> refused{0};
 
 // Not inlined: the compiler would find new and free() in one place.
 [[gnu::noinline]] void* find(std::size_t bytes, std::size_t alignment) noexcept {
     if (counting) ++allocations;
+    if (const std::size_t from = refused; from > 0 && bytes >= from) {
+        refused = 0;
+        return nullptr;
+    }
     return alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
                                                  : std::malloc(bytes > 0 ? bytes : 1);
 }
@@ -148,4 +156,26 @@ TEST_CASE("training/allocations: a step allocates nothing", "[training]") { chec
 TEST_CASE("training/allocations: nor with error feedback", "[training]") {
     check_all(ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}});
     check_all(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}});
+}
+
+TEST_CASE("training/allocations: all ranks hear of one that cannot gather the weights", "[training]") {
+    const mpi::communicator world;
+    if (world.size() != 2) return;
+    for (const bool hashes : {false, true}) {
+        ls::trainer trainer{world, ls::plan{.model = net,
+                                            .loss = ls::loss::softmax_cross_entropy{},
+                                            .partition = ls::partition::model<2>{},
+                                            .batch = 16,
+                                            .timeout = std::chrono::seconds{20}}};
+        world.barrier();
+        if (world.rank() == 1) refused = 2'000;
+        std::string text;
+        try {
+            hashes ? (void)trainer.weights_hash() : (void)trainer.all_weights();
+        } catch (const std::exception& error) {
+            text = error.what();
+        }
+        // Rank 0 need not wait for the timeout.
+        CHECK(text.substr(0, 22) == (world.rank() == 1 ? "std::bad_alloc" : "rank 1: std::bad_alloc"));
+    }
 }

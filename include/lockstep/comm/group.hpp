@@ -41,6 +41,8 @@ struct awaited {
     wait::peers peers = nullptr;
     std::uint64_t (*progress)(const void* of) = nullptr;
     const void* of = nullptr;
+    wait::withdrawal withdraw = nullptr;  ///< asked before this rank gives up
+    void* agreement = nullptr;
 
     [[nodiscard]] std::uint64_t came() const { return progress == nullptr ? 0 : progress(of); }
 };
@@ -58,7 +60,8 @@ public:
     }
 
     patience() = default;
-    explicit patience(const awaited& what) noexcept : wait_{what.what, what.in, what.self, what.peers}, what_{what} {}
+    explicit patience(const awaited& what) noexcept
+        : wait_{what.what, what.in, what.self, what.peers, what.withdraw, what.agreement}, what_{what} {}
 
     /// After a poll that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too long.
     void wait(notice_board& notices) {

@@ -171,6 +171,7 @@ LOCKSTEP_FUNCTION void notice_board::check(wait& one, std::uint64_t progress) {
     if (one.waited() < std::chrono::milliseconds{2}) return;
     const bool hopeless = watch_->goes_on(one, number_);
     if (!hopeless && (timeout_.count() <= 0 || one.waited() < timeout_)) return;
+    if (!one.may_give_up()) return;
     // Who is told by another rank first says what that one says.
     const stalled failure = watch_->failure(
         number_, hopeless, timeout_, [](void* self) { static_cast<notice_board*>(self)->check(); }, this);

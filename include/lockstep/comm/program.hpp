@@ -125,7 +125,7 @@ template <class F>
         constexpr std::string_view head = "lockstep: ";
         if (why.compare(0, head.size(), head) != 0) why.insert(0, head);
         std::string place;  // of a failure that does not tell it
-        if (const auto& by = ranks.notices().watched_by(); by != nullptr && !by->failed_at().empty() && why.find('\n') == std::string::npos)
+        if (const auto& by = ranks.notices().watched_by(); by != nullptr && !by->failed_at().empty() && ending == detail::ending::failed)
             place = core::text("    on rank ", ranks.rank(), ": ", by->failed_at(), "\n");
         std::fprintf(stderr, "%s\n%s", why.c_str(), place.c_str());
         std::fflush(stderr);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "lockstep/comm/place.hpp"
 #include "lockstep/core/compiled.hpp"
@@ -35,10 +36,13 @@ class wait {
 public:
     /// Whom it waits for, numbered in `in`: writes them to out and returns how many.
     using peers = std::size_t (*)(const void* self, std::span<std::size_t> out);
+    /// Takes back what this rank has agreed to; false if it is too late, because all ranks have agreed.
+    using withdrawal = bool (*)(void* agreement);
 
     wait() = default;
-    wait(const collective* what, const group_record* in, const void* self, peers of) noexcept
-        : what_{what}, in_{in}, self_{self}, peers_{of} {}
+    wait(const collective* what, const group_record* in, const void* self, peers of, withdrawal withdraw = nullptr,
+         void* agreement = nullptr) noexcept
+        : what_{what}, in_{in}, self_{self}, peers_{of}, withdraw_{withdraw}, agreement_{agreement} {}
     wait(const wait&) = delete;
     wait& operator=(const wait&) = delete;
     ~wait() {
@@ -57,6 +61,13 @@ public:
         told_ = false;
     }
     [[nodiscard]] std::chrono::duration<double> waited() const noexcept { return waited_; }
+    /// Asks once whether this rank may still give up: false if all ranks have agreed meanwhile, and the wait begins anew.
+    [[nodiscard, gnu::cold]] bool may_give_up() noexcept {
+        if (withdraw_ == nullptr || std::exchange(withdraw_, nullptr)(agreement_)) return true;
+        waited_ = {};
+        told_ = false;
+        return false;
+    }
     [[nodiscard]] ticket now() const noexcept { return what_ == nullptr ? ticket{} : what_->now(); }
 
 private:
@@ -66,6 +77,8 @@ private:
     const group_record* in_ = nullptr;
     const void* self_ = nullptr;
     peers peers_ = nullptr;
+    withdrawal withdraw_ = nullptr;
+    void* agreement_ = nullptr;
     watch* watch_ = nullptr;                   // that knows of it,
     void (*ended_)(wait&) noexcept = nullptr;  // and wants to know when it ends
     wait* outer_ = nullptr;

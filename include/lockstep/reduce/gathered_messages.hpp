@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -45,13 +46,16 @@ public:
         for (std::size_t node = 1; node < nodes_; ++node) kernels::add(std::span<const T>{gradient.subspan(node * n_, n_)}, sum);
         const std::span<std::byte> all = (*arena_)[messages_];
         const std::span<std::byte> own = all.subspan(rank_ * bytes_, bytes_);
-        const std::uint64_t length = compressor_.encode(compress::encoding<T>{
-            .values = sum,
-            .message = own.subspan(header),
-            .state = tensor::slots<T>{(*arena_)[state_].data(), C::slot_count, n_, n_},
-            .scratch = (*arena_)[scratch_],
-            .random = random,
-        });
+        // A compressor could hide such numbers.
+        const bool finite = kernels::first_non_finite(std::span<const T>{sum}, team_) == n_;
+        const std::uint64_t length = !finite ? not_finite
+                                             : compressor_.encode(compress::encoding<T>{
+                                                   .values = sum,
+                                                   .message = own.subspan(header),
+                                                   .state = tensor::slots<T>{(*arena_)[state_].data(), C::slot_count, n_, n_},
+                                                   .scratch = (*arena_)[scratch_],
+                                                   .random = random,
+                                               });
         std::memcpy(own.data(), &length, header);
         sum_ = sum;
         gather_.start(all, {});
@@ -70,6 +74,7 @@ public:
             const auto message = all.subspan(rank * bytes_, bytes_);
             std::uint64_t length = 0;
             std::memcpy(&length, message.data(), header);
+            if (length == not_finite) return std::fill(sum_.begin(), sum_.end(), std::numeric_limits<T>::quiet_NaN());
             compressor_.decode_add(message.subspan(header, length), T{1}, sum_);
         }
     }
@@ -83,7 +88,8 @@ public:
     [[nodiscard]] std::size_t bytes_per_step() const noexcept { return gather_.program().sent().elements; }
 
 private:
-    static constexpr std::size_t header = sizeof(std::uint64_t);  // the length of the message that follows
+    static constexpr std::size_t header = sizeof(std::uint64_t);                            // the length of the message that follows,
+    static constexpr std::uint64_t not_finite = std::numeric_limits<std::uint64_t>::max();  // or that there is none: all sums become NaN
 
     C compressor_;
     std::size_t n_;

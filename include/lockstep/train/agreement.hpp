@@ -2,14 +2,20 @@
 #pragma once
 // What ranks make sure of with each other: equal data sets before a run, and that all hear of a failure.
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
 
@@ -18,6 +24,9 @@ namespace lockstep::train {
 /// The exception that is being handled becomes known to all ranks, unless it came from one of them.
 [[gnu::cold]] void tell_all(const comm::group& ranks);
 
+/// The exception that is being handled, if it is a core::error, says this as well.
+[[gnu::cold]] void add_line(const std::string& line);
+
 /// A data set that can be read.
 template <class Dataset>
 [[gnu::cold]] void require_samples(const Dataset& set, std::string_view what) {
@@ -25,17 +34,65 @@ template <class Dataset>
     data::check_set(set);
 }
 
+/// Every rank deals the rows of the whole data set: a few of them are read everywhere and compared. Ranks that hold parts of equal size
+/// differ in them. Collective; nothing on one rank.
+template <class T, class Dataset>
+[[gnu::cold]] void require_same_samples(const comm::group& ranks, const Dataset& set) {
+    if (ranks.size() == 1) return;
+    using sample = typename Dataset::sample;
+    using label = typename Dataset::label;
+    constexpr std::size_t most = 4;
+    const std::size_t n = set.size(), count = std::min(n, most);
+    std::array<std::uint64_t, most> rows{}, hashes{};
+    for (std::size_t i = 1; i < count; ++i) rows[i] = i * (n - 1) / (count - 1);
+    std::vector<T> x(count * sample::size);
+    std::vector<tensor::label_element<label, T>> y(count * tensor::label_size<label>);
+    set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, sample>{x.data(), count}, std::span{y});
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto label_of_row = std::span{y}.subspan(i * tensor::label_size<label>, tensor::label_size<label>);
+        hashes[i] =
+            core::hash(std::as_bytes(std::span{x}.subspan(i * sample::size, sample::size)), core::hash(std::as_bytes(label_of_row)));
+    }
+    const auto all = ranks.gather_all(hashes);
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+        for (std::size_t i = 0; i < count; ++i)
+            if (all[rank][i] != all[0][i])
+                core::fail(core::text("sample ", rows[i], " of ", data::name_of(set), " is another one on rank ", rank, " than on rank 0"),
+                           "give every rank the same data set (fit() deals the rows), or call step() with the rows that each rank has");
+}
+
 /// Every rank deals the rows of the whole data set: it has to be the same one. Collective.
 [[gnu::cold]] void require_equal(
     const comm::group& ranks, std::size_t mine, std::string_view what,
     std::string_view remedy = "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has");
 
+/// A sampler that depends on more than its arguments would deal some samples twice and others never. Collective.
+[[gnu::cold]] void require_same_order(const comm::group& ranks, std::span<const std::uint64_t> order);
+
 #if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void require_same_order(const comm::group& ranks, std::span<const std::uint64_t> order) {
+    if (ranks.size() == 1) return;
+    const auto all = ranks.gather_all(core::hash(std::as_bytes(order)));
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+        if (all[rank] != all[0])
+            core::fail(core::text("the sampler orders ", order.size(), " samples otherwise on rank ", rank, " than on rank 0"),
+                       "make order() a function of its arguments alone");
+}
 
 LOCKSTEP_FUNCTION void require_equal(const comm::group& ranks, std::size_t mine, std::string_view what, std::string_view remedy) {
     const auto all = ranks.gather_all(mine);
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         if (all[rank] != all[0]) core::fail(core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]), remedy);
+}
+
+LOCKSTEP_FUNCTION void add_line(const std::string& line) {
+    try {
+        throw;
+    } catch (core::error& failure) {
+        failure.add_line(line);
+    } catch (...) {
+    }
 }
 
 LOCKSTEP_FUNCTION void tell_all(const comm::group& ranks) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/progress_thread.hpp"
@@ -26,6 +27,7 @@
 #include "lockstep/reduce/sum_rule.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/train/buckets.hpp"
+#include "lockstep/train/commit.hpp"
 #include "lockstep/train/events.hpp"
 #include "lockstep/train/lane_sums.hpp"
 #include "lockstep/train/network_run.hpp"
@@ -48,8 +50,8 @@ public:
     template <class Plan>
     [[gnu::cold]] averaging(const Plan& plan, const partition::grid& on, const comm::group& all, const comm::group& replicas,
                             std::size_t least, reduce::sum_rule& rule, parallel::team team, tensor::arena& arena,
-                            comm::shared_parts* memory)
-        : all_{all}, optimizer_{plan.optimizer}, seed_{plan.seed}, overlaps_{plan.overlap}, layer_bucket_(Network::size) {
+                            comm::shared_parts* memory, commit& change)
+        : all_{all}, change_{&change}, optimizer_{plan.optimizer}, seed_{plan.seed}, overlaps_{plan.overlap}, layer_bucket_(Network::size) {
         const std::size_t before = arena.bytes();
         const auto ranges = make_buckets<Network>(least);
         for (const auto& range : ranges) {
@@ -119,18 +121,20 @@ public:
     }
 
     /// Backward is over. Waits until all ranks have come so far: who has all losses knows that no rank can fail any more in this step.
-    [[nodiscard]] double meet(lane_sums<2>& losses, std::uint64_t step) {
+    /// Number 1 of `losses` is used here.
+    [[nodiscard]] double meet(step_sums& losses, std::uint64_t step) {
         for (std::size_t bucket = 0; !overlaps_ && bucket < buckets_.size(); ++bucket) start(bucket, step);
         begin_ = clock::now();
         take_turn();
         const double since_last = met_ == time{} ? 0 : overlap_clock::seconds(met_, begin_);
         losses.fill(1, since_last);
+        change_->agree();
         losses.start();
-        comm::patience waiting{among_all(losses.awaited())};
-        while (!losses.poll()) {
-            poll();
-            waiting.wait(all_.notices());
-        }
+        change_->meet(among_all(losses.awaited()), [&] {
+            const bool all_come = losses.poll();
+            if (!all_come) poll();
+            return all_come;
+        });
         const double loss = losses.finish()[0];
         met_ = clock::now();
         waited_ = times_.waited(begin_, met_);
@@ -140,7 +144,8 @@ public:
     }
 
     /// Updates the strips of this rank as their sums arrive, and lets the weights set off.
-    void finish(std::span<T> weights, double rate, std::uint64_t step) {
+    /// False: gradients or new weights of this rank's strips are not finite.
+    [[nodiscard]] bool finish(std::span<T> weights, double rate, std::uint64_t step) {
         std::optional<comm::patience> waiting;
         times_.begin_round(overlap_clock::direction::share);
         std::size_t shared = 0;
@@ -161,6 +166,7 @@ public:
             entry& summed = buckets_[needed_[next]];
             summed.reducer.finish();
             if (thread_ && under_way_ > 0) thread_->lend();
+            change_->begin();
             update(summed, weights, rate, step);
             take_turn();
             summed.state = stage::updated;
@@ -172,10 +178,12 @@ public:
         }
         if (overlaps_) times_.explain_sums(begin_, waited_, slow_);
         times_.begin_round(overlap_clock::direction::sum);
+        updated_ = step + 1;
         if (overlaps_)
             poll();
         else
             settle();
+        return finite_.exchange(true, std::memory_order_relaxed);
     }
 
     /// In front of each layer of the next forward.
@@ -385,7 +393,7 @@ private:
             const auto now = clock::now();
             // A forward of the owner may look at any time.
             std::atomic_ref{one.state}.store(sums ? stage::summed : stage::idle, std::memory_order_release);
-            --under_way_;
+            if (--under_way_ == 0 && updated_ != 0) change_->end(std::exchange(updated_, 0));
             times_.landed(bucket, where, now);
             if (recorder_ == nullptr) continue;
             const landing flown{sums ? activity::sum : activity::share, bucket, times_.begin_of(bucket, where), now};
@@ -436,7 +444,7 @@ private:
         note(activity::waiting, bucket);
     }
 
-    void update(entry& one, std::span<T> weights, double rate, std::uint64_t step) const {
+    void update(entry& one, std::span<T> weights, double rate, std::uint64_t step) {
         const auto owned = one.reducer.owned();
         const std::span<T> here = weights.subspan(one.range.first, one.range.count);
         const tensor::slots<T> slots{(*arena_)[one.slots].data(), Optimizer::slot_count, owned.size(), owned.size()};
@@ -445,17 +453,20 @@ private:
                 const std::size_t begin = run.first - one.range.first;
                 const std::size_t first = std::max(begin, part.first), last = std::min(begin + run.count, part.last);
                 if (first >= last) continue;
-                optimizer_.update(optim::update_pass<T>{.weights = here.subspan(first, last - first),
-                                                        .gradient = sum.subspan(first - part.first, last - first),
-                                                        .slots = slots.part(first - owned.first, last - first),
-                                                        .rate = rate,
-                                                        .step = step,
-                                                        .decays = run.decays});
+                const optim::update_pass<T> pass{.weights = here.subspan(first, last - first),
+                                                 .gradient = sum.subspan(first - part.first, last - first),
+                                                 .slots = slots.part(first - owned.first, last - first),
+                                                 .rate = rate,
+                                                 .step = step,
+                                                 .decays = run.decays};
+                if (!optim::update_checked(optimizer_, pass)) [[unlikely]]
+                    finite_.store(false, std::memory_order_relaxed);
             }
         });
     }
 
     comm::group all_;
+    commit* change_;
     Optimizer optimizer_;
     std::uint64_t seed_;
     bool overlaps_;
@@ -481,6 +492,8 @@ private:
     double waited_ = 0;
     double slow_ = 0;
     double update_seconds_ = 0;
+    std::uint64_t updated_ = 0;                      // steps, once all buckets are updated, until all weights have landed
+    std::atomic<bool> finite_ = true;                // gradients and weights of this step
     std::unique_ptr<comm::progress_thread> thread_;  // last: it uses the others
 };
 

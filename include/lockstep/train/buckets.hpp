@@ -14,6 +14,7 @@
 #include "lockstep/reduce/choose.hpp"
 #include "lockstep/reduce/sum_rule.hpp"
 #include "lockstep/tensor/parameter.hpp"
+#include "lockstep/train/commit.hpp"
 
 namespace lockstep::train {
 
@@ -71,7 +72,7 @@ template <class T, class Network>
     std::size_t most = 1;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, tensor::cover(on.lanes_of(rank), on.lanes).size());
     for (std::size_t of = 0; of < on.replicas(); ++of) most = std::max(most, tensor::cover(on.lanes_of_replica(of), on.lanes).size());
-    std::size_t bytes = tensor::arena::footprint(Network::parameters_here * sizeof(T));
+    std::size_t bytes = tensor::arena::footprint(Network::parameters_here * sizeof(T)) + commit::shared_bytes;
     for (const auto& range : make_buckets<Network>(least))
         bytes += tensor::arena::footprint(most * range.count * sizeof(T)) + sizeof(comm::shared_signal);
     return bytes;

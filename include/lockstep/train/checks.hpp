@@ -3,6 +3,7 @@
 // What the compiler checks of a plan, one sentence for each mistake. A part that fails is replaced, so that its message stays the only one.
 
 #include <cstddef>
+#include <source_location>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -126,6 +127,38 @@ template <class Net, std::size_t Shards, class Indices = std::make_index_sequenc
 inline constexpr bool sound_shards = false;
 template <class Net, std::size_t Shards, std::size_t... Index>
 inline constexpr bool sound_shards<Net, Shards, std::index_sequence<Index...>> = (model::bound<Net, Shards, Index>::fits && ...);
+
+/// Whether a data set is one, and has what the network and the loss take; with a message where not.
+template <class Dataset, class T, class Input, class Label, class Loss>
+[[nodiscard]] constexpr bool check_dataset() {
+    static_assert(is_dataset<Dataset, T>, "lockstep: a data set has the types sample and label, size(), and read(rows, x, y)");
+    if constexpr (is_dataset<Dataset, T> && !std::is_same_v<Loss, no_loss>) {
+        using sample = typename Dataset::sample;
+        using found = typename Dataset::label;
+        static_assert(fits_network<sample, Input>, "lockstep: the samples of the data set do not have the shape of the network's input");
+        static_assert(fits_loss<found, Label>, "lockstep: the labels of the data set are not what the loss takes for the network's output");
+        return fits_network<sample, Input> && fits_loss<found, Label>;
+    }
+    return false;
+}
+
+template <class Metric, class Output, class Label, class T>
+[[nodiscard]] constexpr bool check_metric() {
+    static_assert(
+        is_metric_for<Metric, Output, Label, T>,
+        "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum; its labels are those of the loss");
+    return is_metric_for<Metric, Output, Label, T>;
+}
+
+/// The group that a trainer runs on.
+template <class Ranks>
+[[nodiscard]] comm::group group_of(const Ranks& ranks, const std::source_location& where) {
+    static_assert(is_communicator<Ranks>, "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
+    if constexpr (is_communicator<Ranks>)
+        return comm::make_group(ranks, where);
+    else
+        return comm::group{};
+}
 
 /// The plan itself, or what is left of it where a part is wrong.
 template <class Plan>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,7 +63,7 @@ struct inference {
     samples& brought;
     deal& rows;
     row_counts& counts;
-    lane_sums<2>& sums;
+    step_sums& sums;
     parallel::team team;
 
     /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks. Collective.
@@ -72,6 +73,7 @@ struct inference {
         require_samples(set, "evaluate");
         require_equal(ranks, set.size(), "samples to evaluate");
         agree_on(ranks, set);
+        require_same_samples<T>(ranks, set);
         if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(also);
         std::vector<std::uint64_t> numbers(capacity);
         std::vector<double> others(sizeof...(Metrics) * rows.own().count());  // of each metric, lane by lane
@@ -102,6 +104,8 @@ struct inference {
         for (std::size_t metric = 0; metric < sizeof...(Metrics); ++metric)
             result.metrics[metric].value =
                 over_lanes(std::span{others}.subspan(metric * rows.own().count())) / static_cast<double>(set.size());
+        require_finite("the loss", result.loss, set);
+        for (const auto& one : result.metrics) require_finite(one.name, one.value, set);
         ranks.notices().passed();  // who has all sums knows that no rank can fail any more
         return result;
     }
@@ -141,6 +145,14 @@ private:
             text += core::text(text.empty() ? "" : " ", describe(metric));
         });
         agree(ranks, {{"metrics", text}});
+    }
+
+    /// All ranks have the same number.
+    template <class Dataset>
+    static void require_finite(std::string_view what, double value, const Dataset& set) {
+        if (!std::isfinite(value))
+            core::fail(core::text(what, " is ", value, " over ", data::name_of(set)),
+                       "look at the outputs of predict() for a few samples: numbers are too large, or weights are no numbers any more");
     }
 
     /// Results are found by name.

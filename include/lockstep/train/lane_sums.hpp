@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -36,6 +38,14 @@ public:
     void fill(std::size_t which, double value) noexcept {
         for (std::size_t lane = own_.first; lane < own_.last; ++lane) values_[lane * Numbers + which] = value;
     }
+    /// The first lane whose number is not that of lane 0, bit for bit; the number of lanes if all are alike.
+    [[nodiscard]] std::size_t first_other(std::size_t which) const noexcept {
+        std::size_t lane = 1;
+        const auto bits = [&](std::size_t of) { return std::bit_cast<std::uint64_t>(at(of, which)); };
+        while (lane * Numbers < values_.size() && bits(lane) == bits(0)) ++lane;
+        return lane;
+    }
+    [[nodiscard]] double at(std::size_t lane, std::size_t which) const noexcept { return values_[lane * Numbers + which]; }
     [[nodiscard]] double largest(std::size_t which) const noexcept {
         double out = values_[which];
         for (std::size_t at = which; at < values_.size(); at += Numbers) out = std::max(out, values_[at]);
@@ -73,6 +83,9 @@ private:
     std::vector<numbers> partials_;
     comm::operation<double> gather_;
 };
+
+/// What a step tells of each lane: its loss, how long its rank has worked, and with which learning rate it goes on.
+using step_sums = lane_sums<3>;
 
 /// How many rows each rank brings to a step. Cost per rank: one all-gather of 8 bytes from each.
 class row_counts {

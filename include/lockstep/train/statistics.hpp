@@ -8,6 +8,7 @@
 #include <span>
 
 #include "lockstep/core/random.hpp"
+#include "lockstep/kernels/elementwise.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/grid.hpp"
@@ -77,15 +78,23 @@ public:
     void poll() {
         if constexpr (n > 0) (void)sum_->poll();
     }
-    /// Waits for the sums and hands their means over `rows` samples to the layers.
-    template <class Net>
-    void finish(const Net& net, std::size_t rows) {
+    /// Waits for the sums and makes them means over `rows` samples. False, on all ranks alike, if one of them is not finite.
+    [[nodiscard]] bool finish(std::size_t rows) {
         if constexpr (n > 0) {
             sum_->finish();
             const std::span<T> means = (*arena_)[sums_].first(n);
             sum_->share(means);
             sum_->finish();
             for (T& one : means) one /= static_cast<T>(rows);
+            return kernels::first_non_finite(std::span<const T>{means}) == n;
+        }
+        return true;
+    }
+    /// Hands the means to the layers.
+    template <class Net>
+    void absorb(const Net& net) {
+        if constexpr (n > 0) {
+            const std::span<T> means = (*arena_)[sums_].first(n);
             core::for_each_index<Network::size>([&](auto index) {
                 constexpr std::size_t at = Network::facts[index].statistics_offset, count = Network::facts[index].statistics;
                 if constexpr (count > 0)

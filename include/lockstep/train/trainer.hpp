@@ -26,6 +26,7 @@
 #include "lockstep/train/algorithms.hpp"
 #include "lockstep/train/averaging.hpp"
 #include "lockstep/train/checks.hpp"
+#include "lockstep/train/commit.hpp"
 #include "lockstep/train/events.hpp"
 #include "lockstep/train/inference.hpp"
 #include "lockstep/train/inputs.hpp"
@@ -33,6 +34,7 @@
 #include "lockstep/train/observers.hpp"
 #include "lockstep/train/read_ahead.hpp"
 #include "lockstep/train/recipe.hpp"
+#include "lockstep/train/refusals.hpp"
 #include "lockstep/train/statistics.hpp"
 #include "lockstep/train/weights.hpp"
 
@@ -82,12 +84,13 @@ public:
     template <class Dataset, class Until, class... Observers>
     void fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>, "lockstep: fit runs until epochs{n} or steps{n}");
-        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset>())
+        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset, T, input, label, loss_type>())
             on_all_ranks("fit", until.where, [&] { fit_checked(set, until, observers...); });
     }
 
     /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has room for the rows that
-    /// fit() would deal it of a full one: batch x its lanes / lanes, rounded up.
+    /// fit() would deal it of a full one: batch x its lanes / lanes, rounded up. Where weights of a strip become infinite or NaN, its owner
+    /// throws; the other ranks do at the latest in their next call.
     /// `x`: rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements are T.
     template <class X, class Y>
     step_event step(const X& x, const Y& y, const std::source_location& where = std::source_location::current()) {
@@ -109,8 +112,8 @@ public:
     template <class Dataset, class... Metrics>
     evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also = {},
                         const std::source_location& where = std::source_location::current()) {
-        constexpr bool metrics_fit = (check_metric<Metrics>() && ...);
-        if constexpr (check_dataset<Dataset>() && metrics_fit)
+        constexpr bool metrics_fit = (check_metric<Metrics, output, label, T>() && ...);
+        if constexpr (check_dataset<Dataset, T, input, label, loss_type>() && metrics_fit)
             return on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });
         else
             return {};
@@ -139,9 +142,7 @@ public:
 
     /// All weights of the whole network, layer by layer, on every rank. Collective in a model partition. Allocates.
     [[nodiscard]] std::vector<T> all_weights(const std::source_location& where = std::source_location::current()) const {
-        const comm::watched_call here{ranks_.notices(), "all_weights", where};
-        if constexpr (shards > 1) ranks_.check();
-        return gather_weights<network>(std::span<const T>{landed_weights()}, grid_, group_);
+        return look("all_weights", where, [&] { return gather_weights<network>(std::span<const T>{landed_weights()}, grid_, group_); });
     }
 
     /// Takes over what all_weights() and running_statistics() of a trainer with the same network gave, on any number of ranks and in any
@@ -150,8 +151,13 @@ public:
                       const std::source_location& where = std::source_location::current()) {
         on_all_ranks("load_weights", where, [&] {
             require_loadable<network>(ranks_, all, statistics);
+            change_.agree();
+            sums_.start();
+            change_.meet(sums_.awaited(), [&] { return sums_.poll(); });
+            change_.begin();
             cut_weights<network>(all, arena_[weights_], grid_);
             std::ranges::copy(statistics, statistics_.running().begin());
+            change_.loaded();
             ranks_.end_together();
         });
     }
@@ -162,11 +168,16 @@ public:
     /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but see plan::sums).
     /// Collective in a model partition.
     [[nodiscard]] std::uint64_t weights_hash(const std::source_location& where = std::source_location::current()) const {
-        const auto all = all_weights(where);
-        return with_statistics(core::hash(std::as_bytes(std::span{all})));
+        return look("weights_hash", where, [&] {
+            const auto all = gather_weights<network>(std::span<const T>{landed_weights()}, grid_, group_);
+            return with_statistics(core::hash(std::as_bytes(std::span{all})));
+        });
     }
     /// A hash of the weights and statistics on this rank, for comparing replicas.
     [[nodiscard]] std::uint64_t local_hash() const { return with_statistics(core::hash(std::as_bytes(landed_weights()))); }
+
+    /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be used.
+    [[nodiscard]] train::weights_state weights_state() const noexcept { return change_.state(); }
 
     [[nodiscard]] const Plan& recipe() const noexcept { return plan_; }
     [[nodiscard]] const partition::grid& grid() const noexcept { return grid_; }
@@ -236,8 +247,9 @@ private:
           rule_{ranks_, plan.all_reduce, plan.sums, measures<T, network>(plan)},
           bucket_{least_bucket<T>(plan, rule_, grid_)},
           node_{ranks_, plan.all_reduce.empty() ? plan.transport : transport::messages, shared_bytes<T, network>(grid_, bucket_), arena_},
+          change_{ranks_, node_.parts(), arena_},
           run_{plan_.model, grid_, group_, capacity_, shards * capacity_, team_, arena_},  // step() may fill every rank of a group
-          averaging_{plan, grid_, ranks_, replicas_, bucket_, rule_, team_, arena_, node_.parts()},
+          averaging_{plan, grid_, ranks_, replicas_, bucket_, rule_, team_, arena_, node_.parts(), change_},
           statistics_{grid_, ranks_.named("statistics"), rule_, team_, arena_},
           sums_{grid_, ranks_.named("losses")},
           counts_{grid_, ranks_.named("rows")},
@@ -252,56 +264,34 @@ private:
         report_.ranks = grid_.ranks;
         report_.threads = plan.threads;
         initialise_weights<network>(arena_[weights_], grid_, plan.seed, plan.initialise);
+        require_equal_weights<network>(ranks_, grid_, std::span<const T>{arena_[weights_]}, running_statistics());
         ranks_.end_together();
     }
 
     /// Where this rank fails, all others are told why and fail too.
     template <class F>
-    decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) {
+    decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) const {
         const comm::watched_call here{ranks_.notices(), name, where};
         // After a failure messages of the broken step are still under way, and would be taken for those of the next one.
         // And what a compressor carries over to the next step is that of the broken one.
-        if (ranks_.size() > 1 || decltype(plan_.compressor)::slot_count > 0) ranks_.check();
+        const bool stays_failed = ranks_.size() > 1 || decltype(plan_.compressor)::slot_count > 0;
         try {
+            if (stays_failed) ranks_.check();
             averaging_.settle();
             return f();
         } catch (...) {
             tell_all(ranks_);
             averaging_.settle_after_failure();
+            add_line(weights_state().text(grid_.rank));
             throw;
         }
     }
-
-    template <class Dataset>
-    static constexpr bool check_dataset() {
-        static_assert(is_dataset<Dataset, T>, "lockstep: a data set has the types sample and label, size(), and read(rows, x, y)");
-        if constexpr (is_dataset<Dataset, T> && !std::is_same_v<loss_type, no_loss>) {
-            using sample = typename Dataset::sample;
-            using found = typename Dataset::label;
-            static_assert(fits_network<sample, input>,
-                          "lockstep: the samples of the data set do not have the shape of the network's input");
-            static_assert(fits_loss<found, label>,
-                          "lockstep: the labels of the data set are not what the loss takes for the network's output");
-            return fits_network<sample, input> && fits_loss<found, label>;
-        }
-        return false;
-    }
-
-    template <class Metric>
-    static constexpr bool check_metric() {
-        static_assert(
-            is_metric_for<Metric, output, label, T>,
-            "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum; its labels are those of the loss");
-        return is_metric_for<Metric, output, label, T>;
-    }
-
-    template <class Ranks>
-    static comm::group group_of(const Ranks& ranks, const std::source_location& where) {
-        static_assert(is_communicator<Ranks>, "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
-        if constexpr (is_communicator<Ranks>)
-            return comm::make_group(ranks, where);
-        else
-            return comm::group{};
+    /// A look at the weights: collective in a model partition, else local and possible after a failure.
+    template <class F>
+    auto look(const char* name, const std::source_location& where, const F& f) const {
+        if constexpr (shards > 1) return on_all_ranks(name, where, f);
+        const comm::watched_call here{ranks_.notices(), name, where};
+        return f();
     }
 
     template <class Dataset, class Until, class... Observers>
@@ -309,6 +299,7 @@ private:
         require_samples(set, "fit");
         require_equal(ranks_, set.size(), "samples to fit");
         agree_on(ranks_, set);
+        require_same_samples<T>(ranks_, set);
         require_equal(ranks_, until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
                       "call fit() with the same number on every rank");
         ranks_.notices().passed();
@@ -318,6 +309,8 @@ private:
         if (order_.size() != n) {
             order_.assign(n, 0);
             position_ = 0;
+            plan_.sampler.order(n, epoch_, plan_.seed, order_);
+            require_same_order(ranks_, order_);
         }
         const std::size_t begun = position_ / plan_.batch;
         std::uint64_t left = std::is_same_v<Until, epochs> ? per_epoch * until.count - (until.count > 0 ? begun : 0) : until.count;
@@ -418,6 +411,7 @@ private:
                 plan_.loss(part, target, dy.part(rows.first, rows.size()), static_cast<T>(1.0 / static_cast<double>(deal_.rows())));
         });
         const double rate = static_cast<double>(plan_.schedule(step));
+        sums_.fill(2, rate);
         averaging_.note(activity::loss);
         const double in_forward = run_.exchange_seconds() - exchanged;
         report_.seconds.forward += lap(watch) - in_forward - (averaging_.exposed_seconds() - waited);
@@ -429,18 +423,20 @@ private:
         report_.seconds.communication_exposed += in_both;
         // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
         const double loss = averaging_.meet(sums_, step) / static_cast<double>(deal_.rows());
-        if (!std::isfinite(loss))
-            core::fail(core::text("the loss is ", loss, " in step ", step + 1),
-                       "use a lower learning rate or a warm-up, and check the data; the weights are those before this step");
-        // Its messages go in front of the weights, behind which they would stand in line.
+        if (const std::size_t lane = sums_.first_other(2); lane < grid_.lanes || !(std::isfinite(rate) && rate >= 0))
+            refuse_rate(change_, sums_, grid_, lane, step + 1);
+        if (!std::isfinite(loss)) refuse_step(change_, core::text("the loss is ", loss), step + 1);
+        // Its messages go before the weights, or they would wait for these.
         if constexpr (network::statistics > 0) {
             watch = clock::now();
-            statistics_.finish(plan_.model, deal_.rows());
+            if (!statistics_.finish(deal_.rows())) refuse_step(change_, "a mean of what layers observe is not finite", step + 1);
+            statistics_.absorb(plan_.model);
             report_.seconds.communication_exposed += lap(watch);
         }
-        averaging_.finish(weights, rate, step);
+        const bool finite = averaging_.finish(weights, rate, step);
         ++report_.steps;
         ranks_.notices().passed();
+        if (!finite) refuse_weights<network>(change_, std::span<const T>{landed_weights()}, report_.steps);
         report_.samples += deal_.rows();
         report_.bytes_sent += averaging_.bytes_per_step() + run_.exchanged_bytes() + sums_.bytes_sent() + statistics_.bytes_per_step();
         return {.step = report_.steps, .epoch = epoch_, .samples = deal_.rows(), .loss = loss, .rate = rate};
@@ -470,10 +466,11 @@ private:
     reduce::sum_rule rule_;
     std::size_t bucket_;  // parameters, at least
     reduce::memory_for<T, decltype(std::declval<Plan&>().compressor)> node_;
+    commit change_;
     run_type run_;
     mutable averaging_type averaging_;  // a look at the weights may have to wait for them
     statistics<T, network> statistics_;
-    lane_sums<2> sums_;
+    step_sums sums_;
     row_counts counts_;
     inputs<T, input, label> brought_;
     tensor::slice<T> weights_;

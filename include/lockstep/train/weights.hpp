@@ -119,6 +119,26 @@ template <class Network, class T>
                        "pass all weights of the whole network on every rank");
 }
 
+/// Replicas begin with equal weights, and all ranks with equal statistics: a rule of initialisation may depend on what differs between
+/// them. Collective.
+template <class Network, class T>
+[[gnu::cold]] void require_equal_weights(const comm::group& ranks, const partition::grid& on, std::span<const T> weights,
+                                         std::span<const T> statistics) {
+    std::uint64_t replicated = core::hash(std::as_bytes(statistics)), sharded = 0;
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template at<index>;
+        const auto part = weights.subspan(Network::offset(index), tensor::total_size(here::type::parameters));
+        std::uint64_t& hash = here::is_sharded ? sharded : replicated;
+        hash = core::hash(std::as_bytes(part), hash);
+    });
+    const auto hashes = ranks.gather_all(std::array{replicated, sharded});
+    for (std::size_t rank = 1; rank < hashes.size(); ++rank)
+        if (hashes[rank][0] != hashes[0][0] || hashes[rank][1] != hashes[rank % on.shards][1])
+            core::fail(core::text("ranks ", hashes[rank][0] != hashes[0][0] ? 0 : rank % on.shards, " and ", rank,
+                                  " begin with different weights"),
+                       "make the rule of initialisation a function of its arguments alone");
+}
+
 /// This rank's part of all weights: the inverse of gather_weights().
 template <class Network, class T>
 [[gnu::cold]] void cut_weights(std::span<const T> all, std::span<T> weights, const partition::grid& on) {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The moment of a step from which weights change, agreed over all ranks; and what the weights of this rank are after a failure.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/comm/shared_gate.hpp"
+#include "lockstep/comm/shared_parts.hpp"
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/tensor/arena.hpp"
+
+namespace lockstep::train {
+
+/// What the weights on a rank are.
+struct weights_state {
+    std::uint64_t steps = 0;   ///< they are those after so many steps,
+    bool loaded = false;       ///< or those that load_weights() was given after them,
+    bool is_torn = false;      ///< or partly those after one more step, or partly loaded,
+    bool is_unfinite = false;  ///< or infinite or NaN in places
+
+    [[nodiscard]] bool is_usable() const noexcept { return !is_torn && !is_unfinite; }
+    /// One sentence for an error. `rank`: this one.
+    [[nodiscard, gnu::cold]] std::string text(std::size_t rank) const;
+};
+
+/// Every rank agrees when it has done all that can fail on it, then meets the others. Where ranks share memory, others write into its
+/// weights: there a rank that gives up withdraws first, so either all ranks change their weights or none does. Over messages the agreement
+/// of a late rank may arrive after the others gave up: the rank looks for their failure before it changes anything, and each error says
+/// what the weights of its rank are.
+class commit {
+public:
+    /// Bytes in shared memory.
+    static constexpr std::size_t shared_bytes = sizeof(comm::shared_signal);
+
+    [[gnu::cold]] commit(const comm::group& all, comm::shared_parts* memory, tensor::arena& arena) : all_{all} {
+        if (memory != nullptr) gate_ = {*memory, arena.reserve_shared<comm::shared_signal>(1)};
+    }
+
+    /// This rank has done all that can fail.
+    void agree() noexcept { gate_.agree(); }
+    /// Waits until poll() is true: then all ranks have agreed. Afterwards other ranks may change the weights. Throws remote_failure, and
+    /// core::error where this rank gives up.
+    template <class Poll>
+    void meet(comm::awaited what, const Poll& poll) {
+        what.withdraw = [](void* self) { return static_cast<commit*>(self)->gate_.withdraw(); };
+        what.agreement = this;
+        try {
+            for (comm::patience waiting{what}; !poll();) waiting.wait(all_.notices());
+            confirm();
+        } catch (...) {
+            changing_ = gate_.is_shared() && !gate_.withdraw();
+            throw;
+        }
+        changing_ = gate_.is_shared();
+    }
+    /// All ranks refuse the change alike: no weight changes.
+    void call_off() noexcept { changing_ = false; }
+
+    /// This rank changes weights from now on.
+    void begin() noexcept { changing_ = true; }
+    /// All weights are those after so many steps.
+    void end(std::uint64_t steps) noexcept {
+        changing_ = false;
+        state_.steps = steps;
+        state_.loaded = false;
+    }
+    /// All weights are those that were loaded.
+    void loaded() noexcept {
+        changing_ = false;
+        state_.loaded = true;
+        state_.is_unfinite = false;
+    }
+    /// Weights of this rank are not finite.
+    void spoil() noexcept { state_.is_unfinite = true; }
+
+    [[nodiscard]] weights_state state() const noexcept {
+        weights_state out = state_;
+        out.is_torn = changing_;
+        return out;
+    }
+
+private:
+    /// A rank that has given up says so before the others may believe that all goes well.
+    void confirm() {
+        if (all_.size() == 1) return;
+        if (!gate_.is_shared()) return all_.check();
+        if (!gate_.is_decided()) [[unlikely]]
+            wait_for_notice();
+    }
+    [[noreturn, gnu::cold, gnu::noinline]] void wait_for_notice() {
+        for (comm::patience waiting;;) waiting.wait(all_.notices());
+    }
+
+    comm::group all_;
+    comm::shared_gate gate_;
+    weights_state state_;
+    bool changing_ = false;
+};
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::string weights_state::text(std::size_t rank) const {
+    const std::string which = core::text("the weights on rank ", rank, " are ");
+    if (is_torn) return core::text(which, "unusable: partly those after step ", steps, ", partly newer; make a new trainer");
+    if (is_unfinite) return core::text(which, "unusable: some are not finite since step ", steps, "; make a new trainer or load weights");
+    if (loaded) return core::text(which, "those that load_weights() was given after step ", steps);
+    return steps == 0 ? core::text(which, "those before the first step") : core::text(which, "those after step ", steps);
+}
+
+#endif
+
+}  // namespace lockstep::train

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// How a step ends that may not change the weights, or has spoilt them.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/pack.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/partition/grid.hpp"
+#include "lockstep/train/commit.hpp"
+#include "lockstep/train/lane_sums.hpp"
+
+namespace lockstep::train {
+
+/// All ranks refuse a step alike, before it changes anything.
+[[noreturn, gnu::cold]] void refuse_step(commit& change, std::string_view problem, std::uint64_t step);
+
+/// The same for a learning rate, of which `sums` has that of each lane. `lane`: the first one with another rate than lane 0, if any.
+[[noreturn, gnu::cold]] void refuse_rate(commit& change, const step_sums& sums, const partition::grid& on, std::size_t lane,
+                                         std::uint64_t step);
+
+/// After a step whose gradients or new weights are not finite on this rank.
+template <class Network, class T>
+[[noreturn, gnu::cold]] void refuse_weights(commit& change, std::span<const T> weights, std::uint64_t step) {
+    std::string what = "a gradient";
+    const std::size_t bad = kernels::first_non_finite(weights);
+    core::for_each_index<Network::size>([&](auto index) {
+        std::size_t at = Network::offset(index);
+        for (const auto& one : Network::template at<index>::type::parameters) {
+            if (at <= bad && bad < at + one.size())
+                what = core::text("the ", one.name, " of layer ", std::size_t{index}, " (", Network::facts[index].name, ")");
+            at += one.size();
+        }
+    });
+    change.spoil();
+    core::fail(core::text(what, " became infinite or NaN in step ", step, ", whose loss was finite"),
+               "use a lower learning rate or a warm-up, or scale the data");
+}
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void refuse_step(commit& change, std::string_view problem, std::uint64_t step) {
+    change.call_off();
+    core::fail(core::text(problem, " in step ", step), "use a lower learning rate or a warm-up, and check the data");
+}
+
+LOCKSTEP_FUNCTION void refuse_rate(commit& change, const step_sums& sums, const partition::grid& on, std::size_t lane, std::uint64_t step) {
+    change.call_off();
+    const std::string problem = core::text("the learning rate of step ", step, " is ", sums.at(0, 2));
+    if (lane == on.lanes) core::fail(problem, "make the schedule return a number of at least 0");
+    std::size_t rank = 0;
+    while (on.lanes_of(rank).last <= lane) ++rank;
+    core::fail(core::text(problem, " on rank 0 and ", sums.at(lane, 2), " on rank ", rank),
+               "make the schedule a function of the step alone, or change it on every rank alike");
+}
+
+#endif
+
+}  // namespace lockstep::train

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4
+// What has to be equal on all ranks is compared before it can do harm, and after a failure every rank knows what its weights are.
+#include <algorithm>
+#include <array>
+#include <boost/serialization/vector.hpp>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "equivalence/support.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/top_k.hpp"
+
+/// The call of MPI_Testall, counted from now on, in which this process is stopped for a while.
+static int stalls_in = 0;
+extern "C" int MPI_Testall(int count, MPI_Request requests[], int* done, MPI_Status statuses[]) {
+    if (stalls_in > 0 && --stalls_in == 0) std::this_thread::sleep_for(std::chrono::milliseconds{2000});
+    return PMPI_Testall(count, requests, done, statuses);
+}
+
+namespace {
+
+using namespace support;
+
+/// What happens in a backward run on this rank, to the gradient that it hands on.
+std::function<void(std::span<float>)> in_backward;
+
+template <ls::tensor::Shape S>
+struct passing_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::string_view name = "passing";
+    static constexpr std::array<ls::tensor::parameter, 0> parameters{};
+    static constexpr double flops = 0;
+    void forward(const auto& pass) const { std::copy_n(pass.x.data, pass.x.size(), pass.y.data); }
+    void backward(const auto& pass) const {
+        if (!pass.wants_dx()) return;
+        std::copy_n(pass.dy.data, pass.dy.size(), pass.dx.data);
+        if (in_backward) in_backward(std::span{pass.dx.data, pass.dx.size()});
+    }
+};
+struct passing {
+    template <ls::tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return passing_layer<Input>{};
+    }
+};
+
+constexpr auto small = ls::sequential{ls::input<12, 12, 1>,   ls::layers::flatten{}, ls::layers::dense<24>{}, ls::layers::relu{}, passing{},
+                                      ls::layers::dense<10>{}};
+
+struct machine {
+    ls::transport transport;
+    bool progress_thread;
+};
+constexpr machine machines[] = {{ls::transport::messages, false}, {ls::transport::automatic, false}, {ls::transport::messages, true}};
+
+template <class Schedule = ls::optim::constant, class Compressor = ls::compress::none>
+auto recipe(const machine& on = machines[1], const Schedule& schedule = {.rate = 0.01}, const Compressor& compressor = {}) {
+    return ls::plan{.model = small,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .schedule = schedule,
+                    .compressor = compressor,
+                    .batch = 16,
+                    .bucket = 1,
+                    .progress_thread = on.progress_thread,
+                    .transport = on.transport};
+}
+
+const samples<> all{64};
+
+/// What f throws, or nothing.
+template <class F>
+std::string failure_of(F&& f) {
+    try {
+        f();
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+    return {};
+}
+
+/// Whether all ranks have been told this.
+void check_all_told(const mpi::communicator& world, const std::string& text, const std::string& part) {
+    INFO(text);
+    const bool told = text.find(part) != std::string::npos;
+    CHECK(told);
+    const auto everywhere = of_all(world, told ? 1 : 0);
+    CHECK(std::count(everywhere.begin(), everywhere.end(), 1) == world.size());
+}
+
+bool is_last(const mpi::communicator& world) { return world.rank() == world.size() - 1; }
+
+}  // namespace
+
+TEST_CASE("training/agreement: a learning rate that is not the same number on all ranks, or none", "[training]") {
+    const mpi::communicator world;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    for (const auto& on : machines)
+        for (const double other : {0.001, nan, -0.01})
+            for (const bool everywhere : {false, true}) {
+                if (everywhere && other == 0.001) continue;
+                double now = 0.01;
+                ls::trainer trainer{world, recipe(on, [&now](std::uint64_t) { return now; })};
+                trainer.fit(all.set(), ls::steps{3});
+                const auto before = trainer.local_hash();
+                // As an observer does that lowers the rate: it runs on rank 0.
+                if (everywhere || world.rank() == 0) now = other;
+                if (!everywhere && other == 0.001 && world.size() == 1) continue;
+                const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{2}); });
+                check_all_told(world, text, ls::core::text("the learning rate of step 4 is ", other));
+                if (!everywhere && world.size() > 1) check_all_told(world, text, " on rank 0 and 0.01 on rank 1; ");
+                check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 3"));
+                CHECK(trainer.local_hash() == before);
+            }
+}
+
+TEST_CASE("training/agreement: gradients that are infinite beside a finite loss", "[training]") {
+    const mpi::communicator world;
+    const auto check = [&](const auto& plan) {
+        ls::trainer trainer{world, plan};
+        trainer.fit(all.set(), ls::steps{2});
+        if (is_last(world))
+            in_backward = [](std::span<float> dx) { std::fill(dx.begin(), dx.end(), std::numeric_limits<float>::infinity()); };
+        const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
+        in_backward = nullptr;
+        // fit() ends with that check: no rank goes on.
+        check_all_told(world, text, "of layer 1 (dense) became infinite or NaN in step 3, whose loss was finite; ");
+        // The owner of such a weight knows that it has one.
+        const auto weights = trainer.all_weights();
+        const bool whole = std::all_of(weights.begin(), weights.end(), [](float one) { return std::isfinite(one); });
+        CHECK_FALSE(whole);
+        CHECK(trainer.weights_state().steps == 3);
+        const auto usable = of_all(world, trainer.weights_state().is_usable() ? 1 : 0);
+        CHECK(std::count(usable.begin(), usable.end(), 0) > 0);
+        const bool says = text.find("unusable: some are not finite since step 3") != std::string::npos;
+        CHECK(says != trainer.weights_state().is_usable());
+    };
+    for (const auto& on : machines) check(recipe(on));
+    // A compressor could hide them.
+    check(recipe({ls::transport::automatic, false}, ls::optim::constant{.rate = 0.01},
+                 ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}}));
+}
+
+TEST_CASE("training/agreement: weights that overflow in the update", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, recipe(machines[1], ls::optim::constant{.rate = 1e39})};
+    const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
+    check_all_told(world, text, "became infinite or NaN in step 1, whose loss was finite; ");
+}
+
+namespace {
+/// Weights that depend on the rank.
+struct by_rank {
+    double shift = 0;
+    [[nodiscard]] double value(const ls::tensor::parameter&, const ls::core::random_stream& random, std::uint64_t index) const noexcept {
+        return 0.1 * random.normal(index) + shift;
+    }
+};
+/// Visits the samples in another order on each rank.
+struct own_order {
+    std::uint64_t shift = 0;
+    void order(std::uint64_t n, std::uint64_t, std::uint64_t, std::span<std::uint64_t> out) const {
+        for (std::uint64_t i = 0; i < n; ++i) out[i] = (i + shift) % n;
+    }
+};
+}  // namespace
+
+TEST_CASE("training/agreement: a rule of initialisation that depends on the rank", "[training]") {
+    const mpi::communicator world;
+    const auto text = failure_of([&] {
+        const ls::trainer trainer{world, ls::plan{.model = small,
+                                                  .loss = ls::loss::softmax_cross_entropy{},
+                                                  .initialise = by_rank{.shift = is_last(world) ? 0.01 : 0.0},
+                                                  .batch = 16}};
+    });
+    if (world.size() > 1)
+        check_all_told(world, text, ls::core::text("lockstep: ranks 0 and ", world.size() - 1, " begin with different weights; "));
+    else
+        CHECK(text.empty());
+}
+
+TEST_CASE("training/agreement: a sampler that depends on the rank", "[training]") {
+    const mpi::communicator world;
+    ls::plan plan{.model = small, .loss = ls::loss::softmax_cross_entropy{}, .sampler = own_order{}, .batch = 16};
+    plan.sampler.shift = static_cast<std::uint64_t>(world.rank());
+    ls::trainer trainer{world, plan};
+    const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
+    if (world.size() > 1)
+        check_all_told(world, text, "the sampler orders 64 samples otherwise on rank 1 than on rank 0; ");
+    else
+        CHECK(text.empty());
+}
+
+TEST_CASE("training/agreement: ranks that hold different data of one size", "[training]") {
+    const mpi::communicator world;
+    const samples<> own{64, 7 + static_cast<std::uint64_t>(world.rank())};
+    for (const bool evaluates : {false, true}) {
+        ls::trainer trainer{world, recipe()};
+        const auto before = trainer.local_hash();
+        const auto text = failure_of([&] { evaluates ? (void)trainer.evaluate(own.set()) : trainer.fit(own.set(), ls::steps{1}); });
+        if (world.size() == 1)
+            CHECK(text.empty());
+        else
+            check_all_told(world, text, "sample 0 of data in memory (64 samples of 12x12x1) is another one on rank 1 than on rank 0; ");
+        if (evaluates || world.size() > 1) CHECK(trainer.local_hash() == before);
+    }
+    // One label of the last sample; one set of a single sample.
+    auto other = all;
+    if (is_last(world)) other.y[63] = (other.y[63] + 1) % 10;
+    ls::trainer trainer{world, recipe()};
+    const auto text = failure_of([&] { trainer.fit(other.set(), ls::steps{1}); });
+    if (world.size() > 1) check_all_told(world, text, "sample 63 of data in memory");
+    ls::trainer second{world, recipe()};
+    CHECK(failure_of([&] { (void)second.evaluate(samples<>{1}.set()); }).empty());
+}
+
+TEST_CASE("training/agreement: an evaluation that is not finite", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, recipe()};
+    auto weights = trainer.all_weights();
+    std::fill(weights.begin(), weights.end(), 1e30F);
+    trainer.load_weights(weights);
+    const auto text = failure_of([&] { (void)trainer.evaluate(all.set()); });
+    check_all_told(world, text, "the loss is ");
+    check_all_told(world, text, " over data in memory (64 samples of 12x12x1); ");
+    check_all_told(world, text, "those that load_weights() was given after step 0");
+}
+
+TEST_CASE("training/agreement: a rank that is late for a step that the others gave up", "[training]") {
+    const mpi::communicator world;
+    if (world.size() == 1) return;
+    for (const auto& on : machines) {
+        auto plan = recipe(on);
+        plan.timeout = std::chrono::milliseconds{300};
+        ls::trainer trainer{world, plan};
+        trainer.fit(all.set(), ls::steps{2});
+        const auto before = trainer.local_hash();
+        world.barrier();
+        if (is_last(world))
+            in_backward = [](std::span<float>) {
+                in_backward = nullptr;
+                std::this_thread::sleep_for(std::chrono::milliseconds{2000});
+            };
+        const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
+        in_backward = nullptr;
+        check_all_told(world, text, "rank ");
+        check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 2"));
+        CHECK(trainer.local_hash() == before);
+        world.barrier();  // also when all are done
+        CHECK(trainer.local_hash() == before);
+        CHECK(trainer.weights_state().is_usable());
+    }
+}
+
+TEST_CASE("training/agreement: a rank that is late for weights that the others gave up to load", "[training]") {
+    const mpi::communicator world;
+    if (world.size() == 1) return;
+    for (const auto& on : machines) {
+        auto plan = recipe(on);
+        plan.timeout = std::chrono::milliseconds{300};
+        ls::trainer trainer{world, plan};
+        const auto before = trainer.local_hash();
+        const std::vector<float> zeros(trainer.all_weights().size());
+        world.barrier();
+        // Its part of what is compared has gone out.
+        if (is_last(world)) stalls_in = 1;
+        const auto text = failure_of([&] { trainer.load_weights(zeros); });
+        stalls_in = 0;
+        check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those before the first step"));
+        CHECK(trainer.local_hash() == before);
+    }
+}
