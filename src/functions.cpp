@@ -26,6 +26,7 @@
 #include "lockstep/comm/tree.hpp"
 #include "lockstep/comm/wait.hpp"
 #include "lockstep/comm/watch.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/quiet_thread.hpp"

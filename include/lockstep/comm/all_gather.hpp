@@ -9,6 +9,7 @@
 #include <span>
 
 #include "lockstep/comm/schedule.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -151,6 +152,7 @@ LOCKSTEP_FUNCTION schedule bruck_all_gather(std::size_t rank, std::span<const pa
 }
 
 LOCKSTEP_FUNCTION std::vector<parallel::block> equal_strips(std::size_t ranks, std::size_t each) {
+    (void)core::checked_product("elements of all strips", ranks, each);
     std::vector<parallel::block> out;
     for (std::size_t rank = 0; rank < ranks; ++rank) out.push_back({rank * each, (rank + 1) * each});
     return out;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/parallel/loop.hpp"
 
@@ -134,7 +135,7 @@ public:
 private:
     void touch(const range& what) {
         auto& size = size_[static_cast<std::size_t>(what.in)];
-        size = std::max(size, what.last());
+        size = std::max(size, core::checked_sum("elements of a schedule", what.first, what.count));
     }
 
     /// Neighbouring operations of one kind become one, so that a loop runs over as many elements as it can.

@@ -22,6 +22,7 @@
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/notice.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/sort.hpp"
@@ -186,7 +187,7 @@ public:
     template <class T>
     [[nodiscard]] tensor::slice<T> reserve(std::size_t count) {
         static_assert(std::is_trivially_copyable_v<T>, "shared memory holds plain numbers");
-        return {take(count * sizeof(T)), count};
+        return {take(core::checked_product("bytes of a shared array", count, sizeof(T))), count};
     }
     /// The array of a rank.
     template <class T>

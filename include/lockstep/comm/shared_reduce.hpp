@@ -18,6 +18,7 @@
 #include "lockstep/comm/one_pass_sum.hpp"
 #include "lockstep/comm/shared_parts.hpp"
 #include "lockstep/comm/tree.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -61,7 +62,7 @@ public:
                        "pass one run of lanes and one strip for each rank");
         check_strips(strips, n);
         const std::size_t vectors = kind_ == shared_kind::all_gather ? 1 : sum_.most_vectors();
-        if (data.count < vectors * n)
+        if (data.count < core::checked_product("numbers of a shared operation", vectors, n))
             core::fail(core::text("a shared operation on ", data.count, " numbers needs ", vectors * n),
                        "reserve one vector for each node of the lanes of the rank that has the most");
         copies_ = kind_ == shared_kind::all_reduce &&

@@ -25,6 +25,7 @@
 #include "lockstep/comm/large_pages.hpp"
 #include "lockstep/comm/shared_parts.hpp"
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -124,7 +125,7 @@ LOCKSTEP_FUNCTION bool on_one_node(const group& ranks) {
 }
 
 LOCKSTEP_FUNCTION shared_window::shared_window(group ranks, std::size_t bytes, std::size_t room) : ranks_{std::move(ranks)} {
-    bytes = shared_parts::footprint(bytes == 0 ? 1 : bytes);
+    bytes = shared_parts::footprint(core::checked_sum("bytes of a shared window", bytes == 0 ? 1 : bytes));
     check(bytes, room);
     std::vector<std::byte*> parts(ranks_.size());
     if (ranks_.size() == 1) {

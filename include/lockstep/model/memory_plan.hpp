@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/model/combine.hpp"
@@ -127,7 +128,8 @@ struct step_events {
 };
 
 /// Forward keeps of a value what backward or a later reader needs. A layer that may work in place does so where nobody else needs its input
-/// any more. The gradient of a value is the sum over its readers, from the last to the first. Throws nothing but bad_alloc; for start-up.
+/// any more. The gradient of a value is the sum over its readers, from the last to the first. Throws core::error where all
+/// pieces together exceed core::largest_size; for start-up.
 [[nodiscard, gnu::cold]] memory_plan plan_memory(std::span<const memory_node> nodes);
 
 #if LOCKSTEP_BODIES
@@ -149,7 +151,7 @@ LOCKSTEP_FUNCTION std::size_t place_pieces(std::span<piece> all) {
         }
         const auto at = std::find_if(placed.begin(), placed.end(), [&](std::size_t other) { return all[other].offset > here.offset; });
         placed.insert(at, index);
-        end = std::max(end, here.offset + rounded(here.bytes));
+        end = std::max(end, core::checked_sum("bytes of a step", here.offset, rounded(here.bytes)));
     }
     return end;
 }

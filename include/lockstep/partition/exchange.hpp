@@ -14,6 +14,7 @@
 #include "lockstep/comm/all_to_all.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/tree.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/arena.hpp"
 
@@ -42,8 +43,13 @@ struct exchange_memory {
     std::span<T> staging;  ///< 2 x rows of the group x features
     std::span<T> work;     ///< rows of the group x features
 
-    [[nodiscard]] static constexpr std::size_t staging_size(std::size_t rows, std::size_t features) noexcept { return 2 * rows * features; }
-    [[nodiscard]] static constexpr std::size_t work_size(std::size_t rows, std::size_t features) noexcept { return rows * features; }
+    /// Throw core::error where the numbers exceed core::largest_size.
+    [[nodiscard]] static constexpr std::size_t staging_size(std::size_t rows, std::size_t features) {
+        return core::checked_product("numbers of an exchange", 2U, rows, features);
+    }
+    [[nodiscard]] static constexpr std::size_t work_size(std::size_t rows, std::size_t features) {
+        return core::checked_product("numbers of an exchange", rows, features);
+    }
 };
 
 /// One exchange in front of a layer whose whole input has `features` features; M ranks, b samples in the group, s bytes a number.

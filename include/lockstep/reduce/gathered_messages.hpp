@@ -13,6 +13,7 @@
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/kernels/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/tensor/lanes.hpp"
@@ -30,13 +31,13 @@ public:
           n_{of.n},
           team_{of.team},
           rank_{of.ranks.rank()},
-          bytes_{(compressor.template max_bytes<T>(of.n) + header + 7) / 8 * 8},
+          bytes_{(core::checked_sum("bytes of a message", std::size_t{compressor.template max_bytes<T>(of.n)}, header) + 7) / 8 * 8},
           gather_{of.ranks, comm::all_gather(rank_, comm::equal_strips(of.ranks.size(), bytes_)), of.team, comm::flow::usual_piece, of.sum},
           ranks_{of.ranks.size()},
           nodes_{tensor::cover(of.runs[rank_], of.lanes).size()},
-          state_{arena.reserve<T>(C::slot_count * of.n)},
+          state_{arena.reserve<T>(core::checked_product("numbers of a compressor", std::size_t{C::slot_count}, of.n))},
           scratch_{arena.reserve<T>(compress::scratch_size<T>(compressor, of.n))},
-          messages_{arena.reserve<std::byte>(bytes_ * ranks_)} {}
+          messages_{arena.reserve<std::byte>(core::checked_product("bytes of all messages", bytes_, ranks_))} {}
 
     void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
     [[nodiscard]] parallel::block owned() const noexcept { return {0, n_}; }

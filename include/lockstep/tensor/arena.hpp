@@ -14,6 +14,7 @@
 #include <string>
 #include <type_traits>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -37,13 +38,14 @@ struct release {
 }  // namespace detail
 
 /// First `reserve` everything, then `allocate` once, then ask for spans. Arrays start on cache lines and are zero.
+/// Reserving throws core::error where the sizes exceed core::largest_size.
 class arena {
 public:
     template <class T>
-    [[nodiscard]] slice<T> reserve(std::size_t count) noexcept {
+    [[nodiscard]] slice<T> reserve(std::size_t count) {
         static_assert(std::is_trivially_copyable_v<T>, "the arena holds plain numbers");
         const slice<T> out{bytes_, count};
-        bytes_ += footprint(count * sizeof(T));
+        bytes_ = core::checked_sum("bytes of an arena", bytes_, footprint(core::checked_product("bytes of an array", count, sizeof(T))));
         return out;
     }
 
@@ -56,7 +58,7 @@ public:
     [[nodiscard]] slice<T> reserve_shared(std::size_t count) {
         if (shared_.data() == nullptr) return reserve<T>(count);
         const slice<T> out{shared_bytes_, count, true};
-        take_shared(footprint(count * sizeof(T)));
+        take_shared(footprint(core::checked_product("bytes of a shared array", count, sizeof(T))));
         return out;
     }
 
@@ -92,7 +94,7 @@ private:
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION void arena::take_shared(std::size_t bytes) {
-    shared_bytes_ += bytes;
+    shared_bytes_ = core::checked_sum("bytes of shared arrays", shared_bytes_, bytes);
     if (shared_bytes_ > shared_.size())
         core::fail(core::text("shared memory of ", shared_.size(), " bytes is to hold ", shared_bytes_), "make the window larger");
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -31,6 +32,7 @@ namespace lockstep::train {
 template <class Dataset>
 [[gnu::cold]] void require_samples(const Dataset& set, std::string_view what) {
     if (set.size() == 0) core::fail(core::text(data::name_of(set), " has no samples to ", what), "check where it was read from");
+    (void)core::checked_product("bytes for the order of the samples", std::size_t{set.size()}, sizeof(std::uint64_t));
     data::check_set(set);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/comm/progress_thread.hpp"
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/model/memory_plan.hpp"
@@ -178,26 +179,34 @@ private:
                                .in_place = layers::in_place<layer>,
                                .exchanges_in_front = here::in_front != model::exchange::none,
                                .exchanges_behind = here::behind != model::exchange::none,
-                               .input = layer_rows * layer::input::size * sizeof(T),
-                               .output = layer_rows * layer::output::size * sizeof(T),
-                               .exchange = (staging_[Index] + work) * sizeof(T)};
-        out.value = out.exchanges_behind ? rows * here::whole::output::size * sizeof(T) : out.output;
+                               .input = bytes_of(layer_rows, layer::input::size),
+                               .output = bytes_of(layer_rows, layer::output::size),
+                               .exchange = bytes_of(core::checked_sum("numbers of an exchange", staging_[Index], work))};
+        out.value = out.exchanges_behind ? bytes_of(rows, here::whole::output::size) : out.output;
         if constexpr (layers::is_join<layer>) {
             out.passes_gradient = layers::passes_gradient<layer>;
         } else if constexpr (!layers::is_view<layer>) {
             out.has_addend = layers::has_addend<layer>;
             out.sums_gradient = layers::sums_gradient<layer>;
-            out.stash = layer_rows * layers::stash_bytes<layer, T>;
-            out.scratch = layers::scratch_size<T>(here::make(net_), layer_rows, lanes, team_) * sizeof(T);
+            out.stash = core::checked_product("bytes that a layer keeps", layer_rows, std::size_t{layers::stash_bytes<layer, T>});
+            // A layer computes its scratch without checks: what it needs for one row bounds what it needs for each of them.
+            (void)bytes_of(layer_rows, layers::scratch_size<T>(here::make(net_), 1, lanes, team_));
+            out.scratch = bytes_of(layers::scratch_size<T>(here::make(net_), layer_rows, lanes, team_));
             if constexpr (!layers::adds_lanes<layer>)
-                out.partials = tensor::total_size(layer::parameters) * layers::partial_sums<layer>(lanes, team_) * sizeof(T);
+                out.partials = bytes_of(tensor::total_size(layer::parameters), layers::partial_sums<layer>(lanes, team_));
             constexpr std::size_t statistics = tensor::total_size(layers::statistics_of<layer>);
-            out.observed = statistics * layers::partial_sums<layer>(lanes, team_) * sizeof(T);
-            out.observed_again = out.observed + statistics * sums_of_statistics() * sizeof(T);
+            out.observed = bytes_of(statistics, layers::partial_sums<layer>(lanes, team_));
+            out.observed_again = core::checked_sum("bytes of statistics", out.observed, bytes_of(statistics, sums_of_statistics()));
         }
         out.runs_again = fact.runs_again;
         out.block = graph.block[Index];
         return out;
+    }
+
+    /// Of so many numbers.
+    template <class... Numbers>
+    [[nodiscard]] static std::size_t bytes_of(Numbers... numbers) {
+        return core::checked_product("bytes of a layer", std::size_t{numbers}..., sizeof(T));
     }
 
     /// Nodes of the tree that the lanes of this rank finish.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "lockstep/comm/algorithm_table.hpp"
 #include "lockstep/comm/lane_sum.hpp"
@@ -69,7 +70,14 @@ struct plan {
     std::optional<std::chrono::duration<double>> timeout{};
 };
 
+/// The largest numbers of a plan. The product of samples and lanes stays far below 2^64, so that the deal needs no check of its own.
+inline constexpr std::size_t most_samples = std::size_t{1} << 40U, most_lanes = std::size_t{1} << 20U, most_threads = 4096;
+
 namespace detail {
+/// What is more is a mistake, such as a negative number that was converted.
+inline void check_most(std::size_t number, std::string_view what, std::size_t most) {
+    if (number > most) core::fail(core::text("the plan has ", number, " ", what), core::text("use at most ", most));
+}
 template <class Part>
 void check_part(const Part& part) {
     if constexpr (requires { part.check(); }) part.check();
@@ -90,6 +98,9 @@ template <class Plan>
 void check(const Plan& of) {
     if (of.batch == 0) core::fail("the batch has 0 samples", core::text("set batch to at least the number of lanes, ", of.lanes));
     if (of.lanes == 0) core::fail("the plan has 0 lanes", "set lanes to at least the number of ranks");
+    detail::check_most(of.batch, "samples in a minibatch", most_samples);
+    detail::check_most(of.lanes, "lanes", most_lanes);
+    detail::check_most(of.threads, "threads on a rank", most_threads);
     if (of.lanes > of.batch)
         core::fail(core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"),
                    core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/elementwise.hpp"
 #include "lockstep/model/initialise.hpp"
@@ -41,7 +42,8 @@ public:
             for (std::size_t rank = 0; rank < on.ranks; ++rank) of.runs.push_back(on.lanes_of(rank));
             rule.choose(of, sizeof(T), 0);
             running_ = arena.reserve<T>(n);
-            sums_ = arena.reserve<T>(n * std::max<std::size_t>(1, tensor::cover(on.own_lanes(), on.lanes).size()));
+            sums_ = arena.reserve<T>(core::checked_product("numbers of statistics", std::size_t{n},
+                                                           std::max<std::size_t>(1, tensor::cover(on.own_lanes(), on.lanes).size())));
             sum_.emplace(of, arena);
         }
     }

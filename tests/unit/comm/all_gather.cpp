@@ -126,3 +126,7 @@ TEST_CASE("comm/all_gather: strips in no useful order, or no power of two, canno
     CHECK(*comm::can_double(natural(8, 80)) == comm::doubling_order::outwards);
     CHECK(*comm::can_double(comm::tree_strips(8, 8, 1024)) == comm::doubling_order::inwards);
 }
+
+TEST_CASE("comm/all_gather: strips that together exceed what a program can have are an error", "[comm]") {
+    CHECK_THROWS_WITH(comm::equal_strips(4, std::size_t{1} << 62U), Catch::Contains("elements of all strips: 4 x 4611686018427387904"));
+}

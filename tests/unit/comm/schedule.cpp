@@ -78,3 +78,8 @@ TEST_CASE("comm/schedule: ranges overlap where they share an element", "[comm]")
     CHECK_FALSE(comm::overlap(in_data(0, 4), in_data(4, 4)));
     CHECK_FALSE(comm::overlap(in_data(0, 4), in_work(0, 4)));
 }
+
+TEST_CASE("comm/schedule: a range that ends beyond what a program can have is an error", "[comm]") {
+    comm::schedule one{"", true};
+    CHECK_THROWS_WITH(one.send(1, comm::in_data(1, ~std::size_t{0})), Catch::Contains("elements of a schedule: 1 + 18446744073709551615"));
+}

@@ -515,3 +515,11 @@ TEST_CASE("model/memory_plan: a chain in blocks keeps the input of each block an
     CHECK(blocks.pieces[blocks.nodes[2].value].last == 3);
     CHECK(blocks.again[3].output == no_piece);
 }
+
+TEST_CASE("model/memory_plan: pieces that together exceed what a program can have are an error", "[model]") {
+    std::vector<piece> all(3, {.bytes = std::size_t{1} << 62U, .first = 0, .last = 1});
+    CHECK_THROWS_WITH(ls::model::place_pieces(all), Catch::Contains("bytes of a step"));
+    all[1].first = all[1].last = 2;
+    all[2].first = all[2].last = 3;
+    CHECK(ls::model::place_pieces(all) == std::size_t{1} << 62U);
+}

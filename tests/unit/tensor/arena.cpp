@@ -2,6 +2,7 @@
 #include "lockstep/tensor/arena.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <utility>
@@ -64,4 +65,17 @@ TEST_CASE("tensor/arena: an arena of nothing can be allocated", "[tensor]") {
     arena.allocate();
     CHECK(arena.bytes() == 0);
     CHECK(arena[none].empty());
+}
+
+TEST_CASE("tensor/arena: sizes that would wrap are an error, and reserve nothing", "[tensor]") {
+    tensor::arena arena;
+    CHECK_THROWS_WITH(arena.reserve<double>(std::size_t{1} << 61U), Catch::Contains("bytes of an array: 2305843009213693952 x 8"));
+    CHECK_THROWS_AS(arena.reserve<float>(~std::size_t{0}), lockstep::core::error);
+    CHECK_THROWS_AS(arena.reserve<std::byte>(~std::size_t{0}), lockstep::core::error);
+    CHECK(arena.bytes() == 0);
+    (void)arena.reserve<std::byte>(std::size_t{1} << 62U);
+    CHECK_THROWS_WITH(arena.reserve<std::byte>(std::size_t{1} << 62U), Catch::Contains("bytes of an arena"));
+    std::array<std::byte, 128> window{};
+    arena.share(window);
+    CHECK_THROWS_AS(arena.reserve_shared<double>(std::size_t{1} << 61U), lockstep::core::error);
 }
