@@ -133,11 +133,12 @@ private:
     /// Values coded at a time: a multiple of 8, so that each chunk starts at a whole byte.
     static constexpr std::size_t chunk = 256;
 
-    [[nodiscard]] constexpr std::size_t buckets(std::size_t n) const noexcept { return (n + bucket - 1) / bucket; }
+    [[nodiscard]] constexpr std::size_t buckets(std::size_t n) const noexcept { return n / bucket + (n % bucket != 0 ? 1 : 0); }
     [[nodiscard]] constexpr int levels() const noexcept { return (1 << (bits - 1)) - 1; }
     /// Where the bucket of element `at` ends, or `last` if that comes first.
     [[nodiscard]] constexpr std::size_t end_of_run(std::size_t at, std::size_t last) const noexcept {
-        return std::min(last, at - at % bucket + bucket);
+        const std::size_t left = bucket - at % bucket;
+        return left < last - at ? at + left : last;
     }
 
     /// NaN if the bucket is to decode to NaN.

@@ -227,3 +227,19 @@ TEST_CASE("compress/quantize: check names the value and the remedy", "[compress]
                       "lockstep: quantize has bucket = 0; give the number of values that share a scale, such as 512");
     CHECK(quantize{}.settings() == "bits=4 bucket=512 stochastic=true");
 }
+
+TEMPLATE_TEST_CASE("compress/quantize: a bucket above the length of the vector is one bucket, however large", "[compress]", float, double) {
+    using T = TestType;
+    for (const std::size_t n : {1UL, 255UL, 256UL, 1000UL}) {
+        const auto values = normals<T>(n, 7);
+        channel<T, quantize> whole{quantize{.bucket = n}, n};
+        const auto expected = whole.encode(values);
+        for (const std::size_t bucket : {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() - n + 1}) {
+            channel<T, quantize> one{quantize{.bucket = bucket}, n};
+            REQUIRE(one.most == whole.most);
+            const auto message = one.encode(values);
+            REQUIRE(std::equal(message.begin(), message.end(), expected.begin(), expected.end()));
+            REQUIRE(one.decode(message) == whole.decode(expected));
+        }
+    }
+}
