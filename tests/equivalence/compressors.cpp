@@ -5,12 +5,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
 
 namespace {
 
@@ -69,7 +75,51 @@ void repeats(const Compressor& compressor) {
     });
 }
 
+/// Sends nothing, and notes the first random word of each message.
+struct witness {
+    static inline std::vector<std::uint32_t> words;
+    static constexpr std::string_view name = "witness";
+    static constexpr auto kind = ls::compress::kind::gather;
+    static constexpr std::size_t slot_count = 0;
+
+    [[nodiscard]] std::string settings() const { return {}; }
+    template <class T>
+    [[nodiscard]] std::size_t max_bytes(std::size_t) const noexcept {
+        return 8;
+    }
+    template <class T>
+    std::size_t encode(const ls::compress::encoding<T>& in) const noexcept {
+        words.push_back(in.random.word(0));
+        return 0;
+    }
+    template <class T>
+    void decode_add(std::span<const std::byte>, T, std::span<T>) const noexcept {}
+};
+
+/// The words of all ranks in one step.
+template <class Partition>
+void draws_other_words(const mpi::communicator& group, const Partition& partition) {
+    const ls::plan plan{
+        .model = net, .loss = ls::loss::softmax_cross_entropy{}, .partition = partition, .compressor = witness{}, .batch = 64, .bucket = 1};
+    ls::trainer trainer{group, plan};
+    witness::words.clear();
+    trainer.fit(training.set(), ls::steps{1});
+    REQUIRE(witness::words.size() == trainer.buckets());
+    std::set<std::uint32_t> all;
+    for (std::size_t bucket = 0; bucket < trainer.buckets(); ++bucket)
+        for (const auto& word : of_all(group, witness::words[bucket])) all.insert(word);
+    CHECK(all.size() == trainer.buckets() * static_cast<std::size_t>(group.size()));
+}
+
 }  // namespace
+
+TEST_CASE("equivalence/compressors: no two messages of a step are rounded with the same random words, whatever the partition",
+          "[equivalence]") {
+    on_1_2_3_4_8([&](const mpi::communicator& group) { draws_other_words(group, ls::partition::data{}); });
+    on_groups({2, 4}, [&](const mpi::communicator& group) {
+        draws_other_words(group, ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}});
+    });
+}
 
 TEST_CASE("equivalence/compressors: top_k with error feedback repeats itself, and all ranks have equal weights", "[equivalence]") {
     repeats(error_feedback{top_k{.ratio = 0.05}});

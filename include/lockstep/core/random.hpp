@@ -30,7 +30,10 @@ enum class purpose : std::uint8_t { initialise, shuffle, dropout, rounding, augm
 /// One sequence of random words, addressed by index: word i is the same whoever asks for it, and in whatever order.
 class random_stream {
 public:
-    /// `series` tells apart what has one purpose: the layer, the bucket. `step` is the training step or the epoch.
+    /// Numbers of series for each purpose.
+    static constexpr std::uint32_t series_count = std::uint32_t{1} << 24U;
+
+    /// `series`, below series_count, tells apart what has one purpose: the layer, the bucket. `step` is the training step or the epoch.
     constexpr random_stream(std::uint64_t seed, purpose what, std::uint32_t series = 0, std::uint32_t step = 0) noexcept
         : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           series_{(static_cast<std::uint32_t>(what) << 24) ^ series},

@@ -65,7 +65,8 @@ public:
             if (plan.progress_thread) of.adding = comm::shared_adding::ahead;
             if constexpr (reduce::keeps_lane_order<T, Compressor>)
                 if (memory == nullptr) rule.choose(of, sizeof(T), Optimizer::slot_count + 3.0);
-            const auto series = static_cast<std::uint32_t>(buckets_.size() * on.lanes + of.runs[of.ranks.rank()].first);
+            std::uint32_t series = 0;  // nothing random in a sum
+            if constexpr (!reduce::keeps_lane_order<T, Compressor>) series = rounding_series(range, buckets_.size(), ranges.size(), on);
             buckets_.push_back({range,
                                 reduce::make_reducer<T>(of, plan.compressor, arena),
                                 arena.template reserve_shared<T>(reduce::gradient_vectors(of) * range.count),

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/grid.hpp"
@@ -62,6 +66,12 @@ template <class Network>
     return out;
 }
 
+/// The series of random words with which a rank compresses a bucket: another one for each bucket and message that is averaged. A message
+/// of a replicated bucket is told from others by its first lane, one of a sharded bucket by its shard and the first lane of the model
+/// group. Throws core::error where the product of shards, buckets and lanes exceeds core::random_stream::series_count.
+[[nodiscard, gnu::cold]] std::uint32_t rounding_series(const bucket_range& range, std::size_t bucket, std::size_t buckets,
+                                                       const partition::grid& on);
+
 /// Who adds up a bucket: all ranks, or those with the same shard. `memory`: what all ranks share, if they do.
 [[nodiscard, gnu::cold]] reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const comm::group& all,
                                                   const comm::group& replicas, parallel::team team, comm::shared_parts* memory);
@@ -72,9 +82,11 @@ template <class T, class Network>
     std::size_t most = 1;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, tensor::cover(on.lanes_of(rank), on.lanes).size());
     for (std::size_t of = 0; of < on.replicas(); ++of) most = std::max(most, tensor::cover(on.lanes_of_replica(of), on.lanes).size());
-    std::size_t bytes = tensor::arena::footprint(Network::parameters_here * sizeof(T)) + commit::shared_bytes;
+    constexpr std::string_view what = "bytes of shared gradients and weights";
+    std::size_t bytes = tensor::arena::footprint(core::checked_product(what, Network::parameters_here, sizeof(T))) + commit::shared_bytes;
     for (const auto& range : make_buckets<Network>(least))
-        bytes += tensor::arena::footprint(most * range.count * sizeof(T)) + sizeof(comm::shared_signal);
+        bytes = core::checked_sum(what, bytes, tensor::arena::footprint(core::checked_product(what, most, range.count, sizeof(T))),
+                                  sizeof(comm::shared_signal));
     return bytes;
 }
 
@@ -109,6 +121,17 @@ template <class Network>
 LOCKSTEP_FUNCTION std::string name_of(const bucket_range& range) {
     if (range.lowest_layer == range.highest_layer) return core::text("layer ", range.lowest_layer);
     return core::text("layers ", range.lowest_layer, "-", range.highest_layer);
+}
+
+LOCKSTEP_FUNCTION std::uint32_t rounding_series(const bucket_range& range, std::size_t bucket, std::size_t buckets,
+                                                const partition::grid& on) {
+    if (core::checked_product("series of random words", on.shards, buckets, on.lanes) > core::random_stream::series_count)
+        core::fail(core::text(on.shards, " shards, ", buckets, " buckets and ", on.lanes, " lanes are more than the ",
+                              core::random_stream::series_count, " series of random words that a compressor has"),
+                   "use fewer lanes, or a larger bucket");
+    const bool sharded = range.segment == model::segment::sharded;
+    const std::size_t first = sharded ? on.group_lanes().first : on.own_lanes().first;
+    return static_cast<std::uint32_t>(((sharded ? on.shard() : 0) * buckets + bucket) * on.lanes + first);
 }
 
 LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const comm::group& all,

@@ -2,6 +2,7 @@
 #include "lockstep/train/buckets.hpp"
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "unit/model/networks.hpp"
 
@@ -114,4 +115,26 @@ TEST_CASE("train/buckets: runs cover their parameters once, and decay what decay
             REQUIRE(wrong == 0);
         }
     });
+}
+
+TEST_CASE("train/buckets: no two messages that are averaged have the same random words, in any grid", "[train]") {
+    for (const std::size_t shards : {1UL, 2UL, 4UL})
+        for (const std::size_t replicas : {1UL, 2UL, 3UL}) {
+            ls::partition::grid on{.rank = 0, .ranks = shards * replicas, .shards = shards, .lanes = 12};
+            const std::size_t buckets = 5;
+            std::set<std::uint32_t> seen;
+            std::size_t messages = 0;
+            for (std::size_t bucket = 0; bucket < buckets; ++bucket)
+                for (on.rank = 0; on.rank < on.ranks; ++on.rank, ++messages)
+                    seen.insert(
+                        ls::train::rounding_series({.segment = bucket < 2 ? segment::sharded : segment::replicated}, bucket, buckets, on));
+            CHECK(seen.size() == messages);
+            CHECK(*seen.rbegin() < ls::core::random_stream::series_count);
+        }
+}
+
+TEST_CASE("train/buckets: more random series than there are addresses are an error", "[train]") {
+    const ls::partition::grid on{.rank = 1, .ranks = 2, .shards = 2, .lanes = 1U << 20U};
+    CHECK_NOTHROW(ls::train::rounding_series({}, 7, 8, on));
+    CHECK_THROWS_WITH(ls::train::rounding_series({}, 7, 9, on), Catch::Contains("2 shards, 9 buckets and 1048576 lanes are more than"));
 }
