@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -65,6 +66,13 @@ struct steps {
     std::size_t count = 1;
     std::source_location where = std::source_location::current();
 };
+
+/// Steps of a fit() over minibatches, `begun` of which an earlier one has left of an epoch. Throws core::error above core::largest_size.
+[[nodiscard]] inline std::uint64_t steps_until(const epochs& until, std::size_t minibatches, std::size_t begun) {
+    const std::size_t all = core::checked_product("steps of a fit() of so many epochs", until.count, minibatches);
+    return until.count > 0 ? all - begun : 0;
+}
+[[nodiscard]] inline std::uint64_t steps_until(const steps& until, std::size_t, std::size_t) noexcept { return until.count; }
 
 /// After each step.
 struct step_event {

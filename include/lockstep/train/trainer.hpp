@@ -305,7 +305,7 @@ private:
         ranks_.notices().passed();
         const recording<averaging_type> recorded{averaging_, recorder_of(observers...)};
         (tell_begin(observers, ranks_), ...);
-        const std::size_t n = set.size(), per_epoch = (n + plan_.batch - 1) / plan_.batch;
+        const std::size_t n = set.size(), per_epoch = (n - 1) / plan_.batch + 1;
         if (order_.size() != n) {
             order_.assign(n, 0);
             position_ = 0;
@@ -313,7 +313,7 @@ private:
             require_same_order(ranks_, order_);
         }
         const std::size_t begun = position_ / plan_.batch;
-        std::uint64_t left = std::is_same_v<Until, epochs> ? per_epoch * until.count - (until.count > 0 ? begun : 0) : until.count;
+        std::uint64_t left = steps_until(until, per_epoch, begun);
         if (position_ > 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
         const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
             if (position == 0) plan_.sampler.order(n, epoch, plan_.seed, order_);
