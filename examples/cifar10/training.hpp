@@ -92,7 +92,7 @@ template <class Net, class Train, class Test>
 int with_data(const boost::mpi::communicator& world, const options& of, const Net& net, const Train& pictures, const Test& test) {
     const ls::data::augmented train{pictures, ls::data::pad_crop{.padding = of.shift}, ls::data::flip{}};
     const std::size_t batch = std::max<std::size_t>(of.batch, 1), per_epoch = (train.size() + batch - 1) / batch;
-    const std::size_t total = of.steps > 0 ? of.steps : of.epochs * per_epoch;
+    const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
     ls::trainer trainer{
         world,
         ls::plan{.model = net,

@@ -2,11 +2,13 @@
 // Trains a network on handwritten digits: drawn by the program itself, or MNIST files. `mpirun -n 2 train --help` lists the options.
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "../whole_number.hpp"
 #include "lockstep/comm/program.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/model/network.hpp"
@@ -82,10 +84,10 @@ void describe(CLI::App& app, example::options& of) {
         ->capture_default_str();
     app.add_option("--data", of.data, "'digits' (generated, nothing to download) or a folder with the four MNIST files, .gz or not")
         ->capture_default_str();
-    app.add_option("--epochs", of.epochs, "passes over the training samples")->check(positive)->capture_default_str();
-    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")->check(positive);
-    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->capture_default_str();
-    app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")->capture_default_str();
+    app.add_option("--epochs", of.epochs, "passes over the training samples")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")->check(example::whole_number(1));
+    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition, "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
     app.add_option("--compress", of.compress, "gradients: none, topk:RATIO or quantize:BITS, with error feedback")->capture_default_str();
     app.add_option("--lr", of.rate, "peak learning rate")->check(positive)->capture_default_str();
@@ -95,8 +97,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--momentum", of.momentum, "of Nesterov's method")->capture_default_str();
     app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases")->capture_default_str();
     app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")->capture_default_str();
-    app.add_option("--seed", of.seed, "of everything random")->capture_default_str();
-    app.add_option("--threads", of.threads, "OpenMP threads on each rank")->capture_default_str();
+    app.add_option("--seed", of.seed, "of everything random")->check(example::whole_number(0, UINT64_MAX))->capture_default_str();
+    app.add_option("--threads", of.threads, "OpenMP threads on each rank")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--transport", of.transport,
                    "how gradients go between ranks, the same bits: messages, shared_memory (ranks of one node), or automatic")
         ->check(CLI::IsMember({"automatic", "messages", "shared_memory"}))
@@ -107,8 +109,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--all-reduce", of.all_reduce, "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
     app.add_option("--timeout", of.timeout, "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")->check(positive)->capture_default_str();
-    app.add_option("--test-samples", of.test_samples, "generated digits to test on")->check(positive)->capture_default_str();
+    app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--test-samples", of.test_samples, "generated digits to test on")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
     app.add_option("--log", of.log, "file for JSON lines: steps, epochs, end");
     app.add_option("--timeline", of.timeline, "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");

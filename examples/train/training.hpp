@@ -186,7 +186,7 @@ template <std::size_t Shards, class Net, class Compressor, class Train, class Te
 int with_compressor(const boost::mpi::communicator& world, const options& of, const Net& net, const Compressor& compressor,
                     const Train& train, const Test& test) {
     const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
-    const std::size_t total = of.steps > 0 ? of.steps : of.epochs * per_epoch;
+    const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
     std::optional<std::chrono::duration<double>> timeout;
     if (of.timeout >= 0) timeout = std::chrono::duration<double>{of.timeout};
     const auto plan_for = [&](auto partition) {

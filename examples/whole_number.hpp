@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A check of whole numbers on a command line: the parser would take -1 for 18446744073709551615.
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <system_error>
+
+#include <CLI/CLI.hpp>
+
+namespace example {
+
+/// A whole number from `least` to `most`.
+inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most = 1'000'000'000'000) {
+    const std::string range = std::to_string(least) + " to " + std::to_string(most);
+    return {[=](std::string& word) {
+                std::uint64_t number = 0;
+                const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
+                const bool good = problem == std::errc{} && end == word.data() + word.size() && number >= least && number <= most;
+                return good ? std::string{} : "'" + word + "' is not a whole number from " + range;
+            },
+            range};
+}
+
+}  // namespace example
