@@ -5,7 +5,7 @@
 
 namespace lockstep::tensor {
 
-/// of(numbers, extents) and of_batch<shape>(numbers): defined by tensor/xtensor.hpp.
+/// of(numbers, extents), a view, and make_batch<shape>(rows), a container: defined by tensor/xtensor.hpp.
 template <class T>
 struct views;
 

@@ -20,6 +20,7 @@
 #include "lockstep/metrics/accuracy.hpp"
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/tensor/views.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/deal.hpp"
 #include "lockstep/train/events.hpp"
@@ -110,12 +111,12 @@ struct inference {
         return result;
     }
 
-    /// The outputs for these rows, one behind the other. Ranks may bring other numbers of them. Collective in a model partition, else
-    /// local.
-    void predict(const typename samples::rows& x, std::vector<T>& out) const {
+    /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective in a model partition,
+    /// else local.
+    [[nodiscard]] auto predict(const typename samples::rows& x) const {
         std::size_t most = x.count;
         if constexpr (Network::shards > 1) most = std::ranges::max(counts.gather(x.count));
-        out.resize(x.count * output::size);
+        auto out = tensor::views<const T>::template make_batch<output>(x.count);
         for (std::size_t at = 0; at < most; at += capacity) {
             const std::size_t first = std::min(at, x.count), here = std::min(capacity, x.count - first);
             if constexpr (Network::shards > 1)
@@ -124,6 +125,7 @@ struct inference {
                 rows.brought(std::vector<std::size_t>(grid.ranks, here));
             std::copy_n(forward(x.x + first * input::size).data, here * output::size, out.data() + first * output::size);
         }
+        return out;
     }
 
 private:

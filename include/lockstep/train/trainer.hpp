@@ -119,15 +119,13 @@ public:
             return {};
     }
 
-    /// The network's outputs for these rows, as an xtensor of rows x the output shape, valid until the next call: include
+    /// The network's outputs for these rows, as an xtensor of rows x the output shape that owns its numbers: include
     /// lockstep/tensor/xtensor.hpp. Other ranks may bring other numbers of rows. Collective in a model partition, else local.
     template <class X>
     auto predict(const X& x, const std::source_location& where = std::source_location::current()) {
         static_assert(tensor::has_views<const T>, "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         return on_all_ranks("predict", where, [&] {
-            forward_alone().predict(brought_.take_x(x), predictions_);
-            if constexpr (tensor::has_views<const T>)
-                return tensor::views<const T>::template of_batch<output>(std::span<const T>{predictions_});
+            if constexpr (tensor::has_views<const T>) return forward_alone().predict(brought_.take_x(x));
         });
     }
 
@@ -162,7 +160,8 @@ public:
         });
     }
 
-    /// The running statistics of all layers, one behind the other: the same on every rank. None for a network without such layers.
+    /// The running statistics of all layers, one after the other: the same on every rank. None for a network without such layers.
+    /// A view of the trainer's memory: the next step changes it.
     [[nodiscard]] std::span<const T> running_statistics() const noexcept { return statistics_.running(); }
 
     /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but see plan::sums).
@@ -475,7 +474,6 @@ private:
     inputs<T, input, label> brought_;
     tensor::slice<T> weights_;
     std::vector<std::uint64_t> order_;
-    std::vector<T> predictions_;
     std::uint64_t epoch_ = 0;
     std::size_t position_ = 0;
     train::report report_;

@@ -36,15 +36,17 @@ TEST_CASE("tensor/xtensor: a batch has the rows in front of the extents of its s
     CHECK(none.size() == 0);
 }
 
-TEST_CASE("tensor/xtensor: with this header every type has views, by extents or by shape", "[tensor]") {
+TEST_CASE("tensor/xtensor: with this header every type has views by extents, and containers by shape", "[tensor]") {
     STATIC_REQUIRE(tensor::has_views<float>);
     STATIC_REQUIRE(tensor::has_views<const double>);
     std::vector<double> numbers(12);
     auto view = tensor::views<double>::of(std::span{numbers}, std::array<std::size_t, 2>{3, 4});
     view(2, 1) = 7;
     CHECK(numbers[9] == 7);
-    const auto batch = tensor::views<const double>::of_batch<tensor::shape<2, 3>>(std::span<const double>{numbers});
+    auto batch = tensor::views<const double>::make_batch<tensor::shape<2, 3>>(2);
     REQUIRE(batch.dimension() == 3);
     CHECK(batch.shape()[0] == 2);
-    CHECK(&batch(1, 1, 0) == &numbers[9]);
+    CHECK(batch.size() == 12);
+    batch(1, 1, 0) = 8;
+    CHECK(batch.data()[9] == 8);
 }
