@@ -102,20 +102,28 @@ void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const repo
 }
 
 /// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named after it.
-/// `validate{set, top{.of = 5}}`: with further metrics.
-template <class Dataset, class... Metrics>
+/// `validate{set, top{.of = 5}}`: with further metrics. A data set with a name is read where it is, and must outlive this; a temporary one
+/// is kept. `Held`: a reference, or the data set.
+template <class Held, class... Metrics>
 struct validate {
     static constexpr bool on_every_rank = true;
-    const Dataset& set;
+    Held set;
     metrics::list<Metrics...> also;
 
-    explicit validate(const Dataset& samples, const Metrics&... metrics) : set{samples}, also{metrics...} {}
+    explicit validate(std::type_identity_t<Held> samples, const Metrics&... metrics)
+        : set(static_cast<Held&&>(samples)), also{metrics...} {}
 
     template <class Trainer>
     void on_epoch(Trainer& trainer, epoch_event& event) {
         event.test = trainer.evaluate(set, also);
     }
 };
+template <class Dataset, class... Metrics>
+validate(const Dataset&, const Metrics&...) -> validate<const Dataset&, Metrics...>;
+template <class Dataset, class... Metrics>
+    requires(!std::is_lvalue_reference_v<Dataset>)
+validate(Dataset&&, const Metrics&...)
+->validate<std::remove_const_t<Dataset>, Metrics...>;
 
 }  // namespace lockstep::train
 

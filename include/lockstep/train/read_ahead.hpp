@@ -98,6 +98,7 @@ public:
     read_ahead(const Load& load, bool ahead) : load_{load} {
         if (ahead) thread_.emplace();
     }
+    read_ahead(const Load&&, bool) = delete;  // `load` is called until the end
 
     /// `rooms.swap()` is called where the minibatch lies in the spare room.
     template <class Rooms>
