@@ -16,7 +16,7 @@
 namespace lockstep::comm {
 
 /// Where a rank's blocks lie in data: those it sends in the order of their receivers, behind them those it receives in the order of
-/// senders. counts[from * ranks + to] = elements of the block.
+/// senders. counts[from * ranks + to] = elements of the block; a view of them, which must outlive the layout.
 class exchange_layout {
 public:
     exchange_layout(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts)

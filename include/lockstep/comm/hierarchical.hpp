@@ -233,7 +233,7 @@ struct hierarchical_all_reduce {
     static constexpr bool invariant = true;
 
     std::size_t lanes = 8;
-    std::span<const std::size_t> on;
+    std::vector<std::size_t> on;
     between_hosts between = between_hosts::tree;
 
     [[nodiscard]] std::size_t data_size(std::size_t rank, std::size_t ranks, std::size_t n) const {

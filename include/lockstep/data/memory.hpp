@@ -23,6 +23,12 @@ namespace lockstep::data {
 template <class L, class Label>
 inline constexpr bool can_label = !tensor::is_classes<Label> || std::integral<L>;
 
+/// A temporary would be gone before the first read.
+template <class Container>
+inline constexpr bool outlives_the_call = std::is_lvalue_reference_v<Container>;
+template <class T, std::size_t Extent>
+inline constexpr bool outlives_the_call<std::span<T, Extent>> = true;
+
 /// Views of contiguous samples (x: size() * Sample::size numbers) and their labels (y: size() * label_size numbers, of any number type).
 /// Owns and copies nothing: the memory must outlive the data set, and what the program writes there later is what is read.
 /// Throws core::error at construction for sizes that do not fit together and for class numbers out of range.
@@ -34,6 +40,13 @@ public:
     using sample = Sample;
     using label = Label;
 
+    /// Refuses temporary containers, which a span would take.
+    template <class X, class Y>
+        requires(!outlives_the_call<X> || !outlives_the_call<Y>)
+    memory(X&&, Y&&) {
+        static_assert(outlives_the_call<X> && outlives_the_call<Y>,
+                      "lockstep: a data set in memory views its containers: give the temporary a name that lives as long");
+    }
     memory(std::span<const T> x, std::span<const L> y) : x_{x}, y_{y} {
         if (x.size() % Sample::size != 0)
             core::fail(core::text("x has ", x.size(), " numbers, which is no multiple of the ", Sample::size, " of one ",
@@ -72,12 +85,6 @@ private:
     std::span<const T> x_;
     std::span<const L> y_;
 };
-
-/// A temporary would be gone before the first read.
-template <class Container>
-inline constexpr bool outlives_the_call = std::is_lvalue_reference_v<Container>;
-template <class T, std::size_t Extent>
-inline constexpr bool outlives_the_call<std::span<T, Extent>> = true;
 
 /// A data set over any two containers with data() and size(): std::vector, std::span, xt::xtensor, xt::xarray. One that also has shape() is
 /// checked: x must be n x Sample and y must be n (classes) or n x Label, extents of 1 aside; strides() must be those of row-major order.
