@@ -2,7 +2,10 @@
 #pragma once
 // The one exception type of the library: what is wrong, with the values, and what to do about it.
 
+#include <sys/resource.h>
+
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -12,7 +15,8 @@
 
 namespace lockstep::core {
 
-/// what() reads `lockstep: <what is wrong, with the values>; <what to do>`.
+/// what() reads `lockstep: <what is wrong, with the values>; <what to do>`. Both may quote files and arguments: they become printable, the
+/// problem on one line.
 class error : public std::runtime_error {
 public:
     error(const std::string& problem, const std::string& remedy);
@@ -32,10 +36,28 @@ private:
 /// Throws an error. Behind a condition: a check that passes builds no text.
 [[noreturn, gnu::cold]] void fail(std::string_view problem, std::string_view remedy);
 
+/// Throws the error for memory that the system does not give: what it was for, and how many bytes were asked for.
+[[noreturn, gnu::cold]] void fail_memory(std::string_view what, unsigned long long bytes, std::string_view remedy);
+
+/// f(), which asks for so many bytes: where they are not there, the error of fail_memory().
+template <class F>
+decltype(auto) with_memory(std::string_view what, unsigned long long bytes, std::string_view remedy, F&& f) {
+    try {
+        return f();
+    } catch (const std::bad_alloc&) {
+        fail_memory(what, bytes, remedy);
+    } catch (const std::length_error&) {  // more than a container can ever hold
+        fail_memory(what, bytes, remedy);
+    }
+}
+
+/// Throws the exception that is being handled again; where that is std::bad_alloc, an error with what this process holds.
+[[noreturn, gnu::cold]] void rethrow();
+
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION error::error(const std::string& problem, const std::string& remedy)
-    : std::runtime_error("lockstep: " + problem + "; " + remedy) {}
+    : std::runtime_error("lockstep: " + printable(problem) + "; " + printable(remedy, true)) {}
 
 LOCKSTEP_FUNCTION void error::add_line(const std::string& line) {
     if (!with_line_) with_line_ = std::make_shared<const std::string>(core::text(what(), "\n    ", line));
@@ -43,6 +65,25 @@ LOCKSTEP_FUNCTION void error::add_line(const std::string& line) {
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void fail(std::string_view problem, std::string_view remedy) {
     throw error{std::string{problem}, std::string{remedy}};
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void fail_memory(std::string_view what, unsigned long long bytes, std::string_view remedy) {
+    throw error{text("no memory for ", what, ": ", bytes, " bytes were asked for"), std::string{remedy}};
+}
+
+[[gnu::noinline]] LOCKSTEP_FUNCTION void rethrow() {
+    try {
+        throw;
+    } catch (const std::bad_alloc&) {
+        struct rusage used {};
+        struct rlimit limit {};
+        ::getrusage(RUSAGE_SELF, &used);
+        ::getrlimit(RLIMIT_AS, &limit);
+        // The request that failed does not say its size.
+        throw error{text("no memory: the process has taken up to ", used.ru_maxrss, " KiB",
+                         limit.rlim_cur == RLIM_INFINITY ? text() : text(", its limit is ", limit.rlim_cur / 1024, " KiB")),
+                    "use smaller batches, fewer ranks on this machine, or one with more memory; see ulimit -v"};
+    }
 }
 
 #endif

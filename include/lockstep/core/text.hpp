@@ -2,6 +2,7 @@
 #pragma once
 // Joins values into one string without streams: what every message of the library is written with.
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <string>
@@ -66,6 +67,13 @@ template <class... Parts>
 /// A name, which may be the user's, as a JSON string with its quotation marks. Control characters become blanks.
 [[nodiscard, gnu::cold]] std::string json_string(std::string_view text);
 
+/// Foreign text, such as a file's name or content, for a message: control characters, bytes that are no UTF-8, and the marks of Unicode
+/// that end a line or reverse the direction of writing become \n, \t or \x1b. What is printable stays. `keep_lines`: ends of lines, too.
+[[nodiscard, gnu::cold]] std::string printable(std::string_view text, bool keep_lines = false);
+
+/// The same for a text that may be long: at most the first 80 bytes, and how many there are.
+[[nodiscard, gnu::cold]] std::string excerpt(std::string_view text);
+
 #if LOCKSTEP_BODIES
 
 namespace detail {
@@ -127,6 +135,61 @@ LOCKSTEP_FUNCTION std::string json_string(std::string_view text) {
         out += static_cast<unsigned char>(c) < 32 ? ' ' : c;
     }
     return out + '"';
+}
+
+namespace detail {
+
+/// Bytes of the UTF-8 character that the text begins with (RFC 3629), or 0 if it begins with none that a message may hold.
+[[nodiscard]] LOCKSTEP_FUNCTION std::size_t printable_character(std::string_view text) noexcept {
+    const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+    const unsigned first = byte(0);
+    if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+    const std::size_t size = first >= 0xc2 && first <= 0xdf   ? 2
+                             : first >= 0xe0 && first <= 0xef ? 3
+                             : first >= 0xf0 && first <= 0xf4 ? 4
+                                                              : 0;
+    if (size == 0) return 0;
+    unsigned point = first & (0x7fU >> size);
+    for (std::size_t i = 1; i < size; ++i) {
+        if ((byte(i) & 0xc0) != 0x80) return 0;
+        point = (point << 6) | (byte(i) & 0x3f);
+    }
+    constexpr unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const bool exists = point >= least[size] && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
+    const bool controls = point <= 0x9f || (point >= 0x200e && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
+                          (point >= 0x2066 && point <= 0x2069) || point == 0x61c || point == 0xfeff;
+    return exists && !controls ? size : 0;
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION std::string printable(std::string_view text, bool keep_lines) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string out;
+    while (!text.empty()) {
+        const std::size_t size = detail::printable_character(text);
+        const char c = text.front();
+        if (size > 0 || (c == '\n' && keep_lines)) {
+            out += text.substr(0, std::max<std::size_t>(size, 1));
+        } else if (c == '\n' || c == '\t' || c == '\r') {
+            out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
+        } else {
+            const auto byte = static_cast<unsigned char>(c);
+            out += "\\x";
+            out += digits[byte / 16];
+            out += digits[byte % 16];
+        }
+        text.remove_prefix(std::max<std::size_t>(size, 1));
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::string excerpt(std::string_view words) {
+    constexpr std::size_t most = 80;
+    if (words.size() <= most) return printable(words);
+    std::size_t end = most;  // not inside a character
+    while (end > most - 4 && (static_cast<unsigned char>(words[end]) & 0xc0) == 0x80) --end;
+    return text(printable(words.substr(0, end)), "... (", words.size(), " bytes)");
 }
 
 #endif

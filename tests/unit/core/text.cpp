@@ -54,3 +54,38 @@ TEST_CASE("core/text: a JSON string", "[core]") {
     CHECK(core::json_string("") == R"("")");
     CHECK(core::json_string("fc \"1\" \\ ü\n\t") == "\"fc \\\"1\\\" \\\\ ü  \"");
 }
+
+TEST_CASE("core/text: foreign text becomes printable", "[core]") {
+    CHECK(core::printable("") == "");
+    CHECK(core::printable("run 1/\"a\\b\" ü € 😀") == "run 1/\"a\\b\" ü € 😀");
+    CHECK(core::printable(std::string_view{"a\0b\n\r\t\x1b[2J\x7f", 11}) == R"(a\x00b\n\r\t\x1b[2J\x7f)");
+    CHECK(core::printable("two\nlines\r", true) == "two\nlines\\r");
+    // No UTF-8: a byte that only continues, one that never occurs, forms that are too long, a surrogate, beyond the last, cut off.
+    CHECK(core::printable("\x80") == R"(\x80)");
+    CHECK(core::printable("\xff") == R"(\xff)");
+    CHECK(core::printable("\xc0\xaf") == R"(\xc0\xaf)");
+    CHECK(core::printable("\xe0\x9f\xbf") == R"(\xe0\x9f\xbf)");
+    CHECK(core::printable("\xed\xa0\x80") == R"(\xed\xa0\x80)");
+    CHECK(core::printable("\xf4\x90\x80\x80") == R"(\xf4\x90\x80\x80)");
+    CHECK(core::printable("\xe2\x82"
+                          "z") == R"(\xe2\x82z)");
+    CHECK(core::printable("\xe2\x82") == R"(\xe2\x82)");
+    // Characters that control: of C1, the end of a line, a reversed direction, a mark of byte order.
+    CHECK(core::printable("\xc2\x9b"
+                          "2J") == R"(\xc2\x9b2J)");
+    CHECK(core::printable("\xe2\x80\xa8") == R"(\xe2\x80\xa8)");
+    CHECK(core::printable("\xe2\x80\xae") == R"(\xe2\x80\xae)");
+    CHECK(core::printable("\xef\xbb\xbf") == R"(\xef\xbb\xbf)");
+    CHECK(core::printable("\xc2\xa0") == "\xc2\xa0");
+    // Once is enough.
+    std::string all;
+    for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+    CHECK(core::printable(core::printable(all)) == core::printable(all));
+}
+
+TEST_CASE("core/text: an excerpt of a long text ends between two characters", "[core]") {
+    CHECK(core::excerpt(std::string(80, 'a')) == std::string(80, 'a'));
+    CHECK(core::excerpt(std::string(81, 'a')) == std::string(80, 'a') + "... (81 bytes)");
+    CHECK(core::excerpt(std::string(79, 'a') + "€") == std::string(79, 'a') + "... (82 bytes)");
+    CHECK(core::excerpt(std::string(100, '\xbf')).substr(0, 8) == R"(\xbf\xbf)");
+}
