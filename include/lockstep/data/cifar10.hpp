@@ -2,6 +2,7 @@
 #pragma once
 // CIFAR-10 (Krizhevsky 2009): 50,000 + 10,000 photographs of 32x32 pixels in ten classes; a model of Dataset.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,8 @@ public:
     using sample = tensor::shape<32, 32, 3>;
     using label = tensor::classes<10>;
     static constexpr std::size_t everything = std::numeric_limits<std::size_t>::max();
+    /// Of one file, which has no header that tells: as many as the whole data set has.
+    static constexpr std::size_t most_pictures = 60'000;
 
     std::array<float, 3> mean{0.4914F, 0.4822F, 0.4465F};
     std::array<float, 3> deviation{0.2470F, 0.2435F, 0.2616F};
@@ -99,12 +102,23 @@ LOCKSTEP_FUNCTION void cifar10::append(const std::string& prefix, std::size_t co
         prefix, ".bin",
         "unpack the binary version of CIFAR-10 (cifar-10-binary.tar.gz from www.cs.toronto.edu/~kriz/cifar.html) with tar -xzf, and "
         "pass the folder cifar-10-batches-bin");
-    const std::vector<std::byte> bytes = read_file(path);
+    packed_file file{path};
+    const std::vector<std::byte> bytes = file.read_up_to(most_pictures * record);
+    if (std::byte further[1]; file.read(further) > 0)
+        core::fail(core::text("\"", path, "\" has ", file.length(), " bytes, too many: the most are ", most_pictures * record, ", ",
+                              most_pictures, " pictures"),
+                   "fetch or copy the file again: the published ones have 30730000 bytes once unpacked");
     if (bytes.empty() || bytes.size() % record != 0)
         core::fail(core::text("\"", path, "\" has ", bytes.size(), " bytes, ", bytes.empty() ? "no picture" : "no whole number of pictures",
                               " of ", record, " bytes"),
                    "fetch or copy the file again: the published ones have 30730000 bytes once unpacked");
-    for (std::size_t at = 0; at < bytes.size() && to.labels.size() < count; at += record) {
+    const std::size_t pictures = std::min(bytes.size() / record, count - to.labels.size());
+    const std::size_t all = (to.labels.size() + pictures) * record;
+    core::with_memory("the pictures of CIFAR-10", all, "use a machine with more memory, or ask for fewer pictures", [&] {
+        to.labels.reserve(to.labels.size() + pictures);
+        to.pixels.reserve(to.pixels.size() + pictures * sample::size);
+    });
+    for (std::size_t at = 0; at < pictures * record; at += record) {
         const auto label = std::to_integer<std::uint8_t>(bytes[at]);
         if (label >= label::count)
             core::fail(core::text("picture ", at / record, " of \"", path, "\" has the label ", +label, ", allowed are 0 to 9"),

@@ -1,37 +1,80 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A whole file into memory, plain or compressed by gzip: the only header that includes zlib.
+// Files that may be compressed by gzip, read piece by piece and never further than asked: the only header that includes zlib.
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <zlib.h>
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::data {
 
-/// Empty when the file can be opened for reading, otherwise why not: "No such file or directory".
-[[nodiscard]] inline std::string why_unreadable(const std::string& path) {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen(path.c_str(), "rb"), &std::fclose};
-    return file ? std::string{} : std::generic_category().message(errno);
-}
+using core::why_unreadable;
 
-/// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when neither can be opened.
+/// The content of a regular file, unpacked where it begins like gzip (its name does not matter). As gzip does, it reads all members one after
+/// the other and leaves out zeros after the last one; other bytes there, which gzip drops with a warning, are an error.
+/// Throws core::error for a file that is missing, unreadable, cut off or corrupt. A checksum is known to be right only at the end.
+class packed_file {
+public:
+    explicit packed_file(const std::string& path);
+
+    [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
+    [[nodiscard]] bool is_packed() const noexcept { return inflating_ != nullptr; }
+    /// Bytes of the file as it lies on the disk.
+    [[nodiscard]] std::uint64_t size() const noexcept { return file_.size(); }
+    /// Bytes of content that have been read.
+    [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+
+    /// Fills `to`; fewer bytes than that only at the end.
+    [[nodiscard, gnu::cold]] std::size_t read(std::span<std::byte> to);
+
+    /// The next `most` bytes, fewer at the end. Memory is taken for what has come, not for what is promised: what is packed comes in pieces
+    /// of at most 1 MiB, which are then put together.
+    [[nodiscard, gnu::cold]] std::vector<std::byte> read_up_to(std::uint64_t most);
+
+    /// How long the whole content is, for messages: what is packed is unpacked by a further 1 MiB at most, else this is "more than" that.
+    [[nodiscard, gnu::cold]] std::string length();
+
+private:
+    struct end_inflating {
+        void operator()(z_stream* stream) const noexcept {
+            (void)inflateEnd(stream);
+            delete stream;
+        }
+    };
+
+    /// Whether there is a packed byte to come.
+    bool refill();
+    [[nodiscard]] std::size_t inflate_into(std::span<std::byte> to);
+    /// At the end of a member: whether another one follows.
+    [[nodiscard]] bool begin_next_member();
+    [[noreturn]] void fail_damaged(std::string_view how, std::string_view reason) const;
+    [[nodiscard]] std::vector<std::byte> allocate(std::uint64_t bytes) const;
+
+    core::input_file file_;
+    std::vector<std::byte> packed_;
+    std::unique_ptr<z_stream, end_inflating> inflating_;
+    bool ended_ = false;
+    std::uint64_t position_ = 0;
+};
+
+/// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when neither can be read.
 [[nodiscard]] std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy);
 
-/// The content of a file, unpacked when it begins like gzip (its name does not matter).
-/// Throws core::error for a file that is missing, unreadable, cut off or corrupt.
-[[nodiscard]] std::vector<std::byte> read_file(const std::string& path);
+/// The whole content of a file. Throws core::error also where it is longer than `most` bytes.
+[[nodiscard]] std::vector<std::byte> read_file(const std::string& path, std::uint64_t most);
 
 #if LOCKSTEP_BODIES
 
@@ -45,36 +88,146 @@ LOCKSTEP_FUNCTION std::string find_packed(const std::string& prefix, std::string
     throw core::error{core::text("cannot open ", tried), remedy};
 }
 
-LOCKSTEP_FUNCTION std::vector<std::byte> read_file(const std::string& path) {
-    constexpr std::size_t longest_read = std::size_t{1} << 30;  // zlib counts in unsigned int
+LOCKSTEP_FUNCTION packed_file::packed_file(const std::string& path) : file_{path} {
+    constexpr std::byte sign[2] = {std::byte{0x1f}, std::byte{0x8b}};
+    packed_.resize(2);
+    packed_.resize(file_.read(packed_));
+    if (!std::ranges::equal(packed_, sign)) return;
+    constexpr std::size_t buffer = std::size_t{1} << 16;
+    core::with_memory("reading a packed file", buffer, "free some memory", [&] {
+        packed_.resize(buffer);
+        inflating_.reset(new z_stream{});
+    });
+    inflating_->next_in = reinterpret_cast<Bytef*>(packed_.data());
+    inflating_->avail_in = 2;
+    constexpr int largest_window = 15, gzip_only = 16;
+    if (inflateInit2(inflating_.get(), largest_window + gzip_only) != Z_OK)
+        core::fail_memory("zlib, to unpack a file", sizeof(z_stream), "free some memory");
+}
 
-    errno = 0;
-    std::unique_ptr<gzFile_s, int (*)(gzFile)> file{gzopen(path.c_str(), "rb"), &gzclose};
-    if (!file)
-        throw core::error{core::text("cannot open \"", path, "\": ", std::generic_category().message(errno != 0 ? errno : ENOMEM)),
-                          "check the path and its permissions; relative paths start at the working directory of the process"};
-    gzbuffer(file.get(), 1U << 17);
+LOCKSTEP_FUNCTION void packed_file::fail_damaged(std::string_view how, std::string_view reason) const {
+    core::fail(core::text("\"", path(), "\" is ", how, " after ", position_, " unpacked bytes (zlib: ", reason, ")"),
+               "fetch or copy the file again, and test it with gzip -t");
+}
 
-    std::vector<std::byte> out(std::size_t{1} << 16);
-    std::size_t done = 0;
-    for (;;) {
-        if (done == out.size()) out.resize(2 * out.size());
-        const int got = gzread(file.get(), out.data() + done, static_cast<unsigned>(std::min(out.size() - done, longest_read)));
-        if (got <= 0) break;
-        done += static_cast<std::size_t>(got);
+LOCKSTEP_FUNCTION bool packed_file::refill() {
+    if (inflating_->avail_in > 0) return true;
+    const std::size_t got = file_.read(packed_);
+    inflating_->next_in = reinterpret_cast<Bytef*>(packed_.data());
+    inflating_->avail_in = static_cast<uInt>(got);
+    return got > 0;
+}
+
+LOCKSTEP_FUNCTION bool packed_file::begin_next_member() {
+    const auto fail_garbage = [&](std::uint64_t left) {
+        core::fail(core::text("\"", path(), "\" has ", left, " bytes after its packed content that are no further member"),
+                   "fetch or copy the file again, or remove them: gzip would drop them with a warning (trailing garbage)");
+    };
+    if (!refill()) return false;
+    const auto left = [&] { return file_.size() - std::min(file_.size(), file_.position()) + inflating_->avail_in; };
+    const std::uint64_t rest = left();
+    const auto next = [&] { return *inflating_->next_in; };
+    if (next() == 0) {  // padding up to a whole block of a tape
+        while (refill() && next() == 0) ++inflating_->next_in, --inflating_->avail_in;
+        if (inflating_->avail_in > 0) fail_garbage(rest);
+        return false;
     }
+    // zlib looks at the rest of the header, and says what is wrong there.
+    if (next() != 0x1f) fail_garbage(rest);
+    if (inflating_->avail_in == 1) {
+        packed_.front() = std::byte{0x1f};
+        inflating_->avail_in += static_cast<uInt>(file_.read(std::span{packed_}.subspan(1)));
+        inflating_->next_in = reinterpret_cast<Bytef*>(packed_.data());
+    }
+    if (inflating_->avail_in == 1 || inflating_->next_in[1] != 0x8b) fail_garbage(rest);
+    (void)inflateReset(inflating_.get());
+    return true;
+}
 
-    // A stream that breaks off reads like one that ends: only the error state tells them apart.
-    int state = Z_OK;
-    const std::string reason = gzerror(file.get(), &state);
-    if (state == Z_ERRNO)
-        throw core::error{core::text("reading \"", path, "\" failed after ", done, " bytes: ", std::generic_category().message(errno)),
-                          "check that it is a file on a disk that works"};
-    if (state != Z_OK && state != Z_STREAM_END)
-        throw core::error{core::text("\"", path, "\" is ", state == Z_BUF_ERROR ? "cut off" : "corrupt", " after ", done,
-                                     " unpacked bytes (zlib: ", reason, ")"),
-                          "fetch or copy the file again, and test it with gzip -t"};
-    out.resize(done);
+LOCKSTEP_FUNCTION std::size_t packed_file::inflate_into(std::span<std::byte> to) {
+    std::size_t out = 0;
+    while (out < to.size() && !ended_) {
+        const bool more = refill();
+        const std::size_t room = std::min<std::size_t>(to.size() - out, std::numeric_limits<uInt>::max());
+        inflating_->next_out = reinterpret_cast<Bytef*>(to.data() + out);
+        inflating_->avail_out = static_cast<uInt>(room);
+        const int state = inflate(inflating_.get(), Z_NO_FLUSH);
+        const std::size_t got = room - inflating_->avail_out;
+        out += got;
+        position_ += got;
+        if (state == Z_STREAM_END)
+            ended_ = !begin_next_member();
+        else if (state == Z_MEM_ERROR)
+            core::fail_memory("zlib, to unpack a file", std::size_t{1} << 15, "free some memory");
+        else if (state != Z_OK && state != Z_BUF_ERROR)
+            fail_damaged("corrupt", inflating_->msg != nullptr ? inflating_->msg : "no gzip file");
+        else if (!more && got == 0)
+            fail_damaged("cut off", "unexpected end of file");
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::size_t packed_file::read(std::span<std::byte> to) {
+    if (is_packed()) return inflate_into(to);
+    // The two bytes that told what the file is come first.
+    std::size_t out = 0;
+    for (; position_ < packed_.size() && out < to.size(); ++out) to[out] = packed_[static_cast<std::size_t>(position_++)];
+    const std::size_t got = file_.read(to.subspan(out));
+    position_ += got;
+    return out + got;
+}
+
+LOCKSTEP_FUNCTION std::vector<std::byte> packed_file::allocate(std::uint64_t bytes) const {
+    return core::with_memory(core::text("the content of \"", path(), "\""), bytes, "use a machine with more memory, or a smaller file",
+                             [&] { return std::vector<std::byte>(static_cast<std::size_t>(bytes)); });
+}
+
+LOCKSTEP_FUNCTION std::vector<std::byte> packed_file::read_up_to(std::uint64_t most) {
+    if (!is_packed()) {
+        auto out = allocate(std::min(most, file_.size() - std::min(file_.size(), position_)));
+        out.resize(read(out));
+        return out;
+    }
+    constexpr std::uint64_t longest = std::uint64_t{1} << 20;
+    std::vector<std::vector<std::byte>> pieces;
+    std::uint64_t size = 0;
+    for (std::uint64_t next = std::min<std::uint64_t>(most, longest / 16); next > 0; next = std::min(most - size, longest)) {
+        auto piece = allocate(next);
+        const std::size_t got = read(piece);
+        piece.resize(got);
+        size += got;
+        pieces.push_back(std::move(piece));
+        if (got < next) break;
+    }
+    if (pieces.size() == 1) {
+        pieces.front().shrink_to_fit();
+        return std::move(pieces.front());
+    }
+    auto out = allocate(size);
+    auto to = out.begin();
+    for (auto& piece : pieces) {
+        to = std::copy(piece.begin(), piece.end(), to);
+        piece = {};
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::string packed_file::length() {
+    if (!is_packed()) return core::text(std::max(file_.size(), position_));
+    const std::uint64_t last = position_ + (std::uint64_t{1} << 20);
+    for (std::byte part[4096]; read(part) > 0;)
+        if (position_ >= last) return core::text("more than ", position_);
+    return core::text(position_);
+}
+
+LOCKSTEP_FUNCTION std::vector<std::byte> read_file(const std::string& path, std::uint64_t most) {
+    packed_file file{path};
+    auto out = file.read_up_to(most);
+    std::byte further[1];
+    if (file.read(further) > 0)
+        core::fail(core::text("\"", path, "\" has ", file.length(), " bytes", file.is_packed() ? " once unpacked" : "",
+                              ", too many: the most are ", most),
+                   "pass the right file");
     return out;
 }
 

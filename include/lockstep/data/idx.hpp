@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,9 +29,9 @@ struct idx_file {
 
     std::string path;
     std::array<std::size_t, Dimensions> extents{};
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> bytes;  // without the header
 
-    [[nodiscard]] std::span<const std::byte> content() const noexcept { return std::span{bytes}.subspan(header); }
+    [[nodiscard]] std::span<const std::byte> content() const noexcept { return bytes; }
 };
 
 namespace detail {
@@ -55,40 +56,48 @@ inline constexpr std::uint32_t labels_magic = idx_file<1>::magic;
 
 }  // namespace detail
 
-/// Reads the header and checks it against the length of the file. Sample extents (all but the first) must be `wanted`.
-/// Throws core::error for a wrong magic number, other extents, and a file shorter or longer than its header says.
+/// Reads the header, then at most the bytes that it promises: the file has to end there. Sample extents (all but the first) must be
+/// `wanted`. Throws core::error for a wrong magic number, other extents, and a file shorter or longer than its header says.
 template <std::size_t Dimensions>
 [[nodiscard]] idx_file<Dimensions> read_idx(const std::string& path, std::array<std::size_t, Dimensions - 1> wanted) {
     using file = idx_file<Dimensions>;
-    file out{path, {}, read_file(path)};
-
-    const auto check_length = [&](std::uint64_t expected, std::string_view what) {
-        const std::uint64_t found = out.bytes.size();
-        if (!(what.empty() ? found == expected : found >= expected))
-            core::fail(core::text("\"", path, "\" has ", found, found < expected ? " bytes, too few: " : " bytes, too many: ",
-                                  what.empty() ? "its header promises " : what, expected, " bytes"),
-                       "fetch or copy the file again");
+    file out{path, {}, {}};
+    packed_file from{path};
+    const auto fail_length = [&](std::string_view how, std::string_view what, std::uint64_t expected) {
+        core::fail(core::text("\"", path, "\" has ", from.length(), " bytes", how, what, expected, " bytes"),
+                   "fetch or copy the file again");
     };
-    check_length(4, "its magic number alone takes ");
-    const std::uint32_t found = detail::big_endian(out.bytes, 0);
+
+    std::array<std::byte, file::header> head;
+    const std::size_t got = from.read(head);
+    if (got < 4) fail_length(", too few: ", "its magic number alone takes ", 4);
+    const std::uint32_t found = detail::big_endian(head, 0);
     if (found != file::magic)
         core::fail(core::text("\"", path, "\" starts with the magic number ", detail::hexadecimal(found), ", expected ",
                               detail::hexadecimal(file::magic), file::magic == detail::labels_magic ? " (labels)" : " (images)"),
                    detail::wrong_magic_remedy(found, file::magic));
-    check_length(file::header, "its header alone takes ");
+    if (got < file::header) fail_length(", too few: ", "its header alone takes ", file::header);
 
-    std::uint64_t length = 1;
-    for (std::size_t d = 0; d < Dimensions; ++d) out.extents[d] = detail::big_endian(out.bytes, 4 + 4 * d);
+    for (std::size_t d = 0; d < Dimensions; ++d) out.extents[d] = detail::big_endian(head, 4 + 4 * d);
     std::string is, should;
+    std::uint64_t length = out.extents[0];
+    bool fits = true;  // into the numbers that count bytes
     for (std::size_t d = 1; d < Dimensions; ++d) {
         is += core::text(d == 1 ? "" : "x", out.extents[d]);
         should += core::text(d == 1 ? "" : "x", wanted[d - 1]);
-        length *= wanted[d - 1];
+        fits = fits && !__builtin_mul_overflow(length, std::uint64_t{wanted[d - 1]}, &length);
     }
     if (is != should)
         core::fail(core::text("\"", path, "\" holds images of ", is, ", the data set is declared as ", should),
                    core::text("declare the data set and the network's input as ", is, ", or pass other files"));
-    check_length(file::header + out.extents[0] * length, "");
+    std::uint64_t whole = 0;
+    if (!fits || __builtin_add_overflow(length, std::uint64_t{file::header}, &whole) || whole > std::numeric_limits<std::size_t>::max())
+        core::fail(core::text("the header of \"", path, "\" promises ", out.extents[0], " images of ", is, ", more than 64 bits can count"),
+                   "fetch or copy the file again");
+    if (!from.is_packed() && from.size() < whole) fail_length(", too few: ", "its header promises ", whole);
+    out.bytes = from.read_up_to(length);
+    if (out.bytes.size() < length) fail_length(", too few: ", "its header promises ", whole);
+    if (std::byte further[1]; from.read(further) > 0) fail_length(", too many: ", "its header promises ", whole);
     return out;
 }
 

@@ -7,8 +7,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/algorithm_choice.hpp"
 
@@ -34,6 +33,7 @@ struct convolution_layer {
 };
 
 inline constexpr std::string_view algorithm_file_header = "# lockstep algorithms 1";
+inline constexpr std::size_t longest_line = 1000;  ///< of such a file, in bytes
 
 /// The file of these choices, one for each layer:
 ///     # lockstep algorithms 1
@@ -88,6 +88,8 @@ private:
         if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);
         text_.remove_prefix(std::min(end + 1, text_.size()));
         ++number_;
+        if (line_.size() > longest_line)
+            fail(core::text("it has ", line_.size(), " bytes, a line has at most ", longest_line), "name a file that a tuner has written");
         return true;
     }
     /// The next word of the line; empty at its end.
@@ -101,7 +103,7 @@ private:
         const std::string_view found = word();
         if (found != wanted)
             fail(found.empty() ? core::text("the line ends where '", wanted, "' should stand")
-                               : core::text("'", found, "' stands where '", wanted, "' should"),
+                               : core::text("'", core::excerpt(found), "' stands where '", wanted, "' should"),
                  "write lines as: layer 3 conv 32x32x16-3x3x16+1,1,1,1 forward winograd4 micro 8");
     }
     std::size_t whole_number(std::string_view what) {
@@ -109,7 +111,7 @@ private:
         std::size_t out = 0;
         const auto [end, problem] = std::from_chars(found.data(), found.data() + found.size(), out);
         if (found.empty() || problem != std::errc{} || end != found.data() + found.size() || out > UINT32_MAX)
-            fail(core::text("'", found, "' is no ", what), "write a whole number");
+            fail(core::text("'", core::excerpt(found), "' is no ", what), "write a whole number");
         return out;
     }
     /// One of the values whose name is the next word.
@@ -121,7 +123,7 @@ private:
             if (name(value) == found) return value;
             known += core::text(known.empty() ? "" : ", ", name(value));
         }
-        fail(core::text("'", found, "' is no ", what), "use one of: " + known);
+        fail(core::text("'", core::excerpt(found), "' is no ", what), "use one of: " + known);
     }
 
     void read_line(std::span<const convolution_layer> layers, std::vector<kernels::convolution_choice>& out,
@@ -135,7 +137,8 @@ private:
                  "remove the line, or tune this network again");
         const std::string_view shape = word();
         if (shape != to_text(found->geometry))
-            fail(core::text("layer ", number, " is ", to_text(found->geometry), ", not '", shape, "'"), "tune this network again");
+            fail(core::text("layer ", number, " is ", to_text(found->geometry), ", not '", core::excerpt(shape), "'"),
+                 "tune this network again");
         const auto pass = one_of(kernels::convolution_passes, "pass");
         if (!found->has(pass))
             fail(core::text("layer ", number, " computes no data gradient: nothing in front of it learns"), "remove the line");
@@ -177,20 +180,11 @@ private:
     return detail::algorithm_reader{text, file}.read(layers);
 }
 
-/// The text of a file. Throws core::error if there is none.
+/// The text of a file. Throws core::error if there is none, or if it is too long for one.
 [[nodiscard, gnu::cold]] inline std::string load_algorithms(const std::string& path) {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen(path.c_str(), "rb"), &std::fclose};
-    std::string out;
-    bool complete = file != nullptr;
-    if (file) {
-        char part[4096];
-        for (std::size_t got = 0; (got = std::fread(part, 1, sizeof part, file.get())) > 0;) out.append(part, got);
-        complete = std::ferror(file.get()) == 0;
-    }
-    if (!complete)
-        core::fail(core::text("the file of algorithms ", path, " cannot be read"),
-                   "check its name on every rank, or leave plan.algorithms empty for the default rule");
-    return out;
+    constexpr std::size_t most = std::size_t{1} << 20;  // thousands of layers
+    return core::read_text(path, "the file of algorithms", most,
+                           "check its name on every rank, or leave plan.algorithms empty for the default rule");
 }
 
 }  // namespace lockstep::planner

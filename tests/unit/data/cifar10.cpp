@@ -117,6 +117,10 @@ TEST_CASE("data/cifar10: files that are missing, cut off or of another kind", "[
     CHECK(test::error_of(training) == "lockstep: picture 1 of \"" + here / "data_batch_4.bin" +
                                           "\" has the label 10, allowed are 0 to 9; pass the binary version of CIFAR-10 (other data sets "
                                           "have other layouts), or correct the file");
+    here.write_packed("data_batch_4.bin", std::string(400'000'000, '\1'));
+    CHECK_THAT(test::error_of(training),
+               Catch::Matchers::Matches(".*data_batch_4.bin\" has more than 18[0-9]{7} bytes, too many: the most are "
+                                        "184380000, 60000 pictures; fetch .*"));
 }
 
 TEST_CASE("data/cifar10: the published files", "[data]") {

@@ -48,6 +48,12 @@ private:
     std::filesystem::path path_;
 };
 
+/// The bytes of a file as it lies there.
+[[nodiscard]] inline std::string contents(const std::string& path) {
+    std::ifstream file{path, std::ios::binary};
+    return {std::istreambuf_iterator<char>{file}, {}};
+}
+
 /// What the call throws as core::error; empty when it throws nothing.
 template <class F>
 [[nodiscard]] std::string error_of(F&& f) {

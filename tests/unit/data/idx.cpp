@@ -109,6 +109,40 @@ TEST_CASE("data/idx: each thing that can be wrong with the files has its message
            "label 2 of <l> is 255, allowed are 0 to 3; declare the data set with more classes, or correct the file");
 }
 
+TEST_CASE("data/idx: a packed file is unpacked as far as its header promises", "[data]") {
+    const test::directory here;
+    const std::string l = here.write("labels", three_labels());
+    const auto message = [&](const std::string& path) { return test::error_of([&] { small{path, l}; }); };
+    CHECK_THAT(message(here.write_packed("images", three_images() + "xy")),
+               Catch::Matchers::EndsWith("\" has 36 bytes, too many: its header promises 34 bytes; fetch or copy the file again"));
+    CHECK_THAT(message(here.write_packed("images", three_images().substr(0, 33))),
+               Catch::Matchers::EndsWith("\" has 33 bytes, too few: its header promises 34 bytes; fetch or copy the file again"));
+    const std::string many(50'000'000, '\0');
+    CHECK_THAT(message(here.write_packed("images", three_images() + many)),
+               Catch::Matchers::Matches(".*has more than 10[0-9]{5} bytes, too many: its header promises 34 bytes; .*"));
+    CHECK_THAT(message(here.write_packed("images", test::idx_bytes(images, {0xffffffff, 2, 3}, "abc"))),
+               Catch::Matchers::EndsWith("\" has 19 bytes, too few: its header promises 25769803786 bytes; fetch or copy the file again"));
+}
+
+TEST_CASE("data/idx: the members of a packed file are one content", "[data]") {
+    const test::directory here;
+    const auto packed = [&](const std::string& bytes) { return test::contents(here.write_packed("member", bytes)); };
+    const std::string all = three_images();
+    check_content(small{here.write("images", packed(all.substr(0, 5)) + packed(all.substr(5, 20)) + packed(all.substr(25))),
+                        here.write("labels", three_labels())});
+}
+
+TEST_CASE("data/idx: sizes that no number holds are an error", "[data]") {
+    const test::directory here;
+    const std::string path = here.write("huge", test::idx_bytes(0x804, {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, ""));
+    CHECK(
+        test::error_of([&] {
+            (void)read_idx<4>(path, {0xffffffff, 0xffffffff, 0xffffffff});
+        }) ==
+        "lockstep: the header of \"" + path +
+            "\" promises 4294967295 images of 4294967295x4294967295x4294967295, more than 64 bits can count; fetch or copy the file again");
+}
+
 TEST_CASE("data/idx: a file that was packed twice", "[data]") {
     const test::directory here;
     std::ifstream once{here.write_packed("once.gz", three_images()), std::ios::binary};

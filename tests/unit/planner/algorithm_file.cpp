@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/planner/algorithm_file.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
@@ -140,5 +141,28 @@ TEST_CASE("planner/algorithm_file: files", "[planner]") {
     std::remove(path.c_str());
     CHECK_THROWS_WITH(planner::load_algorithms(path),
                       "lockstep: the file of algorithms " + path +
-                          " cannot be read; check its name on every rank, or leave plan.algorithms empty for the default rule");
+                          " cannot be read: No such file or directory; check its name on every rank, or leave plan.algorithms empty for "
+                          "the default rule");
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(planner::load_algorithms(path), Catch::Contains(" cannot be read: it is a FIFO, no regular file; "));
+    std::remove(path.c_str());
+    CHECK_THROWS_WITH(planner::load_algorithms("/dev/zero"), Catch::Contains(" cannot be read: it is a device, no regular file; "));
+}
+
+TEST_CASE("planner/algorithm_file: files and lines have a limit", "[planner]") {
+    const std::string path = "long." + std::to_string(getpid()) + ".txt";
+    std::ofstream{path} << right << std::string(1 << 20, '#');
+    CHECK_THROWS_WITH(planner::load_algorithms(path),
+                      Catch::Contains(core::text(" has ", right.size() + (1 << 20), " bytes, the most are 1048576; ")));
+    std::remove(path.c_str());
+    CHECK(message("layer 4", "# " + std::string(998, 'c') + "\nlayer 4") == "no error");
+    CHECK(message("layer 4", "# " + std::string(999, 'c') + "\nlayer 4") ==
+          "lockstep: a.txt line 4: it has 1001 bytes, a line has at most 1000; name a file that a tuner has written");
+}
+
+TEST_CASE("planner/algorithm_file: messages quote words of the file in a printable and short form", "[planner]") {
+    CHECK_THAT(message("layer 0", std::string_view{"\x1b[2Jla\0yer\xff 0", 14}),
+               Catch::Matchers::StartsWith(R"(lockstep: a.txt line 2: '\x1b[2Jla\x00yer\xff' stands where 'layer' should; )"));
+    CHECK_THAT(message("layer 0", std::string(500, 'l')),
+               Catch::Matchers::StartsWith("lockstep: a.txt line 2: '" + std::string(80, 'l') + "... (500 bytes)' stands where"));
 }
