@@ -83,6 +83,7 @@ LOCKSTEP_FUNCTION algorithm_table algorithm_table::parse(std::string_view text) 
                 "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, hierarchical, "
                 "ring and halving-doubling"};
         };
+        if (rest.empty() && text.ends_with(';')) wrong("after which a ';' promises more");
         if (colon == part.npos || dash == part.npos) wrong("which is no name:first-last");
         line read;
         std::size_t which = 0;

@@ -32,6 +32,7 @@ TEST_CASE("comm/algorithm_table: what cannot be read is named, with what to writ
                                                   Catch::Contains("; write them like doubling:0-8192;tree:8193-max"));
     };
     says("", "'', which is no name:first-last");
+    says("tree:0-max;", "'tree:0-max', after which a ';' promises more");
     says("tree", "'tree', which is no name:first-last");
     says("tree:0", "'tree:0', which is no name:first-last");
     says("three:0-max", "'three:0-max', which names no algorithm");
