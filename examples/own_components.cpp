@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
         }};
         trainer.fit(ls::data::digits{.count = 16'000}, ls::epochs{2}, ls::progress{std::cout});
         const auto result = trainer.evaluate(ls::data::digits{.count = 2'000, .first = 1'000'000});
-        if (world.rank() == 0) std::cout << "test accuracy " << 100 * *result.accuracy << " %" << std::endl;
+        if (world.rank() == 0) ls::train::print(std::cout, ls::core::text("test accuracy ", ls::core::fixed(100 * *result.accuracy, 2), " %\n"));
         return result.accuracy > 0.9 ? 0 : 1;
     });
 }

@@ -30,6 +30,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/core/quiet_thread.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/cifar10.hpp"

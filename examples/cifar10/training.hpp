@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -39,6 +40,13 @@ struct chosen_logs {
         if (!of.csv.empty()) csv.emplace(of.csv);
         if (!of.report.empty()) report.emplace(of.report);
     }
+    /// None is written if two of them are one.
+    [[nodiscard]] std::vector<std::string> files() const {
+        std::vector<std::string> out;
+        if (csv) out.push_back(csv->files()[0]);
+        if (report) out.push_back(report->path());
+        return out;
+    }
     void on_begin() {
         if (csv) csv->on_begin();
         if (report) report->open();
@@ -59,7 +67,7 @@ template <class Trainer>
 void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const std::string hash = ls::core::hexadecimal(trainer.weights_hash());
     if (trainer.grid().rank != 0) return;
-    if (!of.quiet) std::cout << "weights " << hash << std::endl;
+    if (!of.quiet) ls::train::print(std::cout, ls::core::text("weights ", hash, "\n"));
     if (!logs.report) return;
     const auto report = trainer.report();
     nlohmann::json epochs = nlohmann::json::array();
@@ -85,7 +93,7 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
                                      {"steps", report.steps},
                                      {"samples_per_second", report.samples_per_second()},
                                      {"weights_hash", hash}}
-                          .dump(2));
+                          .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));  // names of files need not be UTF-8
 }
 
 template <class Net, class Train, class Test>
@@ -109,9 +117,8 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
                  .threads = of.threads}};
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
-        std::cout << "lockstep      " << ls::data::name_of(train) << ": " << train.size() << " samples to train, " << test.size()
-                  << (of.held_out > 0 ? " held out to test\n" : " to test\n")
-                  << table << std::flush;
+        ls::train::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
+                                                   test.size(), of.held_out > 0 ? " held out to test\n" : " to test\n", table));
     if (of.plan_only) return 0;
     chosen_logs logs{of};
     if (of.steps > 0)

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -62,6 +62,14 @@ struct chosen_logs {
         if (!of.csv.empty()) csv.emplace(of.csv);
         if (!of.log.empty()) json.emplace(of.log);
         if (!of.report.empty()) report.emplace(of.report);
+    }
+    /// None is written if two of them are one.
+    [[nodiscard]] std::vector<std::string> files() const {
+        std::vector<std::string> out;
+        if (csv) out.push_back(csv->files()[0]);
+        if (json) out.push_back(json->files()[0]);
+        if (report) out.push_back(report->path());
+        return out;
     }
     void on_begin() {
         if (csv) csv->on_begin();
@@ -129,7 +137,7 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const auto sent = trainer.ranks().gather_all(std::uint64_t{report.bytes_sent});
     const std::size_t exchanged = trainer.exchange_bytes();
     if (trainer.grid().rank != 0) return;
-    if (!of.quiet) std::cout << "weights " << hash << std::endl;
+    if (!of.quiet) ls::train::print(std::cout, ls::core::text("weights ", hash, "\n"));
     if (!logs.report) return;
     nlohmann::json epochs = nlohmann::json::array();
     for (const auto& epoch : report.epochs) {
@@ -160,7 +168,8 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
                                {"update", report.seconds.update},
                                {"data", report.seconds.data}}},
                              {"weights_hash", hash}};
-    logs.report->line(all.dump(2));
+    // Names of files need not be UTF-8.
+    logs.report->line(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 template <class Train, class Test, class Plan>
@@ -168,9 +177,8 @@ int fit(const boost::mpi::communicator& world, const options& of, const Train& t
     ls::trainer trainer{world, plan};
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
-        std::cout << "lockstep      " << ls::data::name_of(train) << ": " << train.size() << " samples to train, " << test.size()
-                  << " to test\n"
-                  << table << std::flush;
+        ls::train::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
+                                                   test.size(), " to test\n", table));
     if (of.plan_only) return 0;
     chosen_logs logs{of};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <source_location>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/output_file.hpp"
 
 namespace lockstep::comm {
 
@@ -90,7 +92,8 @@ private:
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
 /// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f threw on any. The error is
 /// printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are
-/// ended with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is
+/// ended with MPI_Abort: no failure hangs. Standard output that could not be written, and files that pass the limit of their size
+/// (SIGXFSZ), are failures, too. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is
 /// not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
@@ -103,8 +106,14 @@ template <class F>
     detail::ending ending = detail::ending::well;
     std::string why;
     int code = 0;
+    const core::file_size_limit_is_an_error limit;
     try {
-        code = std::forward<F>(f)(world);
+        try {
+            code = std::forward<F>(f)(world);
+            core::flush_standard_output();
+        } catch (const std::bad_alloc&) {
+            core::rethrow();
+        }
     } catch (const remote_failure& failure) {
         ending = detail::ending::heard_of_a_failure;
         why = failure.what();

@@ -130,7 +130,7 @@ LOCKSTEP_FUNCTION shared_window::shared_window(group ranks, std::size_t bytes, s
     std::vector<std::byte*> parts(ranks_.size());
     if (ranks_.size() == 1) {
         alone_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (bytes + page - 1) / page * page)));
-        if (!alone_) throw std::bad_alloc{};
+        if (!alone_) core::fail_memory("what ranks of a node share", bytes, "use a smaller network, or a machine with more memory");
         parts[0] = alone_.get();
     } else {
         allocate(bytes, parts);

@@ -63,7 +63,7 @@ public:
     }
 
     /// The calling thread touches every page first. Large arenas ask for large pages: kernels that walk over megabytes else spend a tenth
-    /// of their time on looking up where the next page lies.
+    /// of their time on looking up where the next page lies. Throws core::error with the number of bytes where they are not there.
     void allocate();
 
     template <class T>
@@ -100,8 +100,10 @@ LOCKSTEP_FUNCTION void arena::take_shared(std::size_t bytes) {
 }
 
 LOCKSTEP_FUNCTION void arena::allocate() {
-    memory_ = std::unique_ptr<std::byte[], detail::release>{
-        static_cast<std::byte*>(::operator new[](bytes_ + simd::alignment, std::align_val_t{page()})), detail::release{page()}};
+    void* const memory = core::with_memory("the arena, which holds weights, gradients and activations", bytes_,
+                                           "use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v",
+                                           [&] { return ::operator new[](bytes_ + simd::alignment, std::align_val_t{page()}); });
+    memory_ = std::unique_ptr<std::byte[], detail::release>{static_cast<std::byte*>(memory), detail::release{page()}};
 #if defined(MADV_HUGEPAGE)
     if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes_ / page() * page(), MADV_HUGEPAGE);
 #endif

@@ -25,8 +25,8 @@ namespace lockstep::train {
 /// The exception that is being handled becomes known to all ranks, unless it came from one of them.
 [[gnu::cold]] void tell_all(const comm::group& ranks);
 
-/// The exception that is being handled, if it is a core::error, says this as well.
-[[gnu::cold]] void add_line(const std::string& line);
+/// Throws the exception that is being handled again, as core::rethrow() does; a core::error then has this line as well.
+[[noreturn, gnu::cold]] void rethrow_with(const std::string& line);
 
 /// A data set that can be read.
 template <class Dataset>
@@ -88,18 +88,18 @@ LOCKSTEP_FUNCTION void require_equal(const comm::group& ranks, std::size_t mine,
         if (all[rank] != all[0]) core::fail(core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]), remedy);
 }
 
-LOCKSTEP_FUNCTION void add_line(const std::string& line) {
+LOCKSTEP_FUNCTION void rethrow_with(const std::string& line) {
     try {
-        throw;
+        core::rethrow();
     } catch (core::error& failure) {
         failure.add_line(line);
-    } catch (...) {
+        throw;
     }
 }
 
 LOCKSTEP_FUNCTION void tell_all(const comm::group& ranks) {
     try {
-        throw;
+        core::rethrow();
     } catch (const comm::remote_failure&) {
     } catch (const std::exception& failure) {
         ranks.announce(failure.what());

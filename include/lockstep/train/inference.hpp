@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/text.hpp"
@@ -116,7 +117,9 @@ struct inference {
     [[nodiscard]] auto predict(const typename samples::rows& x) const {
         std::size_t most = x.count;
         if constexpr (Network::shards > 1) most = std::ranges::max(counts.gather(x.count));
-        auto out = tensor::views<const T>::template make_batch<output>(x.count);
+        auto out =
+            core::with_memory("predictions", core::checked_product("bytes of predictions", x.count, output::size, sizeof(T)),
+                              "pass fewer rows at once", [&] { return tensor::views<const T>::template make_batch<output>(x.count); });
         for (std::size_t at = 0; at < most; at += capacity) {
             const std::size_t first = std::min(at, x.count), here = std::min(capacity, x.count - first);
             if constexpr (Network::shards > 1)

@@ -2,21 +2,20 @@
 #pragma once
 // Logs for programs: a CSV file with a line for each step, and JSON lines with an object for each step, epoch and end. Observers.
 
-#include <cerrno>
+#include <array>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
 #include "lockstep/core/compiled.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/train/events.hpp"
 
 namespace lockstep::train {
 
-/// A file that rank 0 opens with the first line. Every line reaches the file at once. Throws core::error if it cannot be written.
+/// A file that rank 0 opens with the first line. Every line reaches the file at once. Throws core::error if it cannot be written, or if
+/// this process writes it already.
 class log_file {
 public:
     explicit log_file(std::string path, std::string head = {}) : path_{std::move(path)}, head_{std::move(head)} {}
@@ -24,23 +23,16 @@ public:
     /// Empties the file, before hours of work are spent on what goes into it.
     void open() {
         if (file_.is_open()) return;  // a further fit() goes on in the same file
-        errno = 0;
-        file_.open(path_, std::ios::trunc);
-        if (file_ && !head_.empty()) file_ << head_ << std::endl;
-        require_written();
+        file_.open(path_);
+        if (!head_.empty()) file_.write(head_ + "\n");
     }
     void line(const std::string& text);
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
 private:
-    void require_written() const {
-        if (!file_)
-            core::fail(core::text("cannot write ", path_, ": ", std::strerror(errno)),
-                       "check that the directory exists, may be written and has room");
-    }
-
     std::string path_;
     std::string head_;
-    std::ofstream file_;
+    core::output_file file_;
 };
 
 /// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds:
@@ -53,6 +45,7 @@ public:
                 "communication_hidden,communication_exposed,last_bucket,no_progress,"
                 "large_bucket,slow_rank"} {}
 
+    [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
     void on_begin() { file_.open(); }
     void on_step(const step_event& event);
 
@@ -65,6 +58,7 @@ class json_log {
 public:
     explicit json_log(std::string path) : file_{std::move(path)} {}
 
+    [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
     void on_begin() { file_.open(); }
     void on_step(const step_event& event);
     void on_epoch(const epoch_event& event);
@@ -87,8 +81,7 @@ private:
 
 LOCKSTEP_FUNCTION void log_file::line(const std::string& text) {
     if (!file_.is_open()) open();
-    file_ << text << std::endl;
-    require_written();
+    file_.write(text + "\n");
 }
 
 LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {

@@ -5,9 +5,12 @@
 
 #include <concepts>
 #include <cstddef>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/train/events.hpp"
 #include "lockstep/train/recorder.hpp"
@@ -64,6 +67,19 @@ inline constexpr bool is_observer = requires(Observer& o, const comm::group& ran
 || requires(Observer& o, epoch_event& e) { o.on_epoch(e); }
 || requires(Observer& o, Trainer& t, const report& r) { o.on_end(t, r); }
 || requires(Observer& o, const report& r) { o.on_end(r); };
+
+/// What the observers of a fit() write, before any of them does: no two of their files are one. An observer that writes files has
+/// `files()`, a range of their paths; empty paths are left out. On rank 0, which writes.
+template <class... Observers>
+[[gnu::cold]] void require_different_outputs(const comm::group& ranks, const Observers&... observers) {
+    std::vector<std::string> paths;
+    [[maybe_unused]] const auto add = [&](const auto& observer) {
+        if constexpr (requires { observer.files(); })
+            for (const auto& path : observer.files()) paths.emplace_back(path);
+    };
+    (add(observers), ...);
+    if (ranks.rank() == 0) core::require_different_outputs(paths);
+}
 
 /// Before the first step of a fit(): what cannot work should fail now.
 template <class Observer>

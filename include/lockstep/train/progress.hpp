@@ -5,13 +5,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <cerrno>
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <typeinfo>
+#include <utility>
 
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/train/events.hpp"
 
@@ -25,6 +29,9 @@ namespace lockstep::train {
     winsize size{};
     return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
 }
+
+/// Writes and flushes. Throws core::error where the stream did not take it: a full disk, a pipe without a reader.
+[[gnu::cold]] void print(std::ostream& out, std::string_view text);
 
 /// progress{std::cout}. Rank 0 writes: step, loss, learning rate, samples/s and the time left; a line for each epoch; the report at the
 /// end.
@@ -42,10 +49,7 @@ public:
     [[gnu::cold]] void on_end(const report& of);
 
 private:
-    void close() {
-        if (open_) out_ << '\n';
-        open_ = false;
-    }
+    [[nodiscard]] std::string_view close() noexcept { return std::exchange(open_, false) ? "\n" : ""; }
 
     std::ostream& out_;
     double interval_;
@@ -64,33 +68,38 @@ LOCKSTEP_FUNCTION std::string clock_text(double seconds) {
                          : core::text(whole / 60, ":", two(whole % 60));
 }
 
+LOCKSTEP_FUNCTION void print(std::ostream& out, std::string_view text) {
+    errno = 0;
+    const bool well = static_cast<bool>(out << text << std::flush);
+    if (!well)
+        core::fail(
+            core::text("the output cannot be written: ", errno != 0 ? std::generic_category().message(errno) : "the stream has failed"),
+            "check where it goes: a file needs room, a pipe needs a reader");
+}
+
 LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
     if (event.steps_left > 0 && event.steps_done > 1 && event.seconds - last_ < (terminal_ ? 0.2 : interval_)) return;
     last_ = event.seconds;
     const double per_step = event.seconds / static_cast<double>(event.steps_done);
-    out_ << (terminal_ ? "\r" : "")
-         << core::text("epoch ", event.epoch + 1, "  step ", event.step, "/", event.step + event.steps_left, "  loss ",
-                       core::fixed(event.loss, 4), "  rate ", core::fixed(event.rate, 5), "  ", core::fixed(event.samples_per_second, 0),
-                       " samples/s  left ", clock_text(per_step * static_cast<double>(event.steps_left)))
-         << (terminal_ ? "   " : "\n") << std::flush;
     open_ = terminal_;
+    print(out_,
+          core::text(terminal_ ? "\r" : "", "epoch ", event.epoch + 1, "  step ", event.step, "/", event.step + event.steps_left, "  loss ",
+                     core::fixed(event.loss, 4), "  rate ", core::fixed(event.rate, 5), "  ", core::fixed(event.samples_per_second, 0),
+                     " samples/s  left ", clock_text(per_step * static_cast<double>(event.steps_left)), terminal_ ? "   " : "\n"));
 }
 
 LOCKSTEP_FUNCTION void progress::on_epoch(const epoch_event& event) {
-    close();
-    out_ << core::text("epoch ", event.epoch + 1, ": loss ", core::fixed(event.loss, 4), ", ", core::fixed(event.seconds, 1), " s");
+    std::string out =
+        core::text(close(), "epoch ", event.epoch + 1, ": loss ", core::fixed(event.loss, 4), ", ", core::fixed(event.seconds, 1), " s");
     if (event.test) {
-        out_ << ", test loss " << core::fixed(event.test->loss, 4);
-        if (event.test->accuracy) out_ << ", test accuracy " << core::fixed(100 * *event.test->accuracy, 2) << " %";
-        for (const auto& one : event.test->metrics) out_ << core::text(", test ", one.name, " ", core::fixed(one.value, 4));
+        out += core::text(", test loss ", core::fixed(event.test->loss, 4));
+        if (event.test->accuracy) out += core::text(", test accuracy ", core::fixed(100 * *event.test->accuracy, 2), " %");
+        for (const auto& one : event.test->metrics) out += core::text(", test ", one.name, " ", core::fixed(one.value, 4));
     }
-    out_ << std::endl;
+    print(out_, out + "\n");
 }
 
-LOCKSTEP_FUNCTION void progress::on_end(const report& of) {
-    close();
-    if (end_report_) out_ << to_text(of) << std::flush;
-}
+LOCKSTEP_FUNCTION void progress::on_end(const report& of) { print(out_, core::text(close(), end_report_ ? to_text(of) : "")); }
 
 #endif
 

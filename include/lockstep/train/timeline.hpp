@@ -3,13 +3,11 @@
 // A timeline of the first steps of a run, for Perfetto and chrome://tracing, and a picture of one of them. An observer.
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +18,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/train/events.hpp"
 #include "lockstep/train/recorder.hpp"
@@ -46,6 +45,7 @@ public:
 
     [[nodiscard]] recorder* events_of_this_rank() noexcept { return path_.empty() ? nullptr : &recorder_; }
 
+    [[nodiscard]] std::array<std::string, 2> files() const { return {path_, path_.empty() ? "" : picture_}; }
     [[gnu::cold]] void on_begin(const comm::group& ranks);
     void on_step(const step_event&) {
         if (written_ == recorder_.events.size()) return;
@@ -81,21 +81,22 @@ public:
             run.ranks.emplace_back(events.begin() + static_cast<std::ptrdiff_t>(strip.first),
                                    events.begin() + static_cast<std::ptrdiff_t>(strip.last));
         if (rank_ == 0) {
-            errno = 0;
             if (ranks.size() == 1) part_.close();
-            std::ofstream file{path_, std::ios::trunc};
-            file << "[\n";
+            core::output_file file;
+            file.open(path_);
+            file.write("[\n");
             for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
-                file << metadata(rank);
-                for (const auto& one : run.ranks[rank]) file << line(one, rank, run, run.bytes[rank]);
+                std::string out = metadata(rank);
+                for (const auto& one : run.ranks[rank]) out += line(one, rank, run, run.bytes[rank]);
+                file.write(out);
             }
-            file << "{\"name\":\"end\",\"ph\":\"M\",\"pid\":" << process_of(0) << "}\n]\n";
-            file.flush();
-            require_written(file, path_);
+            file.write(core::text("{\"name\":\"end\",\"ph\":\"M\",\"pid\":", process_of(0), "}\n]\n"));
+            file.close();
             if (!picture_.empty()) {
-                std::ofstream drawing{picture_, std::ios::trunc};
-                drawing << train::picture(run, typical_step(run)) << std::flush;
-                require_written(drawing, picture_);
+                core::output_file drawing;
+                drawing.open(picture_);
+                drawing.write(train::picture(run, typical_step(run)));
+                drawing.close();
             }
         }
         // Nobody removes anything before the whole is there.
@@ -128,17 +129,12 @@ private:
 
     /// Appends what is new to the file of this rank. Does not throw: the work goes on without it.
     [[gnu::cold]] void write();
-    [[gnu::cold]] static void require_written(const std::ofstream& file, const std::string& name) {
-        if (!file)
-            core::fail(core::text("cannot write ", name, ": ", std::strerror(errno)),
-                       "check that the directory exists, may be written and has room");
-    }
 
     std::string path_;
     std::string picture_;
     recorder recorder_;
     std::vector<std::string> layers_;
-    std::ofstream part_;
+    core::output_file part_;
     std::size_t written_ = 0;
     recorder::clock::time_point last_write_{};
     std::size_t rank_ = 0;
@@ -169,11 +165,8 @@ LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
     if (!aligned_) align(ranks);
     aligned_ = true;
     const std::string name = ranks.size() == 1 ? path_ : part_name();
-    errno = 0;
-    part_.open(name, std::ios::trunc);
-    part_ << "[\n" << metadata(rank_);
-    part_.flush();
-    require_written(part_, name);
+    part_.open(name);
+    part_.write("[\n" + metadata(rank_));
     last_write_ = recorder::clock::now();
 }
 
@@ -248,7 +241,11 @@ LOCKSTEP_FUNCTION void timeline::write() {
     for (const auto& one : recorder_.buckets) bytes.push_back(one.bytes);
     std::string out;
     for (; written_ < recorder_.events.size(); ++written_) out += line(on_common_clock(recorder_.events[written_]), rank_, run, bytes);
-    part_ << out << std::flush;
+    try {
+        if (part_.is_open()) part_.write(out);
+    } catch (const core::error&) {
+        // What is lost here is in the memory of this rank, and on_end() writes it again, or says why not.
+    }
 }
 
 #endif

@@ -225,7 +225,7 @@ private:
         : trainer(plan, ranks, comm::watched_call(ranks.notices(), "trainer", where)) {
     } catch (...) {
         tell_all(ranks);
-        throw;
+        core::rethrow();
     }
     [[gnu::cold]] trainer(const Plan& plan, const comm::group& ranks, const comm::watched_call&)
         : plan_{with_algorithms(plan)},
@@ -281,8 +281,7 @@ private:
         } catch (...) {
             tell_all(ranks_);
             averaging_.settle_after_failure();
-            add_line(weights_state().text(grid_.rank));
-            throw;
+            rethrow_with(weights_state().text(grid_.rank));
         }
     }
     /// A look at the weights: collective in a model partition, else local and possible after a failure.
@@ -303,10 +302,12 @@ private:
                       "call fit() with the same number on every rank");
         ranks_.notices().passed();
         const recording<averaging_type> recorded{averaging_, recorder_of(observers...)};
+        require_different_outputs(ranks_, observers...);
         (tell_begin(observers, ranks_), ...);
         const std::size_t n = set.size(), per_epoch = (n - 1) / plan_.batch + 1;
         if (order_.size() != n) {
-            order_.assign(n, 0);
+            core::with_memory("the order of the samples", n * sizeof(order_[0]), "fit fewer samples, or use a machine with more memory",
+                              [&] { order_.assign(n, 0); });
             position_ = 0;
             plan_.sampler.order(n, epoch_, plan_.seed, order_);
             require_same_order(ranks_, order_);

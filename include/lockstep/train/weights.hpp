@@ -74,7 +74,8 @@ template <class Network, class T>
 [[nodiscard, gnu::cold]] std::vector<T> gather_weights(std::span<const T> weights, const partition::grid& on, const comm::group& group) {
     constexpr std::size_t shards = Network::shards;
     std::vector<T> out;
-    out.reserve(Network::parameters);
+    core::with_memory("a copy of all weights", Network::parameters * sizeof(T),
+                      "use a machine with more memory, or fewer ranks on this one", [&] { out.reserve(Network::parameters); });
     core::for_each_index<Network::size>([&](auto index) {
         using here = typename Network::template at<index>;
         std::size_t at = Network::offset(index);

@@ -130,6 +130,11 @@ TEST_CASE("data/idx: the members of a packed file are one content", "[data]") {
     const std::string all = three_images();
     check_content(small{here.write("images", packed(all.substr(0, 5)) + packed(all.substr(5, 20)) + packed(all.substr(25))),
                         here.write("labels", three_labels())});
+    const std::string path = here.write("images", packed(all) + "more");
+    CHECK_THAT(test::error_of([&] {
+                   small{path, here.write("labels", three_labels())};
+               }),
+               Catch::Matchers::StartsWith("lockstep: \"" + path + "\" has 4 bytes after its packed content that are no further member; "));
 }
 
 TEST_CASE("data/idx: sizes that no number holds are an error", "[data]") {

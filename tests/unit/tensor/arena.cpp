@@ -79,3 +79,14 @@ TEST_CASE("tensor/arena: sizes that would wrap are an error, and reserve nothing
     arena.share(window);
     CHECK_THROWS_AS(arena.reserve_shared<double>(std::size_t{1} << 61U), lockstep::core::error);
 }
+
+// A sanitizer ends the process instead.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("tensor/arena: memory that is not there is an error with its size", "[tensor]") {
+    tensor::arena arena;
+    (void)arena.reserve<std::byte>(std::size_t{1} << 47);  // all addresses that a process has
+    CHECK_THROWS_WITH(arena.allocate(),
+                      "lockstep: no memory for the arena, which holds weights, gradients and activations: 140737488355328 bytes were asked "
+                      "for; use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v");
+}
+#endif

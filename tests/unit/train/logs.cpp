@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/group.hpp"
+#include "lockstep/train/observers.hpp"
+#include "lockstep/train/timeline.hpp"
+
 namespace {
 
 namespace ls = lockstep;
@@ -82,4 +86,27 @@ TEST_CASE("train/logs: a file that cannot be written is an error before the firs
     CHECK_THROWS_WITH(log.on_begin(),
                       "lockstep: cannot write /no/such/folder/run.csv: No such file or directory; check that the directory "
                       "exists, may be written and has room");
+}
+
+TEST_CASE("train/logs: observers that write one file are refused before any of them writes", "[train]") {
+    const fresh_file file{"log-of-two"};
+    std::ofstream{file.path} << "what was there before\n";
+    const ls::comm::group alone{};
+    const std::string folder = std::filesystem::path{file.path}.parent_path().string();
+    const ls::csv_log csv{file.path}, other{file.path + ".csv"};
+    const ls::json_log json{folder + "/./" + std::filesystem::path{file.path}.filename().string()};
+    const ls::timeline drawn{file.path + ".json", 50, file.path};
+    CHECK_THROWS_WITH(ls::train::require_different_outputs(alone, csv, other, json),
+                      Catch::Contains("are one file, named for two outputs; "));
+    CHECK_THROWS_WITH(ls::train::require_different_outputs(alone, csv, drawn), Catch::Contains("\" is named for two outputs; "));
+    CHECK_NOTHROW(ls::train::require_different_outputs(alone, csv, other, ls::timeline{""}, ls::timeline{""}));
+    CHECK(file.lines() == std::vector<std::string>{"what was there before"});
+}
+
+TEST_CASE("train/logs: a line that a full disk does not take is an error", "[train]") {
+    ls::csv_log csv{"/dev/full"};
+    CHECK_THROWS_WITH(csv.on_begin(), Catch::Contains("cannot write /dev/full: No space left on device"));
+    ls::json_log json{"/dev/full"};
+    json.on_begin();
+    CHECK_THROWS_WITH(json.on_step({.step = 1}), Catch::Contains("cannot write /dev/full: No space left on device"));
 }

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Files that are written: every write is checked, no two outputs share a file, and a full disk or a limit is an error with a text.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::core {
+
+/// A file that is emptied and written from its beginning, without a buffer. Throws core::error for what cannot be opened or written, and
+/// for a regular file that another output_file of this process has open. A write beyond the limit of file sizes (ulimit -f) or to a pipe
+/// that nothing reads is an error like any other: SIGXFSZ and SIGPIPE are held back meanwhile, on this thread only.
+class output_file {
+public:
+    output_file() = default;
+    output_file(output_file&& other) noexcept
+        : path_{std::move(other.path_)}, descriptor_{std::exchange(other.descriptor_, -1)}, same_{std::exchange(other.same_, {})} {}
+    output_file& operator=(output_file&&) = delete;
+    ~output_file();
+
+    [[gnu::cold]] void open(const std::string& path);
+    [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
+    /// All of it has reached the system.
+    [[gnu::cold]] void write(std::string_view text);
+    /// Some file systems report only now that something is lost.
+    [[gnu::cold]] void close();
+
+    /// A file, whatever it is called; 0, 0: none.
+    struct identity {
+        std::uint64_t device = 0, number = 0;
+        friend bool operator==(const identity&, const identity&) = default;
+    };
+
+private:
+    /// The file is given up: a later write would leave a gap.
+    [[noreturn, gnu::cold]] void fail_with(int reason);
+    void release() noexcept;
+
+    std::string path_;
+    int descriptor_ = -1;
+    identity same_;
+};
+
+/// Throws core::error where two of these paths lead to one regular file, also through links and through folders of several names, and for
+/// files that do not exist yet. Empty paths and devices are left out. Nothing is opened.
+[[gnu::cold]] void require_different_outputs(std::span<const std::string> paths);
+
+/// What was written to standard output has arrived, or core::error.
+[[gnu::cold]] void flush_standard_output();
+
+/// As long as it lives, a write beyond the limit of file sizes fails with EFBIG instead of ending the process, unless the program has a
+/// handler of its own. For the whole process: for frames of programs.
+class file_size_limit_is_an_error {
+public:
+    [[gnu::cold]] file_size_limit_is_an_error() noexcept {
+        ::sigaction(SIGXFSZ, nullptr, &before_);
+        if (before_.sa_handler == SIG_DFL) ::signal(SIGXFSZ, SIG_IGN);
+    }
+    file_size_limit_is_an_error(const file_size_limit_is_an_error&) = delete;
+    file_size_limit_is_an_error& operator=(const file_size_limit_is_an_error&) = delete;
+    ~file_size_limit_is_an_error() { ::sigaction(SIGXFSZ, &before_, nullptr); }
+
+private:
+    struct sigaction before_ {};
+};
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+/// The regular files that this process writes.
+struct open_outputs {
+    std::mutex lock;
+    std::vector<output_file::identity> files;
+
+    [[nodiscard]] static open_outputs& all() {
+        static open_outputs one;
+        return one;
+    }
+};
+
+/// A signal that a write of this thread raises stays with the thread, and is taken away there.
+class held_signals {
+public:
+    held_signals() noexcept {
+        ::sigemptyset(&held_);
+        ::sigaddset(&held_, SIGXFSZ);
+        ::sigaddset(&held_, SIGPIPE);
+        ::sigpending(&earlier_);
+        ::pthread_sigmask(SIG_BLOCK, &held_, &mask_);
+    }
+    held_signals(const held_signals&) = delete;
+    held_signals& operator=(const held_signals&) = delete;
+    ~held_signals() {
+        const int reason = errno;
+        sigset_t now;
+        ::sigpending(&now);
+        for (const int number : {SIGXFSZ, SIGPIPE}) {
+            if (::sigismember(&now, number) != 1 || ::sigismember(&earlier_, number) == 1) continue;
+            sigset_t one;
+            ::sigemptyset(&one);
+            ::sigaddset(&one, number);
+            int taken = 0;
+            (void)::sigwait(&one, &taken);
+        }
+        ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+        errno = reason;
+    }
+
+private:
+    sigset_t held_{}, earlier_{}, mask_{};
+};
+
+[[nodiscard]] LOCKSTEP_FUNCTION std::string output_remedy(int reason) {
+    return reason == EFBIG   ? "raise the limit of file sizes (ulimit -f), or write less"
+           : reason == ENXIO ? "start what reads this FIFO first, or name a file"
+                             : "check that the directory exists, may be written and has room";
+}
+
+/// Where a path leads: the file, or the folder and the name that it would get there.
+struct destination {
+    output_file::identity file, folder;
+    std::string name;
+};
+
+[[nodiscard]] LOCKSTEP_FUNCTION destination destination_of(std::string path) {
+    destination out;
+    struct stat about {};
+    if (::stat(path.c_str(), &about) == 0) {
+        if (S_ISREG(about.st_mode)) out.file = {about.st_dev, about.st_ino};
+        return out;
+    }
+    // A link that leads nowhere yet: the file is made where it points. The system follows 40 of them.
+    for (int links = 0; links < 40 && ::lstat(path.c_str(), &about) == 0 && S_ISLNK(about.st_mode); ++links) {
+        char to[4096];
+        const ssize_t size = ::readlink(path.c_str(), to, sizeof to);
+        if (size <= 0) break;
+        const std::string_view target{to, static_cast<std::size_t>(size)};
+        path = target.front() == '/' ? std::string{target} : path.substr(0, path.rfind('/') + 1).append(target);
+    }
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    if (::stat(folder.c_str(), &about) != 0) return out;  // to open it will fail, too
+    out.folder = {about.st_dev, about.st_ino};
+    out.name = path.substr(slash == path.npos ? 0 : slash + 1);
+    return out;
+}
+
+[[noreturn]] LOCKSTEP_FUNCTION void fail_same_output(std::string_view a, std::string_view b) {
+    fail(a == b ? text("\"", a, "\" is named for two outputs") : text("\"", a, "\" and \"", b, "\" are one file, named for two outputs"),
+         "name a file of its own for each: they would overwrite each other");
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION output_file::~output_file() { release(); }
+
+LOCKSTEP_FUNCTION void output_file::release() noexcept {
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+    if (same_ == identity{}) return;
+    auto& all = detail::open_outputs::all();
+    const std::lock_guard guard{all.lock};
+    all.files.erase(std::find(all.files.begin(), all.files.end(), std::exchange(same_, {})));
+}
+
+LOCKSTEP_FUNCTION void output_file::fail_with(int reason) {
+    release();
+    fail(text("cannot write ", path_, ": ", std::generic_category().message(reason)), detail::output_remedy(reason));
+}
+
+LOCKSTEP_FUNCTION void output_file::open(const std::string& path) {
+    release();
+    path_ = path;
+    if (path.find('\0') != path.npos) fail_with(EINVAL);
+    // Emptied only when it is known to be no other output. A FIFO without a reader is an error, not a wait.
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    struct stat about {};
+    if (descriptor_ < 0 || ::fstat(descriptor_, &about) != 0) fail_with(errno);
+    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
+    if (!S_ISREG(about.st_mode)) return;
+    {
+        const identity found{about.st_dev, about.st_ino};
+        auto& all = detail::open_outputs::all();
+        const std::lock_guard guard{all.lock};
+        if (std::find(all.files.begin(), all.files.end(), found) != all.files.end()) {
+            release();
+            detail::fail_same_output(path, path);
+        }
+        all.files.push_back(found);
+        same_ = found;
+    }
+    if (::ftruncate(descriptor_, 0) != 0) fail_with(errno);
+}
+
+LOCKSTEP_FUNCTION void output_file::write(std::string_view text) {
+    const detail::held_signals held;
+    while (!text.empty()) {
+        const ssize_t done = ::write(descriptor_, text.data(), text.size());
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) fail_with(errno);
+        text.remove_prefix(static_cast<std::size_t>(done));
+    }
+}
+
+LOCKSTEP_FUNCTION void output_file::close() {
+    if (descriptor_ < 0) return;
+    const bool well = ::close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR;
+    const int reason = errno;
+    release();
+    if (!well) fail_with(reason);
+}
+
+LOCKSTEP_FUNCTION void require_different_outputs(std::span<const std::string> paths) {
+    std::vector<detail::destination> found;
+    for (const std::string& path : paths) {
+        found.push_back(path.empty() ? detail::destination{} : detail::destination_of(path));
+        const auto& last = found.back();
+        for (std::size_t i = 0; i + 1 < found.size(); ++i) {
+            const bool one_file = last.file != output_file::identity{} && found[i].file == last.file;
+            const bool one_name = last.folder != output_file::identity{} && found[i].folder == last.folder && found[i].name == last.name;
+            if (one_file || one_name) detail::fail_same_output(paths[i], path);
+        }
+    }
+}
+
+LOCKSTEP_FUNCTION void flush_standard_output() {
+    errno = 0;
+    const bool flushed = std::fflush(stdout) == 0;
+    const int reason = errno;
+    if (flushed && std::ferror(stdout) == 0) return;
+    fail(text("cannot write standard output: ", flushed ? std::string{"an earlier write failed"} : std::generic_category().message(reason)),
+         "check where it goes: a file needs room, a pipe needs a reader");
+}
+
+#endif
+
+}  // namespace lockstep::core

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/core/output_file.hpp"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "unit/data/files.hpp"
+
+namespace core = lockstep::core;
+using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
+using lockstep::test::contents;
+using lockstep::test::directory;
+using lockstep::test::error_of;
+
+namespace {
+
+std::string same(const std::vector<std::string>& paths) {
+    return error_of([&] { core::require_different_outputs(paths); });
+}
+
+/// The limit of file sizes, as long as it lives.
+struct limited {
+    rlimit before{};
+    explicit limited(rlim_t bytes) {
+        ::getrlimit(RLIMIT_FSIZE, &before);
+        const rlimit now{bytes, before.rlim_max};
+        ::setrlimit(RLIMIT_FSIZE, &now);
+    }
+    limited(const limited&) = delete;
+    limited& operator=(const limited&) = delete;
+    ~limited() { ::setrlimit(RLIMIT_FSIZE, &before); }
+};
+
+}  // namespace
+
+TEST_CASE("core/output_file: a file is emptied, and each text is there at once", "[core]") {
+    const directory here;
+    const std::string path = here.write("log", "what was there before");
+    core::output_file file;
+    CHECK_FALSE(file.is_open());
+    file.open(path);
+    CHECK(contents(path).empty());
+    file.write("one\n");
+    CHECK(contents(path) == "one\n");
+    file.write("two\n");
+    file.close();
+    CHECK_FALSE(file.is_open());
+    CHECK(contents(path) == "one\ntwo\n");
+}
+
+TEST_CASE("core/output_file: what cannot be opened or written is an error with the reason", "[core]") {
+    const directory here;
+    const auto opened = [](const std::string& path) { return error_of([&] { core::output_file{}.open(path); }); };
+    const std::string remedy = "; check that the directory exists, may be written and has room";
+    CHECK(opened(here / "no/file") == "lockstep: cannot write " + here / "no/file" + ": No such file or directory" + remedy);
+    CHECK_THAT(opened(here / "."), EndsWith(": Is a directory" + remedy));
+    CHECK_THAT(opened(std::string{"a\0b", 3}), Contains(R"(cannot write a\x00b: Invalid argument)"));
+    core::output_file full;
+    full.open("/dev/full");
+    CHECK(error_of([&] { full.write("x"); }) == "lockstep: cannot write /dev/full: No space left on device" + remedy);
+    CHECK_FALSE(full.is_open());
+}
+
+TEST_CASE("core/output_file: a FIFO without a reader is an error, not a wait; one that lost its reader, too", "[core]") {
+    const directory here;
+    const std::string path = here / "fifo";
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    core::output_file file;
+    CHECK_THAT(error_of([&] { file.open(path); }), Contains("; start what reads this FIFO first, or name a file"));
+    const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+    file.open(path);
+    file.write("heard");
+    ::close(reader);
+    CHECK_THAT(error_of([&] { file.write("lost"); }), Contains("cannot write " + path + ": Broken pipe"));
+}
+
+TEST_CASE("core/output_file: beyond the limit of file sizes is an error, not the end of the process", "[core]") {
+    const directory here;
+    core::output_file file;
+    file.open(here / "log");
+    const limited to{10};
+    file.write("0123456789");
+    CHECK(error_of([&] { file.write("x"); }) ==
+          "lockstep: cannot write " + here / "log" + ": File too large; raise the limit of file sizes (ulimit -f), or write less");
+    // The signal was taken away, and is as before.
+    sigset_t pending, mask;
+    ::sigpending(&pending);
+    CHECK(::sigismember(&pending, SIGXFSZ) == 0);
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    CHECK(::sigismember(&mask, SIGXFSZ) == 0);
+    struct sigaction now {};
+    ::sigaction(SIGXFSZ, nullptr, &now);
+    CHECK(now.sa_handler == SIG_DFL);
+}
+
+TEST_CASE("core/output_file: a program may ignore the signal as a whole", "[core]") {
+    struct sigaction now {};
+    {
+        const core::file_size_limit_is_an_error here;
+        ::sigaction(SIGXFSZ, nullptr, &now);
+        CHECK(now.sa_handler == SIG_IGN);
+    }
+    ::sigaction(SIGXFSZ, nullptr, &now);
+    CHECK(now.sa_handler == SIG_DFL);
+}
+
+TEST_CASE("core/output_file: one file has one writer", "[core]") {
+    const directory here;
+    core::output_file first, second;
+    first.open(here / "log");
+    first.write("first");
+    std::filesystem::create_hard_link(here / "log", here / "link");
+    CHECK_THAT(error_of([&] { second.open(here / "link"); }), Contains("link\" is named for two outputs; name a file of its own for each"));
+    CHECK(contents(here / "log") == "first");
+    core::output_file third{std::move(first)};
+    CHECK_THAT(error_of([&] { second.open(here / "log"); }), Contains("is named for two outputs"));
+    third.close();
+    second.open(here / "log");
+    core::output_file null, again;
+    null.open("/dev/null");
+    again.open("/dev/null");
+}
+
+TEST_CASE("core/output_file: paths of one file are found before anything is opened", "[core]") {
+    const directory here;
+    std::filesystem::create_directory(here / "runs");
+    std::filesystem::create_directory_symlink(here / "runs", here / "also");
+    ::symlink("runs/new", (here / "dangling").c_str());
+    ::symlink("loop", (here / "loop").c_str());
+    const std::string old = here.write("old", "kept");
+    std::filesystem::create_hard_link(old, here / "hard");
+    ::symlink(old.c_str(), (here / "soft").c_str());
+    const std::string remedy = "; name a file of its own for each: they would overwrite each other";
+
+    CHECK(same({}).empty());
+    CHECK(same({"", "", "/dev/null", "/dev/null", here / "new", here / "runs/new", old}).empty());
+    CHECK(same({here / "loop", here / "none/a", here / "none/a"}).empty());  // to open them fails
+    CHECK(same({here / "new", old, here / "new"}) == "lockstep: \"" + here / "new" + "\" is named for two outputs" + remedy);
+    for (const auto& [a, b] : {std::pair{"old", "hard"},
+                               {"old", "soft"},
+                               {"hard", "soft"},
+                               {"old", "runs/../old"},
+                               {"new", "./runs//..//new"},
+                               {"runs/new", "also/new"},
+                               {"runs/new", "dangling"},
+                               {"also/new", "dangling"}})
+        CHECK(same({here / "other", here / a, here / b}) ==
+              "lockstep: \"" + here / a + "\" and \"" + here / b + "\" are one file, named for two outputs" + remedy);
+    CHECK(contents(old) == "kept");
+    CHECK_FALSE(std::filesystem::exists(here / "new"));
+}
