@@ -40,9 +40,20 @@ constexpr void walk(std::size_t count, Fill&& fill, Add&& add) {
     while (held > 1) add(--held - 1);
 }
 
-/// The lengths of the lanes of a minibatch of `rows`: as equal as possible, empty ones where there are fewer rows than lanes.
-inline void deal_rows(std::size_t rows, std::span<std::size_t> lengths) noexcept {
-    for (std::size_t lane = 0; lane < lengths.size(); ++lane) lengths[lane] = parallel::split(rows, lengths.size(), lane).size();
+/// Where lane `lane` of `lanes` begins in a minibatch of `rows`; where the last one ends for lane = lanes. As many lanes as can have
+/// `least` rows have some, F = min(lanes, rows / least) of them: lanes ceil(k lanes / F) - 1 for k = 1 .. F. These share the rows in order
+/// and as equally as possible, so a rank far along the lanes is as busy as the first one. Fewer rows than `least` are all in the last lane.
+/// A function of these numbers alone: the ranks of a job change nothing.
+[[nodiscard]] constexpr std::size_t lane_begin(std::size_t rows, std::size_t lanes, std::size_t least, std::size_t lane) noexcept {
+    const std::size_t filled = std::clamp<std::size_t>(rows / least, 1, lanes);
+    return rows * (lane * filled / lanes) / filled;
+}
+
+/// The lengths of the lanes of a minibatch of `rows`, by lane_begin(): with least = 1 as equal as possible, empty ones where there are
+/// fewer rows than lanes.
+inline void deal_rows(std::size_t rows, std::span<std::size_t> lengths, std::size_t least = 1) noexcept {
+    for (std::size_t lane = 0; lane < lengths.size(); ++lane)
+        lengths[lane] = lane_begin(rows, lengths.size(), least, lane + 1) - lane_begin(rows, lengths.size(), least, lane);
 }
 
 /// A run of lanes on one rank: which of its rows belong to which lane, and which nodes of the tree it can finish alone.

@@ -20,31 +20,33 @@ class deal {
 public:
     explicit deal(const partition::grid& on);
 
-    /// A minibatch of `rows` samples, cut into lanes as evenly as possible: lane l has the rows parallel::split(rows, lanes, l).
-    void whole(std::size_t rows);
+    /// A minibatch of `rows` samples, cut by tensor::lane_begin(): lane l has the rows parallel::split(rows, lanes, l), but where that
+    /// leaves a lane fewer than `least`, fewer lanes have more.
+    void whole(std::size_t rows, std::size_t least = 1);
 
-    /// Each rank has brought so many rows; it cuts them into its own lanes. With the counts that whole() would give, the deal is the same.
+    /// Each rank has brought so many rows; it cuts them into its own lanes. With the counts that whole(rows) would give, the deal is the
+    /// same.
     void brought(std::span<const std::size_t> rows_of_rank);
 
     [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
-    [[nodiscard]] const tensor::lane_set& own() const noexcept { return own_; }      ///< lanes of this rank
-    [[nodiscard]] const tensor::lane_set& group() const noexcept { return group_; }  ///< lanes of its model group
+    [[nodiscard]] const tensor::lane_set& own() const noexcept { return own_; }               ///< lanes of this rank
+    [[nodiscard]] const tensor::lane_set& group() const noexcept { return group_; }           ///< lanes of its model group
+    [[nodiscard]] std::span<const std::size_t> lengths() const noexcept { return lengths_; }  ///< rows of each lane, of all ranks
     /// Rows of each rank of the model group, counted from the group's first.
     [[nodiscard]] const partition::row_blocks& members() const noexcept { return members_; }
 
     /// The rows of a minibatch of `rows` that whole() deals this rank.
-    [[nodiscard]] static parallel::block own_rows(std::size_t rows, const partition::grid& on) noexcept {
-        const auto run = on.own_lanes();
-        return {parallel::split(rows, on.lanes, run.first).first, parallel::split(rows, on.lanes, run.last - 1).last};
+    [[nodiscard]] static parallel::block own_rows(std::size_t rows, const partition::grid& on, std::size_t least = 1) noexcept {
+        return rows_of(rows, on.lanes, on.own_lanes(), least);
     }
 
-    /// The most rows that a rank has of a batch of `rows`.
-    [[nodiscard]] static std::size_t capacity(std::size_t rows, const partition::grid& on);
+    /// The most rows that a rank has of a batch of `rows`, or of fewer.
+    [[nodiscard]] static std::size_t capacity(std::size_t rows, const partition::grid& on, std::size_t least = 1);
 
 private:
     /// Rows of a run of lanes of a minibatch of `rows`.
-    [[nodiscard]] static std::size_t rows_of(std::size_t rows, std::size_t lanes, parallel::block run) noexcept {
-        return run.empty() ? 0 : parallel::split(rows, lanes, run.last - 1).last - parallel::split(rows, lanes, run.first).first;
+    [[nodiscard]] static parallel::block rows_of(std::size_t rows, std::size_t lanes, parallel::block run, std::size_t least) noexcept {
+        return {tensor::lane_begin(rows, lanes, least, run.first), tensor::lane_begin(rows, lanes, least, run.last)};
     }
     void assign() {
         rows_ = std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0});
@@ -72,14 +74,19 @@ private:
 LOCKSTEP_FUNCTION deal::deal(const partition::grid& on)
     : grid_{on}, lengths_(on.lanes), own_{on.lanes, on.own_lanes()}, group_{on.lanes, on.group_lanes()}, members_(on.shards) {}
 
-LOCKSTEP_FUNCTION void deal::whole(std::size_t rows) {
-    tensor::deal_rows(rows, lengths_);
+LOCKSTEP_FUNCTION void deal::whole(std::size_t rows, std::size_t least) {
+    tensor::deal_rows(rows, lengths_, least);
     assign();
 }
 
-LOCKSTEP_FUNCTION std::size_t deal::capacity(std::size_t rows, const partition::grid& on) {
+LOCKSTEP_FUNCTION std::size_t deal::capacity(std::size_t rows, const partition::grid& on, std::size_t least) {
     std::size_t most = 0;
-    for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, rows_of(rows, on.lanes, on.lanes_of(rank)));
+    const auto count = [&](std::size_t of) {
+        for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, rows_of(of, on.lanes, on.lanes_of(rank), least).size());
+    };
+    count(rows);
+    // A rank whose lanes all have rows may have more of fewer: of those that fill so many lanes, the most count.
+    for (std::size_t filled = 1; filled < on.lanes && least > 1 && filled < rows / least; ++filled) count((filled + 1) * least - 1);
     return most;
 }
 
@@ -87,7 +94,7 @@ LOCKSTEP_FUNCTION void deal::brought(std::span<const std::size_t> rows_of_rank) 
     const std::size_t rows = std::accumulate(rows_of_rank.begin(), rows_of_rank.end(), std::size_t{0});
     bool as_whole = true;
     for (std::size_t rank = 0; rank < grid_.ranks; ++rank)
-        as_whole = as_whole && rows_of_rank[rank] == rows_of(rows, grid_.lanes, grid_.lanes_of(rank));
+        as_whole = as_whole && rows_of_rank[rank] == rows_of(rows, grid_.lanes, grid_.lanes_of(rank), 1).size();
     if (as_whole) return whole(rows);
     for (std::size_t rank = 0; rank < grid_.ranks; ++rank) {
         const auto lanes = grid_.lanes_of(rank);
