@@ -11,6 +11,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/row_moments.hpp"
+#include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -59,6 +60,10 @@ struct layer_norm_layer {
     }
 };
 
+/// x - mean of a single number is 0, and so is every gradient.
+template <class Spec, class Input>
+inline constexpr bool has_several_numbers = Input::size > 1;
+
 /// layer_norm{}: each sample by itself.
 struct layer_norm {
     double epsilon = 1e-5;
@@ -73,7 +78,12 @@ struct layer_norm {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return layer_norm_layer<Input>{.epsilon = epsilon};
+        static_assert(has_several_numbers<layer_norm, Input>,
+                      "lockstep: layer_norm over a single number of a sample is its shift, whatever the number; use at least two, or none");
+        if constexpr (has_several_numbers<layer_norm, Input>)
+            return layer_norm_layer<Input>{.epsilon = epsilon};
+        else
+            return unbound<Input>{};
     }
 };
 

@@ -3,6 +3,7 @@
 // What a loss must offer: the label that fits an output, and the sum of the losses of some rows with its derivative.
 
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -26,5 +27,13 @@ concept Loss = std::copy_constructible<L> && tensor::Label<typename L::template 
     { loss(y, target, dy, scale) } -> std::same_as<double>;
     requires noexcept(loss(y, target, dy, scale));
 };
+
+/// Optional: `static constexpr std::size_t least_outputs`, the fewest outputs of a network that learns something from this loss. The softmax
+/// of a single output, for example, is always 1. Default: 1.
+template <class L>
+inline constexpr std::size_t least_outputs = 1;
+template <class L>
+    requires requires { L::least_outputs; }
+inline constexpr std::size_t least_outputs<L> = L::least_outputs;
 
 }  // namespace lockstep::loss

@@ -2,6 +2,7 @@
 #pragma once
 // Softmax followed by cross entropy, in one: models Loss.
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,7 @@ struct softmax_cross_entropy {
 
     template <tensor::Shape Output>
     using label = tensor::classes<Output::size>;
+    static constexpr std::size_t least_outputs = 2;
 
     double smoothing = 0;
 

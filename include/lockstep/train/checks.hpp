@@ -57,6 +57,8 @@ template <class Compressor>
 inline constexpr bool has_a_reducer<Compressor> = std::is_same_v<Compressor, compress::none>;
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
+template <class Loss, class Output>
+inline constexpr bool has_outputs_for = Output::size >= loss::least_outputs<Loss>;
 template <class Metric, class Output, class Label, class T>
 inline constexpr bool is_metric_for = false;
 template <class Metric, class Output, class Label, class T>
@@ -102,7 +104,10 @@ template <class Output, class T, class Loss>
         is_loss_for<Loss, Output, T>,
         "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that returns the sum; it must "
         "fit the output of the network");
-    return or_else<is_loss_for<Loss, Output, T>>(loss, no_loss{});
+    static_assert(has_outputs_for<Loss, Output>,
+                  "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with a softmax over one "
+                  "output, which is always 1; add outputs, or take mean_squared_error");
+    return or_else < is_loss_for<Loss, Output, T> && has_outputs_for < Loss, Output >> (loss, no_loss{});
 }
 
 /// A bound layer, with a message where it is not complete.
