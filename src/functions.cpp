@@ -52,6 +52,7 @@
 #include "lockstep/train/commit.hpp"
 #include "lockstep/train/deal.hpp"
 #include "lockstep/train/events.hpp"
+#include "lockstep/train/lane_rows.hpp"
 #include "lockstep/train/lane_sums.hpp"
 #include "lockstep/train/logs.hpp"
 #include "lockstep/train/overlap_clock.hpp"

@@ -51,6 +51,8 @@ struct batch_norm_layer {
     static constexpr bool sums_gradient = Tail == tail::add_relu;
     static constexpr bool in_place = true;
     static constexpr bool deals_lanes = true;
+    /// Two numbers of a channel: x - mean of a single one is 0, so is every gradient.
+    static constexpr std::size_t least_rows_per_lane = pixels == 1 ? 2 : 1;
     template <class T>
     static constexpr std::size_t stash_bytes = 2 * channels * sizeof(T);
 
@@ -183,7 +185,8 @@ private:
     }
 };
 
-/// batch_norm{}: behind a convolution (channels) or a dense layer (features). A lane should have several samples or many pixels.
+/// batch_norm{}: behind a convolution (channels) or a dense layer (features). A lane needs two numbers of a channel, of which only the order
+/// remains; it should have several samples or many pixels.
 struct batch_norm {
     double momentum = 0.1;
     double epsilon = 1e-5;

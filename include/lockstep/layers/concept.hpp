@@ -2,6 +2,7 @@
 #pragma once
 // The concepts LayerSpec (what users write) and Layer (the same bound to an input shape), and the optional members of a layer.
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -135,6 +136,15 @@ template <class L>
 [[nodiscard]] constexpr std::size_t partial_sums(std::size_t lanes, parallel::team team) noexcept {
     return deals_lanes<L> ? kept_lanes(lanes, team) : tensor::tree_depth(lanes);
 }
+
+/// `static constexpr std::size_t least_rows_per_lane`: the fewest rows that a lane with rows may have in training; fewer would train nothing,
+/// as statistics over one number do. A lane without rows stays possible. The plan refuses lanes that are shorter, fit() deals a short
+/// minibatch over fewer lanes, step() refuses its rows. Default: 1.
+template <class L>
+inline constexpr std::size_t least_rows_per_lane = 1;
+template <class L>
+    requires requires { L::least_rows_per_lane; }
+inline constexpr std::size_t least_rows_per_lane<L> = std::max<std::size_t>(1, L::least_rows_per_lane);
 
 /// `static constexpr bool is_elementwise = true`: feature i of the output depends on feature i of the input only, so the layer works as
 /// well on the features of one rank. Without effect for a layer that has parameters.

@@ -23,6 +23,7 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/data.hpp"
 #include "lockstep/reduce/transport.hpp"
+#include "lockstep/train/lane_rows.hpp"
 
 namespace lockstep::train {
 
@@ -104,6 +105,7 @@ void check(const Plan& of) {
     if (of.lanes > of.batch)
         core::fail(core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"),
                    core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes));
+    require_lane_rows<decltype(of.model)>(of.batch, of.lanes);
     if (of.threads == 0) core::fail("the plan has 0 threads", "set threads to at least 1");
     if (of.threads > 1 && !parallel::has_threads)
         core::fail(core::text(of.threads, " threads in a program that was compiled without OpenMP"),

@@ -30,6 +30,7 @@
 #include "lockstep/train/events.hpp"
 #include "lockstep/train/inference.hpp"
 #include "lockstep/train/inputs.hpp"
+#include "lockstep/train/lane_rows.hpp"
 #include "lockstep/train/lane_sums.hpp"
 #include "lockstep/train/observers.hpp"
 #include "lockstep/train/read_ahead.hpp"
@@ -51,7 +52,7 @@ class trainer {
     using net = decltype(std::declval<Plan&>().model);
     using partition_type = decltype(std::declval<Plan&>().partition);
     using loss_type = decltype(std::declval<Plan&>().loss);
-    static constexpr std::size_t shards = partition_type::shards;
+    static constexpr std::size_t shards = partition_type::shards, least_rows = least_lane_rows<net>;
     using run_type = network_run<T, net, shards>;
     using averaging_type =
         averaging<T, model::network<net, shards>, decltype(std::declval<Plan&>().optimizer), decltype(std::declval<Plan&>().compressor)>;
@@ -99,6 +100,7 @@ public:
             const auto rows = brought_.take(x, y);
             deal_.brought(counts_.gather(rows.count));
             if (deal_.rows() == 0) core::fail("no rank brought a sample to this step", "call step() with at least one row on some rank");
+            require_step_rows<net>(deal_, grid_);
             auto event = run_step(rows.x, rows.y);
             averaging_.settle();
             ranks_.notices().passed();
@@ -241,7 +243,7 @@ private:
           group_{shards > 1 ? ranks_.split(grid_.replica(), grid_.shard()).named("values") : comm::group{}},
           replicas_{shards > 1 ? ranks_.split(grid_.shard(), grid_.replica()) : ranks_},
           team_{static_cast<int>(plan.threads)},
-          capacity_{deal::capacity(plan.batch, grid_)},
+          capacity_{deal::capacity(plan.batch, grid_, least_rows)},
           deal_{grid_},
           rule_{ranks_, plan.all_reduce, plan.sums, measures<T, network>(plan)},
           bucket_{least_bucket<T>(plan, rule_, grid_)},
@@ -314,10 +316,11 @@ private:
         }
         const std::size_t begun = position_ / plan_.batch;
         std::uint64_t left = steps_until(until, per_epoch, begun);
+        require_last_minibatch<net>(n, plan_.batch, begun, left);
         if (position_ > 0) plan_.sampler.order(n, epoch_, plan_.seed, order_);
         const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
             if (position == 0) plan_.sampler.order(n, epoch, plan_.seed, order_);
-            const auto own = deal::own_rows(std::min(plan_.batch, n - position), grid_);
+            const auto own = deal::own_rows(std::min(plan_.batch, n - position), grid_, least_rows);
             const std::span<const std::uint64_t> rows = std::span{order_}.subspan(position + own.first, own.size());
             return brought_.template read<Dataset>(set, rows, {plan_.seed, epoch}, ahead);
         };
@@ -333,7 +336,7 @@ private:
         while (left > 0) {
             auto data_start = clock::now();
             averaging_.begin_step(report_.steps + 1);
-            deal_.whole(std::min(plan_.batch, n - position_));
+            deal_.whole(std::min(plan_.batch, n - position_), least_rows);
             const auto [x, y, count] = minibatches.take(epoch_, position_, brought_);
             const std::size_t next = position_ + deal_.rows();
             if (left > 1) minibatches.begin(next == n ? epoch_ + 1 : epoch_, next == n ? 0 : next);
