@@ -47,6 +47,21 @@ constexpr auto branches = ls::sequential{ls::input<6, 6, 2>,
 constexpr auto late = ls::sequential{ls::input<6, 6, 2>, bend,      ls::add{ls::path{bend}, ls::path{conv<2, 3, 1, 1>{}}, ls::path{}},
                                      mean_pool<2>{},     flatten{}, dense<3>{},
                                      ls::residual{bend}};
+/// Paths of these widths, one after the other.
+template <std::size_t... Widths>
+constexpr auto wide = ls::concatenate{conv<Widths, 1>{}...};
+/// The sum of concatenations: two, three and four paths of unequal widths, in every order.
+template <class... Orders>
+constexpr auto sum_of(const Orders&... orders) {
+    return ls::sequential{ls::input<6, 6, 2>, ls::add{orders...}, bend, mean_pool<3>{}, flatten{}, dense<3>{}};
+}
+constexpr auto two_widths = sum_of(wide<1, 4>, wide<4, 1>);
+constexpr auto three_widths = sum_of(wide<1, 2, 4>, wide<1, 4, 2>, wide<2, 1, 4>, wide<2, 4, 1>, wide<4, 1, 2>, wide<4, 2, 1>);
+constexpr auto four_widths =
+    sum_of(wide<1, 2, 3, 5>, wide<1, 2, 5, 3>, wide<1, 3, 2, 5>, wide<1, 3, 5, 2>, wide<1, 5, 2, 3>, wide<1, 5, 3, 2>, wide<2, 1, 3, 5>,
+           wide<2, 1, 5, 3>, wide<2, 3, 1, 5>, wide<2, 3, 5, 1>, wide<2, 5, 1, 3>, wide<2, 5, 3, 1>, wide<3, 1, 2, 5>, wide<3, 1, 5, 2>,
+           wide<3, 2, 1, 5>, wide<3, 2, 5, 1>, wide<3, 5, 1, 2>, wide<3, 5, 2, 1>, wide<5, 1, 2, 3>, wide<5, 1, 3, 2>, wide<5, 2, 1, 3>,
+           wide<5, 2, 3, 1>, wide<5, 3, 1, 2>, wide<5, 3, 2, 1>);
 
 constexpr std::size_t rows = 5;
 
@@ -110,3 +125,8 @@ void check(const Net& net) {
 TEST_CASE("gradients/networks: residuals, nested and with a shortcut", "[gradients]") { check(residuals); }
 TEST_CASE("gradients/networks: values that are concatenated, added and read several times", "[gradients]") { check(branches); }
 TEST_CASE("gradients/networks: paths in front of which nothing learns", "[gradients]") { check(late); }
+TEST_CASE("gradients/networks: two and three paths of unequal widths, concatenated in every order", "[gradients]") {
+    check(two_widths);
+    check(three_widths);
+}
+TEST_CASE("gradients/networks: four paths of unequal widths, concatenated in every order", "[gradients]") { check(four_widths); }

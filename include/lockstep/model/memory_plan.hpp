@@ -63,7 +63,7 @@ struct memory_node {
     bool exchanges_behind = false;
     bool runs_again = false;  ///< forward, in backward
     std::size_t block = 0;    ///< number of the recompute that it stands in: nodes with one number are neighbours; 0: none
-    std::size_t input = 0;    ///< of what the layer reads, behind the exchange in front of it
+    std::size_t input = 0;    ///< of what the layer reads, after the exchange before it; a join reads each value as it is
     std::size_t output = 0;   ///< of what the layer writes
     std::size_t value = 0;    ///< of what its readers find, behind the exchange behind it
     std::size_t stash = 0;
@@ -302,11 +302,13 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
             const bool is_asked_for = value != the_samples && nodes[value].learns;
             if (!is_asked_for && !is_addend) continue;
             const bool passes = node.is_view || node.passes_gradient;
+            // Each value has a size of its own: the paths of a concatenation are of different widths.
+            const std::size_t bytes = is_addend ? node.output : node.exchanges_in_front ? node.input : nodes[value].value;
             // Others may still have to read the gradient of this value: paths that end in the same sum.
             const bool in_place = node.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) &&
-                                  !node.exchanges_in_front && !node.exchanges_behind && node.input == node.output &&
+                                  !node.exchanges_in_front && !node.exchanges_behind && bytes == node.output &&
                                   node.has_addend == is_addend;
-            to.written = passes || in_place ? here.doutput : make(is_addend ? node.output : node.input, now);
+            to.written = passes || in_place ? here.doutput : make(bytes, now);
             if (!is_asked_for) continue;
             to.given = node.exchanges_in_front ? make(nodes[value].value, now) : to.written;
             to.others = gradient[value];

@@ -492,6 +492,26 @@ TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in 
     CHECK(both.nodes[0].dvalue == both.network_gradient);
 }
 
+TEST_CASE("model/memory_plan: each path of a concatenation has a gradient of its own size, in any order of the widths", "[model]") {
+    std::vector<std::size_t> widths{1, 2, 3, 5};
+    do {
+        const std::vector<std::vector<std::size_t>> reads{{the_samples}, {the_samples}, {the_samples}, {the_samples}, {0, 1, 2, 3}};
+        std::vector<memory_node> nodes;
+        for (std::size_t k = 0; k < 4; ++k) {
+            nodes.push_back(layer(reads[k], true, false, false));
+            nodes[k].output = nodes[k].value = 64 * widths[k];
+        }
+        nodes.push_back(layer(reads[4], false, false, false));
+        nodes[4].input = nodes[0].value;
+        nodes[4].output = nodes[4].value = std::size_t{64} * 11;
+        const auto plan = ls::model::plan_memory(nodes);
+        for (std::size_t k = 0; k < 4; ++k) {
+            CHECK(plan.pieces[plan.nodes[4].inputs[k].written].bytes == nodes[k].value);
+            CHECK(plan.nodes[k].dvalue == plan.nodes[4].inputs[k].written);
+        }
+    } while (std::next_permutation(widths.begin(), widths.end()));
+}
+
 TEST_CASE("model/memory_plan: a chain in blocks keeps the input of each block and the values of one", "[model]") {
     // Twelve convolutions of 64 bytes, each of which needs its input in backward.
     constexpr std::size_t n = 12;
