@@ -131,11 +131,7 @@ public:
         losses.fill(1, since_last);
         change_->agree();
         losses.start();
-        change_->meet(among_all(losses.awaited()), [&] {
-            const bool all_come = losses.poll();
-            if (!all_come) poll();
-            return all_come;
-        });
+        change_->meet(among_all(losses.awaited()), [&] { return losses.poll() || (poll(), false); });
         const double loss = losses.finish()[0];
         met_ = clock::now();
         waited_ = times_.waited(begin_, met_);
