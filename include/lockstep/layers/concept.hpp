@@ -211,9 +211,15 @@ inline constexpr bool has_remark = requires(const L& layer) {
     std::string{layer.remark()};
 };
 
-/// `template <std::size_t Shards> using shard`: the same layer with 1/Shards of its output features (columns of its parameters).
+/// `template <std::size_t Shards> shard()`, constexpr const: the layer with 1/Shards of the output features (columns of the parameters),
+/// made from this one with its members.
 template <class L>
-inline constexpr bool is_shardable = requires {
+inline constexpr bool is_shardable = requires(const L& layer) {
+    layer.template shard<1>();
+};
+/// A type named shard would be a layer without the numbers of this one.
+template <class L>
+inline constexpr bool has_shard_type = requires {
     typename L::template shard<1>;
 };
 

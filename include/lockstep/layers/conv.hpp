@@ -174,10 +174,13 @@ struct conv {
             return unbound<Input>{};
     }
 
-    /// The same convolution by another rule.
+    /// The same convolution by this rule: itself where it has the rule already.
     template <kernels::algorithm_rule Other>
     [[nodiscard]] constexpr auto with_rule() const noexcept {
-        return conv<Filters, Kernel, Stride, Padding, Bias, Other>{};
+        if constexpr (Other == Rule)
+            return *this;
+        else
+            return conv<Filters, Kernel, Stride, Padding, Bias, Other>{};
     }
 };
 

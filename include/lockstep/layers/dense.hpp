@@ -23,7 +23,9 @@ struct dense_layer {
     using input = tensor::shape<Inputs>;
     using output = tensor::shape<Outputs>;
     template <std::size_t Shards>
-    using shard = dense_layer<Inputs, Whole / Shards, Whole>;
+    [[nodiscard]] constexpr auto shard() const noexcept {
+        return dense_layer<Inputs, Whole / Shards, Whole>{};
+    }
 
     static constexpr std::string_view name = "dense";
     static constexpr std::array parameters{

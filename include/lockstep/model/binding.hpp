@@ -36,6 +36,14 @@ inline constexpr bool is_layer = requires(const Spec& spec) {
 /// The layer says all of itself that binding needs.
 template <class Layer>
 inline constexpr bool is_described = layers::Described<Layer>;
+/// A layer is cut by a function, which keeps its members.
+template <class Layer>
+inline constexpr bool is_cut_by_a_function = !layers::has_shard_type<Layer>;
+/// The part of a layer is a layer with so many of its outputs.
+template <class Part, std::size_t Outputs>
+inline constexpr bool is_shard_of = false;
+template <layers::Described Part, std::size_t Outputs>
+inline constexpr bool is_shard_of<Part, Outputs> = Part::output::size == Outputs;
 /// The outputs of a layer can be cut into equal shards.
 template <class Layer, std::size_t Outputs, std::size_t Shards>
 inline constexpr bool shards_divide = Outputs % Shards == 0;
@@ -75,7 +83,10 @@ struct bound {
     static constexpr auto bind_described() {
         static_assert(is_described<Layer>,
                       "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name or flops");
-        if constexpr (is_described<Layer>)
+        static_assert(is_cut_by_a_function<Layer>,
+                      "lockstep: a layer is cut by a member function, shard<Shards>() const, which makes its part from its members; "
+                      "a type named shard would lose them");
+        if constexpr (is_described<Layer> && is_cut_by_a_function<Layer>)
             return std::type_identity<Layer>{};
         else
             return std::type_identity<layers::unbound<whole_input>>{};
@@ -100,10 +111,17 @@ struct bound {
             static_assert(
                 shards_divide<spec, whole::output::size, Shards>,
                 "lockstep: the outputs of a layer are not divisible by the shards of the model partition; use a divisor, or more outputs");
-            if constexpr (shards_divide<spec, whole::output::size, Shards>)
-                return std::type_identity<typename whole::template shard<Shards>>{};
-            else
+            if constexpr (shards_divide<spec, whole::output::size, Shards>) {
+                using part = decltype(std::declval<const whole&>().template shard<Shards>());
+                static_assert(is_shard_of<part, whole::output::size / Shards>,
+                              "lockstep: shard<Shards>() of a layer returns a layer with 1/Shards of its outputs");
+                if constexpr (is_shard_of<part, whole::output::size / Shards>)
+                    return std::type_identity<part>{};
+                else
+                    return std::type_identity<whole>{};
+            } else {
                 return std::type_identity<whole>{};
+            }
         } else if constexpr (stays) {
             return std::type_identity<decltype(std::declval<const spec&>().on(typename before::type::output{}))>{};
         } else {
@@ -111,14 +129,24 @@ struct bound {
         }
     }
     using type = typename decltype(bind())::type;
-    static constexpr bool fits = !layers::is_unbound<whole> && (!is_sharded || shards_divide<spec, whole::output::size, Shards>);
+    static constexpr bool fits = !layers::is_unbound<whole> && (!is_sharded || !std::is_same_v<type, whole>);
 
     /// The layer as a value, with the numbers of its spec.
     static constexpr type make(const Net& net) {
-        if constexpr (requires { net.template node<Index>().on(typename type::input{}); } && !is_sharded)
-            return net.template node<Index>().on(typename type::input{});
-        else
+        if constexpr (layers::is_unbound<whole>)
             return type{};
+        else if constexpr (stays)
+            return net.template node<Index>().on(typename before::type::output{});
+        else if constexpr (is_sharded && fits)
+            return make_whole(net).template shard<Shards>();
+        else
+            return make_whole(net);
+    }
+    static constexpr whole make_whole(const Net& net) {
+        return [&]<std::size_t... Input>(std::index_sequence<Input...>) {
+            return net.template node<Index>().on(typename source<Input>::whole::output{}...);
+        }
+        (std::make_index_sequence<inputs>{});
     }
 };
 

@@ -96,9 +96,9 @@ TEMPLATE_LIST_TEST_CASE("layers/dense: the gradient is that of each lane, added 
 TEST_CASE("layers/dense: a shard is some columns of the whole, bit by bit", "[layers]") {
     constexpr std::size_t in = 37, out = 60, shards = 3, width = out / shards, rows = 9;
     using whole = layer_of<layers::dense<out>, shape<in>>;
-    using part = whole::shard<shards>;
+    using part = decltype(whole{}.shard<shards>());
     static_assert(part::output::size == width && part::parameters[0].fan_out == out && part::parameters[1].size() == width);
-    static_assert(std::is_same_v<part::shard<1>, whole>);
+    static_assert(std::is_same_v<decltype(part{}.shard<1>()), whole>);
     const auto all = with_fractions<float, whole>(rows);
     const auto y = forward(all).y;
     const auto dy = uniform<float>(rows * out, 3);

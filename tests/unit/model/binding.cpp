@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/model/binding.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/layers/layer_norm.hpp"
+#include "lockstep/layers/local_response_norm.hpp"
 #include "unit/model/networks.hpp"
 
 using namespace model_test;
@@ -13,6 +19,54 @@ using ls::model::placement;
 using ls::tensor::shape;
 
 namespace {
+
+/// A user's layer that can be cut, and has a number.
+template <std::size_t In, std::size_t Out, std::size_t Whole = Out>
+struct scaled_layer {
+    using input = shape<In>;
+    using output = shape<Out>;
+    static constexpr std::string_view name = "scaled";
+    static constexpr std::array parameters{ls::tensor::parameter{.name = "weight", .rows = In, .columns = Out}};
+    static constexpr double flops = 1;
+    double gain = 1;
+    template <std::size_t Shards>
+    constexpr auto shard() const {
+        return scaled_layer<In, Whole / Shards, Whole>{.gain = gain};
+    }
+    void forward(const auto&) const {}
+    void backward(const auto&) const {}
+};
+template <std::size_t Out>
+struct scaled {
+    double gain = 1;
+    template <ls::tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return scaled_layer<Input::size, Out>{.gain = gain};
+    }
+};
+
+/// Every layer that has numbers, none of them at its default.
+constexpr auto numbered = ls::sequential{
+    ls::input<4, 4, 2>,
+    local_response_norm<3>{.alpha = 0.5, .beta = 0.25, .offset = 3},
+    batch_norm{.momentum = 0.75, .epsilon = 0.125},
+    relu{},
+    batch_norm{.momentum = 0.5, .epsilon = 0.0625},
+    flatten{},
+    scaled<8>{.gain = 3},
+    dropout{.rate = 0.375},
+    layer_norm{.epsilon = 0.5},
+    scaled<4>{.gain = 5},
+    dropout{.rate = 0.625},
+};
+using numbered_type = std::remove_const_t<decltype(numbered)>;
+
+template <class F>
+void each_count(F&& f) {
+    f(std::integral_constant<std::size_t, 1>{});
+    f(std::integral_constant<std::size_t, 2>{});
+    f(std::integral_constant<std::size_t, 4>{});
+}
 
 template <class Network>
 std::vector<exchange> exchanges() {
@@ -82,4 +136,24 @@ TEST_CASE("model/binding: the numbers of a spec reach its layer, cut or not", "[
     STATIC_REQUIRE(network<mixed_type, 1>::at<4>::make(mixed).rate == 0.125);
     STATIC_REQUIRE(network<mixed_type, 2>::at<4>::make(mixed).rate == 0.125);
     STATIC_REQUIRE(network<mixed_type, 2>::at<6>::make(mixed).rate == 0.25);
+    STATIC_REQUIRE(numbered_type::size == 10);
+    each_count([]<std::size_t Shards>(std::integral_constant<std::size_t, Shards>) {
+        using net = network<numbered_type, Shards>;
+        STATIC_REQUIRE(net::template at<0>::make(numbered).alpha == 0.5);
+        STATIC_REQUIRE(net::template at<0>::make(numbered).beta == 0.25);
+        STATIC_REQUIRE(net::template at<0>::make(numbered).offset == 3);
+        // A normalisation that computes what stands after it, and one that does not.
+        STATIC_REQUIRE(net::template at<1>::tail == ls::layers::tail::relu);
+        STATIC_REQUIRE(net::template at<1>::make(numbered).momentum == 0.75);
+        STATIC_REQUIRE(net::template at<1>::make(numbered).epsilon == 0.125);
+        STATIC_REQUIRE(net::template at<3>::tail == ls::layers::tail::none);
+        STATIC_REQUIRE(net::template at<3>::make(numbered).momentum == 0.5);
+        STATIC_REQUIRE(net::template at<3>::make(numbered).epsilon == 0.0625);
+        STATIC_REQUIRE(net::template at<5>::make(numbered).gain == 3);
+        STATIC_REQUIRE(net::template layer<5>::output::size == 8 / Shards);
+        STATIC_REQUIRE(net::template at<6>::make(numbered).rate == 0.375);
+        STATIC_REQUIRE(net::template at<7>::make(numbered).epsilon == 0.5);
+        STATIC_REQUIRE(net::template at<8>::make(numbered).gain == 5);
+        STATIC_REQUIRE(net::template at<9>::make(numbered).rate == 0.625);
+    });
 }

@@ -50,6 +50,14 @@ TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model
     CHECK(got.node<13>().rate == 0.125);
 }
 
+TEST_CASE("model/tuned: a convolution that is tuned already keeps its choice", "[model]") {
+    constexpr layers::conv<4, 3, 1, 1, layers::bias::each, layers::tuned> chosen{{kernels::convolution_choice{}}};
+    static_assert(chosen.chosen.choice.has_value());
+    const auto net = lockstep::tuned(sequential{input<8, 8, 3>, residual{conv<3, 3, 1, 1>{}}, chosen});
+    CHECK(net.node<2>().chosen.choice.has_value());
+    CHECK(!net.node<0>().chosen.choice.has_value());
+}
+
 TEST_CASE("model/tuned: a network that takes a rule", "[model]") {
     static_assert(same(lockstep::tuned(models::resnet<20>), models::resnet<20, layers::tuned>));
     static_assert(!same(models::resnet<20>, models::resnet<20, layers::tuned>));
