@@ -3,6 +3,8 @@
 // The compiled form: what does not depend on a program's types comes from a library (src/) that the program's own build makes of these
 // headers.
 
+#include "lockstep/core/floating_point.hpp"
+
 /// Without LOCKSTEP_COMPILED the library is header-only. A program that links the compiled form (lockstep::compiled) defines it; the units
 /// of the library define one of the other two as well.
 /// LOCKSTEP_TEMPLATE(f<float>): an instance of a function template that the library holds.

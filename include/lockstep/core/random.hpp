@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/core/floating_point.hpp"
+
 namespace lockstep::core {
 
 /// What a number is drawn for. Two purposes never share a counter.

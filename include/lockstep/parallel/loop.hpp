@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "lockstep/core/floating_point.hpp"
+
 namespace lockstep::parallel {
 
 #if defined(_OPENMP)

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "lockstep/core/floating_point.hpp"
+
 // GCC's own AVX-512 intrinsics start from undefined registers and warn about it wherever they are inlined.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push

@@ -15,6 +15,7 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/model/initialise.hpp"
@@ -97,6 +98,9 @@ template <class T, class Network, class Plan>
 /// Throws core::error for numbers that make no sense, and asks every component that has `check()`.
 template <class Plan>
 void check(const Plan& of) {
+    if (core::fuses_products())
+        core::fail("this program is compiled with fused multiply-adds where none are written, so its weights depend on the compiler",
+                   "compile with -ffp-contract=off, which the CMake target lockstep::lockstep has");
     if (of.batch == 0) core::fail("the batch has 0 samples", core::text("set batch to at least the number of lanes, ", of.lanes));
     if (of.lanes == 0) core::fail("the plan has 0 lanes", "set lanes to at least the number of ranks");
     detail::check_most(of.batch, "samples in a minibatch", most_samples);

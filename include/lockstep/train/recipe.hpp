@@ -13,6 +13,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/floating_point.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/reduce/transport.hpp"
@@ -72,6 +73,7 @@ template <class Plan>
     add("partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards"));
     add("sampler", describe(of.sampler));
     add("initialisation", describe(of.initialise));
+    add("arithmetic", std::string{core::arithmetic_mode()});
     return out;
 }
 
