@@ -33,6 +33,7 @@
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/model/initialise.hpp"
+#include "lockstep/model/layout.hpp"
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/model/tuned.hpp"
 #include "lockstep/optim/adam.hpp"

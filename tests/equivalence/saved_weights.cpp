@@ -4,11 +4,13 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "equivalence/support.hpp"
 #include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/model/layout.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/tensor/xtensor.hpp"
@@ -87,7 +89,43 @@ void check_everywhere(const Net& net) {
     check_restored(net, part::model<2>{}, pair, from_hybrid);
 }
 
+/// Each entry of the layouts, where weights() finds it.
+template <class Net, class Partition, class Ranks>
+void check_layout(const Net& net, const Partition& partition, const Ranks& ranks) {
+    ls::trainer trainer{ranks, recipe(net, partition, 1)};
+    trainer.fit(training.set(), ls::steps{3});
+    using network = typename decltype(trainer)::network;
+    const auto all = trainer.all_weights();
+    const auto running = trainer.running_statistics();
+    const auto check = [&](const auto& entry, std::span<const float> numbers) {
+        INFO("layer " << entry.layer << " " << entry.name);
+        const auto here = trainer.weights(entry.layer, entry.name);
+        const std::size_t columns = here.shape()[1], shards = entry.columns / columns;
+        const std::size_t first = shards == 1 ? 0 : trainer.grid().shard() * columns;
+        REQUIRE(here.shape()[0] == entry.rows);
+        REQUIRE(columns * shards == entry.columns);
+        bool same = true;
+        for (std::size_t row = 0; row < entry.rows; ++row)
+            for (std::size_t column = 0; column < columns; ++column)
+                same = same && here(row, column) == numbers[entry.offset + row * entry.columns + first + column];
+        CHECK(same);
+        return entry.size();
+    };
+    std::size_t weights = 0, statistics = 0;
+    for (const auto& entry : ls::weight_layout<network>) weights += check(entry, all);
+    for (const auto& entry : ls::statistics_layout<network>) statistics += check(entry, running);
+    CHECK(weights == all.size());
+    CHECK(statistics == running.size());
+}
+
 }  // namespace
+
+TEST_CASE("equivalence/saved_weights: the layouts name each weight and each statistic, in every partition", "[equivalence]") {
+    const mpi::communicator world, pair = world.split(world.rank() / 2);
+    check_layout(normalised, part::data{}, world);
+    check_layout(normalised, part::model<2>{}, pair);
+    check_layout(normalised, halves{}, world);
+}
 
 TEST_CASE("equivalence/saved_weights: from any number of ranks and partition to any other", "[equivalence]") { check_everywhere(net); }
 TEST_CASE("equivalence/saved_weights: with the running statistics of a normalisation", "[equivalence]") { check_everywhere(normalised); }

@@ -23,7 +23,7 @@ struct he {
     }
 };
 
-/// Uniform in +- sqrt(6 / (fan_in + fan_out)): for tanh (Glorot, Bengio 2010).
+/// Uniform in +- sqrt(6 / (fan_in + fan_out)): for tanh (Glorot, Bengio 2010). Both are those of one group of a convolution.
 struct glorot {
     static constexpr std::string_view name = "glorot";
     [[nodiscard]] static double value(const tensor::parameter& of, const core::random_stream& random, std::uint64_t index) noexcept {

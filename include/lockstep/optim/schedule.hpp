@@ -91,7 +91,7 @@ enum class curve { linear, cosine };
 /// One rise and one fall: with top = rise total, the rate goes from peak / divisor at step 0 to `peak` at step `top`, then down to `floor`,
 /// which it keeps from step `total` on. At progress p of the way, linear: from + (to - from) p; cosine: from + (to - from) (1 - cos(pi p))
 /// / 2. Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates", 2018. Momentum is left as
-/// it is.
+/// it is. PyTorch's OneCycleLR has its peak at step top - 1 and its lowest rate at step total - 1.
 struct one_cycle {
     double peak = 0.1;
     std::uint64_t total = 1;
