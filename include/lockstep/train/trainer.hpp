@@ -44,8 +44,9 @@ namespace lockstep::train {
 /// Trains one network on all ranks of a communicator. All members but the plain queries are collective: every rank calls them in the same
 /// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a step, but
 /// for the letter in which a rank asks another one where it is when it has waited for it for 20 ms.
-/// Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Each error
-/// ends with a line that says what the weights of its rank are (weights_state()): almost always those of the last complete step. On several ranks a trainer that has failed does nothing more: each further call throws the same again.
+/// Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Each error ends with a line
+/// that says what the weights of its rank are (weights_state()): almost always those of the last complete step. On several ranks a trainer
+/// that has failed does nothing more: each further call throws the same again.
 template <class Plan>
 class trainer {
     using T = typename decltype(std::declval<Plan&>().precision)::type;
