@@ -99,3 +99,14 @@ TEST_CASE("comm/group: a null communicator is refused", "[comm]") {
     else
         CHECK_THROWS_AS(comm::group{first}, core::error);
 }
+
+TEST_CASE("comm/group: fingerprints stay in the tags of communicators that were split", "[comm]") {
+    const boost::mpi::communicator world;
+    const comm::group whole{world}, part = whole.split(whole.rank() % 2, 0), other{world.split(world.rank() % 2)};
+    if (whole.over().tags() <= 2 * 32768) return;  // no room for them
+    for (const comm::group& one : {whole, part, other}) {
+        CHECK(one.over().tags() == whole.over().tags());
+        CHECK(one.tag_of(1, 1) != one.tag_of(1, 2));
+        CHECK(one.tag_of(0, 1) != one.tag_of(0, 2));
+    }
+}

@@ -281,7 +281,8 @@ LOCKSTEP_FUNCTION transport::transport(MPI_Comm communicator) : communicator_{co
     int found = 0;
     check(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
-    check(MPI_Comm_get_attr(communicator_, MPI_TAG_UB, static_cast<void*>(&limit), &found), "MPI_Comm_get_attr");
+    // The attribute belongs to MPI_COMM_WORLD (MPI 3.1, section 8.1.2): communicators that were split do not have it.
+    check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&limit), &found), "MPI_Comm_get_attr");
     if (found != 0) tags_ = *limit;
 }
 
