@@ -5,6 +5,7 @@
 #include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/all_to_all.hpp"
 #include "lockstep/comm/binomial.hpp"
+#include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/flow.hpp"

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/flow.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/schedule.hpp"
@@ -190,8 +191,9 @@ public:
     operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece, urgency soon = {})
         : run_{std::move(ranks), std::move(program), team, piece, soon, detail::element_of<T>()} {}
 
-    /// `data` and `work` hold at least what the schedule says and stay where they are until the end. Sends at once what can be sent.
-    /// Throws core::error if they are too short or the operation is running.
+    /// `data` and `work` hold at least what the schedule says and stay where they are until the end; after a failure, until the end of the
+    /// program, as a `buffer` does by itself. Sends at once what can be sent. Throws core::error if they are too short or the operation is
+    /// running.
     void start(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {
         run_.start(reinterpret_cast<std::byte*>(data.data()), data.size(), reinterpret_cast<std::byte*>(work.data()), work.size(), where);
     }
@@ -225,10 +227,17 @@ private:
 
 /// Runs a schedule to its end, with scratch of its own. For setup and tests: allocates.
 template <class T>
-void run(const group& ranks, schedule program, std::span<T> data, const std::source_location& where = std::source_location::current()) {
-    std::vector<T> work(program.work_size());
+void run(const group& ranks, schedule program, buffer<T>& data, const std::source_location& where = std::source_location::current()) {
+    buffer<T> work(program.work_size());
     operation<T> once{ranks, std::move(program)};
     once.run(data, work, where);
+}
+/// The same for memory that goes with an exception: MPI is given a copy.
+template <class T>
+void run(const group& ranks, schedule program, std::span<T> data, const std::source_location& where = std::source_location::current()) {
+    buffer<T> copy(data.begin(), data.end());
+    run(ranks, std::move(program), copy, where);
+    std::copy(copy.begin(), copy.end(), data.begin());
 }
 
 #if LOCKSTEP_BODIES

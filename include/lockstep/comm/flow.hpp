@@ -216,7 +216,12 @@ LOCKSTEP_FUNCTION void flow::reserve(std::size_t messages, std::size_t slots) {
 }
 
 LOCKSTEP_FUNCTION void flow::abandon() noexcept {
-    if (live_ > 0) recall(requests_, [this](std::size_t i) { return !slots_[i].sends; });
+    if (live_ > 0)
+        recall(
+            requests_, [this](std::size_t i) { return !slots_[i].sends; },
+            [this](std::size_t i) {
+                return std::span<const std::byte>{transfers_[slots_[i].message].data + slots_[i].first, slots_[i].size};
+            });
     clear();
     place_.leave();
 }

@@ -337,7 +337,8 @@ LOCKSTEP_FUNCTION group::state::~state() {
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& of, watch* by,
                                                                               const std::source_location& where) {
-    auto made = std::make_unique<duplication>(of);
+    const auto limit = default_timeout();
+    duplication made{of};
     const auto rank = static_cast<std::size_t>(of.rank()), size = static_cast<std::size_t>(of.size());
     const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
     if (by != nullptr) {
@@ -345,29 +346,23 @@ LOCKSTEP_FUNCTION group::state::~state() {
         by->groups.setup.where = where;
     }
     wait one{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
-    const auto limit = default_timeout();
-    try {
-        for (std::size_t polls = 1;; ++polls) {
-            if (const auto done = made->test()) return {*done, boost::mpi::comm_take_ownership};
-            if (!patience::looks(polls)) continue;
-            std::this_thread::yield();
-            bool hopeless = false;
-            one.look(0);
-            if (by != nullptr) by->glance();
-            if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
-            if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
-            if (by == nullptr) {
-                short_line at;
-                at.add(where);
-                throw core::error{
-                    core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
-                    "make it on all ranks of the communicator"};
-            }
-            throw by->failure(by->next_board(), hopeless, limit);
+    for (std::size_t polls = 1;; ++polls) {
+        if (const auto done = made.test()) return {*done, boost::mpi::comm_take_ownership};
+        if (!patience::looks(polls)) continue;
+        std::this_thread::yield();
+        bool hopeless = false;
+        one.look(0);
+        if (by != nullptr) by->glance();
+        if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
+        if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
+        if (by == nullptr) {
+            short_line at;
+            at.add(where);
+            throw stalled{
+                core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
+                "make it on all ranks of the communicator"};
         }
-    } catch (...) {
-        keep(std::move(made));  // MPI may still write into it
-        throw;
+        throw by->failure(by->next_board(), hopeless, limit);
     }
 }
 

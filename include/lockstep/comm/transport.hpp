@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/buffer.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -104,34 +106,34 @@ enum class thread_use : unsigned char { beside, by_turns };
 /// Throws core::error where MPI runs in this program and permits less. `what`: asks for the threads; `otherwise`: how to do without.
 [[gnu::cold]] void require_threads(thread_use needed, const std::string& what, std::string_view otherwise);
 
-/// Keeps a thing until the end of the program: what MPI may still use after a failure. A send whose receiver has failed can be neither
-/// completed nor recalled, and MPI reads its memory whenever the receiver's side answers.
-template <class T>
-[[gnu::cold]] void keep(T thing) {
-    static std::vector<T> kept;
-    kept.push_back(std::move(thing));
-}
-
 /// A duplicate of a communicator in the making: MPI's blocking call would wait for ever for a rank that does not come. Errors of MPI come
-/// back from its calls instead of ending the program.
+/// back from its calls instead of ending the program. One that is given up leaves its memory to MPI.
 class duplication {
 public:
-    explicit duplication(MPI_Comm of) { check(MPI_Comm_idup(of, &made_, &request_), "MPI_Comm_idup"); }
+    explicit duplication(MPI_Comm of) : making_{std::make_unique<making>()} {
+        check(MPI_Comm_idup(of, &making_->made, &making_->request), "MPI_Comm_idup");
+    }
     duplication(const duplication&) = delete;
     duplication& operator=(const duplication&) = delete;
+    ~duplication() {
+        if (making_->request != MPI_REQUEST_NULL) keep(std::move(making_));
+    }
 
     /// The communicator, once it is there.
     [[nodiscard]] std::optional<MPI_Comm> test() {
         int done = 0;
-        check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test of MPI_Comm_idup");
+        check(MPI_Test(&making_->request, &done, MPI_STATUS_IGNORE), "MPI_Test of MPI_Comm_idup");
         if (done == 0) return std::nullopt;
-        check(MPI_Comm_set_errhandler(made_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        return made_;
+        check(MPI_Comm_set_errhandler(making_->made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+        return making_->made;
     }
 
 private:
-    MPI_Comm made_ = MPI_COMM_NULL;
-    MPI_Request request_ = MPI_REQUEST_NULL;
+    struct making {
+        MPI_Comm made = MPI_COMM_NULL;
+        MPI_Request request = MPI_REQUEST_NULL;
+    };
+    std::unique_ptr<making> making_;
 };
 
 /// Whether two communicators have the same ranks in the same order.
@@ -151,10 +153,11 @@ private:
     return over != 0;
 }
 
-/// Gives messages up; request i is a receive where receives(i). Receives are cancelled, so that nothing is written later into memory that
-/// may be gone. A receive that is being filled just now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will.
-template <class Receives>
-[[gnu::cold]] void recall(std::span<MPI_Request> pending, Receives&& receives) noexcept {
+/// Gives messages up; request i is a receive where receives(i), and memory(i) is what it uses. Receives are cancelled. One that is being
+/// filled just now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will. What has not ended then is abandoned
+/// memory.
+template <class Receives, class Memory>
+[[gnu::cold]] void recall(std::span<MPI_Request> pending, Receives&& receives, Memory&& memory) noexcept {
     if (pending.empty() || is_over()) return;
     for (std::size_t i = 0; i < pending.size(); ++i)
         if (receives(i) && pending[i] != MPI_REQUEST_NULL) MPI_Cancel(&pending[i]);
@@ -163,16 +166,19 @@ template <class Receives>
         ended = true;
         for (std::size_t i = 0; i < pending.size(); ++i) {
             int done = 1;
-            if (receives(i)) MPI_Test(&pending[i], &done, MPI_STATUS_IGNORE);
-            ended = ended && done != 0;
+            if (pending[i] != MPI_REQUEST_NULL) MPI_Test(&pending[i], &done, MPI_STATUS_IGNORE);
+            ended = ended && (done != 0 || !receives(i));
         }
     }
-    for (MPI_Request& one : pending)
-        if (one != MPI_REQUEST_NULL) MPI_Request_free(&one);
+    for (std::size_t i = 0; i < pending.size(); ++i) {
+        if (pending[i] == MPI_REQUEST_NULL) continue;
+        abandoned_memory::add(memory(i));
+        MPI_Request_free(&pending[i]);
+    }
 }
 
-/// A few short messages that are under way together, for setting up and for failures. What is still under way when it is destroyed is
-/// abandoned.
+/// A few messages that are under way together, for setting up and for failures, in memory of their own. What is still under way when it
+/// is destroyed is abandoned.
 class requests {
 public:
     requests() = default;
@@ -182,7 +188,7 @@ public:
 
     void reserve(std::size_t messages) { pending_.reserve(messages), parts_.reserve(messages), statuses_.reserve(messages); }
 
-    /// All receives of a round come before its sends.
+    /// All receives of a round come before its sends. `into` is written by the test() that finds all complete.
     void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into);
     void send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what);
 
@@ -193,6 +199,9 @@ public:
         const int code = MPI_Testall(static_cast<int>(pending_.size()), pending_.data(), &done, statuses_.data());
         if (code != MPI_SUCCESS || done != 0) look(code, done != 0);
         if (done == 0) return false;
+        if (!lost_)
+            for (const part& one : parts_)
+                if (!one.sends) std::copy(one.memory.begin(), one.memory.end(), one.into);
         clear();
         return true;
     }
@@ -214,18 +223,20 @@ public:
 private:
     struct part {
         std::size_t peer;
-        std::size_t size;
         bool sends;
+        std::byte* into;  // of a receive
+        buffer<std::byte> memory;
     };
 
-    MPI_Request* next(const part& of) {
-        pending_.push_back(MPI_REQUEST_NULL);
-        parts_.push_back(of);
-        statuses_.resize(pending_.size());
+    /// The last part, and the request of its message.
+    MPI_Request* next(part&& of) {
+        parts_.push_back(std::move(of));
+        pending_.resize(parts_.size(), MPI_REQUEST_NULL);
+        statuses_.resize(parts_.size());
         return &pending_.back();
     }
     [[gnu::cold]] void lose(int code, const part& of, std::size_t found = 0) noexcept {
-        if (!lost_) lost_ = lost_message::make(code, of.sends, of.peer, of.size, found);
+        if (!lost_) lost_ = lost_message::make(code, of.sends, of.peer, of.memory.size(), found);
     }
     /// What became of the messages. `code`: of the call that tested all of them.
     [[gnu::cold]] void look(int code, bool done) noexcept;
@@ -309,9 +320,9 @@ LOCKSTEP_FUNCTION std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whol
     MPI_Group of_part, of_whole;
     int size = 0;
     check(MPI_Comm_size(part, &size), "MPI_Comm_size");
+    std::vector<int> here(static_cast<std::size_t>(size)), there(here.size());
     check(MPI_Comm_group(part, &of_part), "MPI_Comm_group");
     check(MPI_Comm_group(whole, &of_whole), "MPI_Comm_group");
-    std::vector<int> here(static_cast<std::size_t>(size)), there(here.size());
     for (int rank = 0; rank < size; ++rank) here[static_cast<std::size_t>(rank)] = rank;
     MPI_Group_translate_ranks(of_part, size, here.data(), of_whole, there.data());
     MPI_Group_free(&of_part);
@@ -332,18 +343,18 @@ LOCKSTEP_FUNCTION std::optional<std::size_t> first_on_host(MPI_Comm communicator
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void requests::receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
-    const part mine{from, into.size(), false};
-    const int code =
-        MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE, static_cast<int>(from), tag, over.communicator(), next(mine));
+    MPI_Request* const request = next({from, false, into.data(), buffer<std::byte>(into.size())});
+    const int code = MPI_Irecv(parts_.back().memory.data(), static_cast<int>(into.size()), MPI_BYTE, static_cast<int>(from), tag,
+                               over.communicator(), request);
     receives_ = pending_.size();
-    if (code != MPI_SUCCESS) lose(code, mine);
+    if (code != MPI_SUCCESS) lose(code, parts_.back());
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void requests::send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
-    const part mine{to, what.size(), true};
-    const int code =
-        MPI_Isend(what.data(), static_cast<int>(what.size()), MPI_BYTE, static_cast<int>(to), tag, over.communicator(), next(mine));
-    if (code != MPI_SUCCESS) lose(code, mine);
+    MPI_Request* const request = next({to, true, nullptr, {what.begin(), what.end()}});
+    const int code = MPI_Isend(parts_.back().memory.data(), static_cast<int>(what.size()), MPI_BYTE, static_cast<int>(to), tag,
+                               over.communicator(), request);
+    if (code != MPI_SUCCESS) lose(code, parts_.back());
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void requests::look(int code, bool done) noexcept {
@@ -352,13 +363,16 @@ LOCKSTEP_FUNCTION std::optional<std::size_t> first_on_host(MPI_Comm communicator
     if (kind != MPI_SUCCESS && kind != MPI_ERR_IN_STATUS) return lose(code, parts_[0]);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
         const int one = kind == MPI_SUCCESS ? MPI_SUCCESS : statuses_[i].MPI_ERROR;
-        const std::size_t found = i < receives_ && done ? bytes_in(statuses_[i]) : parts_[i].size;
-        if ((one != MPI_SUCCESS && one != MPI_ERR_PENDING) || found != parts_[i].size) lose(one, parts_[i], found);
+        const std::size_t expected = parts_[i].memory.size();
+        const std::size_t found = i < receives_ && done ? bytes_in(statuses_[i]) : expected;
+        if ((one != MPI_SUCCESS && one != MPI_ERR_PENDING) || found != expected) lose(one, parts_[i], found);
     }
 }
 
 LOCKSTEP_FUNCTION void requests::abandon() noexcept {
-    recall(pending_, [this](std::size_t i) { return i < receives_; });
+    recall(
+        pending_, [this](std::size_t i) { return i < receives_; },
+        [this](std::size_t i) { return std::as_bytes(std::span{parts_[i].memory}); });
     clear();
 }
 

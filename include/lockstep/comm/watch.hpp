@@ -206,7 +206,7 @@ private:
     std::size_t culprit_ = 0;
     short_line failed_at_;
     letter inbox_;
-    std::vector<std::unique_ptr<posted>> outbox_;
+    std::vector<std::unique_ptr<requests>> outbox_;
 };
 
 /// A collective that the watch knows of as long as this lives.
@@ -336,17 +336,10 @@ LOCKSTEP_FUNCTION watch::letter watch::compose(kind what, std::uint64_t board, c
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void watch::send(std::size_t to, const letter& what) {
-    // A rank that is stopped takes nothing: its letters stay where MPI can read them.
-    for (std::size_t i = 0; i < outbox_.size();) {
-        if (outbox_[i]->request.test())
-            outbox_.erase(outbox_.begin() + static_cast<std::ptrdiff_t>(i));
-        else
-            ++i;
-    }
-    auto& one = *outbox_.emplace_back(std::make_unique<posted>());
-    one.what = what;
-    one.request.send(over_, to, tag, std::as_bytes(std::span{&one.what, 1}));
-    (void)one.request.test();
+    std::erase_if(outbox_, [](const auto& one) { return one->test(); });  // a rank that is stopped takes nothing
+    auto& one = *outbox_.emplace_back(std::make_unique<requests>());
+    one.send(over_, to, tag, std::as_bytes(std::span{&what, 1}));
+    (void)one.test();
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void watch::handle(std::size_t from) {
