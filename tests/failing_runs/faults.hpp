@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -41,11 +42,23 @@ struct fault {
         if (is("stop")) std::raise(SIGSTOP);
         if (is("throw")) throw std::runtime_error{"the machine is on fire"};
         if (is("slow")) std::this_thread::sleep_for(std::chrono::milliseconds{150});
+        // Goes on when the others have given up.
+        if (is("stall")) std::this_thread::sleep_for(comm::default_timeout() + std::chrono::milliseconds{500});
     }
 };
 
 inline void print_hash(const boost::mpi::communicator& world, std::uint64_t hash) {
     if (world.rank() == 0) std::printf("weights %s\n", ls::core::hexadecimal(hash).c_str());
+}
+
+/// operator new of this program finds none.
+inline bool no_memory_left = false;
+
+/// Before ls::program(), with MPI running.
+inline void starting(const fault& of) {
+    of.strike();
+    if (of.is("timeout") || of.what == "timeouts") ::setenv("LOCKSTEP_TIMEOUT", "soon", 1);
+    no_memory_left = of.is("memory");
 }
 
 /// Two collectives by turns: three times the one, then the other. Returns what is left in the data.

@@ -3,9 +3,13 @@
 // `fault <place>:<what>`: a case of faults.hpp.
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "faults.hpp"
@@ -97,11 +101,32 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     return 0;
 }
 
+// Not inlined: the compiler would find new and free() in one place.
+[[gnu::noinline]] void* find(std::size_t bytes) noexcept { return faults::no_memory_left ? nullptr : std::malloc(bytes == 0 ? 1 : bytes); }
+[[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
+
 }  // namespace
+
+void* operator new(std::size_t bytes) {
+    void* const memory = find(bytes);
+    if (memory == nullptr) throw std::bad_alloc{};
+    return memory;
+}
+// The others too: that of a sanitizer would not be a match.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return find(bytes); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { release(memory); }
 
 int main(int argc, char** argv) {
     const std::string name = argc > 1 ? argv[1] : "";
     using namespace boost::mpi::threading;
+    std::optional<boost::mpi::environment> environment;
+    if (const std::string_view place{argc > 2 ? argv[2] : ""}; place.starts_with("starting:")) {
+        environment.emplace(argc, argv, serialized);
+        const boost::mpi::communicator world;
+        faults::starting({std::string{place.substr(place.find(':') + 1)}, world.rank() == world.size() - 1});
+    }
     return ls::program(
         argc, argv, [&](const boost::mpi::communicator& world) { return fail(world, name, argc > 2 ? argv[2] : ""); },
         name == "threads" || name == "prefetch" ? single

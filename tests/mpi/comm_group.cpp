@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/comm/group.hpp"
 
+#include <boost/mpi/cartesian_communicator.hpp>
 #include <boost/mpi/communicator.hpp>
 #include <boost/mpi/group.hpp>
+#include <boost/mpi/intercommunicator.hpp>
 #include <boost/mpi/nonblocking.hpp>
 #include <catch2/catch.hpp>
 #include <string>
@@ -109,4 +111,20 @@ TEST_CASE("comm/group: fingerprints stay in the tags of communicators that were 
         CHECK(one.tag_of(1, 1) != one.tag_of(1, 2));
         CHECK(one.tag_of(0, 1) != one.tag_of(0, 2));
     }
+}
+
+TEST_CASE("comm/group: communicators of every kind but those that join two groups", "[comm]") {
+    const boost::mpi::communicator world;
+    const auto size = static_cast<std::size_t>(world.size());
+    CHECK(comm::group{MPI_COMM_SELF}.gather_all(1).size() == 1);
+    CHECK(comm::group{boost::mpi::cartesian_communicator{world, boost::mpi::cartesian_topology{{{world.size(), true}}}}}
+              .gather_all(1)
+              .size() == size);
+    CHECK_THROWS_WITH(comm::group{MPI_COMM_NULL}, Catch::Matchers::Contains("that this rank does not belong to"));
+    if (size == 1) return;
+    const boost::mpi::communicator half = world.split(world.rank() % 2);
+    const boost::mpi::intercommunicator joined{half, 0, world, world.rank() % 2 == 0 ? 1 : 0};
+    CHECK_THROWS_WITH(comm::group{joined}, Catch::Matchers::StartsWith(
+                                               "lockstep: a group was made of an inter-communicator, which joins two groups of ranks; "));
+    CHECK(comm::group{joined.merge(world.rank() % 2 == 0)}.gather_all(1).size() == size);
 }

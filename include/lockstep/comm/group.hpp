@@ -246,6 +246,9 @@ LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, con
                    "keep a boost::mpi::environment alive around it, or make a group of one rank with group{}");
     if (!communicator)
         core::fail("a group was made of a communicator that this rank does not belong to", "make it only on the ranks of the communicator");
+    if (joins_two_groups(communicator))
+        core::fail("a group was made of an inter-communicator, which joins two groups of ranks",
+                   "merge them (MPI_Intercomm_merge), or pass a communicator of one group");
     auto by = watch_of(communicator, where);
     auto made = duplicate(communicator, by.get(), where);
     state_ = std::make_shared<state>(std::move(made), nullptr, std::move(by));

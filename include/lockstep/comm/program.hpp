@@ -10,17 +10,20 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <source_location>
 #include <span>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
@@ -50,7 +53,7 @@ private:
         return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(one)) - endings_.begin());
     }
     group ranks_;
-    std::vector<std::size_t> endings_;
+    buffer<std::size_t> endings_;
     operation<std::size_t> gather_;
     std::size_t rank_;
 };
@@ -87,75 +90,50 @@ private:
     }
 };
 
+/// What ended a rank's part of a program, if not its return. Needs no memory: there may be none left.
+class outcome {
+public:
+    explicit outcome(std::exception_ptr why = nullptr) noexcept;
+
+    [[nodiscard]] ending how() const noexcept { return how_; }
+    /// In a line that begins with "lockstep:". `by`: knows the place of a failure that does not tell it. size 0: MPI has not begun.
+    void print(int rank, int size, const watch* by) const noexcept;
+
+private:
+    std::exception_ptr why_;
+    ending how_ = ending::well;
+};
+
+/// What the ranks of a program meet with, from the start of MPI to its end.
+class session {
+public:
+    /// Throws what goes wrong at the start.
+    explicit session(const boost::mpi::communicator& world) : ranks_{world}, meeting_{ranks_}, words_{ranks_} {}
+    /// The exit code on all ranks: `code`, or 1 if any has failed.
+    [[nodiscard]] int end(const outcome& mine, int code) noexcept;
+
+private:
+    group ranks_;  // of its own: notices of failure that others exchange do not disturb the meeting
+    meeting meeting_;
+    last_words words_;
+};
+
+[[nodiscard]] int run_program(int argc, char** argv, void* f, int (*call)(void* f, const boost::mpi::communicator& world),
+                              boost::mpi::threading::level level) noexcept;
+
 }  // namespace detail
 
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
-/// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f threw on any. The error is
-/// printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are
-/// ended with MPI_Abort: no failure hangs. Standard output that could not be written, and files that pass the limit of their size
-/// (SIGXFSZ), are failures, too. A rank that is told to end (SIGTERM) says where it is. Inside somebody else's program this is
-/// not needed: errors are ordinary exceptions there.
+/// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f, or what comes before or after it,
+/// failed on any. It throws nothing. The error is printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come
+/// to the end within 2 s after a failure are ended with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is.
+/// Inside somebody else's program this is not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
-    boost::mpi::environment environment{argc, argv, level};
-    const boost::mpi::communicator world;
-    // A group of its own: notices of failure that others exchange do not disturb the meeting.
-    const group ranks{world};
-    detail::meeting meeting{ranks};
-    const detail::last_words words{ranks};
-    detail::ending ending = detail::ending::well;
-    std::string why;
-    int code = 0;
-    const core::file_size_limit_is_an_error limit;
-    try {
-        try {
-            code = std::forward<F>(f)(world);
-            core::flush_standard_output();
-        } catch (const std::bad_alloc&) {
-            core::rethrow();
-        }
-    } catch (const remote_failure& failure) {
-        ending = detail::ending::heard_of_a_failure;
-        why = failure.what();
-    } catch (const stalled& failure) {
-        ending = detail::ending::gave_up;
-        why = failure.what();
-    } catch (const core::error& failure) {
-        ending = detail::ending::failed;
-        why = failure.what();
-    } catch (const std::exception& failure) {
-        ending = detail::ending::failed;
-        why = core::text("rank ", world.rank(), " of ", world.size(), " failed: ", failure.what());
-    } catch (...) {
-        ending = detail::ending::failed;
-        why = core::text("rank ", world.rank(), " of ", world.size(), " failed with an exception that is no std::exception");
-    }
-    const auto print = [&] {
-        constexpr std::string_view head = "lockstep: ";
-        if (why.compare(0, head.size(), head) != 0) why.insert(0, head);
-        std::string place;  // of a failure that does not tell it
-        if (const auto& by = ranks.notices().watched_by(); by != nullptr && !by->failed_at().empty() && ending == detail::ending::failed)
-            place = core::text("    on rank ", ranks.rank(), ": ", by->failed_at(), "\n");
-        std::fprintf(stderr, "%s\n%s", why.c_str(), place.c_str());
-        std::fflush(stderr);
-    };
-    if (ending != detail::ending::well) words.silence();
-    const auto all_come = [&] {
-        try {
-            return meeting.wait(ending);
-        } catch (const core::error& failure) {  // from MPI
-            if (ending == detail::ending::well) why = failure.what(), ending = detail::ending::failed;
-            return false;
-        }
-    };
-    if (!all_come()) {
-        if (ending != detail::ending::heard_of_a_failure) print();
-        std::fflush(nullptr);
-        ::alarm(3);  // where MPI has lost the others, it may not get that far
-        boost::mpi::environment::abort(1);
-    }
-    if (meeting.first_failed() == static_cast<std::size_t>(world.rank())) print();
-    return meeting.first_failed() == static_cast<std::size_t>(world.size()) ? code : 1;
+    auto run = [&](const boost::mpi::communicator& world) -> int { return std::forward<F>(f)(world); };
+    return detail::run_program(
+        argc, argv, &run, [](void* self, const boost::mpi::communicator& world) { return (*static_cast<decltype(run)*>(self))(world); },
+        level);
 }
 
 #if LOCKSTEP_BODIES
@@ -194,6 +172,111 @@ LOCKSTEP_FUNCTION std::size_t meeting::first_failed() const noexcept {
     for (const ending how : {ending::failed, ending::gave_up, ending::heard_of_a_failure})
         if (const std::size_t rank = first(how); rank < endings_.size()) return rank;
     return endings_.size();
+}
+
+LOCKSTEP_FUNCTION outcome::outcome(std::exception_ptr why) noexcept : why_{std::move(why)} {
+    if (why_ == nullptr) return;
+    how_ = ending::failed;
+    try {
+        std::rethrow_exception(why_);
+    } catch (const remote_failure&) {
+        how_ = ending::heard_of_a_failure;
+    } catch (const stalled&) {
+        how_ = ending::gave_up;
+    } catch (...) {
+    }
+}
+
+LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const noexcept {
+    const auto write = [&](const char* text, bool is_ours) {
+        if (std::string_view{text}.starts_with("lockstep: "))
+            std::fprintf(stderr, "%s\n", text);
+        else if (is_ours || size == 0)
+            std::fprintf(stderr, "lockstep: %s\n", text);
+        else
+            std::fprintf(stderr, "lockstep: rank %d of %d failed: %s\n", rank, size, text);
+        if (by != nullptr && !by->failed_at().empty() && std::strchr(text, '\n') == nullptr)
+            std::fprintf(stderr, "    on rank %d: %.*s\n", rank, static_cast<int>(by->failed_at().size()), by->failed_at().data());
+        std::fflush(stderr);
+    };
+    try {
+        if (why_ != nullptr) std::rethrow_exception(why_);
+    } catch (const core::error& failure) {
+        write(failure.what(), true);
+    } catch (const std::bad_alloc&) {
+        write("no memory is left (std::bad_alloc)", false);
+    } catch (const std::exception& failure) {
+        write(failure.what(), false);
+    } catch (...) {
+        write("an exception that is no std::exception", false);
+    }
+}
+
+[[noreturn]] LOCKSTEP_FUNCTION void abort_job() noexcept {
+    std::fflush(nullptr);
+    ::alarm(3);  // where MPI has lost the others, it may not get that far
+    boost::mpi::environment::abort(1);
+    std::_Exit(1);
+}
+
+LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
+    if (mine.how() != ending::well) last_words::silence();
+    const watch* const by = ranks_.notices().watched_by().get();
+    const auto print = [&](const outcome& what) { what.print(static_cast<int>(ranks_.rank()), static_cast<int>(ranks_.size()), by); };
+    if (is_over()) {  // the function has ended MPI: nobody can be met any more
+        print(mine);
+        return mine.how() == ending::well ? code : 1;
+    }
+    outcome of_meeting;
+    try {
+        if (meeting_.wait(mine.how())) {
+            const std::size_t first = meeting_.first_failed();
+            if (first == ranks_.rank()) print(mine);
+            return first == ranks_.size() ? code : 1;
+        }
+    } catch (...) {  // from MPI, or for want of memory
+        of_meeting = outcome{std::current_exception()};
+    }
+    const outcome& why = mine.how() == ending::well ? of_meeting : mine;
+    if (why.how() != ending::heard_of_a_failure) print(why);
+    abort_job();
+}
+
+LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f, int (*call)(void* f, const boost::mpi::communicator& world),
+                                  boost::mpi::threading::level level) noexcept {
+    std::optional<boost::mpi::environment> environment;
+    std::optional<boost::mpi::communicator> world;
+    std::optional<session> all;
+    int rank = 0, size = 0;
+    try {
+        environment.emplace(argc, argv, level);
+        world.emplace();
+        size = world->size();
+        rank = world->rank();
+        all.emplace(*world);
+    } catch (...) {
+        const outcome why{std::current_exception()};
+        if (size == 0) {
+            why.print(0, 0, nullptr);
+            if (boost::mpi::environment::initialized()) abort_job();
+            return 1;
+        }
+        // Ranks have no group yet to meet in. One speaks for all that fail alike; else the lowest of those that fail ends the job.
+        const auto longest = std::chrono::milliseconds{why.how() == ending::gave_up ? 1000 : 2000};
+        const bool together = all_come(*world, longest + std::min(rank, 4) * std::chrono::milliseconds{250});
+        if (rank == 0 || !together) why.print(rank, size, nullptr);
+        // MPI cannot end while it makes a communicator that was given up.
+        if (!together || !all_come(*world, std::chrono::seconds{1}) || why.how() == ending::gave_up) abort_job();
+        return 1;
+    }
+    int code = 0;
+    outcome mine;
+    try {
+        code = call(f, *world);
+    } catch (...) {
+        mine = outcome{std::current_exception()};
+    }
+    return all->end(mine, code);
 }
 
 }  // namespace detail

@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -136,6 +137,9 @@ private:
     std::unique_ptr<making> making_;
 };
 
+/// Whether ranks of this communicator talk to those of another group (MPI_Intercomm_create).
+[[nodiscard, gnu::cold]] bool joins_two_groups(MPI_Comm communicator);
+
 /// Whether two communicators have the same ranks in the same order.
 [[nodiscard, gnu::cold]] bool same_ranks(MPI_Comm one, MPI_Comm other);
 
@@ -145,6 +149,9 @@ private:
 /// The lowest rank that shares memory with this one; nothing where MPI does not tell. Collective; MPI waits in it until all ranks have
 /// come.
 [[nodiscard, gnu::cold]] std::optional<std::size_t> first_on_host(MPI_Comm communicator) noexcept;
+
+/// Whether all ranks of the communicator call this, at most `longest` later. MPI may go on with it where they do not: for the end of a job.
+[[nodiscard, gnu::cold]] bool all_come(MPI_Comm communicator, std::chrono::milliseconds longest) noexcept;
 
 /// Whether MPI has been finalized.
 [[nodiscard]] inline bool is_over() noexcept {
@@ -331,15 +338,34 @@ LOCKSTEP_FUNCTION std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whol
 }
 
 LOCKSTEP_FUNCTION std::optional<std::size_t> first_on_host(MPI_Comm communicator) noexcept {
-    try {
-        MPI_Comm host = MPI_COMM_NULL;
-        check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
-        const std::size_t first = ranks_of(host, communicator)[0];
-        check(MPI_Comm_free(&host), "MPI_Comm_free");
-        return first;
-    } catch (const core::error&) {
-        return std::nullopt;
+    MPI_Comm host = MPI_COMM_NULL;
+    if (MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return std::nullopt;
+    MPI_Group here = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+    const int zero = 0;
+    int first = MPI_UNDEFINED;
+    bool well = MPI_Comm_group(host, &here) == MPI_SUCCESS && MPI_Comm_group(communicator, &all) == MPI_SUCCESS &&
+                MPI_Group_translate_ranks(here, 1, &zero, all, &first) == MPI_SUCCESS;
+    if (here != MPI_GROUP_NULL) MPI_Group_free(&here);
+    if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
+    well = MPI_Comm_free(&host) == MPI_SUCCESS && well && first != MPI_UNDEFINED;
+    return well ? std::optional{static_cast<std::size_t>(first)} : std::nullopt;
+}
+
+LOCKSTEP_FUNCTION bool joins_two_groups(MPI_Comm communicator) {
+    int joins = 0;
+    check(MPI_Comm_test_inter(communicator, &joins), "MPI_Comm_test_inter");
+    return joins != 0;
+}
+
+LOCKSTEP_FUNCTION bool all_come(MPI_Comm communicator, std::chrono::milliseconds longest) noexcept {
+    MPI_Request barrier = MPI_REQUEST_NULL;
+    if (MPI_Ibarrier(communicator, &barrier) != MPI_SUCCESS) return false;
+    const auto deadline = std::chrono::steady_clock::now() + longest;
+    for (int come = 0; std::chrono::steady_clock::now() < deadline; std::this_thread::yield()) {
+        if (MPI_Test(&barrier, &come, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+        if (come != 0) return true;
     }
+    return false;
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void requests::receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
