@@ -76,9 +76,9 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
             .loss = ls::softmax_cross_entropy{},
             .schedule = ls::optim::constant{.rate = name == "diverge" ? 3e38 : 0.1},
             .partition = partition,
-            .batch = name == "zero_batch"    ? 0U
-                     : name == "large_batch" ? std::size_t{1} << 62U
-                                             : 16U,
+            .batch = name == "zero_batch" || (place == "making" && fault.is("batch")) ? 0U
+                     : name == "large_batch"                                         ? std::size_t{1} << 62U
+                                                                                     : 16U,
             .lanes = name == "lanes" ? 17U : 8U,
             .seed = name == "seed" && rank == 1 ? 43U : 42U,
             .threads = name == "threads" ? 2U : 1U,

@@ -250,8 +250,13 @@ LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, con
         core::fail("a group was made of an inter-communicator, which joins two groups of ranks",
                    "merge them (MPI_Intercomm_merge), or pass a communicator of one group");
     auto by = watch_of(communicator, where);
-    auto made = duplicate(communicator, by.get(), where);
-    state_ = std::make_shared<state>(std::move(made), nullptr, std::move(by));
+    try {
+        auto made = duplicate(communicator, by.get(), where);
+        state_ = std::make_shared<state>(std::move(made), nullptr, by);
+    } catch (...) {
+        if (by != nullptr) by->remember_place(call_record{"group", where});
+        throw;
+    }
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION group::~group() {}

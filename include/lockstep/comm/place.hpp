@@ -99,6 +99,7 @@ struct call_record {
     const char* name = nullptr;
     std::source_location where{};
     const call_record* outer = nullptr;
+    int exceptions = 0;  ///< that were on their way when it began
 };
 
 /// `all-gather #17 of 'losses' in fit at train.cpp:88, 64 doubles`.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <source_location>
 #include <span>
@@ -62,16 +63,27 @@ public:
     void enter(call_record& call) noexcept {
         call.outer = call_;
         if (call_ != nullptr) call.where = call_->where;
+        call.exceptions = std::uncaught_exceptions();
         call_ = &call;
     }
     void leave(const call_record& call) noexcept {
+        // Constructors tell of a failure when their call has been left.
+        thrown_from_ = short_line{};
+        if (std::uncaught_exceptions() > call.exceptions) describe_place(thrown_from_);
         call_ = call.outer;
         last_call_ = {call.name, call.where, nullptr};
     }
     /// The error that this rank is about to tell comes from here.
     [[gnu::cold]] void remember_place() noexcept {
         failed_at_ = short_line{};
-        describe_place(failed_at_);
+        if (call_ == nullptr && std::current_exception() != nullptr) failed_at_ = thrown_from_;
+        if (failed_at_.text().empty()) describe_place(failed_at_);
+    }
+    /// The same where no call has been entered yet.
+    [[gnu::cold]] void remember_place(call_record call) noexcept {
+        enter(call);
+        remember_place();
+        call_ = call.outer;
     }
     [[nodiscard]] std::string_view failed_at() const noexcept { return failed_at_.text(); }
 
@@ -183,11 +195,6 @@ private:
     /// `rank 1`, `ranks 0-2, 5`: for whom this rank waits now.
     [[nodiscard, gnu::cold]] std::string waited_for() const;
 
-    struct posted {
-        letter what;
-        requests request;
-    };
-
     transport over_;
     std::vector<entry> ranks_;
     std::vector<const collective*> collectives_;
@@ -205,6 +212,7 @@ private:
     bool halts_ = false;
     std::size_t culprit_ = 0;
     short_line failed_at_;
+    short_line thrown_from_;  // where an exception has left the last call
     letter inbox_;
     std::vector<std::unique_ptr<requests>> outbox_;
 };
