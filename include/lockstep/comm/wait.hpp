@@ -3,13 +3,15 @@
 // One wait for other ranks: for whom, for how long, and how long it may last.
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
-#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/comm/place.hpp"
@@ -94,9 +96,10 @@ private:
 LOCKSTEP_FUNCTION std::chrono::duration<double> default_timeout() {
     const char* text = std::getenv("LOCKSTEP_TIMEOUT");
     if (text == nullptr || *text == 0) return std::chrono::seconds{60};
-    char* end = nullptr;
-    const double seconds = std::strtod(text, &end);
-    if (!(end != text && *end == 0 && std::isfinite(seconds) && seconds >= 0))
+    const std::string_view given{text};
+    double seconds = -1;
+    const auto [end, problem] = std::from_chars(given.data(), given.data() + given.size(), seconds);  // a point in every locale
+    if (!(problem == std::errc{} && end == given.data() + given.size() && std::isfinite(seconds) && seconds >= 0))
         core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"), "give seconds, or 0 to wait for ever");
     return std::chrono::duration<double>{seconds};
 }
