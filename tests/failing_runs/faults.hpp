@@ -3,6 +3,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -16,12 +17,14 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/comm/all_gather.hpp"
 #include "lockstep/comm/all_reduce.hpp"
 #include "lockstep/comm/binomial.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/shared_reduce.hpp"
 #include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace faults {
@@ -139,6 +142,26 @@ inline int shared(const boost::mpi::communicator& world, const fault& of) {
     by_turns(
         of, [&] { sum.run(); }, [&] { gather.run(); }, [&] { gather.run(); });
     print_hash(world, ls::core::hash(std::as_bytes(memory.mine(data).first(n))));
+    return 0;
+}
+
+/// Shared memory that a trainer would ask for, written by all ranks, beside as many messages as MPI can have under way.
+inline int room(const boost::mpi::communicator& world, const std::string& wanted) {
+    const comm::group ranks{world};
+    const std::size_t bytes = std::size_t{32} << 20U, rank = ranks.rank(), size = ranks.size();
+    ls::tensor::arena arena;
+    ls::reduce::node_memory memory{ranks, wanted == "automatic" ? ls::transport::automatic : ls::transport::shared_memory, bytes - 4096,
+                                   arena};
+    const auto common = arena.reserve_shared<std::byte>(bytes - 4096);
+    arena.allocate();
+    std::vector<comm::operation<float>> sums;
+    const std::size_t n = std::size_t{1} << 16;
+    for (int i = 0; i < 32; ++i) sums.emplace_back(ranks, comm::all_gather(rank, comm::equal_strips(size, n)));
+    std::vector<std::vector<float>> data(sums.size(), std::vector<float>(size * n, 1.0F));
+    std::fill(arena[common].begin(), arena[common].end(), std::byte{1});
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i].start(data[i], {});
+    for (auto& one : sums) one.finish();
+    if (rank == 0) std::printf("transport %s\n", memory.text().c_str());
     return 0;
 }
 

@@ -68,6 +68,7 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     const std::string place = is_fault ? files.substr(0, colon) : "";
     if (place == "messages") return faults::messages(world, fault);
     if (place == "shared") return faults::shared(world, fault);
+    if (place == "room") return faults::room(world, fault.what);
     if (place == "setup") return faults::setup(world, fault);
     if (name == "throw_outside" && rank == 1) throw std::runtime_error{"the simulation diverged"};
     const auto plan = [&](auto partition) {

@@ -61,15 +61,19 @@ TEST_CASE("reduce/memory: what the plan says, and what the machine permits", "[r
         CHECK(memory.text() == "messages, as the plan says");
     }
     // One rank has less room than the others: all of them do without.
-    const std::size_t room = ranks.rank() == 1 ? 5000 : 1'000'000;
-    const std::string why = ls::core::text("a shared window of ", ranks.size(), " x 4096 bytes, but /dev/shm has 5000 left; enlarge it");
+    const std::size_t room = ranks.rank() == 1 ? 5000 : 1'000'000'000;
+    const std::string why = ls::core::text("a shared window of ", ranks.size(), " x 4096 bytes and ");
+    const std::string remedy = " to spare, but /dev/shm has 5000 left; enlarge it";
     {
         node_memory memory{ranks, transport::automatic, 4096, arena, room};
         CHECK(memory.parts() == nullptr);
-        CHECK(memory.text().find("messages: " + why) == 0);
+        CHECK_THAT(memory.text(), Catch::Matchers::StartsWith("messages: " + why) && Catch::Matchers::Contains(remedy));
         CHECK_FALSE(arena.reserve_shared<int>(5).shared);
     }
-    CHECK(error_of([&] { node_memory{ranks, transport::shared_memory, 4096, arena, room}; }).find("lockstep: " + why) == 0);
+    CHECK_THAT(error_of([&] {
+                   node_memory{ranks, transport::shared_memory, 4096, arena, room};
+               }),
+               Catch::Matchers::StartsWith("lockstep: " + why) && Catch::Matchers::Contains(remedy));
     CHECK(error_of([&] {
               ls::reduce::own_memory{ranks, transport::shared_memory, 0, arena};
           }) ==
@@ -88,4 +92,20 @@ TEST_CASE("reduce/memory: each rank gives it back when it likes", "[reduce]") {
     // What is left can still be used.
     last.mine(ls::tensor::slice<int>{0, 1})[0] = 5;
     CHECK(last.mine(ls::tensor::slice<int>{0, 1})[0] == 5);
+}
+
+TEST_CASE("reduce/memory: pages that are not there are an error on all ranks, not a signal", "[reduce]") {
+    const ls::comm::group ranks{boost::mpi::communicator{}};
+    if (ranks.size() == 1 || ls::comm::shared_segment::free_bytes() == static_cast<std::size_t>(-1)) return;
+    ls::tensor::arena arena;
+    // More than /dev/shm can ever hold, and a wrong word about what is free.
+    const std::size_t bytes = std::size_t{1} << 44U, room = std::size_t{1} << 52U;
+    const std::string why = "cannot reserve shared memory in /dev/shm: No space left on device; ";
+    CHECK_THAT(error_of([&] {
+                   node_memory{ranks, transport::shared_memory, bytes, arena, room};
+               }),
+               Catch::Matchers::StartsWith("lockstep: rank 0 " + why));
+    node_memory memory{ranks, transport::automatic, bytes, arena, room};
+    CHECK(memory.parts() == nullptr);
+    CHECK_THAT(memory.text(), Catch::Matchers::StartsWith("messages: rank 0 " + why));
 }

@@ -38,7 +38,7 @@ public:
     /// `bytes`: those of each rank, equal on all. `room`: what shared memory can hold. Collective, and the same outcome on all ranks.
     /// Throws core::error where shared memory is asked for and cannot be had.
     [[gnu::cold]] node_memory(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
-                              std::size_t room = comm::detail::free_shared_bytes());
+                              std::size_t room = comm::shared_segment::free_bytes());
 
     [[nodiscard]] bool is_shared() const noexcept { return window_.has_value(); }
     /// Null where there are only messages.
