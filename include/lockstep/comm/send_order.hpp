@@ -57,8 +57,8 @@ class send_place {
 public:
     [[gnu::cold]] explicit send_place(urgency of) : of_{of} {
         if (of.among == nullptr || of.among->running_.size() > of.level) return;
-        of.among->running_.resize(of.level + 1);
         of.among->under_way_.resize(of.level + 1);
+        of.among->running_.resize(of.level + 1);  // last: its size says that both have room
     }
     send_place(send_place&& other) noexcept
         : of_{other.of_}, running_{std::exchange(other.running_, false)}, bytes_{std::exchange(other.bytes_, 0)} {}
