@@ -61,7 +61,7 @@ public:
     [[nodiscard, gnu::cold]] static std::size_t page() noexcept;
     /// What can still be reserved, as far as is known.
     [[nodiscard, gnu::cold]] static std::size_t free_bytes() noexcept;
-    /// What files of all processes can still grow by without asking for room: Open MPI's segments take their pages when they are written.
+    /// What segments of Open MPI, of all jobs, can still take without asking for room: they take their pages when they are written.
     [[nodiscard, gnu::cold]] static std::size_t promised_bytes() noexcept;
 
 private:
@@ -184,7 +184,8 @@ LOCKSTEP_FUNCTION std::size_t shared_segment::promised_bytes() noexcept {
     std::size_t out = 0;
     detail::for_each_shared_file([&](int in, const char* name) {
         struct stat found {};
-        if (std::string_view{name}.starts_with(stem)) return;  // its pages are reserved
+        const std::string_view kind{name};
+        if (!kind.starts_with("vader_segment.") && !kind.starts_with("sm_segment.")) return;  // of versions 4 and 5
         if (::fstatat(in, name, &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode)) return;
         const auto size = static_cast<std::size_t>(found.st_size), held = static_cast<std::size_t>(found.st_blocks) * 512;
         out += size - std::min(size, held);

@@ -42,8 +42,8 @@ namespace detail {
 /// `bytes` for each rank of the group, zero at first. Each rank's part is touched by itself first, so that it lies in the memory next to
 /// it. Made collectively. Each rank destroys it when it likes: the memory goes when the last has. A group of one rank needs no file.
 /// Throws core::error on all ranks alike if they are not on one node, or cannot have the memory: pages are reserved before use. `room` in
-/// /dev/shm has to hold the window and a margin: 5 % and 4 MiB a rank, or what files that are there already may still take if that is
-/// more. Without it Open MPI, which reserves nothing, would be killed by SIGBUS when its segments grow.
+/// /dev/shm has to hold the window and a margin: 5 % and 4 MiB a rank, or what segments of Open MPI may still take if that is more.
+/// Without it the job would be killed by SIGBUS when they grow: Open MPI reserves nothing.
 class shared_window {
 public:
     [[gnu::cold]] shared_window(group ranks, std::size_t bytes, std::size_t room = shared_segment::free_bytes());

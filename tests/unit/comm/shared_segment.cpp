@@ -61,8 +61,8 @@ TEST_CASE("comm/shared_segment: pages are reserved or refused before they are wr
     CHECK(one.reserve(0, bytes) == ENOSPC);
 }
 
-TEST_CASE("comm/shared_segment: what others may still take is known", "[comm]") {
-    const std::string name = "/dev/shm/test-of-lockstep-" + std::to_string(::getpid());
+TEST_CASE("comm/shared_segment: what segments of MPI may still take is known", "[comm]") {
+    const std::string name = "/dev/shm/vader_segment.test-of-lockstep." + std::to_string(::getpid());
     const std::size_t before = shared_segment::promised_bytes(), gibibyte = std::size_t{1} << 30U;
     const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
     REQUIRE(file >= 0);
@@ -71,7 +71,7 @@ TEST_CASE("comm/shared_segment: what others may still take is known", "[comm]") 
     ::close(file);
     ::unlink(name.c_str());
     REQUIRE(code == 0);
-    CHECK(after > before + gibibyte / 2);  // other programs may have begun or ended
+    CHECK(after > before + gibibyte / 2);  // other jobs may have begun or ended
 }
 
 TEST_CASE("comm/shared_segment: what a crash has left is removed, what is in use is not", "[comm]") {
