@@ -14,6 +14,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 
 namespace lockstep::comm {
 
@@ -79,7 +80,7 @@ LOCKSTEP_FUNCTION algorithm_table algorithm_table::parse(std::string_view text) 
         const std::size_t colon = part.find(':'), dash = part.find('-', colon == part.npos ? 0 : colon);
         const auto wrong = [&](const auto&... what) {
             throw core::error{
-                core::text("the all-reduce '", text, "' has '", part, "', ", what...),
+                core::text("the all-reduce '", core::excerpt(text), "' has '", core::excerpt(part), "', ", what...),
                 "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, hierarchical, "
                 "ring and halving-doubling"};
         };
@@ -94,7 +95,7 @@ LOCKSTEP_FUNCTION algorithm_table algorithm_table::parse(std::string_view text) 
             std::size_t out = 0;
             const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
             if (error != std::errc{} || end != digits.data() + digits.size())
-                wrong("where '" + std::string{digits} + "' is no number of bytes");
+                wrong("where '" + core::excerpt(digits) + "' is no number of bytes");
             return out;
         };
         if (const std::size_t first = number(part.substr(colon + 1, dash - colon - 1)); first != next)
