@@ -232,7 +232,7 @@ public:
     }
 
 private:
-    /// Changed before it is packed, behind it, both or not at all.
+    /// Changed before it is packed, afterwards, both or not at all.
     std::string packed_or_not(std::string content, generator& random) const {
         const std::size_t how = random.below(8);
         if (how < 4) content = mutated(std::move(content), random);
