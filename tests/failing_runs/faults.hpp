@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -24,6 +25,7 @@
 #include "lockstep/comm/shared_reduce.hpp"
 #include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/data/gzip.hpp"
 #include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -44,6 +46,8 @@ struct fault {
         if (is("kill")) std::this_thread::sleep_for(std::chrono::milliseconds{1000}), std::raise(SIGKILL);
         if (is("stop")) std::raise(SIGSTOP);
         if (is("throw")) throw std::runtime_error{"the machine is on fire"};
+        if (is("device")) (void)ls::data::read_file("/dev/zero", 1);  // where the others have a file
+        if (is("memory")) throw std::bad_alloc{};
         if (is("slow")) std::this_thread::sleep_for(std::chrono::milliseconds{150});
         // Goes on when the others have given up.
         if (is("stall")) std::this_thread::sleep_for(comm::default_timeout() + std::chrono::milliseconds{500});

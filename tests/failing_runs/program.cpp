@@ -70,6 +70,7 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     if (place == "shared") return faults::shared(world, fault);
     if (place == "room") return faults::room(world, fault.what);
     if (place == "setup") return faults::setup(world, fault);
+    if (name == "memory" && rank == 1) std::vector<char>(std::size_t{1} << 47).back() = 1;
     if (name == "throw_outside" && rank == 1) throw std::runtime_error{"the simulation diverged"};
     const auto plan = [&](auto partition) {
         return ls::plan{

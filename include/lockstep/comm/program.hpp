@@ -11,12 +11,12 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -126,7 +126,8 @@ private:
 /// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
 /// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f, or what comes before or after it,
 /// failed on any. It throws nothing. The error is printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come
-/// to the end within 2 s after a failure are ended with MPI_Abort: no failure hangs. A rank that is told to end (SIGTERM) says where it is.
+/// to the end within 2 s after a failure are ended with MPI_Abort: no failure hangs. Standard output that could not be written, and files
+/// that pass the limit of their size (SIGXFSZ), are failures, too. A rank that is told to end (SIGTERM) says where it is.
 /// Inside somebody else's program this is not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
@@ -195,7 +196,7 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
             std::fprintf(stderr, "lockstep: %s\n", text);
         else
             std::fprintf(stderr, "lockstep: rank %d of %d failed: %s\n", rank, size, text);
-        if (by != nullptr && !by->failed_at().empty() && std::strchr(text, '\n') == nullptr)
+        if (by != nullptr && !by->failed_at().empty() && how_ == ending::failed)
             std::fprintf(stderr, "    on rank %d: %.*s\n", rank, static_cast<int>(by->failed_at().size()), by->failed_at().data());
         std::fflush(stderr);
     };
@@ -206,7 +207,12 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
     } catch (const std::bad_alloc&) {
         write("no memory is left (std::bad_alloc)", false);
     } catch (const std::exception& failure) {
-        write(failure.what(), false);
+        std::string text;
+        try {
+            text = core::printable(failure.what(), true);
+        } catch (...) {  // for want of memory: as it is
+        }
+        write(text.empty() ? failure.what() : text.c_str(), false);
     } catch (...) {
         write("an exception that is no std::exception", false);
     }
@@ -244,6 +250,7 @@ LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
 
 LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f, int (*call)(void* f, const boost::mpi::communicator& world),
                                   boost::mpi::threading::level level) noexcept {
+    const core::file_size_limit_is_an_error limit;  // before MPI, which makes files, too
     std::optional<boost::mpi::environment> environment;
     std::optional<boost::mpi::communicator> world;
     std::optional<session> all;
@@ -273,6 +280,13 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f, int (*call)(vo
     outcome mine;
     try {
         code = call(f, *world);
+        core::flush_standard_output();
+    } catch (const std::bad_alloc&) {
+        try {
+            core::rethrow();
+        } catch (...) {
+            mine = outcome{std::current_exception()};
+        }
     } catch (...) {
         mine = outcome{std::current_exception()};
     }

@@ -102,7 +102,7 @@ LOCKSTEP_FUNCTION void tell_all(const comm::group& ranks) {
         core::rethrow();
     } catch (const comm::remote_failure&) {
     } catch (const std::exception& failure) {
-        ranks.announce(failure.what());
+        ranks.announce(core::printable(failure.what(), true));
     } catch (...) {
         ranks.announce("an exception that is no std::exception");
     }
