@@ -61,6 +61,10 @@ private:
     /// At the end of a member: whether another one follows.
     [[nodiscard]] bool begin_next_member();
     [[noreturn]] void fail_damaged(std::string_view how, std::string_view reason) const;
+    template <class F>
+    void take_memory(std::uint64_t bytes, F&& take) const {
+        core::with_memory(core::text("the content of \"", path(), "\""), bytes, "use a machine with more memory, or a smaller file", take);
+    }
     [[nodiscard]] std::vector<std::byte> allocate(std::uint64_t bytes) const;
 
     core::input_file file_;
@@ -178,8 +182,9 @@ LOCKSTEP_FUNCTION std::size_t packed_file::read(std::span<std::byte> to) {
 }
 
 LOCKSTEP_FUNCTION std::vector<std::byte> packed_file::allocate(std::uint64_t bytes) const {
-    return core::with_memory(core::text("the content of \"", path(), "\""), bytes, "use a machine with more memory, or a smaller file",
-                             [&] { return std::vector<std::byte>(static_cast<std::size_t>(bytes)); });
+    std::vector<std::byte> out;
+    take_memory(bytes, [&] { out.resize(static_cast<std::size_t>(bytes)); });
+    return out;
 }
 
 LOCKSTEP_FUNCTION std::vector<std::byte> packed_file::read_up_to(std::uint64_t most) {
@@ -203,11 +208,12 @@ LOCKSTEP_FUNCTION std::vector<std::byte> packed_file::read_up_to(std::uint64_t m
         pieces.front().shrink_to_fit();
         return std::move(pieces.front());
     }
-    auto out = allocate(size);
-    auto to = out.begin();
+    // Pages are touched one by one while pieces are given back: the content is never there twice.
+    std::vector<std::byte> out;
+    take_memory(size, [&] { out.reserve(static_cast<std::size_t>(size)); });
     for (auto& piece : pieces) {
-        to = std::copy(piece.begin(), piece.end(), to);
-        piece = {};
+        out.insert(out.end(), piece.begin(), piece.end());
+        std::vector<std::byte>{}.swap(piece);
     }
     return out;
 }
