@@ -7,6 +7,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/tensor/fence.hpp"
 
 #if defined(LOCKSTEP_COMPILED)
 
@@ -14,13 +15,16 @@ namespace lockstep::compiled {
 
 struct openmp;
 struct no_openmp;
+struct checked_memory;
+struct unchecked_memory;
 
-/// `flags` is defined in a library of this instruction set, with or without threads, and nowhere else.
-template <class InstructionSet, class Threads>
+/// `flags` is defined in a library of this instruction set, with or without threads and checks of memory, and nowhere else.
+template <class InstructionSet, class Threads, class Memory>
 struct library_for {
     static const char flags;
 };
-using library = library_for<xsimd::default_arch, std::conditional_t<parallel::has_threads, openmp, no_openmp>>;
+using library = library_for<xsimd::default_arch, std::conditional_t<parallel::has_threads, openmp, no_openmp>,
+                            std::conditional_t<tensor::checks_memory, checked_memory, unchecked_memory>>;
 
 #if defined(LOCKSTEP_COMPILES_TEMPLATES)
 template <>

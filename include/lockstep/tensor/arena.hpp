@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <source_location>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -19,6 +20,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/tensor/fence.hpp"
 
 namespace lockstep::tensor {
 
@@ -37,15 +39,22 @@ struct release {
 };
 }  // namespace detail
 
-/// First `reserve` everything, then `allocate` once, then ask for spans. Arrays start on cache lines and are zero.
+/// First `reserve` everything, then `allocate` once, then ask for spans. Arrays start on cache lines and are zero. With
+/// LOCKSTEP_CHECK_MEMORY there are gaps between them, for check(); not in memory that others share.
 /// Reserving throws core::error where the sizes exceed core::largest_size.
 class arena {
 public:
+    /// `spare`: bytes after the array that do not count, for gaps inside of it.
     template <class T>
-    [[nodiscard]] slice<T> reserve(std::size_t count) {
+    [[nodiscard]] slice<T> reserve(std::size_t count, std::size_t spare = 0,
+                                   const std::source_location& where = std::source_location::current()) {
         static_assert(std::is_trivially_copyable_v<T>, "the arena holds plain numbers");
-        const slice<T> out{bytes_, count};
-        bytes_ = core::checked_sum("bytes of an arena", bytes_, footprint(core::checked_product("bytes of an array", count, sizeof(T))));
+        const std::size_t size = footprint(core::checked_product("bytes of an array", count, sizeof(T)));
+        const std::size_t all = core::checked_sum("bytes of an arena", bytes_, size);
+        const slice<T> out{bytes_ + fences_.bytes(), count};
+        bytes_ = all;
+        fences_.add(out.offset, count * sizeof(T) + spare, out.offset + size + spare, where);
+        fences_.skip(spare);
         return out;
     }
 
@@ -55,8 +64,8 @@ public:
     /// A place in the memory that was given to share(): processes that reserve the same in the same order find it at the same offset.
     /// Without such memory the same as reserve(). Throws core::error where there is no room.
     template <class T>
-    [[nodiscard]] slice<T> reserve_shared(std::size_t count) {
-        if (shared_.data() == nullptr) return reserve<T>(count);
+    [[nodiscard]] slice<T> reserve_shared(std::size_t count, const std::source_location& where = std::source_location::current()) {
+        if (shared_.data() == nullptr) return reserve<T>(count, 0, where);
         const slice<T> out{shared_bytes_, count, true};
         take_shared(footprint(core::checked_product("bytes of a shared array", count, sizeof(T))));
         return out;
@@ -71,8 +80,12 @@ public:
         return {reinterpret_cast<T*>((where.shared ? shared_.data() : memory_.get()) + where.offset), where.count};
     }
 
-    /// All that is reserved.
+    /// All that is reserved, without gaps.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ + shared_bytes_; }
+    [[nodiscard]] std::size_t gap_bytes() const noexcept { return fences_.bytes(); }
+
+    /// Throws core::error where something was written beside an array. Nothing without LOCKSTEP_CHECK_MEMORY.
+    void check() const { fences_.check(memory_.get()); }
 
     /// Bytes that an array takes.
     [[nodiscard]] static constexpr std::size_t footprint(std::size_t bytes) noexcept {
@@ -89,6 +102,7 @@ private:
     std::size_t shared_bytes_ = 0;
     std::unique_ptr<std::byte[], detail::release> memory_;
     std::span<std::byte> shared_;
+    [[no_unique_address]] fences fences_;
 };
 
 #if LOCKSTEP_BODIES
@@ -100,14 +114,16 @@ LOCKSTEP_FUNCTION void arena::take_shared(std::size_t bytes) {
 }
 
 LOCKSTEP_FUNCTION void arena::allocate() {
-    void* const memory = core::with_memory("the arena, which holds weights, gradients and activations", bytes_,
+    const std::size_t bytes = bytes_ + fences_.bytes();
+    void* const memory = core::with_memory("the arena, which holds weights, gradients and activations", bytes,
                                            "use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v",
-                                           [&] { return ::operator new[](bytes_ + simd::alignment, std::align_val_t{page()}); });
+                                           [&] { return ::operator new[](bytes + simd::alignment, std::align_val_t{page()}); });
     memory_ = std::unique_ptr<std::byte[], detail::release>{static_cast<std::byte*>(memory), detail::release{page()}};
 #if defined(MADV_HUGEPAGE)
-    if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes_ / page() * page(), MADV_HUGEPAGE);
+    if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes / page() * page(), MADV_HUGEPAGE);
 #endif
-    std::memset(memory_.get(), 0, bytes_);
+    std::memset(memory_.get(), 0, bytes);
+    fences_.fill(memory_.get());
 }
 
 #endif

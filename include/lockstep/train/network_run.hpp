@@ -20,6 +20,7 @@
 #include "lockstep/partition/exchange.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/train/deal.hpp"
+#include "lockstep/train/memory_check.hpp"
 #include "lockstep/train/statistics.hpp"
 
 namespace lockstep::train {
@@ -70,7 +71,8 @@ public:
             if (plan_.again[layer].input != model::no_piece) repeated_.push_back(exchange_in_front(layer));
             if (fact.behind != model::exchange::none && fact.runs_again) repeated_.push_back(exchange_behind(layer));
         }
-        memory_ = arena.reserve<std::byte>(plan_.bytes);
+        check_.prepare(plan_, nodes, network::facts);
+        memory_ = arena.reserve<std::byte>(plan_.bytes, check_.spare(plan_));
     }
 
     /// `beside`: moves other collectives on while layers are computed; it rests while values are exchanged. Null: nobody does.
@@ -86,10 +88,15 @@ public:
                                            const statistics_place<T>& observing, const layer_hook& in_front = {}) {
         for (auto& one : exchanges_) one.prepare(rows.members());
         x_ = x;
+        arena_->check();
+        check_.begin((*arena_)[memory_].data());
         core::for_each_index<size>([&](auto index) {
             in_front(index);
+            check_.enter(memory_check::pass::forward, index);
             forward_node<index, false>(weights, rows, key, observing);
+            check_.leave();
         });
+        check_.enter(memory_check::pass::loss);
         return {values_[size - 1], rows.own().rows()};
     }
 
@@ -101,10 +108,14 @@ public:
     /// After forward() and the loss. `place(layer)` says where the gradient of a layer goes, `done(layer)` is called when it is there.
     template <class Place, class Done>
     void backward(const T* weights, const deal& rows, const step_key& key, Place&& place, Done&& done) {
+        if constexpr (tensor::checks_memory) check_.wrote(at<T>(plan_.network_gradient), value_size<size - 1>(rows), "gradient");
+        check_.leave();
         core::for_each_index_reversed<size>([&](auto index) {
             if constexpr (ends_block<index>()) run_block_again<graph.block[index]>(weights, rows, key);
             if constexpr (network::facts[index].learns) {
+                check_.enter(memory_check::pass::backward, index);
                 backward_node<index>(weights, rows, key, place);
+                check_.leave();
                 done(index);
             }
         });
@@ -217,7 +228,7 @@ private:
     /// The memory of a piece; null where there is none.
     template <class U>
     [[nodiscard]] U* at(std::size_t which) const noexcept {
-        return which == model::no_piece ? nullptr : reinterpret_cast<U*>((*arena_)[memory_].data() + plan_.pieces[which].offset);
+        return which == model::no_piece ? nullptr : reinterpret_cast<U*>((*arena_)[memory_].data() + check_.offset(plan_, which));
     }
     template <class U>
     [[nodiscard]] std::span<U> span(std::size_t which) const noexcept {
@@ -241,6 +252,14 @@ private:
     template <std::size_t Index>
     [[nodiscard]] const tensor::lane_set& lanes(const deal& rows) const noexcept {
         return is_grouped<Index> ? rows.group() : rows.own();
+    }
+
+    /// Elements of a value, as its readers find it.
+    template <std::size_t Index>
+    [[nodiscard]] static std::size_t value_size(const deal& rows) noexcept {
+        using here = typename network::template at<Index>;
+        if constexpr (here::gives == model::placement::features) return rows.group().rows() * here::type::output::size;
+        return rows.own().rows() * here::whole::output::size;
     }
 
     /// Fields that both passes have.
@@ -276,10 +295,12 @@ private:
     void run_block_again(const T* weights, const deal& rows, const step_key& key) {
         core::for_each_index<size>([&](auto index) {
             if constexpr (graph.block[index] == Block) {
+                check_.enter(memory_check::pass::forward_again, index);
                 if constexpr (network::facts[index].runs_again)
                     forward_node<index, true>(weights, rows, key, {});
                 else
                     inputs_[index] = read_for<index>(plan_.again[index]);
+                check_.leave();
             }
         });
     }
@@ -320,6 +341,8 @@ private:
             here::make(net_).forward(pass);
         }
         values_[Index] = outputs_[Index];
+        if constexpr (tensor::checks_memory && !layers::is_view<layer>)
+            check_.wrote(outputs_[Index], count * layer::output::size, "output");
         if constexpr (here::behind != model::exchange::none) {
             T* to = at<T>(memory.value);
             timed(
@@ -361,6 +384,9 @@ private:
             pass.stride = to.stride;
             pass.partials = at<T>(memory.partials);
             here::make(net_).backward(pass);
+            if constexpr (tensor::checks_memory)
+                for (std::size_t tree = 0; tree < lanes<Index>(rows).trees().size() && to.data != nullptr; ++tree)
+                    check_.wrote(to.data + tree * to.stride, tensor::total_size(layer::parameters), "parameters' gradient");
         }
         if constexpr (here::in_front != model::exchange::none && network::facts[Index].input_learns)
             timed([&] {
@@ -370,6 +396,8 @@ private:
         core::for_each_index<graph.inputs(Index)>([&](auto k) {
             constexpr std::size_t from = graph.read(Index, k);
             if constexpr (from != model::the_samples) {
+                if constexpr (tensor::checks_memory && !layers::is_view<layer>)
+                    check_.wrote(at<T>(memory.inputs[k].given), value_size<from>(rows), "gradient");
                 if constexpr (graph.readers[from] > 1 && network::facts[from].learns) add_gradients<from>(memory.inputs[k], rows);
             }
         });
@@ -389,6 +417,7 @@ private:
     parallel::team team_;
     std::size_t group_rows_;
     model::memory_plan plan_;
+    [[no_unique_address]] memory_check check_;
     tensor::slice<std::byte> memory_;
     const T* x_ = nullptr;
     std::array<const T*, size> inputs_{};   ///< what each layer read,
