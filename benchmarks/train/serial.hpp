@@ -50,7 +50,7 @@ public:
         lockstep::core::for_each_index<network::size>([&](auto index) {
             using layer = typename network::template layer<index>;
             std::size_t at = network::facts[index].statistics_offset, number = layer::parameters.size();
-            for (const auto& one : lockstep::layers::statistics_of<layer>) {
+            for (const auto& one : lockstep::layer_api::statistics_of<layer>) {
                 lockstep::model::initialise(one, arena_[running_].subspan(at, one.size()), 0, one.columns, seed, index, number++,
                                             lockstep::model::he{});
                 at += one.size();
@@ -61,7 +61,7 @@ public:
     void step(const std::vector<float>& x, const std::vector<std::int32_t>& y) {
         namespace ls = lockstep;
         const std::span<float> weights = arena_[weights_], gradient = arena_[gradient_];
-        const ls::train::step_key key{seed_, step_, ls::layers::mode::training};
+        const ls::train::step_key key{seed_, step_, ls::layer_api::mode::training};
         const auto out =
             walk_.forward(weights.data(), x.data(), deal_, key, {arena_[running_].data(), arena_[observed_].data(), network::statistics});
         const auto dy = walk_.output_gradient(deal_);

@@ -17,6 +17,7 @@ namespace {
 
 using namespace support;
 using namespace ls::layers;
+using namespace ls::layer_api;
 namespace part = ls::partition;
 
 /// The same function as relu, in a layer that nobody knows.

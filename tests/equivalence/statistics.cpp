@@ -32,7 +32,7 @@ struct centre_layer {
     template <class Pass>
     void forward(const Pass& pass) const {
         using T = typename Pass::value_type;
-        if (pass.mode == ls::layers::mode::inference) {
+        if (pass.mode == ls::layer_api::mode::inference) {
             for (std::size_t row = 0; row < pass.x.rows; ++row)
                 for (std::size_t i = 0; i < S::size; ++i) pass.y.sample(row)[i] = pass.x.sample(row)[i] - pass.statistics[0][i];
             return;

@@ -64,17 +64,17 @@ constexpr behaviour behaviour_of{
 /// Sums have at most 4 rows x 6 pixels or 36 features.
 constexpr behaviour normalised{.third = 800, .largest = 4, .terms = 36 + 10};
 template <class S>
-constexpr behaviour behaviour_of<layers::batch_norm_layer<S>> = normalised;
+constexpr behaviour behaviour_of<layer_api::batch_norm_layer<S>> = normalised;
 /// No step crosses its kink: the numbers stay what they are.
 template <class S>
-constexpr behaviour behaviour_of<layers::batch_norm_layer<S, layers::tail::relu>> = normalised;
+constexpr behaviour behaviour_of<layer_api::batch_norm_layer<S, layer_api::tail::relu>> = normalised;
 template <class S>
-constexpr behaviour behaviour_of<layers::layer_norm_layer<S>> = normalised;
+constexpr behaviour behaviour_of<layer_api::layer_norm_layer<S>> = normalised;
 /// x (2 + 0.5 sum of x^2)^(-3/4) with |x| < 1: as above with W >= 2, |p| <= 1, q <= 1/2: |w''| <= 21/16 p^2 W^(-11/4) + 3/2 q W^(-7/4) < 1
 /// and
 /// |w'''| <= 3.61 W^(-15/4) + 4 W^(-11/4) < 1.
 template <std::size_t Window, class S>
-constexpr behaviour behaviour_of<layers::local_response_norm_layer<Window, S>>{.third = 4, .largest = 1, .terms = Window + 10};
+constexpr behaviour behaviour_of<layer_api::local_response_norm_layer<Window, S>>{.third = 4, .largest = 1, .terms = Window + 10};
 
 /// With c outputs that see the number and |g_i| <= 1:
 ///   truncation: step^2 / 6 x third x c,

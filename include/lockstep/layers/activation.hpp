@@ -12,7 +12,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = Function::forward(x), dx = Function::backward(y, dy), or backward(x, dy) for a function that needs its input.
 template <class Function, tensor::Shape S>
@@ -48,6 +48,10 @@ struct activation_layer {
     }
 };
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// y = max(x, 0), and NaN stays NaN.
 struct relu {
     static constexpr std::string_view name = "relu";
@@ -62,7 +66,7 @@ struct relu {
     }
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return activation_layer<relu, Input>{};
+        return layer_api::activation_layer<relu, Input>{};
     }
 };
 
@@ -80,7 +84,7 @@ struct tanh {
     }
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return activation_layer<tanh, Input>{};
+        return layer_api::activation_layer<tanh, Input>{};
     }
 };
 
@@ -98,7 +102,7 @@ struct sigmoid {
     }
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return activation_layer<sigmoid, Input>{};
+        return layer_api::activation_layer<sigmoid, Input>{};
     }
 };
 
@@ -116,7 +120,7 @@ struct gelu {
     }
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return activation_layer<gelu, Input>{};
+        return layer_api::activation_layer<gelu, Input>{};
     }
 };
 

@@ -20,7 +20,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// Training: y = (x - mean) / sqrt(variance + epsilon) scale + shift for each channel, the last extent of the shape. Mean and (biased)
 /// variance are those of the samples and pixels of one lane: "ghost" batch normalisation (Hoffer, Hubara, Soudry 2017) with ghosts of batch
@@ -185,6 +185,10 @@ private:
     }
 };
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// batch_norm{}: behind a convolution (channels) or a dense layer (features). A lane needs two numbers of a channel, of which only the order
 /// remains; it should have several samples or many pixels.
 struct batch_norm {
@@ -197,7 +201,7 @@ struct batch_norm {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return batch_norm_layer<Input>{.momentum = momentum, .epsilon = epsilon};
+        return layer_api::batch_norm_layer<Input>{.momentum = momentum, .epsilon = epsilon};
     }
 };
 

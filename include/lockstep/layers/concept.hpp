@@ -15,7 +15,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// What every layer says of itself. `parameters` is a constexpr std::array<tensor::parameter, N>; `flops` counts one forward sample, a
 /// multiply-add as two.
@@ -223,4 +223,4 @@ inline constexpr bool has_shard_type = requires {
     typename L::template shard<1>;
 };
 
-}  // namespace lockstep::layers
+}  // namespace lockstep::layer_api

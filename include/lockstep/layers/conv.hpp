@@ -18,10 +18,14 @@ namespace lockstep::layers {
 /// Whether a convolution adds a bias to each filter: none in front of a normalisation, which would take it away again.
 enum class bias : bool { none, each };
 
+}  // namespace lockstep::layers
+
+namespace lockstep::layer_api {
+
 /// The biases among the weights of a layer, or null where there are none.
-template <bias Bias>
+template <layers::bias Bias>
 [[nodiscard]] constexpr auto* bias_of(const auto& w) noexcept {
-    if constexpr (Bias == bias::each)
+    if constexpr (Bias == layers::bias::each)
         return w[1].data();
     else
         return static_cast<decltype(w[0].data())>(nullptr);
@@ -76,7 +80,7 @@ struct conv_algorithms {
 /// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a group x filters.
 /// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule`
 /// picks the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
-template <kernels::convolution G, bias Bias = bias::each, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
+template <kernels::convolution G, layers::bias Bias = layers::bias::each, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv_layer {
     using input = tensor::shape<G.rows, G.columns, G.channels>;
     using output = tensor::shape<G.out_rows(), G.out_columns(), G.filters>;
@@ -88,7 +92,7 @@ struct conv_layer {
         constexpr tensor::parameter weight{.name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out};
         constexpr tensor::parameter added{
             .name = "bias", .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out, .initial = tensor::start::zeros, .decays = false};
-        if constexpr (Bias == bias::each)
+        if constexpr (Bias == layers::bias::each)
             return std::array{weight, added};
         else
             return std::array{weight};
@@ -139,6 +143,10 @@ template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channel
 inline constexpr bool window_fits<Spec, tensor::shape<Rows, Columns, Channels>> = (Rows + 2 * Spec::padding >= Spec::window) &&
                                                                                   (Columns + 2 * Spec::padding >= Spec::window);
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, 3, 2, 1>{}: stride 2, one row and column of zeros on each side.
 /// conv<64, 3, 1, 1, bias::none>{}: without a bias, for a normalisation behind it.
 /// conv<64, 3, 1, 1, bias::each, kernels::always_direct>{}: without Winograd's algorithm, which errs a little more.
@@ -148,7 +156,7 @@ struct conv {
     static_assert(Filters > 0 && Kernel > 0 && Stride > 0, "lockstep: filters, kernel and stride of a convolution are at least 1");
     static constexpr std::size_t window = Kernel;
     static constexpr std::size_t padding = Padding;
-    [[no_unique_address]] conv_settings<Rule> chosen{};
+    [[no_unique_address]] layer_api::conv_settings<Rule> chosen{};
 
     template <tensor::ImageShape Input>
     static constexpr kernels::convolution geometry{.rows = Input::extents[0],
@@ -166,12 +174,14 @@ struct conv {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(is_image<conv, Input>, "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
-        static_assert(window_fits<conv, Input>, "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
-        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && is_image<conv, Input> && window_fits<conv, Input>)
-            return conv_layer<geometry<Input>, Bias, Rule>{conv_algorithms<geometry<Input>, Rule>{chosen}};
+        static_assert(layer_api::is_image<conv, Input>,
+                      "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
+        static_assert(layer_api::window_fits<conv, Input>,
+                      "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
+        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && layer_api::is_image<conv, Input> && layer_api::window_fits<conv, Input>)
+            return layer_api::conv_layer<geometry<Input>, Bias, Rule>{layer_api::conv_algorithms<geometry<Input>, Rule>{chosen}};
         else
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
     }
 
     /// The same convolution by this rule: itself where it has the rule already.

@@ -15,12 +15,12 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = the largest element of each window of x * W + b, by the direct algorithm; weights as in conv_layer. Cost per sample: forward that
 /// of the convolution, each gradient
 /// that divided by the size of a window. Keeps one byte for each output; the outputs of the convolution are kept nowhere.
-template <kernels::pooled_convolution G, bias Bias = bias::each>
+template <kernels::pooled_convolution G, layers::bias Bias = layers::bias::each>
 struct conv_max_pool_layer {
     static_assert(G.window_rows * G.window_columns <= 256,
                   "lockstep: conv_max_pool numbers the elements of a window in one byte; use at most 16 x 16");
@@ -66,6 +66,10 @@ template <class Spec, tensor::ImageShape Input>
 inline constexpr bool holds_a_window<Spec, Input> =
     Spec::template pooled<Input>.out_rows() > 0 && Spec::template pooled<Input>.out_columns() > 0;
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// conv_max_pool<6, 5, 1, 2>{}: what conv<6, 5, 1, 2>{}, max_pool<2>{} computes. A relu behind it gives what one between the two gives.
 template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, std::size_t Window = 2,
           bias Bias = bias::each>
@@ -81,20 +85,20 @@ struct conv_max_pool {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(is_image<conv_max_pool, Input>,
+        static_assert(layer_api::is_image<conv_max_pool, Input>,
                       "lockstep: conv_max_pool takes an image, rows x columns x channels; put it in front of flatten{}");
-        static_assert(window_fits<conv_max_pool, Input>,
+        static_assert(layer_api::window_fits<conv_max_pool, Input>,
                       "lockstep: the kernel of conv_max_pool is larger than its input; use a smaller one or padding");
-        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && Window > 0 && is_image<conv_max_pool, Input> &&
-                      window_fits<conv_max_pool, Input>) {
-            static_assert(holds_a_window<conv_max_pool, Input>,
+        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && Window > 0 && layer_api::is_image<conv_max_pool, Input> &&
+                      layer_api::window_fits<conv_max_pool, Input>) {
+            static_assert(layer_api::holds_a_window<conv_max_pool, Input>,
                           "lockstep: the window of conv_max_pool is larger than what its convolution puts out; use a smaller one");
-            if constexpr (holds_a_window<conv_max_pool, Input>)
-                return conv_max_pool_layer<pooled<Input>, Bias>{};
+            if constexpr (layer_api::holds_a_window<conv_max_pool, Input>)
+                return layer_api::conv_max_pool_layer<pooled<Input>, Bias>{};
             else
-                return unbound<Input>{};
+                return layer_api::unbound<Input>{};
         } else {
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
         }
     }
 };

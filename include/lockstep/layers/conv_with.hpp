@@ -58,6 +58,10 @@ struct conv_options {
     }
 };
 
+}  // namespace lockstep::layers
+
+namespace lockstep::layer_api {
+
 /// What a kernel of `kernel` positions, `dilation` apart, sees is not larger than the image of `rows_and_columns` with its padding.
 template <class Input, std::size_t KernelRows, std::size_t KernelColumns, std::size_t DilationRows, std::size_t DilationColumns,
           std::size_t PaddingRows, std::size_t PaddingColumns>
@@ -76,34 +80,38 @@ template <std::size_t Rows, std::size_t Columns, std::size_t Channels, std::size
 inline constexpr bool groups_divide<tensor::shape<Rows, Columns, Channels>, Filters, Groups> = Groups == 0 || (Channels % Groups == 0 &&
                                                                                                                Filters % Groups == 0);
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// conv_with<conv_options{.filters = 64, .kernel = {3, 5}, .stride = {2, 1}, .padding = {1, 2}, .dilation = 2, .groups = 4}>{}.
 /// As many groups as channels and filters is depthwise convolution and has kernels of its own. `Rule` as for conv, but not layers::tuned.
 template <conv_options Options, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv_with {
     static_assert(Options.at_least_one(), "lockstep: filters, kernel, stride, dilation and groups of a convolution are at least 1");
-    static_assert(std::is_empty_v<conv_settings<Rule>>,
+    static_assert(std::is_empty_v<layer_api::conv_settings<Rule>>,
                   "lockstep: conv_with takes no algorithms from a file; use conv, or another rule than layers::tuned");
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        constexpr bool fits = dilated_window_fits<Input, Options.kernel.rows, Options.kernel.columns, Options.dilation.rows,
-                                                  Options.dilation.columns, Options.padding.rows, Options.padding.columns>;
-        static_assert(is_image<conv_with, Input>,
+        constexpr bool fits = layer_api::dilated_window_fits<Input, Options.kernel.rows, Options.kernel.columns, Options.dilation.rows,
+                                                             Options.dilation.columns, Options.padding.rows, Options.padding.columns>;
+        static_assert(layer_api::is_image<conv_with, Input>,
                       "lockstep: conv_with takes an image, rows x columns x channels; put it in front of flatten{}");
-        static_assert(groups_divide<Input, Options.filters, Options.groups>,
+        static_assert(layer_api::groups_divide<Input, Options.filters, Options.groups>,
                       "lockstep: the groups of conv_with do not divide its channels and its filters; use a divisor of both");
-        static_assert(dilated_window_fits<Input, Options.kernel.rows, Options.kernel.columns, Options.dilation.rows,
-                                          Options.dilation.columns, Options.padding.rows, Options.padding.columns>,
+        static_assert(layer_api::dilated_window_fits<Input, Options.kernel.rows, Options.kernel.columns, Options.dilation.rows,
+                                                     Options.dilation.columns, Options.padding.rows, Options.padding.columns>,
                       "lockstep: the kernel of conv_with, with its dilation, is larger than its input; use less of it or more padding");
-        if constexpr (Options.at_least_one() && is_image<conv_with, Input> && groups_divide<Input, Options.filters, Options.groups> &&
-                      fits) {
+        if constexpr (Options.at_least_one() && layer_api::is_image<conv_with, Input> &&
+                      layer_api::groups_divide<Input, Options.filters, Options.groups> && fits) {
             constexpr kernels::convolution g = Options.on(Input::extents[0], Input::extents[1], Input::extents[2]);
             if constexpr (g.is_depthwise())
-                return depthwise_layer<g, Options.bias>{};
+                return layer_api::depthwise_layer<g, Options.bias>{};
             else
-                return conv_layer<g, Options.bias, Rule>{};
+                return layer_api::conv_layer<g, Options.bias, Rule>{};
         } else {
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
         }
     }
 };

@@ -14,7 +14,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = x W + b: x is rows x Inputs, W is Inputs x Outputs. `Whole` = outputs of the uncut layer.
 /// Cost per sample and pass: 2 Inputs Outputs flops. The lane tree is walked inside the register tile of dW.
@@ -70,6 +70,10 @@ struct dense_layer {
 template <class Spec, class Input>
 inline constexpr bool is_row_of_features = tensor::FlatShape<Input>;
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// dense<256>{}: 256 outputs, as many inputs as the layer before it has.
 template <std::size_t Outputs>
 struct dense {
@@ -77,11 +81,11 @@ struct dense {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(is_row_of_features<dense, Input>, "lockstep: dense takes a row of features; put flatten{} in front of it");
-        if constexpr (Outputs > 0 && is_row_of_features<dense, Input>)
-            return dense_layer<Input::size, Outputs>{};
+        static_assert(layer_api::is_row_of_features<dense, Input>, "lockstep: dense takes a row of features; put flatten{} in front of it");
+        if constexpr (Outputs > 0 && layer_api::is_row_of_features<dense, Input>)
+            return layer_api::dense_layer<Input::size, Outputs>{};
         else
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
     }
 };
 

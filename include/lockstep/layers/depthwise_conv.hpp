@@ -10,11 +10,11 @@
 #include "lockstep/layers/conv.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = x * W + b for a depthwise geometry G: channel c of y sees channel c of x only; W is kernel rows x kernel columns x channels.
 /// Cost per sample and pass: 2 out_rows out_columns weights flops, at the speed of the caches: a few of them for each number that is read.
-template <kernels::convolution G, bias Bias = bias::each>
+template <kernels::convolution G, layers::bias Bias = layers::bias::each>
 struct depthwise_layer {
     static_assert(G.is_depthwise());
     using any_groups = conv_layer<G, Bias, kernels::always_direct>;
@@ -41,6 +41,10 @@ struct depthwise_layer {
     }
 };
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// depthwise_conv<3, 1, 1>{}: a filter of 3 x 3 for each channel, stride 1, one row and column of zeros on each side (Chollet 2017; Howard
 /// et al. 2017). depthwise_conv<3, 2, 1, bias::none>{}: stride 2, without a bias. Other kernels and dilations: conv_with.
 template <std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, bias Bias = bias::each>
@@ -57,18 +61,19 @@ struct depthwise_conv {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(is_image<depthwise_conv, Input>,
+        static_assert(layer_api::is_image<depthwise_conv, Input>,
                       "lockstep: depthwise_conv takes an image, rows x columns x channels; put it in front of flatten{}");
-        static_assert(window_fits<depthwise_conv, Input>,
+        static_assert(layer_api::window_fits<depthwise_conv, Input>,
                       "lockstep: the kernel of depthwise_conv is larger than its input; use a smaller one or padding");
-        if constexpr (Kernel > 0 && Stride > 0 && is_image<depthwise_conv, Input> && window_fits<depthwise_conv, Input>) {
+        if constexpr (Kernel > 0 && Stride > 0 && layer_api::is_image<depthwise_conv, Input> &&
+                      layer_api::window_fits<depthwise_conv, Input>) {
             // A single channel: an ordinary convolution.
             if constexpr (geometry<Input>.is_depthwise())
-                return depthwise_layer<geometry<Input>, Bias>{};
+                return layer_api::depthwise_layer<geometry<Input>, Bias>{};
             else
-                return conv_layer<geometry<Input>, Bias>{};
+                return layer_api::conv_layer<geometry<Input>, Bias>{};
         } else {
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
         }
     }
 };

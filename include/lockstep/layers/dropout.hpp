@@ -15,7 +15,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// Training: y = x / (1 - rate) with probability 1 - rate, else 0. Inference: y = x.
 /// Cost per element and pass: a quarter of a Philox call, about 2 ns.
@@ -67,6 +67,10 @@ private:
     }
 };
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// dropout{.rate = 0.5}: the probability that an element becomes 0 in training.
 struct dropout {
     double rate = 0.5;
@@ -78,7 +82,7 @@ struct dropout {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return dropout_layer<Input>{.rate = rate};
+        return layer_api::dropout_layer<Input>{.rate = rate};
     }
 };
 

@@ -8,7 +8,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 template <tensor::Shape Input>
 struct flatten_layer {
@@ -20,11 +20,15 @@ struct flatten_layer {
     static constexpr bool is_view = true;
 };
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// flatten{}: rows x columns x channels numbers in a row.
 struct flatten {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return flatten_layer<Input>{};
+        return layer_api::flatten_layer<Input>{};
     }
 };
 

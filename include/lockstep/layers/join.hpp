@@ -14,7 +14,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = x0 + x1 + .., added from the left. Backward has nothing to do: the gradient of each x is that of y.
 template <std::size_t Count, tensor::Shape S>
@@ -150,4 +150,4 @@ struct concatenate_join {
     }
 };
 
-}  // namespace lockstep::layers
+}  // namespace lockstep::layer_api

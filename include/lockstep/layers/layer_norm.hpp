@@ -16,7 +16,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = (x - mean) / sqrt(variance + epsilon) scale + shift, where mean and (biased) variance are those of all numbers of the sample, and
 /// scale and shift belong to each of them. Training and inference are the same. Keeps 2 numbers for each sample.
@@ -64,6 +64,10 @@ struct layer_norm_layer {
 template <class Spec, class Input>
 inline constexpr bool has_several_numbers = Input::size > 1;
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// layer_norm{}: each sample by itself.
 struct layer_norm {
     double epsilon = 1e-5;
@@ -78,12 +82,12 @@ struct layer_norm {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(has_several_numbers<layer_norm, Input>,
+        static_assert(layer_api::has_several_numbers<layer_norm, Input>,
                       "lockstep: layer_norm over a single number of a sample is its shift, whatever the number; use at least two, or none");
-        if constexpr (has_several_numbers<layer_norm, Input>)
-            return layer_norm_layer<Input>{.epsilon = epsilon};
+        if constexpr (layer_api::has_several_numbers<layer_norm, Input>)
+            return layer_api::layer_norm_layer<Input>{.epsilon = epsilon};
         else
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
     }
 };
 

@@ -15,7 +15,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = x / (offset + alpha sum of x^2)^beta, the sum over the Window channels around, for each pixel; backward computes the powers again.
 template <std::size_t Window, tensor::Shape S>
@@ -50,6 +50,10 @@ private:
     [[nodiscard]] kernels::local_response numbers() const noexcept { return {Window, alpha, beta, offset}; }
 };
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// local_response_norm<5>{}: with the numbers of Krizhevsky, Sutskever, Hinton (2012). `alpha` is that of the paper: PyTorch and Caffe
 /// divide theirs by the window.
 template <std::size_t Window = 5>
@@ -70,7 +74,7 @@ struct local_response_norm {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        return local_response_norm_layer<Window, Input>{.alpha = alpha, .beta = beta, .offset = offset};
+        return layer_api::local_response_norm_layer<Window, Input>{.alpha = alpha, .beta = beta, .offset = offset};
     }
 };
 

@@ -17,7 +17,7 @@
 #include "lockstep/tensor/lanes.hpp"
 #include "lockstep/tensor/parameter.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 enum class mode : std::uint8_t { training, inference };
 
@@ -139,14 +139,14 @@ struct forward_pass {
     parameters<const T, L> w;
     std::span<std::byte> stash;  ///< L::stash_bytes<T> for each row: what backward needs besides x and y
     kernels::resources<T> use;   ///< threads, and scratch_size<T>(layer, rows, lanes, team) elements
-    layers::mode mode = layers::mode::training;
+    layer_api::mode mode = layer_api::mode::training;
     core::random_stream random{0, core::purpose::dropout};  ///< of this layer in this step
     std::size_t first_row = 0;                              ///< number of the first row in the global minibatch
-    layers::features features{0, L::output::size};
+    layer_api::features features{0, L::output::size};
 
-    const tensor::lane_set* lanes = nullptr;      ///< training: how the rows are cut into lanes; inference: null
-    layers::statistics<const T, L> statistics{};  ///< the running values, for inference
-    T* observed = nullptr;                        ///< training: node i of the lane tree gets its sum at observed + i observed_stride
+    const tensor::lane_set* lanes = nullptr;         ///< training: how the rows are cut into lanes; inference: null
+    layer_api::statistics<const T, L> statistics{};  ///< the running values, for inference
+    T* observed = nullptr;                           ///< training: node i of the lane tree gets its sum at observed + i observed_stride
     std::size_t observed_stride = 0;
     T* observed_partials = nullptr;  ///< as `partials` of a backward pass, for the statistics
 
@@ -156,7 +156,7 @@ struct forward_pass {
     template <class F>
     void each_lane_observed(F&& f) const {
         add_lanes<tensor::total_size(statistics_of<L>)>(*lanes, observed, observed_stride, observed_partials, use.team,
-                                                        [&](parallel::block rows, T* to) { f(rows, layers::statistics<T, L>{to}); });
+                                                        [&](parallel::block rows, T* to) { f(rows, layer_api::statistics<T, L>{to}); });
     }
     /// The same of a layer that deals_lanes: f(rows, s, use) may run on several threads at once, for a lane each, and `use` is what it may
     /// use.
@@ -165,10 +165,10 @@ struct forward_pass {
         static_assert(
             requires { requires L::deals_lanes; }, "lockstep: a layer that deals lanes to threads has deals_lanes = true");
         if (!threads_take_lanes(lanes->count(), use.team))
-            return each_lane_observed([&](parallel::block rows, const layers::statistics<T, L>& s) { f(rows, s, use); });
+            return each_lane_observed([&](parallel::block rows, const layer_api::statistics<T, L>& s) { f(rows, s, use); });
         add_dealt_lanes<tensor::total_size(statistics_of<L>)>(
             *lanes, observed, observed_stride, observed_partials, use.team,
-            [&](parallel::block rows, T* to, std::size_t thread) { f(rows, layers::statistics<T, L>{to}, dealt_part(use, thread)); });
+            [&](parallel::block rows, T* to, std::size_t thread) { f(rows, layer_api::statistics<T, L>{to}, dealt_part(use, thread)); });
     }
 };
 
@@ -189,7 +189,7 @@ struct backward_pass {
     kernels::resources<T> use;
     core::random_stream random{0, core::purpose::dropout};
     std::size_t first_row = 0;
-    layers::features features{0, L::output::size};
+    layer_api::features features{0, L::output::size};
 
     const tensor::lane_set* lanes = nullptr;  ///< how the rows are cut into lanes
     T* gradient = nullptr;                    ///< node s of the lane tree gets its sum at gradient + s stride
@@ -222,4 +222,4 @@ struct backward_pass {
     }
 };
 
-}  // namespace lockstep::layers
+}  // namespace lockstep::layer_api

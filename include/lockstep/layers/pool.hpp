@@ -12,7 +12,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// What both poolings share. Cost per sample: one comparison or addition for each element of each window.
 template <kernels::pooling G>
@@ -84,6 +84,10 @@ inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
                                              .pad_left = Padding,
                                              .pad_right = Padding};
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. max_pool<3, 2, 1>{}: windows may leave the image by one,
 /// where nothing is. Windows that would leave it by more are left out.
 template <std::size_t Window, std::size_t Stride = Window, std::size_t Padding = 0>
@@ -94,12 +98,12 @@ struct max_pool {
     static constexpr std::size_t padding = Padding;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(has_windows<max_pool, Input>,
+        static_assert(layer_api::has_windows<max_pool, Input>,
                       "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
-        if constexpr (Window > 0 && Stride > 0 && Padding < Window && has_windows<max_pool, Input>)
-            return max_pool_layer<pooling_of<Window, Stride, Padding, Input>>{};
+        if constexpr (Window > 0 && Stride > 0 && Padding < Window && layer_api::has_windows<max_pool, Input>)
+            return layer_api::max_pool_layer<layer_api::pooling_of<Window, Stride, Padding, Input>>{};
         else
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
     }
 };
 
@@ -111,33 +115,41 @@ struct mean_pool {
     static constexpr std::size_t padding = 0;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(has_windows<mean_pool, Input>,
+        static_assert(layer_api::has_windows<mean_pool, Input>,
                       "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
-        if constexpr (Window > 0 && Stride > 0 && has_windows<mean_pool, Input>)
-            return mean_pool_layer<pooling_of<Window, Stride, 0, Input>>{};
+        if constexpr (Window > 0 && Stride > 0 && layer_api::has_windows<mean_pool, Input>)
+            return layer_api::mean_pool_layer<layer_api::pooling_of<Window, Stride, 0, Input>>{};
         else
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
     }
 };
+
+}  // namespace lockstep::layers
+
+namespace lockstep::layer_api {
 
 /// A sample has rows, columns and channels.
 template <class Spec, class Input>
 inline constexpr bool has_pixels = tensor::ImageShape<Input>;
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// global_mean_pool{}: rows x columns x channels to channels (Lin, Chen, Yan 2014).
 struct global_mean_pool {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(has_pixels<global_mean_pool, Input>,
+        static_assert(layer_api::has_pixels<global_mean_pool, Input>,
                       "lockstep: global_mean_pool takes an image, rows x columns x channels; put it in front of flatten{}");
-        if constexpr (has_pixels<global_mean_pool, Input>)
-            return global_mean_pool_layer<kernels::pooling{.rows = Input::extents[0],
-                                                           .columns = Input::extents[1],
-                                                           .channels = Input::extents[2],
-                                                           .kernel_rows = Input::extents[0],
-                                                           .kernel_columns = Input::extents[1]}>{};
+        if constexpr (layer_api::has_pixels<global_mean_pool, Input>)
+            return layer_api::global_mean_pool_layer<kernels::pooling{.rows = Input::extents[0],
+                                                                      .columns = Input::extents[1],
+                                                                      .channels = Input::extents[2],
+                                                                      .kernel_rows = Input::extents[0],
+                                                                      .kernel_columns = Input::extents[1]}>{};
         else
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
     }
 };
 

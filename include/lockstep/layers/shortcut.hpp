@@ -12,7 +12,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
-namespace lockstep::layers {
+namespace lockstep::layer_api {
 
 /// y = x at every Stride-th row and column, with zeros in further channels: half of them, rounded down, in front, the others behind.
 template <tensor::ImageShape S, std::size_t Channels, std::size_t Stride>
@@ -66,6 +66,10 @@ inline constexpr bool widens = false;
 template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
 inline constexpr bool widens<Spec, tensor::shape<Rows, Columns, Channels>> = Channels <= Spec::channels;
 
+}  // namespace lockstep::layer_api
+
+namespace lockstep::layers {
+
 /// shortcut<32, 2>{}: every second row and column, filled up to 32 channels.
 template <std::size_t Channels, std::size_t Stride = 1>
 struct shortcut {
@@ -73,11 +77,11 @@ struct shortcut {
     static constexpr std::size_t channels = Channels;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(widens<shortcut, Input>, "lockstep: a shortcut takes an image of at most as many channels as it gives");
-        if constexpr (Channels > 0 && Stride > 0 && widens<shortcut, Input>)
-            return shortcut_layer<Input, Channels, Stride>{};
+        static_assert(layer_api::widens<shortcut, Input>, "lockstep: a shortcut takes an image of at most as many channels as it gives");
+        if constexpr (Channels > 0 && Stride > 0 && layer_api::widens<shortcut, Input>)
+            return layer_api::shortcut_layer<Input, Channels, Stride>{};
         else
-            return unbound<Input>{};
+            return layer_api::unbound<Input>{};
     }
 };
 

@@ -19,9 +19,13 @@ namespace lockstep::layers {
     return kernels::preferred_algorithm(g, pass);
 }
 
+}  // namespace lockstep::layers
+
+namespace lockstep::layer_api {
+
 /// What the spec of such a layer holds: a value, so that networks of one type differ by their numbers.
 template <>
-struct conv_settings<tuned> {
+struct conv_settings<layers::tuned> {
     std::optional<kernels::convolution_choice> choice{};  ///< none: by the default rule
 
     /// Part of the recipe.
@@ -35,13 +39,14 @@ struct conv_settings<tuned> {
 
 /// The passes by the algorithms that were chosen, forward and data gradient a micro-batch at a time.
 template <kernels::convolution G>
-struct conv_algorithms<G, tuned> {
+struct conv_algorithms<G, layers::tuned> {
     using pass = kernels::convolution_pass;
 
-    kernels::convolution_choice choice = kernels::choice_of(tuned, G);
+    kernels::convolution_choice choice = kernels::choice_of(layers::tuned, G);
 
     constexpr conv_algorithms() = default;
-    constexpr explicit conv_algorithms(const conv_settings<tuned>& from) : choice{from.choice.value_or(kernels::choice_of(tuned, G))} {}
+    constexpr explicit conv_algorithms(const conv_settings<layers::tuned>& from)
+        : choice{from.choice.value_or(kernels::choice_of(layers::tuned, G))} {}
 
     [[nodiscard]] std::string remark() const {
         return core::text(to_text(choice[pass::forward]), " / ", to_text(choice[pass::backward_data]), " / ",
@@ -80,4 +85,4 @@ struct conv_algorithms<G, tuned> {
     }
 };
 
-}  // namespace lockstep::layers
+}  // namespace lockstep::layer_api

@@ -35,14 +35,14 @@ inline constexpr bool is_layer = requires(const Spec& spec) {
 };
 /// The layer says all of itself that binding needs.
 template <class Layer>
-inline constexpr bool is_described = layers::Described<Layer>;
+inline constexpr bool is_described = layer_api::Described<Layer>;
 /// A layer is cut by a function, which keeps its members.
 template <class Layer>
-inline constexpr bool is_cut_by_a_function = !layers::has_shard_type<Layer>;
+inline constexpr bool is_cut_by_a_function = !layer_api::has_shard_type<Layer>;
 /// The part of a layer is a layer with so many of its outputs.
 template <class Part, std::size_t Outputs>
 inline constexpr bool is_shard_of = false;
-template <layers::Described Part, std::size_t Outputs>
+template <layer_api::Described Part, std::size_t Outputs>
 inline constexpr bool is_shard_of<Part, Outputs> = Part::output::size == Outputs;
 /// The outputs of a layer can be cut into equal shards.
 template <class Layer, std::size_t Outputs, std::size_t Shards>
@@ -59,7 +59,7 @@ struct bound {
     using whole_input = typename before::whole::output;
 
     static constexpr auto bind_whole() {
-        if constexpr (layers::is_unbound<typename before::whole>) {
+        if constexpr (layer_api::is_unbound<typename before::whole>) {
             return std::type_identity<typename before::whole>{};
         } else if constexpr (inputs > 1) {
             return bind_join(std::make_index_sequence<inputs>{});
@@ -69,13 +69,13 @@ struct bound {
             if constexpr (is_layer<spec, whole_input>)
                 return bind_described<decltype(std::declval<const spec&>().on(whole_input{}))>();
             else
-                return std::type_identity<layers::unbound<whole_input>>{};
+                return std::type_identity<layer_api::unbound<whole_input>>{};
         }
     }
     template <std::size_t... Input>
     static constexpr auto bind_join(std::index_sequence<Input...>) {
-        if constexpr ((layers::is_unbound<typename source<Input>::whole> || ...))
-            return std::type_identity<layers::unbound<whole_input>>{};
+        if constexpr ((layer_api::is_unbound<typename source<Input>::whole> || ...))
+            return std::type_identity<layer_api::unbound<whole_input>>{};
         else
             return bind_described<decltype(std::declval<const spec&>().on(typename source<Input>::whole::output{}...))>();
     }
@@ -89,13 +89,13 @@ struct bound {
         if constexpr (is_described<Layer> && is_cut_by_a_function<Layer>)
             return std::type_identity<Layer>{};
         else
-            return std::type_identity<layers::unbound<whole_input>>{};
+            return std::type_identity<layer_api::unbound<whole_input>>{};
     }
     using whole = typename decltype(bind_whole())::type;
 
-    static constexpr bool is_sharded = Shards > 1 && layers::is_shardable<whole> && !layers::has_statistics<whole>;
-    static constexpr bool stays = before::gives == placement::features && layers::is_elementwise<whole> && whole::parameters.size() == 0 &&
-                                  !layers::has_statistics<whole>;
+    static constexpr bool is_sharded = Shards > 1 && layer_api::is_shardable<whole> && !layer_api::has_statistics<whole>;
+    static constexpr bool stays = before::gives == placement::features && layer_api::is_elementwise<whole> &&
+                                  whole::parameters.size() == 0 && !layer_api::has_statistics<whole>;
     /// What the layer itself makes.
     static constexpr placement after = is_sharded || stays ? placement::features : placement::samples;
     /// What those who read it find: only a single reader may get features, all others share whole samples.
@@ -129,11 +129,11 @@ struct bound {
         }
     }
     using type = typename decltype(bind())::type;
-    static constexpr bool fits = !layers::is_unbound<whole> && (!is_sharded || !std::is_same_v<type, whole>);
+    static constexpr bool fits = !layer_api::is_unbound<whole> && (!is_sharded || !std::is_same_v<type, whole>);
 
     /// The layer as a value, with the numbers of its spec.
     static constexpr type make(const Net& net) {
-        if constexpr (layers::is_unbound<whole>)
+        if constexpr (layer_api::is_unbound<whole>)
             return type{};
         else if constexpr (stays)
             return net.template node<Index>().on(typename before::type::output{});

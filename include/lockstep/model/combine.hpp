@@ -202,7 +202,7 @@ struct residual : items<Specs...> {
         else
             return this->template item_node<Index>();
     }
-    static constexpr layers::residual_join join{};
+    static constexpr layer_api::residual_join join{};
 };
 
 /// Branches that begin with the same value and end in a node that reads all of them.
@@ -231,14 +231,14 @@ struct branches : items<Paths...> {
 
 /// add{path{..}, path{..}}: the sum of what the paths give, from the left. A single layer needs no path around it.
 template <class... Paths>
-struct add : branches<layers::add_join, Paths...> {
-    constexpr add(const Paths&... paths) : branches<layers::add_join, Paths...>{paths...} {}
+struct add : branches<layer_api::add_join, Paths...> {
+    constexpr add(const Paths&... paths) : branches<layer_api::add_join, Paths...>{paths...} {}
 };
 
 /// concatenate{path{..}, path{..}}: the channels of all paths, one behind the other (Szegedy et al. 2015).
 template <class... Paths>
-struct concatenate : branches<layers::concatenate_join, Paths...> {
-    constexpr concatenate(const Paths&... paths) : branches<layers::concatenate_join, Paths...>{paths...} {}
+struct concatenate : branches<layer_api::concatenate_join, Paths...> {
+    constexpr concatenate(const Paths&... paths) : branches<layer_api::concatenate_join, Paths...>{paths...} {}
 };
 
 }  // namespace lockstep::model

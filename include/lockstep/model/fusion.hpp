@@ -20,32 +20,32 @@ namespace lockstep::model {
 template <class L>
 inline constexpr bool is_relu = false;
 template <tensor::Shape S>
-inline constexpr bool is_relu<layers::activation_layer<layers::relu, S>> = true;
+inline constexpr bool is_relu<layer_api::activation_layer<layers::relu, S>> = true;
 template <class L>
 inline constexpr bool adds_two = false;
 template <tensor::Shape S>
-inline constexpr bool adds_two<layers::add_layer<2, S>> = true;
+inline constexpr bool adds_two<layer_api::add_layer<2, S>> = true;
 
 /// What layer `Index` computes besides itself: relu{} right behind it, or the sum of another value and its own, in this order, and relu{}.
 /// Nobody else reads what lies between. A recompute holds all of it or nothing. The other value is not what the layer reads itself: its
 /// gradient would be added in another order.
 template <class Net, std::size_t Shards, std::size_t Index>
-[[nodiscard]] consteval layers::tail tail_of() {
+[[nodiscard]] consteval layer_api::tail tail_of() {
     using here = bound<Net, Shards, Index>;
     constexpr auto leads_on = [](std::size_t node) {
         const auto& graph = Net::graph;
         return node + 1 < Net::size && graph.readers[node] == 1 && graph.of(node + 1).back() == node &&
                graph.block[node] == graph.block[node + 1];
     };
-    if constexpr (layers::takes_tail<typename here::type> && leads_on(Index)) {
+    if constexpr (layer_api::takes_tail<typename here::type> && leads_on(Index)) {
         using next = typename bound<Net, Shards, Index + 1>::type;
         if constexpr (is_relu<next>)
-            return layers::tail::relu;
+            return layer_api::tail::relu;
         else if constexpr (adds_two<next> && leads_on(Index + 1) && Net::graph.read(Index + 1) != Net::graph.read(Index) &&
                            here::in_front == exchange::none && here::behind == exchange::none)
-            return is_relu<typename bound<Net, Shards, Index + 2>::type> ? layers::tail::add_relu : layers::tail::none;
+            return is_relu<typename bound<Net, Shards, Index + 2>::type> ? layer_api::tail::add_relu : layer_api::tail::none;
     }
-    return layers::tail::none;
+    return layer_api::tail::none;
 }
 
 /// Stands for a layer that the one in front of it computes: its value is there already.
@@ -63,7 +63,7 @@ struct computed_in_front {
 template <class Net, std::size_t Shards>
 struct fusion {
     static constexpr auto tails = []<std::size_t... Index>(std::index_sequence<Index...>) {
-        return std::array<layers::tail, Net::size>{tail_of<Net, Shards, Index>()...};
+        return std::array<layer_api::tail, Net::size>{tail_of<Net, Shards, Index>()...};
     }
     (std::make_index_sequence<Net::size>{});
 
@@ -71,12 +71,12 @@ struct fusion {
     static constexpr auto graph = [] {
         auto out = Net::graph;
         for (std::size_t node = 0; node < Net::size; ++node)
-            if (tails[node] == layers::tail::add_relu) ++out.first[node + 1];
+            if (tails[node] == layer_api::tail::add_relu) ++out.first[node + 1];
         return out;
     }();
 
     [[nodiscard]] static constexpr bool is_computed_in_front(std::size_t node) noexcept {
-        return (node > 0 && tails[node - 1] != layers::tail::none) || (node > 1 && tails[node - 2] == layers::tail::add_relu);
+        return (node > 0 && tails[node - 1] != layer_api::tail::none) || (node > 1 && tails[node - 2] == layer_api::tail::add_relu);
     }
 };
 
@@ -84,24 +84,24 @@ struct fusion {
 template <class Net, std::size_t Shards, std::size_t Index>
 struct fused : bound<Net, Shards, Index> {
     using base = bound<Net, Shards, Index>;
-    static constexpr layers::tail tail = fusion<Net, Shards>::tails[Index];
+    static constexpr layer_api::tail tail = fusion<Net, Shards>::tails[Index];
 
     static constexpr auto fuse() {
         if constexpr (fusion<Net, Shards>::is_computed_in_front(Index))
             return std::type_identity<computed_in_front<typename base::type>>{};
-        else if constexpr (tail != layers::tail::none)
+        else if constexpr (tail != layer_api::tail::none)
             return std::type_identity<decltype(std::declval<const typename base::type&>().template with_tail<tail>())>{};
         else
             return std::type_identity<typename base::type>{};
     }
     using type = typename decltype(fuse())::type;
-    static_assert(!layers::has_addend<type> || fusion<Net, Shards>::graph.inputs(Index) == 2,
+    static_assert(!layer_api::has_addend<type> || fusion<Net, Shards>::graph.inputs(Index) == 2,
                   "lockstep: a layer with an addend stands where no sum is; give it in with_tail<tail::add_relu>() only");
 
     static constexpr type make(const Net& net) {
         if constexpr (fusion<Net, Shards>::is_computed_in_front(Index))
             return {};
-        else if constexpr (tail != layers::tail::none)
+        else if constexpr (tail != layer_api::tail::none)
             return base::make(net).template with_tail<tail>();
         else
             return base::make(net);

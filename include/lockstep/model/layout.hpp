@@ -73,12 +73,12 @@ inline constexpr auto statistics_layout = [] {
     constexpr std::size_t count = [] {
         std::size_t sum = 0;
         core::for_each_index<Network::size>(
-            [&](auto index) { sum += layers::statistics_of<typename Network::template at<index>::whole>.size(); });
+            [&](auto index) { sum += layer_api::statistics_of<typename Network::template at<index>::whole>.size(); });
         return sum;
     }();
     return detail::make_layout<count, Network::size>([](auto index) {
         using whole = typename Network::template at<decltype(index)::value>::whole;
-        return detail::named_arrays{std::string_view{whole::name}, layers::statistics_of<whole>};
+        return detail::named_arrays{std::string_view{whole::name}, layer_api::statistics_of<whole>};
     });
 }();
 

@@ -67,18 +67,18 @@ struct network {
             fact.parameters = tensor::total_size(here::whole::parameters);
             fact.parameters_here = tensor::total_size(here::type::parameters);
             fact.flops = static_cast<double>(here::whole::flops);
-            fact.gradient_flops = layers::gradient_flops<typename here::whole>;
+            fact.gradient_flops = layer_api::gradient_flops<typename here::whole>;
             fact.segment = here::is_sharded ? segment::sharded : segment::replicated;
             fact.in_front = here::in_front;
             fact.behind = here::behind;
-            fact.is_view = layers::is_view<typename here::type>;
+            fact.is_view = layer_api::is_view<typename here::type>;
             for (const std::size_t value : Net::graph.of(index))
                 fact.input_learns = fact.input_learns || (value != the_samples && out[value].learns);
             fact.learns = fact.input_learns || fact.parameters > 0;
             auto& end = used[static_cast<std::size_t>(fact.segment)];
             fact.offset = end;
             end += fact.parameters_here;
-            fact.statistics = tensor::total_size(layers::statistics_of<typename here::type>);
+            fact.statistics = tensor::total_size(layer_api::statistics_of<typename here::type>);
             fact.statistics_offset = observed;
             observed += fact.statistics;
         });
@@ -88,8 +88,8 @@ struct network {
             auto& fact = out[index];
             if (graph.block[index] == 0) return;
             fact.runs_again =
-                fact.runs_again || (fact.learns && !fact.is_view && (layers::needs_y<type> || layers::stash_bytes<type, float> > 0));
-            if (!fact.runs_again && !(fact.learns && !fact.is_view && layers::needs_x<type>)) return;
+                fact.runs_again || (fact.learns && !fact.is_view && (layer_api::needs_y<type> || layer_api::stash_bytes<type, float> > 0));
+            if (!fact.runs_again && !(fact.learns && !fact.is_view && layer_api::needs_x<type>)) return;
             // Of several values, backward needs the first at most.
             for (const std::size_t value : graph.of(index).first(fact.runs_again ? graph.inputs(index) : 1))
                 if (value != the_samples && graph.block[value] == graph.block[index]) out[value].runs_again = true;
@@ -149,13 +149,13 @@ struct shardable {
         std::size_t out = Net::size;
         core::for_each_index_reversed<Net::size>([&](auto index) {
             using whole = typename bound<Net, 1, index>::whole;
-            if (layers::is_shardable<whole> && whole::output::size % shards != 0) out = index;
+            if (layer_api::is_shardable<whole> && whole::output::size % shards != 0) out = index;
         });
         return out;
     }
     [[nodiscard]] static constexpr std::size_t count() noexcept {
         std::size_t out = 0;
-        core::for_each_index<Net::size>([&](auto index) { out += layers::is_shardable<typename bound<Net, 1, index>::whole>; });
+        core::for_each_index<Net::size>([&](auto index) { out += layer_api::is_shardable<typename bound<Net, 1, index>::whole>; });
         return out;
     }
 };

@@ -65,7 +65,7 @@ template <class Metric, class Output, class Label, class T>
     requires metrics::Metric<Metric, T, Output>
 inline constexpr bool is_metric_for<Metric, Output, Label, T> = std::is_same_v<typename Metric::template label<Output>, Label>;
 template <class Layer, class T>
-inline constexpr bool is_complete = layers::Layer<Layer, T>;
+inline constexpr bool is_complete = layer_api::Layer<Layer, T>;
 template <class Dataset, class T>
 inline constexpr bool is_dataset = data::Dataset<Dataset, T>;
 template <class Sample, class Input>
@@ -116,7 +116,7 @@ struct checked_layer {
     static_assert(
         is_complete<Layer, T>,
         "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name, flops, forward(pass), backward(pass)");
-    static constexpr bool sound = is_complete<Layer, T> && !layers::is_unbound<Layer>;
+    static constexpr bool sound = is_complete<Layer, T> && !layer_api::is_unbound<Layer>;
 };
 
 /// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a short way to the

@@ -46,7 +46,7 @@ struct layer_hook {
 struct step_key {
     std::uint64_t seed = 0;
     std::uint64_t step = 0;
-    layers::mode mode = layers::mode::training;
+    layer_api::mode mode = layer_api::mode::training;
 };
 
 /// Memory: what model::plan_memory finds that a step needs: outputs that backward or a later layer reads, gradients of activations,
@@ -183,30 +183,30 @@ private:
         staging_[Index] = partition::exchange_memory<T>::staging_size(group_rows_, exchanged);
         const std::size_t work = partition::exchange_memory<T>::work_size(group_rows_, exchanged);
         model::memory_node out{.reads = graph.of(Index),
-                               .is_view = layers::is_view<layer>,
+                               .is_view = layer_api::is_view<layer>,
                                .learns = fact.learns,
-                               .needs_x = layers::needs_x<layer>,
-                               .needs_y = layers::needs_y<layer>,
-                               .in_place = layers::in_place<layer>,
+                               .needs_x = layer_api::needs_x<layer>,
+                               .needs_y = layer_api::needs_y<layer>,
+                               .in_place = layer_api::in_place<layer>,
                                .exchanges_in_front = here::in_front != model::exchange::none,
                                .exchanges_behind = here::behind != model::exchange::none,
                                .input = bytes_of(layer_rows, layer::input::size),
                                .output = bytes_of(layer_rows, layer::output::size),
                                .exchange = bytes_of(core::checked_sum("numbers of an exchange", staging_[Index], work))};
         out.value = out.exchanges_behind ? bytes_of(rows, here::whole::output::size) : out.output;
-        if constexpr (layers::is_join<layer>) {
-            out.passes_gradient = layers::passes_gradient<layer>;
-        } else if constexpr (!layers::is_view<layer>) {
-            out.has_addend = layers::has_addend<layer>;
-            out.sums_gradient = layers::sums_gradient<layer>;
-            out.stash = core::checked_product("bytes that a layer keeps", layer_rows, std::size_t{layers::stash_bytes<layer, T>});
+        if constexpr (layer_api::is_join<layer>) {
+            out.passes_gradient = layer_api::passes_gradient<layer>;
+        } else if constexpr (!layer_api::is_view<layer>) {
+            out.has_addend = layer_api::has_addend<layer>;
+            out.sums_gradient = layer_api::sums_gradient<layer>;
+            out.stash = core::checked_product("bytes that a layer keeps", layer_rows, std::size_t{layer_api::stash_bytes<layer, T>});
             // A layer computes its scratch without checks: what it needs for one row bounds what it needs for each of them.
-            (void)bytes_of(layer_rows, layers::scratch_size<T>(here::make(net_), 1, lanes, team_));
-            out.scratch = bytes_of(layers::scratch_size<T>(here::make(net_), layer_rows, lanes, team_));
-            if constexpr (!layers::adds_lanes<layer>)
-                out.partials = bytes_of(tensor::total_size(layer::parameters), layers::partial_sums<layer>(lanes, team_));
-            constexpr std::size_t statistics = tensor::total_size(layers::statistics_of<layer>);
-            out.observed = bytes_of(statistics, layers::partial_sums<layer>(lanes, team_));
+            (void)bytes_of(layer_rows, layer_api::scratch_size<T>(here::make(net_), 1, lanes, team_));
+            out.scratch = bytes_of(layer_api::scratch_size<T>(here::make(net_), layer_rows, lanes, team_));
+            if constexpr (!layer_api::adds_lanes<layer>)
+                out.partials = bytes_of(tensor::total_size(layer::parameters), layer_api::partial_sums<layer>(lanes, team_));
+            constexpr std::size_t statistics = tensor::total_size(layer_api::statistics_of<layer>);
+            out.observed = bytes_of(statistics, layer_api::partial_sums<layer>(lanes, team_));
             out.observed_again = core::checked_sum("bytes of statistics", out.observed, bytes_of(statistics, sums_of_statistics()));
         }
         out.runs_again = fact.runs_again;
@@ -313,26 +313,26 @@ private:
         const T* const x = read_for<Index>(memory);
         const std::size_t count = lanes<Index>(rows).rows();
         inputs_[Index] = x;
-        outputs_[Index] = layers::is_view<layer> ? x : at<T>(memory.output);
-        if constexpr (layers::is_join<layer>) {
+        outputs_[Index] = layer_api::is_view<layer> ? x : at<T>(memory.output);
+        if constexpr (layer_api::is_join<layer>) {
             std::array<const T*, here::inputs> all;
             for (std::size_t k = 0; k < here::inputs; ++k) all[k] = value(graph.read(Index, k));
             layer::forward(all, at<T>(memory.output), count, team_);
-        } else if constexpr (!layers::is_view<layer>) {
-            layers::forward_pass<T, layer> pass;
+        } else if constexpr (!layer_api::is_view<layer>) {
+            layer_api::forward_pass<T, layer> pass;
             describe<Index>(pass, weights, rows, key, memory.stash, memory.scratch_forward);
             pass.x = {x, count};
             pass.y = {at<T>(memory.output), count};
-            if constexpr (layers::has_addend<layer>) pass.addend = {value(graph.read(Index, 1)), count};
+            if constexpr (layer_api::has_addend<layer>) pass.addend = {value(graph.read(Index, 1)), count};
             pass.mode = key.mode;
-            if (key.mode == layers::mode::training) pass.lanes = &lanes<Index>(rows);
-            if constexpr (layers::has_statistics<layer> && Again) {
+            if (key.mode == layer_api::mode::training) pass.lanes = &lanes<Index>(rows);
+            if constexpr (layer_api::has_statistics<layer> && Again) {
                 // The first time has written what counts.
-                constexpr std::size_t count_of = tensor::total_size(layers::statistics_of<layer>);
+                constexpr std::size_t count_of = tensor::total_size(layer_api::statistics_of<layer>);
                 pass.observed = at<T>(memory.observed);
                 pass.observed_stride = count_of;
                 pass.observed_partials = pass.observed + lanes<Index>(rows).trees().size() * count_of;
-            } else if constexpr (layers::has_statistics<layer>) {
+            } else if constexpr (layer_api::has_statistics<layer>) {
                 pass.statistics = {observing.running + network::facts[Index].statistics_offset};
                 pass.observed = observing.sums + network::facts[Index].statistics_offset;
                 pass.observed_stride = observing.stride;
@@ -363,21 +363,21 @@ private:
                 exchanges_[exchange_behind(Index)].backward(at<T>(memory.dvalue), at<T>(memory.doutput),
                                                             exchange_memory<Index>(memory.exchange_backward));
             });
-        if constexpr (layers::is_join<layer>) {
-            if constexpr (!layers::passes_gradient<layer>) {
+        if constexpr (layer_api::is_join<layer>) {
+            if constexpr (!layer_api::passes_gradient<layer>) {
                 std::array<T*, here::inputs> dx;
                 for (std::size_t k = 0; k < here::inputs; ++k) dx[k] = at<T>(memory.inputs[k].written);
                 layer::backward(static_cast<const T*>(at<T>(memory.doutput)), dx, count, team_);
             }
-        } else if constexpr (!layers::is_view<layer>) {
-            layers::backward_pass<T, layer> pass;
+        } else if constexpr (!layer_api::is_view<layer>) {
+            layer_api::backward_pass<T, layer> pass;
             describe<Index>(pass, weights, rows, key, stash, memory.scratch_backward);
-            pass.x = {layers::needs_x<layer> ? inputs_[Index] : nullptr, count};
-            pass.y = {layers::needs_y<layer> ? outputs_[Index] : nullptr, count};
+            pass.x = {layer_api::needs_x<layer> ? inputs_[Index] : nullptr, count};
+            pass.y = {layer_api::needs_y<layer> ? outputs_[Index] : nullptr, count};
             pass.dy = {at<T>(memory.doutput), count};
-            if constexpr (layers::sums_gradient<layer>) pass.more_dy = {at<T>(memory.more), count};
+            if constexpr (layer_api::sums_gradient<layer>) pass.more_dy = {at<T>(memory.more), count};
             if constexpr (network::facts[Index].input_learns) pass.dx = {at<T>(memory.inputs[0].written), count};
-            if constexpr (layers::has_addend<layer>) pass.daddend = {at<T>(memory.inputs[1].written), count};
+            if constexpr (layer_api::has_addend<layer>) pass.daddend = {at<T>(memory.inputs[1].written), count};
             const gradient_place<T> to = place(Index);
             pass.lanes = &lanes<Index>(rows);
             pass.gradient = to.data;
@@ -408,7 +408,7 @@ private:
     template <std::size_t From>
     void add_gradients(const model::node_memory::input_gradient& of, const deal& rows) const noexcept {
         if (of.others == model::no_piece || of.sum == model::no_piece) return;
-        using add = layers::add_layer<2, typename network::template at<From>::whole::output>;
+        using add = layer_api::add_layer<2, typename network::template at<From>::whole::output>;
         add::forward({at<T>(of.others), at<T>(of.given)}, at<T>(of.sum), rows.own().rows(), team_);
     }
 

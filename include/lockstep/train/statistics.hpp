@@ -59,7 +59,7 @@ public:
         core::for_each_index<Network::size>([&](auto index) {
             using layer = typename Network::template layer<index>;
             std::size_t at = Network::facts[index].statistics_offset, number = layer::parameters.size();
-            for (const auto& one : layers::statistics_of<layer>) {
+            for (const auto& one : layer_api::statistics_of<layer>) {
                 model::initialise(one, running().subspan(at, one.size()), 0, one.columns, seed, index, number++, rule);
                 at += one.size();
             }

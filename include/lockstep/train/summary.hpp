@@ -35,7 +35,7 @@ template <class Network, class Net>
         using here = typename Network::template at<index>;
         const auto& fact = Network::facts[index];
         std::string remark;
-        if constexpr (layers::has_remark<typename here::type>) remark = here::make(net).remark();
+        if constexpr (layer_api::has_remark<typename here::type>) remark = here::make(net).remark();
         out.push_back({fact.name, tensor::to_text<typename here::whole::output>(), fact.parameters, fact.flops, here::is_sharded,
                        fact.runs_again, std::move(remark)});
     });

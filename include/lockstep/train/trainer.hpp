@@ -380,7 +380,7 @@ private:
                 .capacity = capacity_,
                 .weights = arena_[weights_].data(),
                 .statistics = statistics_.place(),
-                .key = key(layers::mode::inference),
+                .key = key(layer_api::mode::inference),
                 .run = run_,
                 .brought = brought_,
                 .rows = deal_,
@@ -393,7 +393,7 @@ private:
         return network::statistics == 0 ? hash : core::hash(std::as_bytes(running_statistics()), hash);
     }
 
-    [[nodiscard]] step_key key(layers::mode mode) const noexcept { return {plan_.seed, report_.steps, mode}; }
+    [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan_.seed, report_.steps, mode}; }
 
     /// Forward, loss, backward, average, update, for the rows of the deal.
     step_event run_step(const T* x, const label_element* y) {
@@ -403,7 +403,7 @@ private:
         averaging_.note(activity::data);
         auto watch = clock::now();
         const std::span<T> weights = arena_[weights_];
-        const auto out = run_.forward(weights.data(), x, deal_, key(layers::mode::training), statistics_.place(), averaging_.in_front());
+        const auto out = run_.forward(weights.data(), x, deal_, key(layer_api::mode::training), statistics_.place(), averaging_.in_front());
         averaging_.forward_done();
         statistics_.start();
         const auto dy = run_.output_gradient(deal_);
@@ -420,7 +420,7 @@ private:
         const double in_forward = run_.exchange_seconds() - exchanged;
         report_.seconds.forward += lap(watch) - in_forward - (averaging_.exposed_seconds() - waited);
         run_.backward(
-            weights.data(), deal_, key(layers::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
+            weights.data(), deal_, key(layer_api::mode::training), [&](std::size_t layer) { return averaging_.place(layer); },
             [&](std::size_t layer) { averaging_.done(layer, step, statistics_); });
         const double in_both = run_.exchange_seconds() - exchanged;
         report_.seconds.backward += lap(watch) - (in_both - in_forward);

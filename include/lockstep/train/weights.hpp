@@ -61,7 +61,7 @@ template <class Network, class T>
             }
         };
         look(here::parameters, weights, Network::offset(index));
-        look(layers::statistics_of<here>, statistics, Network::facts[index].statistics_offset);
+        look(layer_api::statistics_of<here>, statistics, Network::facts[index].statistics_offset);
     });
     if (found.numbers.empty())
         core::fail(core::text("layer ", layer, " has no parameter '", name, "'"),

@@ -9,7 +9,7 @@ using namespace layer_test;
 namespace {
 
 template <class T, class Shape>
-using problem_of = problem<T, layers::batch_norm_layer<Shape>>;
+using problem_of = problem<T, layer_api::batch_norm_layer<Shape>>;
 
 template <class T, class Shape>
 problem_of<T, Shape> random_problem(const tensor::lane_set& lanes) {
@@ -112,7 +112,7 @@ TEMPLATE_TEST_CASE("layers/batch_norm: a lane observes rows x its mean and its u
 TEMPLATE_TEST_CASE("layers/batch_norm: inference takes the running statistics, and absorbing moves them", "[layers]", float, double) {
     using S = shape<2, 1, 3>;
     auto of = random_problem<TestType, S>(one_lane(4));
-    of.mode = layers::mode::inference;
+    of.mode = layer_api::mode::inference;
     of.running = {TestType{0}, TestType{1}, TestType{-2}, TestType{1}, TestType{4}, TestType{0.25}};
     const auto y = forward(of).y;
     for (std::size_t i = 0; i < of.x.size(); ++i) {
@@ -141,10 +141,10 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
                 of.w[0] = 0;
                 of.w[S::extents.back()] = TestType{-0.0};
                 const auto addend = uniform<TestType>(of.x.size(), 5), dy = uniform<TestType>(of.x.size(), 3);
-                const auto compare = [&]<layers::tail Tail>(std::integral_constant<layers::tail, Tail>) {
-                    using fused = layers::batch_norm_layer<S, Tail>;
-                    constexpr bool adds = Tail == layers::tail::add_relu;
-                    for (const auto mode : {layers::mode::training, layers::mode::inference})
+                const auto compare = [&]<layer_api::tail Tail>(std::integral_constant<layer_api::tail, Tail>) {
+                    using fused = layer_api::batch_norm_layer<S, Tail>;
+                    constexpr bool adds = Tail == layer_api::tail::add_relu;
+                    for (const auto mode : {layer_api::mode::training, layer_api::mode::inference})
                         for (const bool in_place : {false, true}) {
                             of.mode = mode;
                             of.running = array<TestType>(2 * S::extents.back(), TestType{0.5});
@@ -165,7 +165,7 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
                             REQUIRE(got.observed.size() == norm.observed.size());
                             for (std::size_t node = 0; node < got.observed.size(); ++node)
                                 REQUIRE(same_bits(got.observed[node], norm.observed[node]));
-                            if (mode == layers::mode::inference) continue;
+                            if (mode == layer_api::mode::inference) continue;
 
                             const auto masked = backward(behind, want, dy, lanes).dx;
                             for (const bool wants_dx : {true, false}) {
@@ -190,8 +190,8 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
                                 REQUIRE(same_bits(parts.nodes[node], whole.nodes[node]));
                         }
                 };
-                compare(std::integral_constant<layers::tail, layers::tail::relu>{});
-                compare(std::integral_constant<layers::tail, layers::tail::add_relu>{});
+                compare(std::integral_constant<layer_api::tail, layer_api::tail::relu>{});
+                compare(std::integral_constant<layer_api::tail, layer_api::tail::add_relu>{});
             }
     };
     check(shape<3, 2, 9>{});
@@ -215,9 +215,9 @@ TEST_CASE("layers/batch_norm: what it declares and refuses", "[layers]") {
     static_assert(layer::parameters.size() == 2 && tensor::total_size(layer::parameters) == 12);
     static_assert(layer::parameters[0].initial == tensor::start::ones && layer::parameters[1].initial == tensor::start::zeros);
     static_assert(!layer::parameters[0].decays && !layer::parameters[1].decays);
-    static_assert(layers::has_statistics<layer> && tensor::total_size(layer::statistics) == 12);
+    static_assert(layer_api::has_statistics<layer> && tensor::total_size(layer::statistics) == 12);
     static_assert(layer::statistics[0].initial == tensor::start::zeros && layer::statistics[1].initial == tensor::start::ones);
-    static_assert(!layers::is_elementwise<layer>);
+    static_assert(!layer_api::is_elementwise<layer>);
     CHECK(layer::name == "batch_norm");
     CHECK(layers::batch_norm{}.settings() == "momentum=0.1 epsilon=1e-05");
     CHECK_NOTHROW(layers::batch_norm{}.check());

@@ -42,28 +42,31 @@ struct without_backward {
 }  // namespace
 
 TEST_CASE("layers/concept: what is a layer, and what may stand in a network", "[layers]") {
-    STATIC_REQUIRE(layers::Layer<doubled::layer<shape<3>>> && layers::LayerSpec<doubled, shape<3>>);
-    STATIC_REQUIRE(layers::Described<without_backward>);
-    STATIC_REQUIRE(!layers::Layer<int>);
-    STATIC_REQUIRE(!layers::LayerSpec<int, shape<3>>);
-    STATIC_REQUIRE(layers::LayerSpec<layers::flatten, shape<2, 2, 2>> && layers::Layer<layer_of<layers::flatten, shape<2, 2, 2>>>);
+    STATIC_REQUIRE(layer_api::Layer<doubled::layer<shape<3>>> && layer_api::LayerSpec<doubled, shape<3>>);
+    STATIC_REQUIRE(layer_api::Described<without_backward>);
+    STATIC_REQUIRE(!layer_api::Layer<int>);
+    STATIC_REQUIRE(!layer_api::LayerSpec<int, shape<3>>);
+    STATIC_REQUIRE(layer_api::LayerSpec<layers::flatten, shape<2, 2, 2>> && layer_api::Layer<layer_of<layers::flatten, shape<2, 2, 2>>>);
 }
 
 TEST_CASE("layers/concept: what holds for a layer that leaves out the optional members", "[layers]") {
     using plain = doubled::layer<shape<3>>;
-    STATIC_REQUIRE(!layers::is_view<plain> && !layers::adds_lanes<plain> && !layers::is_elementwise<plain> && !layers::is_shardable<plain>);
-    STATIC_REQUIRE(layers::stash_bytes<plain, float> == 0 && layers::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
+    STATIC_REQUIRE(!layer_api::is_view<plain> && !layer_api::adds_lanes<plain> && !layer_api::is_elementwise<plain> &&
+                   !layer_api::is_shardable<plain>);
+    STATIC_REQUIRE(layer_api::stash_bytes<plain, float> == 0 && layer_api::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
 
     using dense = layer_of<layers::dense<4>, shape<3>>;
-    STATIC_REQUIRE(layers::adds_lanes<dense> && layers::is_shardable<dense> && !layers::is_elementwise<dense> && !layers::is_view<dense>);
-    STATIC_REQUIRE(layers::is_elementwise<layer_of<layers::relu, shape<3>>> && !layers::is_shardable<layer_of<layers::relu, shape<3>>>);
-    STATIC_REQUIRE(layers::is_view<layer_of<layers::flatten, shape<2, 2, 2>>>);
-    STATIC_REQUIRE(layers::stash_bytes<layer_of<layers::max_pool<2>, shape<4, 4, 3>>, double> == 12);
+    STATIC_REQUIRE(layer_api::adds_lanes<dense> && layer_api::is_shardable<dense> && !layer_api::is_elementwise<dense> &&
+                   !layer_api::is_view<dense>);
+    STATIC_REQUIRE(layer_api::is_elementwise<layer_of<layers::relu, shape<3>>> &&
+                   !layer_api::is_shardable<layer_of<layers::relu, shape<3>>>);
+    STATIC_REQUIRE(layer_api::is_view<layer_of<layers::flatten, shape<2, 2, 2>>>);
+    STATIC_REQUIRE(layer_api::stash_bytes<layer_of<layers::max_pool<2>, shape<4, 4, 3>>, double> == 12);
 }
 
 TEMPLATE_LIST_TEST_CASE("layers/concept: every layer is one for float and double", "[layers]", all_layers) {
     using layer = typename TestType::layer;
-    STATIC_REQUIRE(layers::Layer<layer, float> && layers::Layer<layer, double>);
+    STATIC_REQUIRE(layer_api::Layer<layer, float> && layer_api::Layer<layer, double>);
     STATIC_REQUIRE(layer::flops > 0);
     CHECK(!layer::name.empty());
 }
@@ -83,7 +86,7 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any b
                               [](T left, T right) { return std::memcmp(&left, &right, sizeof(T)) == 0; });
         };
         // The rows of a lane share its statistics: tests/unit/layers/batch_norm.cpp has lanes in the place of rows.
-        constexpr std::size_t step = layers::has_statistics<layer> ? rows : 1;
+        constexpr std::size_t step = layer_api::has_statistics<layer> ? rows : 1;
         for (const std::size_t count : {1 * step, 2 * step, 3 * step, 6 * step})
             for (std::size_t first = 0; first + count <= rows; first += count) {
                 const auto some = all.part(first, count);
@@ -143,15 +146,15 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: what a layer says that backward does no
     CHECK(same_bits(again.dx, got.dx));
     CHECK(same_bits(again.nodes.at(0), got.nodes.at(0)));
     if constexpr (requires { requires layer::in_place; }) {
-        for (const auto mode : {layers::mode::training, layers::mode::inference}) {
+        for (const auto mode : {layer_api::mode::training, layer_api::mode::inference}) {
             without = all;
             without.mode = mode;
-            without.running = array<float>(tensor::total_size(layers::statistics_of<layer>), 0.25F);
+            without.running = array<float>(tensor::total_size(layer_api::statistics_of<layer>), 0.25F);
             const auto apart = forward(without);
             without.in_place = true;
             CHECK(same_bits(forward(without).y, apart.y));
         }
-        without.mode = layers::mode::training;
+        without.mode = layer_api::mode::training;
         CHECK(same_bits(backward(without, ran, dy, one_lane(rows)).dx, got.dx));
     }
 }

@@ -94,7 +94,7 @@ TEMPLATE_TEST_CASE("layers/conv: without a bias it is the convolution whose bias
     using with_bias = layer_of<layers::conv<17, 3, 2, 1>, shape<9, 8, 3>>;
     using without = layer_of<layers::conv<17, 3, 2, 1, layers::bias::none>, shape<9, 8, 3>>;
     static_assert(without::parameters.size() == 1 && tensor::total_size(without::parameters) == 3 * 3 * 3 * 17);
-    static_assert(layers::Layer<without> && without::flops == with_bias::flops);
+    static_assert(layer_api::Layer<without> && without::flops == with_bias::flops);
     for (const auto& lanes : lane_cuts()) {
         const auto x = uniform<T>(lanes.rows() * with_bias::input::size, 1);
         const auto w = uniform<T>(3 * 3 * 3 * 17, 2);
@@ -122,7 +122,7 @@ TEST_CASE("layers/conv: what it declares", "[layers]") {
     static_assert(layer::flops == 2.0 * 8 * 8 * 5 * 5 * 32 * 64);
     static_assert(layer::parameters[0].fan_in == 5 * 5 * 32 && layer::parameters[0].fan_out == 5 * 5 * 64);
     static_assert(layer::parameters[1].initial == tensor::start::zeros && !layer::parameters[1].decays);
-    static_assert(!layers::is_shardable<layer>);
+    static_assert(!layer_api::is_shardable<layer>);
     // Stride 2 and one row and column of zeros on each side; what does not fill a window is left out.
     static_assert(std::is_same_v<layer_of<layers::conv<6, 3, 2, 1>, shape<9, 8, 3>>::output, shape<5, 4, 6>>);
     CHECK(layer::name == "conv");

@@ -48,7 +48,7 @@ TEMPLATE_LIST_TEST_CASE("layers/conv_max_pool: what conv and max_pool compute on
                 REQUIRE(ran.nodes.size() == wanted.nodes.size());
                 for (std::size_t node = 0; node < ran.nodes.size(); ++node) CHECK(ran.nodes[node] == wanted.nodes[node]);
 
-                of.mode = layers::mode::inference;
+                of.mode = layer_api::mode::inference;
                 const auto inferred = forward(of);
                 CHECK(same_bits(inferred.y, got.y));
                 CHECK(std::all_of(inferred.stash.begin(), inferred.stash.end(), [](std::byte one) { return one == std::byte{99}; }));

@@ -33,13 +33,13 @@ TEMPLATE_TEST_CASE("layers/depthwise_conv: the gradient is that of each lane, ad
 
 TEST_CASE("layers/depthwise_conv: what it declares", "[layers]") {
     using layer = layer_of<layers::depthwise_conv<3, 1, 1>, shape<14, 14, 512>>;
-    CHECK(layers::Layer<layer>);
+    CHECK(layer_api::Layer<layer>);
     CHECK(layer::name == "depthwise");
     CHECK(std::is_same_v<layer::output, shape<14, 14, 512>>);
     CHECK(tensor::total_size(layer::parameters) == 3 * 3 * 512 + 512);
     CHECK(layer::parameters[0].fan_in == 9);
     CHECK(layer::flops == 2.0 * 14 * 14 * 9 * 512);
-    CHECK(layers::scratch_size<float>(layer{}, 64, 8, {2}) == 0);
+    CHECK(layer_api::scratch_size<float>(layer{}, 64, 8, {2}) == 0);
     CHECK(layer_of<layers::depthwise_conv<3, 2, 1, layers::bias::none>, shape<8, 8, 5>>::parameters.size() == 1);
     // One channel: an ordinary convolution.
     CHECK(layer_of<layers::depthwise_conv<3>, shape<8, 8, 1>>::name == "conv");

@@ -8,7 +8,7 @@ using namespace layer_test;
 namespace {
 
 template <class T, std::size_t Features>
-problem<T, layers::dropout_layer<shape<Features>>> ones(std::size_t rows, double rate) {
+problem<T, layer_api::dropout_layer<shape<Features>>> ones(std::size_t rows, double rate) {
     return {.rows = rows, .x = array<T>(rows * Features, T{1}), .layer = layers::dropout{.rate = rate}.on(shape<Features>{})};
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("layers/dropout: another step, layer, seed or sample has another mask"
 TEMPLATE_TEST_CASE("layers/dropout: inference and a rate of 0 change nothing", "[layers]", float, double) {
     auto of = ones<TestType, 261>(40, 0.5);
     of.x = uniform<TestType>(of.x.size(), 1);
-    of.mode = layers::mode::inference;
+    of.mode = layer_api::mode::inference;
     for (const int threads : thread_counts()) {
         of.team = {threads};
         CHECK(same_bits(forward(of).y, of.x));

@@ -7,9 +7,9 @@ using namespace layer_test;
 
 TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memory of one of its inputs", "[layers]", float, double) {
     using T = TestType;
-    using layer = layers::add_layer<3, shape<3, 5, 2>>;
-    static_assert(layers::Layer<layer> && layers::is_join<layer> && layers::passes_gradient<layer>);
-    static_assert(std::is_same_v<decltype(layers::add_join{}.on(shape<4>{}, shape<4>{})), layers::add_layer<2, shape<4>>>);
+    using layer = layer_api::add_layer<3, shape<3, 5, 2>>;
+    static_assert(layer_api::Layer<layer> && layer_api::is_join<layer> && layer_api::passes_gradient<layer>);
+    static_assert(std::is_same_v<decltype(layer_api::add_join{}.on(shape<4>{}, shape<4>{})), layer_api::add_layer<2, shape<4>>>);
     for (const std::size_t rows : {0U, 1U, 7U})
         for (const int threads : thread_counts()) {
             const std::size_t n = rows * layer::input::size;
@@ -31,11 +31,11 @@ TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memor
 
 TEMPLATE_TEST_CASE("layers/join: concatenate puts channels behind channels, backward takes them apart", "[layers]", float, double) {
     using T = TestType;
-    using layer = decltype(layers::concatenate_join{}.on(shape<2, 3, 4>{}, shape<2, 3, 1>{}, shape<2, 3, 5>{}));
-    static_assert(std::is_same_v<typename layer::output, shape<2, 3, 10>> && layers::Layer<layer> && !layers::passes_gradient<layer>);
-    static_assert(std::is_same_v<typename decltype(layers::concatenate_join{}.on(shape<4>{}, shape<7>{}))::output, shape<11>>);
-    static_assert(!layers::places_agree<shape<2, 3, 4>, shape<3, 2, 4>> && !layers::places_agree<shape<24>, shape<2, 3, 4>> &&
-                  !layers::places_agree<shape<2, 3, 4>, shape<24>>);
+    using layer = decltype(layer_api::concatenate_join{}.on(shape<2, 3, 4>{}, shape<2, 3, 1>{}, shape<2, 3, 5>{}));
+    static_assert(std::is_same_v<typename layer::output, shape<2, 3, 10>> && layer_api::Layer<layer> && !layer_api::passes_gradient<layer>);
+    static_assert(std::is_same_v<typename decltype(layer_api::concatenate_join{}.on(shape<4>{}, shape<7>{}))::output, shape<11>>);
+    static_assert(!layer_api::places_agree<shape<2, 3, 4>, shape<3, 2, 4>> && !layer_api::places_agree<shape<24>, shape<2, 3, 4>> &&
+                  !layer_api::places_agree<shape<2, 3, 4>, shape<24>>);
     for (const std::size_t rows : {0U, 1U, 5U})
         for (const int threads : thread_counts()) {
             const array<T> x[3] = {uniform<T>(rows * 24, 1), uniform<T>(rows * 6, 2), uniform<T>(rows * 30, 3)};

@@ -22,7 +22,7 @@ TEMPLATE_TEST_CASE("layers/layer_norm: a sample by its own mean and variance, in
             // Sums of 42 numbers below 1/2, and the error of the variance.
             REQUIRE(std::abs(static_cast<double>(y[i]) - want) <= 50 * 0.5 * eps * inverse * (1 + 0.5 * inverse * inverse));
         }
-        of.mode = layers::mode::inference;
+        of.mode = layer_api::mode::inference;
         const auto inferred = forward(of);
         CHECK(same_bits(inferred.y, y));
         CHECK(std::all_of(inferred.stash.begin(), inferred.stash.end(), [](std::byte one) { return one == std::byte{99}; }));
@@ -50,7 +50,7 @@ TEST_CASE("layers/layer_norm: what it declares and refuses", "[layers]") {
     static_assert(std::is_same_v<layer::input, layer::output> && tensor::total_size(layer::parameters) == 240);
     static_assert(layer::parameters[0].initial == tensor::start::ones && layer::parameters[1].initial == tensor::start::zeros);
     static_assert(!layer::parameters[0].decays && !layer::parameters[1].decays);
-    static_assert(layers::stash_bytes<layer, double> == 16);
+    static_assert(layer_api::stash_bytes<layer, double> == 16);
     CHECK(layer::name == "layer_norm");
     CHECK(layers::layer_norm{}.settings() == "epsilon=1e-05");
     CHECK_NOTHROW(layers::layer_norm{}.check());

@@ -8,7 +8,7 @@ using namespace layer_test;
 TEMPLATE_TEST_CASE("layers/local_response_norm: each number by the squares of its neighbours, at the ends of the channels too", "[layers]",
                    float, double) {
     using S = shape<2, 1, 7>;
-    const problem<TestType, layers::local_response_norm_layer<3, S>> of{
+    const problem<TestType, layer_api::local_response_norm_layer<3, S>> of{
         .rows = 2, .x = uniform<TestType>(2 * S::size, 1), .layer = layers::local_response_norm<3>{.alpha = 0.5, .offset = 1}.on(S{})};
     const auto y = forward(of).y;
     for (std::size_t i = 0; i < of.x.size(); ++i) {
@@ -24,7 +24,7 @@ TEMPLATE_TEST_CASE("layers/local_response_norm: each number by the squares of it
 TEST_CASE("layers/local_response_norm: what it declares and refuses", "[layers]") {
     using layer = layer_of<layers::local_response_norm<5>, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output> && layer::parameters.size() == 0);
-    static_assert(!layers::is_elementwise<layer>);
+    static_assert(!layer_api::is_elementwise<layer>);
     CHECK(layer::name == "local_response_norm");
     CHECK(layers::local_response_norm<5>{}.settings() == "alpha=1e-04 beta=0.75 offset=2");
     CHECK_NOTHROW(layers::local_response_norm<5>{}.check());

@@ -46,7 +46,7 @@ struct dealing : two_parameters {
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t, std::size_t lanes, parallel::team team) {
-        return std::max<std::size_t>(37, layers::dealt_scratch<T>(37, lanes, team));
+        return std::max<std::size_t>(37, layer_api::dealt_scratch<T>(37, lanes, team));
     }
     void backward(const auto& pass) const {
         pass.deal_lanes([&](parallel::block rows, const auto& g, const auto& use) {
@@ -75,7 +75,7 @@ struct observing {
 
 TEST_CASE("layers/pass: parameters are numbered as the layer declares them", "[layers]") {
     std::vector<float> numbers(38);
-    const layers::parameters<float, two_parameters> all{numbers.data()};
+    const layer_api::parameters<float, two_parameters> all{numbers.data()};
     CHECK(all[0].data() == numbers.data());
     CHECK(all[0].size() == 33);
     CHECK(all[1].data() == numbers.data() + 33);
@@ -104,7 +104,7 @@ TEMPLATE_TEST_CASE("layers/pass: deal_lanes adds what a layer gives for each lan
             const auto got = backward(of, ran, array<TestType>(lanes.rows()), lanes, false);
             CHECK(adds_over_tree(got, lanes, [](parallel::block rows) { return dealing::of_lane<TestType>(rows); }));
             // Each lane once; on one thread, with scratch that no other thread has, where threads take lanes.
-            const bool dealt = layers::threads_take_lanes(lanes.count(), of.team);
+            const bool dealt = layer_api::threads_take_lanes(lanes.count(), of.team);
             for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
                 if (lanes.blocks()[lane].empty()) continue;
                 CHECK(turns[lane].calls == 1);
@@ -124,30 +124,30 @@ TEMPLATE_TEST_CASE("layers/pass: deal_lanes adds what a layer gives for each lan
 }
 
 TEST_CASE("layers/pass: threads take lanes where all get about as many", "[layers]") {
-    CHECK(!layers::threads_take_lanes(8, {1}));
-    for (const int threads : {2, 3, 4, 5, 8}) CHECK(layers::threads_take_lanes(8, {threads}));
-    for (const int threads : {6, 7, 9, 16}) CHECK(!layers::threads_take_lanes(8, {threads}));
-    CHECK(!layers::threads_take_lanes(1, {2}));
-    CHECK(layers::kept_lanes(8, {1}) == tensor::tree_depth(8));
+    CHECK(!layer_api::threads_take_lanes(8, {1}));
+    for (const int threads : {2, 3, 4, 5, 8}) CHECK(layer_api::threads_take_lanes(8, {threads}));
+    for (const int threads : {6, 7, 9, 16}) CHECK(!layer_api::threads_take_lanes(8, {threads}));
+    CHECK(!layer_api::threads_take_lanes(1, {2}));
+    CHECK(layer_api::kept_lanes(8, {1}) == tensor::tree_depth(8));
     for (int threads = 2; threads < 20; ++threads)
         for (std::size_t lanes = 0; lanes < 40; ++lanes) {
-            CHECK(layers::kept_lanes(lanes, {threads}) >= tensor::tree_depth(lanes));
+            CHECK(layer_api::kept_lanes(lanes, {threads}) >= tensor::tree_depth(lanes));
             // Room for those that are dealt, also where a run has fewer.
             for (std::size_t fewer = 0; fewer <= lanes; ++fewer)
-                if (layers::threads_take_lanes(fewer, {threads})) CHECK(layers::kept_lanes(lanes, {threads}) >= fewer);
+                if (layer_api::threads_take_lanes(fewer, {threads})) CHECK(layer_api::kept_lanes(lanes, {threads}) >= fewer);
         }
 }
 
 TEMPLATE_TEST_CASE_SIG("layers/pass: each_lane_observed and deal_lanes_observed add what a layer observes of each lane over the tree",
                        "[layers]", ((class TestType, bool Deals), TestType, Deals), (float, false), (double, false), (float, true),
                        (double, true)) {
-    static_assert(layers::has_statistics<observing<Deals>> && !layers::has_statistics<two_parameters>);
+    static_assert(layer_api::has_statistics<observing<Deals>> && !layer_api::has_statistics<two_parameters>);
     for (const auto& lanes : lane_cuts())
         for (const int threads : thread_counts()) {
             constexpr std::size_t n = 38, stride = n + 3;
             auto sums = unwritten<TestType>(lanes.trees().size() * stride);
-            auto partials = unwritten<TestType>(n * layers::partial_sums<observing<Deals>>(lanes.count(), {threads}));
-            layers::forward_pass<TestType, observing<Deals>> pass;
+            auto partials = unwritten<TestType>(n * layer_api::partial_sums<observing<Deals>>(lanes.count(), {threads}));
+            layer_api::forward_pass<TestType, observing<Deals>> pass;
             pass.use.team = {threads};
             pass.lanes = &lanes;
             pass.observed = sums.data();
@@ -177,7 +177,7 @@ TEMPLATE_TEST_CASE_SIG("layers/pass: each_lane_observed and deal_lanes_observed 
 }
 
 TEST_CASE("layers/pass: dx is asked for by giving it memory", "[layers]") {
-    layers::backward_pass<float, two_parameters> pass;
+    layer_api::backward_pass<float, two_parameters> pass;
     CHECK(!pass.wants_dx());
     float number = 0;
     pass.dx = {&number, 1};

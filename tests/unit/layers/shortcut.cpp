@@ -10,7 +10,7 @@ namespace {
 template <class T, class Spec, class Input>
 void check() {
     using layer = layer_of<Spec, Input>;
-    static_assert(layers::Layer<layer, T>);
+    static_assert(layer_api::Layer<layer, T>);
     constexpr std::size_t rows_in = Input::extents[0], columns_in = Input::extents[1], channels_in = Input::extents[2];
     constexpr std::size_t rows_out = layer::output::extents[0], columns_out = layer::output::extents[1],
                           channels = layer::output::extents[2];

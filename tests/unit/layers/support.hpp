@@ -47,7 +47,7 @@ inline constexpr layers::conv_options dilated_groups{
 struct batch_norm_relu {
     template <tensor::Shape Input>
     constexpr auto on(Input input) const {
-        return layers::batch_norm{}.on(input).template with_tail<layers::tail::relu>();
+        return layers::batch_norm{}.on(input).template with_tail<layer_api::tail::relu>();
     }
 };
 
@@ -84,10 +84,10 @@ struct problem {
     array<T> w{};
     L layer{};
     parallel::team team{1};
-    layers::mode mode = layers::mode::training;
+    layer_api::mode mode = layer_api::mode::training;
     core::random_stream random{3, core::purpose::dropout, 1, 2};
     std::size_t first_row = 0;
-    layers::features features{0, L::output::size};
+    layer_api::features features{0, L::output::size};
     const tensor::lane_set* lanes = nullptr;  ///< of forward; null: one lane of all rows
     array<T> running{};                       ///< statistics, for inference
     array<T> addend{};                        ///< of a layer that has one
@@ -131,30 +131,30 @@ inline tensor::lane_set one_lane(std::size_t rows) {
 
 template <class T, class L>
 forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
-    constexpr std::size_t n = tensor::total_size(layers::statistics_of<L>), gap = 2;
+    constexpr std::size_t n = tensor::total_size(layer_api::statistics_of<L>), gap = 2;
     const auto alone = one_lane(of.rows);
     const tensor::lane_set& cut = of.lanes ? *of.lanes : alone;
-    forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layers::stash_bytes<L, T>, std::byte{99})};
-    scratch<T> s(layers::scratch_size<T>(of.layer, of.rows, std::max(lanes, cut.count()), of.team), of.team);
+    forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layer_api::stash_bytes<L, T>, std::byte{99})};
+    scratch<T> s(layer_api::scratch_size<T>(of.layer, of.rows, std::max(lanes, cut.count()), of.team), of.team);
     auto observed = unwritten<T>(cut.trees().size() * (n + gap));
-    auto partials = unwritten<T>(n * layers::partial_sums<L>(cut.count(), of.team));
-    const bool trains = of.mode == layers::mode::training;
+    auto partials = unwritten<T>(n * layer_api::partial_sums<L>(cut.count(), of.team));
+    const bool trains = of.mode == layer_api::mode::training;
     if (of.in_place) std::copy(of.x.begin(), of.x.end(), out.y.begin());
-    of.layer.forward(layers::forward_pass<T, L>{.x = {of.in_place ? out.y.data() : of.x.data(), of.rows},
-                                                .y = {out.y.data(), of.rows},
-                                                .addend = {of.addend.data(), of.rows},
-                                                .w = {of.w.data()},
-                                                .stash = out.stash,
-                                                .use = s.use,
-                                                .mode = of.mode,
-                                                .random = of.random,
-                                                .first_row = of.first_row,
-                                                .features = of.features,
-                                                .lanes = trains ? &cut : nullptr,
-                                                .statistics = {of.running.data()},
-                                                .observed = trains ? observed.data() : nullptr,
-                                                .observed_stride = n + gap,
-                                                .observed_partials = partials.data()});
+    of.layer.forward(layer_api::forward_pass<T, L>{.x = {of.in_place ? out.y.data() : of.x.data(), of.rows},
+                                                   .y = {out.y.data(), of.rows},
+                                                   .addend = {of.addend.data(), of.rows},
+                                                   .w = {of.w.data()},
+                                                   .stash = out.stash,
+                                                   .use = s.use,
+                                                   .mode = of.mode,
+                                                   .random = of.random,
+                                                   .first_row = of.first_row,
+                                                   .features = of.features,
+                                                   .lanes = trains ? &cut : nullptr,
+                                                   .statistics = {of.running.data()},
+                                                   .observed = trains ? observed.data() : nullptr,
+                                                   .observed_stride = n + gap,
+                                                   .observed_partials = partials.data()});
     for (std::size_t node = 0; trains && node < cut.trees().size(); ++node) {
         const auto first = observed.begin() + static_cast<std::ptrdiff_t>(node * (n + gap));
         out.observed.emplace_back(first, first + static_cast<std::ptrdiff_t>(n));
@@ -168,31 +168,31 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     constexpr std::size_t n = problem<T, L>::weights, gap = 3;
     backward_result<T> out{unwritten<T>(wants_dx ? of.rows * L::input::size : 0), {}};
     auto gradient = unwritten<T>(lanes.trees().size() * (n + gap));
-    auto partials = unwritten<T>(layers::adds_lanes<L> ? 0 : n * layers::partial_sums<L>(lanes.count(), of.team));
-    scratch<T> s(layers::scratch_size<T>(of.layer, of.rows, lanes.count(), of.team), of.team);
+    auto partials = unwritten<T>(layer_api::adds_lanes<L> ? 0 : n * layer_api::partial_sums<L>(lanes.count(), of.team));
+    scratch<T> s(layer_api::scratch_size<T>(of.layer, of.rows, lanes.count(), of.team), of.team);
     T nothing{};  // so that dx of no rows is not null
     // The gradient of an addend takes the place of dy, else that of x does.
-    if (layers::has_addend<L>)
+    if (layer_api::has_addend<L>)
         out.daddend = of.in_place ? dy : unwritten<T>(dy.size());
     else if (of.in_place)
         std::copy(dy.begin(), dy.end(), out.dx.begin());
-    const T* const slopes = !of.in_place ? dy.data() : layers::has_addend<L> ? out.daddend.data() : out.dx.data();
-    of.layer.backward(layers::backward_pass<T, L>{.x = {of.x.data(), of.rows},
-                                                  .y = {ran.y.data(), of.rows},
-                                                  .dy = {slopes, of.rows},
-                                                  .more_dy = {of.more_dy.empty() ? nullptr : of.more_dy.data(), of.rows},
-                                                  .dx = {wants_dx ? (of.rows == 0 ? &nothing : out.dx.data()) : nullptr, of.rows},
-                                                  .daddend = {out.daddend.data(), of.rows},
-                                                  .w = {of.w.data()},
-                                                  .stash = ran.stash,
-                                                  .use = s.use,
-                                                  .random = of.random,
-                                                  .first_row = of.first_row,
-                                                  .features = of.features,
-                                                  .lanes = &lanes,
-                                                  .gradient = gradient.data(),
-                                                  .stride = n + gap,
-                                                  .partials = partials.data()});
+    const T* const slopes = !of.in_place ? dy.data() : layer_api::has_addend<L> ? out.daddend.data() : out.dx.data();
+    of.layer.backward(layer_api::backward_pass<T, L>{.x = {of.x.data(), of.rows},
+                                                     .y = {ran.y.data(), of.rows},
+                                                     .dy = {slopes, of.rows},
+                                                     .more_dy = {of.more_dy.empty() ? nullptr : of.more_dy.data(), of.rows},
+                                                     .dx = {wants_dx ? (of.rows == 0 ? &nothing : out.dx.data()) : nullptr, of.rows},
+                                                     .daddend = {out.daddend.data(), of.rows},
+                                                     .w = {of.w.data()},
+                                                     .stash = ran.stash,
+                                                     .use = s.use,
+                                                     .random = of.random,
+                                                     .first_row = of.first_row,
+                                                     .features = of.features,
+                                                     .lanes = &lanes,
+                                                     .gradient = gradient.data(),
+                                                     .stride = n + gap,
+                                                     .partials = partials.data()});
     for (std::size_t node = 0; node < lanes.trees().size(); ++node) {
         const auto begin = gradient.begin() + static_cast<std::ptrdiff_t>(node * (n + gap));
         out.nodes.emplace_back(begin, begin + n);

@@ -83,10 +83,11 @@ TEST_CASE("layers/tuned_conv: scratch is that of the choice, or of the lanes tha
     constexpr parallel::team team{2};
     constexpr std::size_t lanes = 8;
     const auto scratch_of = [&](const convolution_choice& choice, std::size_t rows) {
-        return layers::scratch_size<float>(of(choice), rows, lanes, team);
+        return layer_api::scratch_size<float>(of(choice), rows, lanes, team);
     };
     const auto dealt = [&](algorithm a, std::size_t rows) {
-        return layers::dealt_scratch<float>(kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, {1}), lanes, team);
+        return layer_api::dealt_scratch<float>(kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, {1}), lanes,
+                                               team);
     };
     for (const algorithm a : kernels::algorithms) {
         convolution_choice choice;
@@ -105,7 +106,7 @@ TEST_CASE("layers/tuned_conv: scratch is that of the choice, or of the lanes tha
 }
 
 TEST_CASE("layers/tuned_conv: what it says of itself", "[layers]") {
-    static_assert(layers::Layer<layer> && layers::Layer<layer, double>);
+    static_assert(layer_api::Layer<layer> && layer_api::Layer<layer, double>);
     static_assert(tensor::total_size(layer::parameters) == tensor::total_size(fixed<kernels::always_direct>::parameters));
     static_assert(std::is_same_v<decltype(layers::conv<9, 3, 1, 1>{}.with_rule<layers::tuned>()), spec>);
     static_assert(std::is_empty_v<layers::conv<9, 3, 1, 1>> && std::is_empty_v<fixed<kernels::preferred_algorithm>>);

@@ -143,10 +143,10 @@ TEST_CASE("model/binding: the numbers of a spec reach its layer, cut or not", "[
         STATIC_REQUIRE(net::template at<0>::make(numbered).beta == 0.25);
         STATIC_REQUIRE(net::template at<0>::make(numbered).offset == 3);
         // A normalisation that computes what stands after it, and one that does not.
-        STATIC_REQUIRE(net::template at<1>::tail == ls::layers::tail::relu);
+        STATIC_REQUIRE(net::template at<1>::tail == ls::layer_api::tail::relu);
         STATIC_REQUIRE(net::template at<1>::make(numbered).momentum == 0.75);
         STATIC_REQUIRE(net::template at<1>::make(numbered).epsilon == 0.125);
-        STATIC_REQUIRE(net::template at<3>::tail == ls::layers::tail::none);
+        STATIC_REQUIRE(net::template at<3>::tail == ls::layer_api::tail::none);
         STATIC_REQUIRE(net::template at<3>::make(numbered).momentum == 0.5);
         STATIC_REQUIRE(net::template at<3>::make(numbered).epsilon == 0.0625);
         STATIC_REQUIRE(net::template at<5>::make(numbered).gain == 3);

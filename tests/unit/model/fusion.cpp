@@ -9,7 +9,7 @@
 #include "unit/model/networks.hpp"
 
 using namespace model_test;
-using ls::layers::tail;
+using ls::layer_api::tail;
 using ls::model::network;
 
 namespace {
@@ -57,9 +57,9 @@ TEST_CASE("model/fusion: a normalisation computes the relu behind it, and a sum 
     CHECK((facts[2].flops == 32 && facts[5].flops == 32 && facts[2].outputs == 32));
     // A layer that inherits from one with a tail may compute something else, and one has a single tail.
     struct derived : batch_norm_layer<ls::tensor::shape<4>> {};
-    STATIC_REQUIRE(ls::layers::takes_tail<batch_norm_layer<ls::tensor::shape<4>>>);
-    STATIC_REQUIRE(!ls::layers::takes_tail<derived>);
-    STATIC_REQUIRE(!ls::layers::takes_tail<batch_norm_layer<ls::tensor::shape<4>, tail::relu>>);
+    STATIC_REQUIRE(ls::layer_api::takes_tail<batch_norm_layer<ls::tensor::shape<4>>>);
+    STATIC_REQUIRE(!ls::layer_api::takes_tail<derived>);
+    STATIC_REQUIRE(!ls::layer_api::takes_tail<batch_norm_layer<ls::tensor::shape<4>, tail::relu>>);
     const auto made = network<type, 1>::at<1>::make(net);
     CHECK((made.momentum == 0.25 && made.epsilon == 1e-3));
     STATIC_REQUIRE(std::is_same_v<decltype(made), const batch_norm_layer<ls::tensor::shape<4, 4, 2>, tail::relu>>);

@@ -18,6 +18,7 @@ namespace model_test {
 
 namespace ls = lockstep;
 using namespace ls::layers;
+using namespace ls::layer_api;
 
 /// The LeNet that many tutorials train on MNIST: 582,026 parameters.
 inline constexpr auto lenet = ls::sequential{
