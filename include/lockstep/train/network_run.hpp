@@ -341,7 +341,7 @@ private:
             here::make(net_).forward(pass);
         }
         values_[Index] = outputs_[Index];
-        if constexpr (tensor::checks_memory && !layers::is_view<layer>)
+        if constexpr (tensor::checks_memory && !layer_api::is_view<layer>)
             check_.wrote(outputs_[Index], count * layer::output::size, "output");
         if constexpr (here::behind != model::exchange::none) {
             T* to = at<T>(memory.value);
@@ -396,7 +396,7 @@ private:
         core::for_each_index<graph.inputs(Index)>([&](auto k) {
             constexpr std::size_t from = graph.read(Index, k);
             if constexpr (from != model::the_samples) {
-                if constexpr (tensor::checks_memory && !layers::is_view<layer>)
+                if constexpr (tensor::checks_memory && !layer_api::is_view<layer>)
                     check_.wrote(at<T>(memory.inputs[k].given), value_size<from>(rows), "gradient");
                 if constexpr (graph.readers[from] > 1 && network::facts[from].learns) add_gradients<from>(memory.inputs[k], rows);
             }
