@@ -52,6 +52,14 @@ constexpr auto net_of(const Relu& behind) {
 }
 constexpr auto together = net_of(relu{});
 constexpr auto apart = net_of(relu_apart{});
+/// A value that the normalisation reads, and a sum after it: the gradients of both meet where the normalisation writes that of its addend.
+template <class Relu>
+constexpr auto nested_of(const Relu& behind) {
+    return ls::sequential{ls::input<12, 12, 1>, conv<5, 3, 1, 1>{}, ls::residual{ls::add{conv<5, 3, 1, 1>{}, batch_norm{}}, behind},
+                          global_mean_pool{}, dense<10>{}};
+}
+constexpr auto nested_together = nested_of(relu{});
+constexpr auto nested_apart = nested_of(relu_apart{});
 constexpr std::size_t count = 190, batch = 61, steps = 8;
 const samples<> training{count}, test{133, 8};
 
@@ -101,6 +109,14 @@ TEST_CASE("equivalence/fusion: a network in fewer passes over memory has the sam
             CHECK(run(group, recipe(together, part::data{}, lanes)) == want);
         });
     }
+}
+
+TEST_CASE("equivalence/fusion: and where what the normalisation reads is added once more", "[equivalence]") {
+    const auto want = run(ls::comm::group{}, recipe(nested_apart, part::data{}, 8));
+    on_groups({1, 3}, [&](const mpi::communicator& group) {
+        INFO(group.size() << " ranks");
+        CHECK(run(group, recipe(nested_together, part::data{}, 8)) == want);
+    });
 }
 
 TEST_CASE("equivalence/fusion: and in a model partition", "[equivalence]") {

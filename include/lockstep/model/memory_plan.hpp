@@ -304,8 +304,11 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
             const bool passes = node.is_view || node.passes_gradient;
             // Each value has a size of its own: the paths of a concatenation are of different widths.
             const std::size_t bytes = is_addend ? node.output : node.exchanges_in_front ? node.input : nodes[value].value;
-            // Others may still have to read the gradient of this value: paths that end in the same sum.
-            const bool in_place = node.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) &&
+            // Others may still have to read the gradient of this value: paths that end in the same sum. So may this node, after the layer
+            // has run: it adds what came from others to the gradient of an input before this one.
+            const bool is_added = std::any_of(here.inputs.begin(), here.inputs.begin() + static_cast<std::ptrdiff_t>(k),
+                                              [&](const auto& before) { return before.others == here.dvalue; });
+            const bool in_place = node.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) && !is_added &&
                                   !node.exchanges_in_front && !node.exchanges_behind && bytes == node.output &&
                                   node.has_addend == is_addend;
             to.written = passes || in_place ? here.doutput : make(bytes, now);
