@@ -13,12 +13,9 @@ using ls::model::network;
 
 namespace {
 
-constexpr auto branched = ls::sequential{ls::input<6, 6, 2>,
-                                         ls::residual{conv<2, 3, 1, 1, bias::none>{}, batch_norm{}, relu{}},
-                                         ls::layers::tanh{},
-                                         flatten{},
-                                         dense<8>{},
-                                         relu{},
+constexpr auto branched = ls::sequential{ls::input<6, 6, 2>, ls::residual{conv<2, 3, 1, 1, bias::none>{}, batch_norm{}, relu{}},
+                                         ls::layers::tanh{}, flatten{},
+                                         dense<8>{},         relu{},
                                          dense<4>{}};
 using branched_type = std::remove_const_t<decltype(branched)>;
 
