@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/partition/grid.hpp"
@@ -55,8 +56,6 @@ public:
     void start() { gather_.start(values_, {}); }
     bool poll() { return gather_.poll(); }
     [[nodiscard]] comm::awaited awaited() const noexcept { return gather_.awaited(); }
-    /// After a failure: MPI may still read what was sent.
-    [[gnu::cold]] void keep() { comm::keep(std::move(values_)); }
     /// The sums over all lanes.
     [[nodiscard]] numbers finish() {
         gather_.finish();
@@ -79,7 +78,7 @@ private:
     }
 
     parallel::block own_;
-    std::vector<double> values_;
+    comm::buffer<double> values_;
     std::vector<numbers> partials_;
     comm::operation<double> gather_;
 };
@@ -97,12 +96,10 @@ public:
         gather_.run(counts_, {});
         return counts_;
     }
-    /// After a failure: MPI may still read what was sent.
-    [[gnu::cold]] void keep() { comm::keep(std::move(counts_)); }
 
 private:
     std::size_t rank_;
-    std::vector<std::size_t> counts_;
+    comm::buffer<std::size_t> counts_;
     comm::operation<std::size_t> gather_;
 };
 

@@ -77,8 +77,6 @@ public:
     ~trainer() {
         if (ranks_.size() == 1 || !ranks_.notices().failed()) return;
         comm::keep(std::move(arena_));
-        sums_.keep();
-        counts_.keep();
     }
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/comm/all_gather.hpp"
+#include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -83,7 +84,7 @@ template <class Network, class T>
             const auto part = weights.subspan(at, one.size());
             at += one.size();
             if constexpr (here::is_sharded) {
-                std::vector<T> cut(one.size() * shards);
+                comm::buffer<T> cut(one.size() * shards);
                 std::copy(part.begin(), part.end(), cut.begin() + static_cast<std::ptrdiff_t>(on.shard() * one.size()));
                 std::vector<parallel::block> strips;
                 for (std::size_t shard = 0; shard < shards; ++shard) strips.push_back({shard * one.size(), (shard + 1) * one.size()});
