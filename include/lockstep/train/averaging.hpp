@@ -131,7 +131,8 @@ public:
         losses.fill(1, since_last);
         change_->agree();
         losses.start();
-        change_->meet(among_all(losses.awaited()), [&] { return losses.poll() || (poll(), false); });
+        change_->meet(
+            among_all(losses.awaited()), [&] { return losses.progress(); }, [&] { poll(); });
         const double loss = losses.finish()[0];
         met_ = clock::now();
         waited_ = times_.waited(begin_, met_);

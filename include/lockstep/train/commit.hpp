@@ -2,9 +2,11 @@
 #pragma once
 // The moment of a step from which weights change, agreed over all ranks; and what the weights of this rank are after a failure.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/shared_gate.hpp"
@@ -42,18 +44,24 @@ public:
 
     /// This rank has done all that can fail.
     void agree() noexcept { gate_.agree(); }
-    /// Waits until poll() is true: then all ranks have agreed. Afterwards other ranks may change the weights. Throws remote_failure, and
-    /// core::error where this rank gives up.
-    template <class Poll>
-    void meet(comm::awaited what, const Poll& poll) {
+    /// Waits until progress() is true: then all ranks have agreed. Afterwards other ranks may change the weights. `others()` is called
+    /// meanwhile. Throws remote_failure, and core::error where this rank gives up.
+    template <class Progress, class Others>
+    void meet(comm::awaited what, const Progress& progress, const Others& others) {
         what.withdraw = [](void* self) { return static_cast<commit*>(self)->gate_.withdraw(); };
         what.agreement = this;
         try {
-            for (comm::patience waiting{what}; !poll();) waiting.wait(all_.notices());
+            for (comm::patience waiting{what}; !progress(); waiting.wait(all_.notices())) others();
             confirm();
         } catch (...) {
-            changing_ = gate_.is_shared() && !gate_.withdraw();
-            throw;
+            if (!gate_.is_shared() || gate_.withdraw()) throw;
+            // All ranks have agreed, so what they sent arrives. Others may have refused the step alike, as this rank then does.
+            changing_ = true;
+            const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
+            while (!progress()) {
+                if (std::chrono::steady_clock::now() > deadline) throw;
+                std::this_thread::yield();
+            }
         }
         changing_ = gate_.is_shared();
     }

@@ -54,7 +54,8 @@ public:
     }
 
     void start() { gather_.start(values_, {}); }
-    bool poll() { return gather_.poll(); }
+    /// Makes progress; true when all numbers are there. Does not look for failures.
+    bool progress() { return gather_.progress(); }
     [[nodiscard]] comm::awaited awaited() const noexcept { return gather_.awaited(); }
     /// The sums over all lanes.
     [[nodiscard]] numbers finish() {

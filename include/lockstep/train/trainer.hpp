@@ -152,7 +152,8 @@ public:
             require_loadable<network>(ranks_, all, statistics);
             change_.agree();
             sums_.start();
-            change_.meet(sums_.awaited(), [&] { return sums_.poll(); });
+            change_.meet(
+                sums_.awaited(), [&] { return sums_.progress(); }, [] {});
             change_.begin();
             cut_weights<network>(all, arena_[weights_], grid_);
             std::ranges::copy(statistics, statistics_.running().begin());
