@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the tests on several ranks share: one small network, samples for it, and groups of ranks cut out of the world.
+// What the tests on several ranks share: one small network, and samples for it.
 
-#include <boost/mpi/collectives.hpp>
-#include <boost/mpi/communicator.hpp>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "equivalence/groups.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/memory.hpp"
@@ -26,7 +25,6 @@
 namespace support {
 
 namespace ls = lockstep;
-namespace mpi = boost::mpi;
 
 /// Every kind of layer once, 2,714 parameters.
 inline constexpr auto net = ls::sequential{ls::input<12, 12, 1>,      ls::layers::conv<4, 3>{},  ls::layers::relu{},
@@ -73,35 +71,12 @@ struct samples {
     }
 };
 
-/// Cuts the world into groups of these sizes, in order, and runs f(group) on each of them at once. Ranks behind the last group wait.
-template <class F>
-void on_groups(const std::vector<int>& sizes, F&& f) {
-    const mpi::communicator world;
-    int color = 0, end = 0;
-    for (const int size : sizes) {
-        end += size;
-        if (world.rank() < end) break;
-        ++color;
-    }
-    const mpi::communicator group = world.split(color);
-    if (static_cast<std::size_t>(color) < sizes.size()) f(group);
-    world.barrier();
-}
-
 /// f on groups of 1, 2, 3, 4 and 8 ranks of a world of eight.
 template <class F>
 void on_1_2_3_4_8(F&& f) {
     on_groups({1, 3, 4}, f);
     on_groups({8}, f);
     on_groups({2}, f);
-}
-
-/// The value of each rank of a group, on all of them.
-template <class T>
-[[nodiscard]] std::vector<T> of_all(const mpi::communicator& group, const T& value) {
-    std::vector<T> out;
-    mpi::all_gather(group, value, out);
-    return out;
 }
 
 /// Keeps the loss of every step, on every rank.
