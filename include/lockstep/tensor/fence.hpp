@@ -96,6 +96,12 @@ private:
 namespace detail {
 inline constexpr auto poison_bytes = std::bit_cast<std::array<std::byte, sizeof(poison_word)>>(poison_word);
 
+inline constexpr auto poison_line = [] {
+    std::array<std::uint64_t, simd::alignment / sizeof(std::uint64_t)> out{};
+    out.fill(std::uint64_t{poison_word} << 32U | poison_word);
+    return out;
+}();
+
 /// Which byte of a word lies there.
 [[nodiscard]] inline std::size_t byte_of_word(const std::byte* at) noexcept {
     return std::bit_cast<std::uintptr_t>(at) % sizeof(poison_word);
@@ -118,8 +124,8 @@ LOCKSTEP_FUNCTION void poison(std::span<std::byte> memory) noexcept {
     unpoison(memory);
     std::byte *at = memory.data(), *const end = at + memory.size();
     for (; at != end && detail::byte_of_word(at) != 0; ++at) *at = detail::poison_bytes[detail::byte_of_word(at)];
-    for (; end - at >= static_cast<std::ptrdiff_t>(sizeof(poison_word)); at += sizeof(poison_word))
-        std::memcpy(at, &poison_word, sizeof(poison_word));
+    for (; end - at >= static_cast<std::ptrdiff_t>(sizeof(detail::poison_line)); at += sizeof(detail::poison_line))
+        std::memcpy(at, detail::poison_line.data(), sizeof(detail::poison_line));
     for (; at != end; ++at) *at = detail::poison_bytes[detail::byte_of_word(at)];
     detail::close_memory(memory);
 }
@@ -130,14 +136,12 @@ LOCKSTEP_FUNCTION std::size_t find_damage(std::span<const std::byte> memory) noe
     const auto is_whole = [&] { return *at == detail::poison_bytes[detail::byte_of_word(at)]; };
     while (at != end && detail::byte_of_word(at) != 0 && is_whole()) ++at;
     // Whole lines: nearly all of them are as they were.
-    constexpr std::size_t line = simd::alignment;
+    constexpr std::size_t line = sizeof(detail::poison_line);
     for (bool same = at == end || detail::byte_of_word(at) == 0; same && end - at >= static_cast<std::ptrdiff_t>(line);) {
-        std::uint32_t changed = 0;
-        for (std::size_t word = 0; word < line; word += sizeof(poison_word)) {
-            std::uint32_t found = 0;
-            std::memcpy(&found, at + word, sizeof(found));
-            changed |= found ^ poison_word;
-        }
+        auto found = detail::poison_line;
+        std::memcpy(found.data(), at, line);
+        std::uint64_t changed = 0;
+        for (std::size_t word = 0; word < found.size(); ++word) changed |= found[word] ^ detail::poison_line[word];
         same = changed == 0;
         if (same) at += line;
     }
