@@ -63,7 +63,7 @@ struct faulty_layer {
     }
 
     template <class T>
-    void forward(const forward_pass<T, faulty_layer>& pass) const noexcept {
+    void forward(const ls::layer_api::forward_pass<T, faulty_layer>& pass) const noexcept {
         const std::size_t count = pass.x.rows * S::size;
         for (std::size_t i = Fault == fault::no_value ? 1 : 0; i < count; ++i) pass.y.data[i] = 2 * pass.x.data[i];
         if (Fault == fault::past_output) write(pass.y.data + count, 1);
@@ -75,7 +75,7 @@ struct faulty_layer {
         kept_output = pass.y.data;
     }
     template <class T>
-    void backward(const backward_pass<T, faulty_layer>& pass) const noexcept {
+    void backward(const ls::layer_api::backward_pass<T, faulty_layer>& pass) const noexcept {
         const bool reads = Fault == fault::late_read_of_weights;
         pass.each_lane([&](ls::parallel::block, const auto& g) { g[0][0] = reads ? read_late(kept_input) : 0; });
         const std::size_t count = pass.dy.rows * S::size;
