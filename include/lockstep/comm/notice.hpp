@@ -175,6 +175,7 @@ LOCKSTEP_FUNCTION void notice_board::check(wait& one, std::uint64_t progress) {
     // Who is told by another rank first says what that one says.
     const stalled failure = watch_->failure(
         number_, hopeless, timeout_, [](void* self) { static_cast<notice_board*>(self)->check(); }, this);
+    if (!one.may_give_up()) return;  // it has come while this rank asked
     announce(failure.what());
     throw failure;
 }

@@ -219,8 +219,8 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
 }
 
 [[noreturn]] LOCKSTEP_FUNCTION void abort_job() noexcept {
+    ::alarm(3);  // where MPI has lost the others, or a pipe is full, it may not get that far
     std::fflush(nullptr);
-    ::alarm(3);  // where MPI has lost the others, it may not get that far
     boost::mpi::environment::abort(1);
     std::_Exit(1);
 }

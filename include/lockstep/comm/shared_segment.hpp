@@ -136,9 +136,15 @@ LOCKSTEP_FUNCTION int shared_segment::open(const std::string& name, std::size_t 
 }
 
 LOCKSTEP_FUNCTION int shared_segment::reserve(std::size_t first, std::size_t bytes) noexcept {
-    int code = EINTR;
-    while (code == EINTR) code = ::posix_fallocate(file_, static_cast<off_t>(first), static_cast<off_t>(bytes));
-    return code;
+    // In pieces: a signal makes the system give back all pages of a call.
+    constexpr std::size_t most = std::size_t{8} << 20U;
+    for (std::size_t at = 0; at < bytes; at += most) {
+        int code = EINTR;
+        while (code == EINTR)
+            code = ::posix_fallocate(file_, static_cast<off_t>(first + at), static_cast<off_t>(std::min(most, bytes - at)));
+        if (code != 0) return code;
+    }
+    return 0;
 }
 
 LOCKSTEP_FUNCTION int shared_segment::map() noexcept {

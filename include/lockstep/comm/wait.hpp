@@ -63,9 +63,10 @@ public:
         told_ = false;
     }
     [[nodiscard]] std::chrono::duration<double> waited() const noexcept { return waited_; }
-    /// Asks once whether this rank may still give up: false if all ranks have agreed meanwhile, and the wait begins anew.
-    [[nodiscard, gnu::cold]] bool may_give_up() noexcept {
-        if (withdraw_ == nullptr || std::exchange(withdraw_, nullptr)(agreement_)) return true;
+    /// Whether this rank may still give up. False, once at most, if all ranks have agreed meanwhile: the wait begins anew.
+    [[nodiscard, gnu::cold]] bool may_give_up() {
+        if (withdraw_ == nullptr || withdraw_(agreement_)) return true;
+        withdraw_ = nullptr;
         waited_ = {};
         told_ = false;
         return false;

@@ -52,8 +52,8 @@ concept Optimizer = std::copy_constructible<O> && requires(const O& optimizer, c
     noexcept;
 };
 
-/// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on simd::batch<T>.
-/// A decorator puts its own work in front of that callable, and the whole stays one loop: each array is read once and written once.
+/// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on simd::batch<T>. A trainer then
+/// calls the rule, not update(): both do the same. A decorator puts its own work in front of that callable, and the whole stays one loop: each array is read once and written once.
 template <class O, class T = float>
 concept HasRule = Optimizer<O, T> && requires(const O& optimizer, const update_pass<T>& pass) {
     optimizer.rule(pass);
@@ -68,7 +68,7 @@ void apply(const update_pass<T>& pass, const Rule& rule) noexcept {
     (std::make_index_sequence<SlotCount>{});
 }
 
-/// The same, and whether all gradients and new weights are finite: found in registers, without a further pass. Equal bits.
+/// The same, and whether all gradients, new weights and new slots are finite: found in registers, without a further pass. Equal bits.
 template <std::size_t SlotCount, class T, class Rule>
 [[nodiscard]] bool apply_checked(const update_pass<T>& pass, const Rule& rule) noexcept {
     using vector = simd::batch<T>;
@@ -79,6 +79,7 @@ template <std::size_t SlotCount, class T, class Rule>
     const auto check = [&](vector& w, const vector& g, auto&... slots) {
         rule(w, g, slots...);
         found = found | simd::fma(w, zero, g * zero);
+        ((found = found | slots * zero), ...);
     };
     [&]<std::size_t... Slot>(std::index_sequence<Slot...>) {
         simd::map(vectors, std::ref(check), pass.weights.data(), pass.gradient.data(), pass.slots[Slot].data()...);
@@ -86,7 +87,10 @@ template <std::size_t SlotCount, class T, class Rule>
     (std::make_index_sequence<SlotCount>{});
     apply<SlotCount>(pass.part(vectors, n - vectors), rule);
     bool finite = all(found == zero);
-    for (std::size_t i = vectors; i < n; ++i) finite = finite && std::isfinite(pass.weights[i]) && std::isfinite(pass.gradient[i]);
+    for (std::size_t i = vectors; i < n; ++i) {
+        finite = finite && std::isfinite(pass.weights[i]) && std::isfinite(pass.gradient[i]);
+        for (std::size_t slot = 0; slot < SlotCount; ++slot) finite = finite && std::isfinite(pass.slots[slot][i]);
+    }
     return finite;
 }
 

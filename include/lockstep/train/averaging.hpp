@@ -129,10 +129,8 @@ public:
         take_turn();
         const double since_last = met_ == time{} ? 0 : overlap_clock::seconds(met_, begin_);
         losses.fill(1, since_last);
-        change_->agree();
-        losses.start();
         change_->meet(
-            among_all(losses.awaited()), [&] { return losses.progress(); }, [&] { poll(); });
+            among_all(losses.awaited()), [&] { losses.start(); }, [&] { return losses.progress(); }, [&] { poll(); });
         const double loss = losses.finish()[0];
         met_ = clock::now();
         waited_ = times_.waited(begin_, met_);
@@ -177,6 +175,7 @@ public:
         if (overlaps_) times_.explain_sums(begin_, waited_, slow_);
         times_.begin_round(overlap_clock::direction::sum);
         updated_ = step + 1;
+        if (needed_.empty()) change_->end(std::exchange(updated_, 0));
         if (overlaps_)
             poll();
         else

@@ -22,7 +22,7 @@ struct weights_state {
     std::uint64_t steps = 0;   ///< they are those after so many steps,
     bool loaded = false;       ///< or those that load_weights() was given after them,
     bool is_torn = false;      ///< or partly those after one more step, or partly loaded,
-    bool is_unfinite = false;  ///< or infinite or NaN in places
+    bool is_unfinite = false;  ///< or infinite or NaN in places: looked for after a failure
 
     [[nodiscard]] bool is_usable() const noexcept { return !is_torn && !is_unfinite; }
     /// One sentence for an error. `rank`: this one.
@@ -42,26 +42,42 @@ public:
         if (memory != nullptr) gate_ = {*memory, arena.reserve_shared<comm::shared_signal>(1)};
     }
 
-    /// This rank has done all that can fail.
-    void agree() noexcept { gate_.agree(); }
-    /// Waits until progress() is true: then all ranks have agreed. Afterwards other ranks may change the weights. `others()` is called
-    /// meanwhile. Throws remote_failure, and core::error where this rank gives up.
-    template <class Progress, class Others>
-    void meet(comm::awaited what, const Progress& progress, const Others& others) {
-        what.withdraw = [](void* self) { return static_cast<commit*>(self)->gate_.withdraw(); };
-        what.agreement = this;
-        try {
-            for (comm::patience waiting{what}; !progress(); waiting.wait(all_.notices())) others();
-            confirm();
-        } catch (...) {
-            if (!gate_.is_shared() || gate_.withdraw()) throw;
-            // All ranks have agreed, so what they sent arrives. Others may have refused the step alike, as this rank then does.
+    /// This rank has done all that can fail. Agrees, calls start(), and waits until progress() is true: then all ranks have agreed, and other
+    /// ranks may change the weights. `others()` is called meanwhile. Throws remote_failure, and core::error where this rank gives up.
+    template <class Start, class Progress, class Others>
+    void meet(comm::awaited what, const Start& start, const Progress& progress, const Others& others) {
+        struct agreement {
+            commit& self;
+            const Progress& progress;
+        } mine{*this, progress};
+        what.withdraw = [](void* of) {
+            auto& [self, has_come] = *static_cast<agreement*>(of);
+            return self.gate_.is_shared() ? self.gate_.withdraw() : !has_come();
+        };
+        what.agreement = &mine;
+        // All ranks have agreed, so what they sent arrives. Others may have refused the step alike, as this rank then does.
+        const auto is_decided = [&] {
+            if (!gate_.is_shared() || gate_.withdraw()) return false;
             changing_ = true;
             const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
             while (!progress()) {
-                if (std::chrono::steady_clock::now() > deadline) throw;
+                if (std::chrono::steady_clock::now() > deadline) return false;
                 std::this_thread::yield();
             }
+            return true;
+        };
+        try {
+            gate_.agree();
+            start();
+            for (comm::patience waiting{what}; !progress(); waiting.wait(all_.notices())) others();
+            confirm();
+        } catch (const comm::remote_failure&) {
+            if (!is_decided()) throw;
+        } catch (const comm::stalled&) {
+            if (!is_decided()) throw;
+        } catch (...) {
+            changing_ = gate_.is_shared() && !gate_.withdraw();
+            throw;
         }
         changing_ = gate_.is_shared();
     }
@@ -80,10 +96,9 @@ public:
     void loaded() noexcept {
         changing_ = false;
         state_.loaded = true;
-        state_.is_unfinite = false;
     }
-    /// Weights of this rank are not finite.
-    void spoil() noexcept { state_.is_unfinite = true; }
+    /// After a failure: whether the weights of this rank are finite.
+    void found(bool finite) noexcept { state_.is_unfinite = !finite; }
 
     [[nodiscard]] weights_state state() const noexcept {
         weights_state out = state_;
@@ -114,7 +129,7 @@ private:
 LOCKSTEP_FUNCTION std::string weights_state::text(std::size_t rank) const {
     const std::string which = core::text("the weights on rank ", rank, " are ");
     if (is_torn) return core::text(which, "unusable: partly those after step ", steps, ", partly newer; make a new trainer");
-    if (is_unfinite) return core::text(which, "unusable: some are not finite since step ", steps, "; make a new trainer or load weights");
+    if (is_unfinite) return core::text(which, "unusable: some are not finite after step ", steps, "; make a new trainer");
     if (loaded) return core::text(which, "those that load_weights() was given after step ", steps);
     return steps == 0 ? core::text(which, "those before the first step") : core::text(which, "those after step ", steps);
 }

@@ -28,8 +28,8 @@ namespace lockstep::train {
 
 /// After a step whose gradients or new weights are not finite on this rank.
 template <class Network, class T>
-[[noreturn, gnu::cold]] void refuse_weights(commit& change, std::span<const T> weights, std::uint64_t step) {
-    std::string what = "a gradient";
+[[noreturn, gnu::cold]] void refuse_weights(std::span<const T> weights, std::uint64_t step) {
+    std::string what = "a gradient or the state of the optimizer";
     const std::size_t bad = kernels::first_non_finite(weights);
     core::for_each_index<Network::size>([&](auto index) {
         std::size_t at = Network::offset(index);
@@ -39,7 +39,6 @@ template <class Network, class T>
             at += one.size();
         }
     });
-    change.spoil();
     core::fail(core::text(what, " became infinite or NaN in step ", step, ", whose loss was finite"),
                "use a lower learning rate or a warm-up, or scale the data");
 }

@@ -150,10 +150,8 @@ public:
                       const std::source_location& where = std::source_location::current()) {
         on_all_ranks("load_weights", where, [&] {
             require_loadable<network>(ranks_, all, statistics);
-            change_.agree();
-            sums_.start();
             change_.meet(
-                sums_.awaited(), [&] { return sums_.progress(); }, [] {});
+                sums_.awaited(), [&] { sums_.start(); }, [&] { return sums_.progress(); }, [] {});
             change_.begin();
             cut_weights<network>(all, arena_[weights_], grid_);
             std::ranges::copy(statistics, statistics_.running().begin());
@@ -283,6 +281,7 @@ private:
         } catch (...) {
             tell_all(ranks_);
             averaging_.settle_after_failure();
+            change_.found(kernels::first_non_finite(std::span<const T>{arena_[weights_]}) == weights_.count);
             rethrow_with(weights_state().text(grid_.rank));
         }
     }
@@ -433,13 +432,14 @@ private:
         if constexpr (network::statistics > 0) {
             watch = clock::now();
             if (!statistics_.finish(deal_.rows())) refuse_step(change_, "a mean of what layers observe is not finite", step + 1);
+            change_.begin();
             statistics_.absorb(plan_.model);
             report_.seconds.communication_exposed += lap(watch);
         }
         const bool finite = averaging_.finish(weights, rate, step);
         ++report_.steps;
         ranks_.notices().passed();
-        if (!finite) refuse_weights<network>(change_, std::span<const T>{landed_weights()}, report_.steps);
+        if (!finite) refuse_weights<network>(std::span<const T>{landed_weights()}, report_.steps);
         report_.samples += deal_.rows();
         report_.bytes_sent += averaging_.bytes_per_step() + run_.exchanged_bytes() + sums_.bytes_sent() + statistics_.bytes_per_step();
         return {.step = report_.steps, .epoch = epoch_, .samples = deal_.rows(), .loss = loss, .rate = rate};
@@ -469,7 +469,7 @@ private:
     reduce::sum_rule rule_;
     std::size_t bucket_;  // parameters, at least
     reduce::memory_for<T, decltype(std::declval<Plan&>().compressor)> node_;
-    commit change_;
+    mutable commit change_;  // a failure while somebody looks changes what is known of the weights
     run_type run_;
     mutable averaging_type averaging_;  // a look at the weights may have to wait for them
     statistics<T, network> statistics_;

@@ -75,4 +75,8 @@ TEST_CASE("optim/update_checked: finite gradients, and a weight that overflows",
     gradient[99] = 3e38F;
     CHECK(update_checked(sgd{}, one.pass(gradient, 1.0, 0)));
     CHECK_FALSE(update_checked(sgd{}, one.pass(gradient, 10.0, 0)));
+    // The second moment overflows: from then on such a weight would never move again.
+    problem<float> other{n, adam::slot_count};
+    gradient[99] = 1e25F;
+    CHECK_FALSE(update_checked(adam{}, other.pass(gradient, 0.001, 0)));
 }
