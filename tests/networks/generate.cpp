@@ -57,6 +57,12 @@ struct recipe {
     std::size_t shards = 1;
 };
 
+/// Whether a model partition of so many shards can cut every dense layer.
+bool divides(std::size_t shards, const item& of) {
+    return (of.name != "dense" || of.option(0, 0) % shards == 0) &&
+           std::all_of(of.inside.begin(), of.inside.end(), [&](const item& one) { return divides(shards, one); });
+}
+
 class generator {
 public:
     explicit generator(std::uint64_t seed) : random_{seed, lockstep::core::purpose::user, 7} {}
@@ -65,6 +71,8 @@ public:
         recipe out;
         out.shards = shards_ = one_of({1, 1, 1, 2, 2, 3, 4});
         out.net = network();
+        // A residual of a row of features may have made a dense layer that so many shards do not divide.
+        while (!divides(out.shards, out.net)) --out.shards;
         out.loss = make_loss();
         out.optimizer = make_optimizer();
         out.settings = make_settings(seed, networks::network{out.net});
