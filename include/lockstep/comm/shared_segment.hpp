@@ -136,15 +136,16 @@ LOCKSTEP_FUNCTION int shared_segment::open(const std::string& name, std::size_t 
 }
 
 LOCKSTEP_FUNCTION int shared_segment::reserve(std::size_t first, std::size_t bytes) noexcept {
-    // In pieces: a signal makes the system give back all pages of a call.
+    // One call refuses what is larger than all room without taking a page. A signal makes the system give back all pages of a call: where
+    // one comes again and again, as from a profiler, pieces are reserved.
+    int code = EINTR;
+    for (int tries = 0; code == EINTR && tries < 4; ++tries)
+        code = ::posix_fallocate(file_, static_cast<off_t>(first), static_cast<off_t>(bytes));
     constexpr std::size_t most = std::size_t{8} << 20U;
-    for (std::size_t at = 0; at < bytes; at += most) {
-        int code = EINTR;
-        while (code == EINTR)
-            code = ::posix_fallocate(file_, static_cast<off_t>(first + at), static_cast<off_t>(std::min(most, bytes - at)));
-        if (code != 0) return code;
-    }
-    return 0;
+    const bool in_pieces = code == EINTR;
+    for (std::size_t at = 0; in_pieces && at < bytes && (code == 0 || code == EINTR); at += code == 0 ? most : 0)
+        code = ::posix_fallocate(file_, static_cast<off_t>(first + at), static_cast<off_t>(std::min(most, bytes - at)));
+    return code;
 }
 
 LOCKSTEP_FUNCTION int shared_segment::map() noexcept {
