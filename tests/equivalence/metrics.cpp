@@ -124,12 +124,13 @@ TEST_CASE("equivalence/metrics: names", "[equivalence]") {
     CHECK_THROWS_WITH(found["recall"], "lockstep: there is no metric 'recall'; choose one of: top, score");
     CHECK_THROWS_WITH(trainer.evaluate(test.set())["top"], Catch::Contains("pass metrics::list{..} to evaluate()"));
     CHECK_THROWS_WITH(trainer.evaluate(test.set(), ls::metrics::list{top{}, other_top{}}),
-                      "lockstep: two metrics have the name 'top'; give each a name of its own");
+                      Catch::StartsWith("lockstep: two metrics have the name 'top'; give each a name of its own"));
 }
 
 TEST_CASE("equivalence/metrics: those that make no sense, or that differ between ranks, are refused", "[equivalence]") {
     ls::trainer alone{ls::comm::group{}, recipe()};
-    CHECK_THROWS_WITH(alone.evaluate(test.set(), ls::metrics::list{top{.of = 0}}), "lockstep: top has of = 0; give 1 or more");
+    CHECK_THROWS_WITH(alone.evaluate(test.set(), ls::metrics::list{top{.of = 0}}),
+                      Catch::StartsWith("lockstep: top has of = 0; give 1 or more"));
     const mpi::communicator world;
     if (world.size() == 1) return;
     ls::trainer trainer{world, recipe()};

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/text.hpp"
+
 namespace tensor = lockstep::tensor;
 namespace simd = lockstep::simd;
 
@@ -85,8 +87,11 @@ TEST_CASE("tensor/arena: sizes that would wrap are an error, and reserve nothing
 TEST_CASE("tensor/arena: memory that is not there is an error with its size", "[tensor]") {
     tensor::arena arena;
     (void)arena.reserve<std::byte>(std::size_t{1} << 47);  // all addresses that a process has
-    CHECK_THROWS_WITH(arena.allocate(),
-                      "lockstep: no memory for the arena, which holds weights, gradients and activations: 140737488355328 bytes were asked "
-                      "for; use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v");
+    CHECK_THROWS_WITH(
+        arena.allocate(),
+        lockstep::core::text("lockstep: no memory for the arena, which holds weights, gradients and activations: ",
+                             (std::size_t{1} << 47) + arena.gap_bytes(),
+                             " bytes were asked for; use a smaller batch or network, more ranks, or a machine with more memory; "
+                             "see ulimit -v"));
 }
 #endif

@@ -58,8 +58,8 @@ template <class Set>
 void refuse(const Set& set, const std::string& text) {
     constexpr auto own = ls::sequential{typename Set::sample{}, ls::layers::flatten{}, ls::layers::dense<10>{}};
     ls::trainer trainer{ls::comm::group{}, ls::plan{.model = own, .loss = ls::loss::softmax_cross_entropy{}}};
-    CHECK_THROWS_WITH(trainer.fit(set, ls::steps{1}), text);
-    CHECK_THROWS_WITH(trainer.evaluate(set), text);
+    CHECK_THROWS_WITH(trainer.fit(set, ls::steps{1}), Catch::StartsWith(text));
+    CHECK_THROWS_WITH(trainer.evaluate(set), Catch::StartsWith(text));
 }
 
 }  // namespace

@@ -114,7 +114,8 @@ std::string error_with(bool only_evaluate = false) {
         else
             trainer.fit(set, ls::steps{3});
     } catch (const ls::core::error& failure) {
-        return failure.what();
+        const std::string text = failure.what();
+        return text.substr(0, text.find("\n    the weights on rank "));
     }
     return "";
 }
