@@ -166,7 +166,7 @@ TEST_CASE("equivalence/algorithms: a file that one rank cannot read, or that doe
     const file chosen{file_of(algorithm::direct, algorithm::direct)};
     const bool last = world.rank() + 1 == world.size();
     const auto unread = failure(world, recipe(tuned, last ? "/no/such/file" : chosen.path));
-    CHECK(unread.find("lockstep: the file of algorithms /no/such/file cannot be read; ") != std::string::npos);
+    CHECK(unread.find("lockstep: the file of algorithms /no/such/file cannot be read: No such file or directory; ") != std::string::npos);
     const auto unasked = failure(world, recipe(fixed<ls::kernels::always_direct>, "a.txt"));
     CHECK(unasked.find("lockstep: the plan names a file of algorithms, a.txt, but no layer takes them from a file; write .model = "
                        "ls::tuned(net) with a net that has layers conv, or leave plan.algorithms empty") != std::string::npos);

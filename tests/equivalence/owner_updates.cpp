@@ -191,8 +191,8 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
                 }
 
                 trainer.fit(training.set(), ls::steps{3});
-                std::vector<ls::parallel::block> sums;  // the loss and the hits of each lane
-                for (const auto& run : ls::comm::deal_lanes(ranks, lanes)) sums.push_back({2 * run.first, 2 * run.last});
+                std::vector<ls::parallel::block> sums;  // three numbers of each lane
+                for (const auto& run : ls::comm::deal_lanes(ranks, lanes)) sums.push_back({3 * run.first, 3 * run.last});
                 const std::size_t for_losses = ls::comm::all_gather(rank, sums).sent().elements * sizeof(double);
                 CHECK(trainer.report().bytes_sent == 3 * (trainer.averaging_bytes() + for_losses));
                 CHECK(trainer.exchange_bytes() == 0);

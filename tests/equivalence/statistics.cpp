@@ -184,7 +184,7 @@ TEST_CASE("equivalence/statistics: one reduce-scatter and one gather in a step, 
         const std::size_t scheduled = ls::comm::tree_reduce_scatter(rank, runs, network::statistics, strips).sent().elements +
                                       ls::comm::all_gather(rank, strips).sent().elements;
         std::vector<ls::parallel::block> sums;
-        for (const auto& run : runs) sums.push_back({2 * run.first, 2 * run.last});
+        for (const auto& run : runs) sums.push_back({3 * run.first, 3 * run.last});
         const std::size_t for_losses = ls::comm::all_gather(rank, sums).sent().elements * sizeof(double);
         CHECK(trainer.report().bytes_sent == 2 * (trainer.averaging_bytes() + scheduled * sizeof(float) + for_losses));
     });
