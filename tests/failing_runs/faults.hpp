@@ -63,7 +63,7 @@ inline bool no_memory_left = false;
 
 /// Before ls::program(), with MPI running.
 inline void starting(const fault& of) {
-    of.strike();
+    if (!of.is("memory")) of.strike();
     if (of.is("timeout") || of.what == "timeouts") ::setenv("LOCKSTEP_TIMEOUT", "soon", 1);
     no_memory_left = of.is("memory");
 }

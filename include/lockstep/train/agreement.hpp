@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -19,6 +20,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
+#include "lockstep/kernels/elementwise.hpp"
 
 namespace lockstep::train {
 
@@ -36,6 +38,19 @@ template <class Dataset>
     data::check_set(set);
 }
 
+/// Whether the numbers of a sample are finite and its label is one.
+template <class Label, class T, class L>
+[[nodiscard, gnu::cold]] bool is_trainable(std::span<const T> x, std::span<L> y) noexcept {
+    bool out = kernels::first_non_finite(x) == x.size();
+    for (const L one : y) {
+        if constexpr (tensor::is_classes<Label>)
+            out = out && one >= 0 && static_cast<std::size_t>(one) < Label::count;
+        else
+            out = out && std::isfinite(one);
+    }
+    return out;
+}
+
 /// Every rank deals the rows of the whole data set: a few of them are read everywhere and compared. Ranks that hold parts of equal size
 /// differ in them. Collective; nothing on one rank.
 template <class T, class Dataset>
@@ -44,6 +59,7 @@ template <class T, class Dataset>
     using sample = typename Dataset::sample;
     using label = typename Dataset::label;
     constexpr std::size_t most = 4;
+    constexpr std::uint64_t unusable = 0;
     const std::size_t n = set.size(), count = std::min(n, most);
     std::array<std::uint64_t, most> rows{}, hashes{};
     for (std::size_t i = 1; i < count; ++i) rows[i] = i * (n - 1) / (count - 1);
@@ -52,13 +68,18 @@ template <class T, class Dataset>
     set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, sample>{x.data(), count}, std::span{y});
     for (std::size_t i = 0; i < count; ++i) {
         const auto label_of_row = std::span{y}.subspan(i * tensor::label_size<label>, tensor::label_size<label>);
+        // What cannot be trained on is refused where it is dealt, with words of its own.
+        if (!is_trainable<label>(std::span<const T>{x}.subspan(i * sample::size, sample::size), label_of_row)) {
+            hashes[i] = unusable;
+            continue;
+        }
         hashes[i] =
             core::hash(std::as_bytes(std::span{x}.subspan(i * sample::size, sample::size)), core::hash(std::as_bytes(label_of_row)));
     }
     const auto all = ranks.gather_all(hashes);
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         for (std::size_t i = 0; i < count; ++i)
-            if (all[rank][i] != all[0][i])
+            if (all[rank][i] != all[0][i] && all[rank][i] != unusable && all[0][i] != unusable)
                 core::fail(core::text("sample ", rows[i], " of ", data::name_of(set), " is another one on rank ", rank, " than on rank 0"),
                            "give every rank the same data set (fit() deals the rows), or call step() with the rows that each rank has");
 }
