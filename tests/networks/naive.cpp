@@ -54,13 +54,18 @@ struct chain final : part {
     }
     tensor forward(const tensor& x, state& of) override {
         tensor y = x;
-        for (const auto& one : parts) y = one->forward(y, of);
+        for (const auto& one : parts) y = rounded(one->forward(y, of), of);
         return y;
     }
     tensor backward(const tensor& dy, state& of) override {
         tensor dx = dy;
-        for (std::size_t i = parts.size(); i-- > 0;) dx = parts[i]->backward(dx, of);
+        for (std::size_t i = parts.size(); i-- > 0;) dx = rounded(parts[i]->backward(dx, of), of);
         return dx;
+    }
+    static tensor rounded(tensor of_part, const state& of) {
+        if (of.rounding)
+            for (double& one : of_part.numbers) one *= of.rounding();
+        return of_part;
     }
 };
 

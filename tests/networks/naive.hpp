@@ -48,6 +48,7 @@ struct state {
     std::vector<std::pair<std::size_t, std::size_t>> lanes;  ///< rows first .. last - 1
     std::uint64_t seed = 0, step = 0;
     bool trains = true;
+    std::function<double()> rounding{};  ///< what each value and each of its gradients is multiplied with; none: as it is
 };
 
 /// An item bound to the shape that it takes. Forward remembers what backward needs.
