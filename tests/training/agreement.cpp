@@ -19,6 +19,7 @@
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/layers/batch_norm.hpp"
 
 /// The call of MPI_Testall, counted from now on, in which this process is stopped for a while.
 static int stalls_in = 0;
@@ -222,6 +223,33 @@ TEST_CASE("training/agreement: ranks that hold different data of one size", "[tr
     if (world.size() > 1) check_all_told(world, text, "sample 63 of data in memory");
     ls::trainer second{world, recipe()};
     CHECK(failure_of([&] { (void)second.evaluate(samples<>{1}.set()); }).empty());
+}
+
+TEST_CASE("training/agreement: a mean of what layers observe that is not finite, which some ranks hear from others", "[training]") {
+    const mpi::communicator world;
+    for (int trial = 0; trial < 10; ++trial)
+        for (const auto& on : machines) {
+            ls::trainer trainer{world, ls::plan{.model = ls::sequential{ls::input<6>, ls::layers::batch_norm{}, ls::layers::dense<10>{}},
+                                                .loss = ls::loss::softmax_cross_entropy{},
+                                                .schedule = ls::optim::constant{.rate = 0.01},
+                                                .batch = 32,
+                                                .bucket = 1,
+                                                .progress_thread = on.progress_thread,
+                                                .transport = on.transport}};
+            const std::size_t rank = world.rank(), size = world.size(), rows = 32 * (rank + 1) / size - 32 * rank / size;
+            std::vector<float> x(rows * 6);
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
+            const std::vector<int> y(rows, 1);
+            trainer.step(x, y);
+            const auto before = trainer.weights_hash();
+            // Finite in every lane, and infinite when lanes are added.
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] = i / 6 % 2 == 0 ? 4.4e18F : -4.4e18F;
+            const auto text = failure_of([&] { trainer.step(x, y); });
+            check_all_told(world, text, "a mean of what layers observe is not finite in step 2; ");
+            check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 1"));
+            CHECK(trainer.weights_state().is_usable());
+            CHECK(trainer.local_hash() == before);
+        }
 }
 
 TEST_CASE("training/agreement: an evaluation that is not finite", "[training]") {

@@ -75,6 +75,17 @@ private:
     awaited what_;
 };
 
+/// After a failure elsewhere: whether `progress()` still becomes true, as it does within 2 s where all ranks have sent their part.
+template <class Progress>
+[[gnu::cold]] bool comes_still(const Progress& progress) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
+    while (!progress()) {
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        std::this_thread::yield();
+    }
+    return true;
+}
+
 /// MPI's own handle of a communicator.
 using raw_communicator = decltype(std::declval<const transport&>().communicator());
 

@@ -24,13 +24,14 @@ public:
 
     [[nodiscard]] bool is_shared() const noexcept { return word_ != nullptr; }
 
-    /// Begins the next turn and agrees to it.
-    void agree() noexcept {
+    /// Begins the next turn and agrees to it. False: another rank has withdrawn, and the turn stays undecided.
+    [[nodiscard]] bool agree() noexcept {
         ++turn_;
-        if (word_ == nullptr) return;
+        if (word_ == nullptr) return true;
         std::uint64_t found = word().load(std::memory_order_relaxed);
-        while ((found & withdrawn) == 0 && !word().compare_exchange_weak(found, found + 1, std::memory_order_acq_rel)) {
-        }
+        while ((found & withdrawn) == 0)
+            if (word().compare_exchange_weak(found, found + 1, std::memory_order_acq_rel)) return true;
+        return false;
     }
     /// Whether all ranks have agreed to this turn.
     [[nodiscard]] bool is_decided() const noexcept {

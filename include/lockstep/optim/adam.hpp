@@ -2,6 +2,7 @@
 #pragma once
 // Adam: steps scaled by running moments of the gradient; models Optimizer.
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -24,6 +25,9 @@ struct adam {
 
     static constexpr std::string_view name = "adam";
     static constexpr std::size_t slot_count = 2;
+    static constexpr std::array<std::size_t, 1> non_finite_shows_in() {
+        return {1};
+    }  // v takes in the square of the gradient, and where v is infinite the weight stands still
 
     [[nodiscard]] std::string settings() const { return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon); }
 

@@ -3,11 +3,10 @@
 // What an optimizer and a learning-rate schedule must offer. An optimizer works element by element and keeps no state of its own.
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,30 +67,58 @@ void apply(const update_pass<T>& pass, const Rule& rule) noexcept {
     (std::make_index_sequence<SlotCount>{});
 }
 
-/// The same, and whether all gradients, new weights and new slots are finite: found in registers, without a further pass. Equal bits.
-template <std::size_t SlotCount, class T, class Rule>
+/// The optimizer says where to look for a gradient, weight or slot that is not finite: `non_finite_shows_in()` returns an array of slots. Any
+/// of them that is not finite leaves the new weight or one of these slots not finite, whatever the rate. Without it all arrays are looked at.
+template <class O>
+concept ShowsNonFinite = requires {
+    { O::non_finite_shows_in()[0] } -> std::convertible_to<std::size_t>;
+};
+
+/// The same as apply(), and whether all gradients, new weights and new slots are finite: found in registers, without a further pass.
+template <class Optimizer, class T, class Rule>
 [[nodiscard]] bool apply_checked(const update_pass<T>& pass, const Rule& rule) noexcept {
     using vector = simd::batch<T>;
-    const std::size_t n = pass.weights.size(), vectors = n / simd::width<T> * simd::width<T>;
+    static constexpr auto shown = [] {
+        if constexpr (ShowsNonFinite<Optimizer>) {
+            return Optimizer::non_finite_shows_in();
+        } else {
+            std::array<std::size_t, Optimizer::slot_count> all{};
+            for (std::size_t slot = 0; slot < all.size(); ++slot) all[slot] = slot;
+            return all;
+        }
+    }();
     // Zero times a finite number has no bit but the sign; times others it is NaN. The bits of all products are collected.
     const vector zero(T{0});
-    vector found(T{0});
-    const auto check = [&](vector& w, const vector& g, auto&... slots) {
-        rule(w, g, slots...);
-        found = found | simd::fma(w, zero, g * zero);
-        ((found = found | slots * zero), ...);
+    const auto product = [&](const vector& w, const vector& g, const auto& slot) {
+        vector out = w * zero;
+        if constexpr (!ShowsNonFinite<Optimizer>) out = simd::fma(g, zero, out);
+        for (const std::size_t one : shown) out = simd::fma(slot(one), zero, out);
+        return out;
     };
-    [&]<std::size_t... Slot>(std::index_sequence<Slot...>) {
-        simd::map(vectors, std::ref(check), pass.weights.data(), pass.gradient.data(), pass.slots[Slot].data()...);
+    const std::size_t n = pass.weights.size(), rest = n % simd::width<T>, vectors = n - rest;
+    return [&]<std::size_t... Slot>(std::index_sequence<Slot...>) {
+        const auto update = rule;  // a copy in registers
+        vector found(T{0});
+        [&](T* weights, const T* gradient, auto*... slot) {
+            for (std::size_t i = 0; i < vectors; i += simd::width<T>) {
+                vector w = simd::load(weights + i);
+                const vector g = simd::load(gradient + i);
+                std::array<vector, sizeof...(Slot)> values{simd::load(slot + i)...};
+                update(w, g, values[Slot]...);
+                simd::store(weights + i, w);
+                (simd::store(slot + i, values[Slot]), ...);
+                found = found | product(w, g, [&](std::size_t one) { return values[one]; });
+            }
+        }(pass.weights.data(), pass.gradient.data(), pass.slots[Slot].data()...);
+        if (rest > 0) {
+            const auto part = pass.part(vectors, rest);
+            apply<sizeof...(Slot)>(part, rule);
+            const auto first = [&](const auto& values) { return simd::load_first(values.data(), rest); };
+            found = found | product(first(part.weights), first(part.gradient), [&](std::size_t slot) { return first(part.slots[slot]); });
+        }
+        return all(found == zero);
     }
-    (std::make_index_sequence<SlotCount>{});
-    apply<SlotCount>(pass.part(vectors, n - vectors), rule);
-    bool finite = all(found == zero);
-    for (std::size_t i = vectors; i < n; ++i) {
-        finite = finite && std::isfinite(pass.weights[i]) && std::isfinite(pass.gradient[i]);
-        for (std::size_t slot = 0; slot < SlotCount; ++slot) finite = finite && std::isfinite(pass.slots[slot][i]);
-    }
-    return finite;
+    (std::make_index_sequence<Optimizer::slot_count>{});
 }
 
 /// The update of an optimizer, and whether all gradients and new weights are finite. An optimizer without a rule has its weights looked
@@ -99,7 +126,7 @@ template <std::size_t SlotCount, class T, class Rule>
 template <class Optimizer, class T>
 [[nodiscard]] bool update_checked(const Optimizer& optimizer, const update_pass<T>& pass) noexcept {
     if constexpr (HasRule<Optimizer, T>) {
-        return apply_checked<Optimizer::slot_count>(pass, optimizer.rule(pass));
+        return apply_checked<Optimizer>(pass, optimizer.rule(pass));
     } else {
         constexpr std::size_t block = 16384;
         bool finite = true;

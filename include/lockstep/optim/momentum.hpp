@@ -2,6 +2,7 @@
 #pragma once
 // Gradient descent with heavy-ball or Nesterov momentum: models Optimizer.
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct momentum {
 
     static constexpr std::string_view name = "momentum";
     static constexpr std::size_t slot_count = 1;
+    static constexpr std::array<std::size_t, 0> non_finite_shows_in() { return {}; }
 
     [[nodiscard]] std::string settings() const { return core::text("beta=", beta, " nesterov=", nesterov); }
 

@@ -2,6 +2,7 @@
 #pragma once
 // Plain stochastic gradient descent: models Optimizer.
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ namespace lockstep::optim {
 struct sgd {
     static constexpr std::string_view name = "sgd";
     static constexpr std::size_t slot_count = 0;
+    static constexpr std::array<std::size_t, 0> non_finite_shows_in() { return {}; }
 
     [[nodiscard]] std::string settings() const { return {}; }
 

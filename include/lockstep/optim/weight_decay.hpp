@@ -29,6 +29,7 @@ struct weight_decay {
 
     static constexpr std::string_view name = "weight_decay";
     static constexpr std::size_t slot_count = Inner::slot_count;
+    static constexpr auto non_finite_shows_in() requires ShowsNonFinite<Inner> { return Inner::non_finite_shows_in(); }
 
     [[nodiscard]] std::string settings() const {
         return core::text("rate=", rate, " decoupled=", decoupled, " inner=", Inner::name, "(", std::string{inner.settings()}, ")");

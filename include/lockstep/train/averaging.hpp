@@ -131,7 +131,7 @@ public:
         losses.fill(1, since_last);
         change_->meet(
             among_all(losses.awaited()), [&] { losses.start(); }, [&] { return losses.progress(); }, [&] { poll(); });
-        const double loss = losses.finish()[0];
+        const double loss = losses.finish<1>()[0];
         met_ = clock::now();
         waited_ = times_.waited(begin_, met_);
         slow_ = losses.largest(1) - since_last;

@@ -2,11 +2,9 @@
 #pragma once
 // The moment of a step from which weights change, agreed over all ranks; and what the weights of this rank are after a failure.
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/shared_gate.hpp"
@@ -59,18 +57,15 @@ public:
         const auto is_decided = [&] {
             if (!gate_.is_shared() || gate_.withdraw()) return false;
             changing_ = true;
-            const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
-            while (!progress()) {
-                if (std::chrono::steady_clock::now() > deadline) return false;
-                std::this_thread::yield();
-            }
-            return true;
+            return comm::comes_still(progress);
         };
         try {
-            gate_.agree();
+            if (!gate_.agree()) [[unlikely]]
+                wait_for_notice();
             start();
             for (comm::patience waiting{what}; !progress(); waiting.wait(all_.notices())) others();
-            confirm();
+            // Through shared memory all have agreed, or they would have sent nothing. Over messages a rank that gave up may have sent before.
+            if (!gate_.is_shared() && all_.size() > 1) all_.check();
         } catch (const comm::remote_failure&) {
             if (!is_decided()) throw;
         } catch (const comm::stalled&) {
@@ -107,13 +102,7 @@ public:
     }
 
 private:
-    /// A rank that has given up says so before the others may believe that all goes well.
-    void confirm() {
-        if (all_.size() == 1) return;
-        if (!gate_.is_shared()) return all_.check();
-        if (!gate_.is_decided()) [[unlikely]]
-            wait_for_notice();
-    }
+    /// A rank that has withdrawn says why.
     [[noreturn, gnu::cold, gnu::noinline]] void wait_for_notice() {
         for (comm::patience waiting;;) waiting.wait(all_.notices());
     }

@@ -41,7 +41,7 @@ public:
     }
     /// The first lane whose number is not that of lane 0, bit for bit; the number of lanes if all are alike.
     [[nodiscard]] std::size_t first_other(std::size_t which) const noexcept {
-        std::size_t lane = 1;
+        std::size_t lane = own_.size() * Numbers == values_.size() ? own_.size() : 1;  // on one rank nothing can differ
         const auto bits = [&](std::size_t of) { return std::bit_cast<std::uint64_t>(at(of, which)); };
         while (lane * Numbers < values_.size() && bits(lane) == bits(0)) ++lane;
         return lane;
@@ -57,16 +57,19 @@ public:
     /// Makes progress; true when all numbers are there. Does not look for failures.
     bool progress() { return gather_.progress(); }
     [[nodiscard]] comm::awaited awaited() const noexcept { return gather_.awaited(); }
-    /// The sums over all lanes.
-    [[nodiscard]] numbers finish() {
+    /// The sums of the first `Summed` numbers over all lanes.
+    template <std::size_t Summed = Numbers>
+    [[nodiscard]] std::array<double, Summed> finish() {
         gather_.finish();
         tensor::walk(
             values_.size() / Numbers,
-            [&](std::size_t lane, std::size_t level) { std::copy_n(values_.data() + lane * Numbers, Numbers, partials_[level].begin()); },
+            [&](std::size_t lane, std::size_t level) { std::copy_n(values_.data() + lane * Numbers, Summed, partials_[level].begin()); },
             [&](std::size_t level) {
-                for (std::size_t i = 0; i < Numbers; ++i) partials_[level][i] += partials_[level + 1][i];
+                for (std::size_t i = 0; i < Summed; ++i) partials_[level][i] += partials_[level + 1][i];
             });
-        return partials_[0];
+        std::array<double, Summed> out;
+        std::copy_n(partials_[0].begin(), Summed, out.begin());
+        return out;
     }
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return gather_.program().sent().elements * sizeof(double); }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "lockstep/comm/group.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/elementwise.hpp"
@@ -83,10 +84,15 @@ public:
     /// Waits for the sums and makes them means over `rows` samples. False, on all ranks alike, if one of them is not finite.
     [[nodiscard]] bool finish(std::size_t rows) {
         if constexpr (n > 0) {
-            sum_->finish();
             const std::span<T> means = (*arena_)[sums_].first(n);
-            sum_->share(means);
             sum_->finish();
+            sum_->share(means);
+            try {
+                sum_->finish();
+            } catch (const comm::remote_failure&) {
+                // Who has all the means may have refused them, as this rank then does.
+                if (!comm::comes_still([&] { return sum_->progress(); })) throw;
+            }
             for (T& one : means) one /= static_cast<T>(rows);
             return kernels::first_non_finite(std::span<const T>{means}) == n;
         }

@@ -33,6 +33,22 @@ struct plain {
     }
 };
 
+/// Without a rule the slots are the optimizer's own affair.
+template <class Optimizer>
+constexpr std::size_t checked_slots = HasRule<Optimizer, float> ? Optimizer::slot_count : 0;
+
+/// All that it does is visible from outside, and it does not say where to look.
+struct hiding {
+    static constexpr std::string_view name = "hiding";
+    static constexpr std::size_t slot_count = 2;
+    [[nodiscard]] std::string settings() const { return {}; }
+    auto rule(const auto& pass) const noexcept {
+        using vector = lockstep::simd::batch<std::remove_cvref_t<decltype(pass.weights[0])>>;
+        return [](vector& w, const vector&, vector&, vector&) { w = w + vector(1); };
+    }
+    void update(const auto& pass) const noexcept { apply<slot_count>(pass, rule(pass)); }
+};
+
 template <class T, class Optimizer>
 void check(const Optimizer& optimizer) {
     for (const std::size_t n : sizes<T>()) {
@@ -45,12 +61,14 @@ void check(const Optimizer& optimizer) {
         std::size_t missed = 0;
         for (const T bad : {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN()})
             for (std::size_t at = 0; at < n; ++at)
-                for (const bool in_gradient : {false, true}) {
-                    problem<T> one{n, Optimizer::slot_count};
-                    auto gradient = one.gradient(0);
-                    (in_gradient ? gradient : one.weights)[at] = bad;
-                    missed += update_checked(optimizer, one.pass(gradient, 0.1, 0));
-                }
+                for (const double rate : {0.1, 0.0})
+                    for (std::size_t where = 0; where < 2 + checked_slots<Optimizer>; ++where) {
+                        problem<T> one{n, Optimizer::slot_count};
+                        auto gradient = one.gradient(0);
+                        const auto pass = one.pass(gradient, rate, 1);
+                        (where == 0 ? one.weights[at] : where == 1 ? gradient[at] : pass.slots[where - 2][at]) = bad;
+                        missed += update_checked(optimizer, pass);
+                    }
         CHECK(missed == 0);
     }
 }
@@ -64,6 +82,10 @@ TEST_CASE("optim/update_checked: library and user optimizers, float and double",
     check<float>(weight_decay{.rate = 0.01, .inner = momentum{}});
     check<float>(weight_decay{.rate = 0.01, .inner = plain{}});
     check<float>(plain{});
+    check<float>(hiding{});
+    check<float>(momentum{.beta = 0});
+    check<float>(adam{.beta1 = 0, .beta2 = 0});
+    check<float>(weight_decay{.rate = 0.01, .decoupled = true, .inner = adam{}});
     check<double>(momentum{.nesterov = true});
     check<double>(plain{});
 }
