@@ -39,6 +39,7 @@ enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 
 /// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 1 s where it has
 /// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: who failed says why.
+/// Of ranks that give up, the first whose time is over tells the others that it speaks: wait() throws remote_failure there.
 class meeting {
 public:
     meeting(const group& ranks);
@@ -153,7 +154,7 @@ LOCKSTEP_FUNCTION bool meeting::wait(ending mine) {
     auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
                                                                             : mine == ending::failed           ? 2
                                                                                                                : 1};
-    // Ranks that give up at the same time, without a group yet in which one could tell the others: the lowest one speaks, and ends the job.
+    // Ranks that give up at the same time, without a group yet in which one could tell the others: one speaks, mostly the lowest.
     if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
     endings_[rank_] = static_cast<std::size_t>(mine);
     gather_.start(endings_, {});
@@ -163,7 +164,11 @@ LOCKSTEP_FUNCTION bool meeting::wait(ending mine) {
     place.where = {};
     place.unit = "";
     for (patience waiting{awaited{&place, &ranks_.record()}}; !gather_.poll(); waiting.wait(ranks_.notices())) {
-        if (mine != ending::well && std::chrono::steady_clock::now() > deadline) return false;
+        if (mine != ending::well && std::chrono::steady_clock::now() > deadline) {
+            ranks_.notices().check();
+            if (mine == ending::gave_up) ranks_.notices().announce("gave up waiting");
+            return false;
+        }
         std::this_thread::yield();
     }
     return true;
@@ -243,8 +248,12 @@ LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
     } catch (...) {  // from MPI, or for want of memory
         of_meeting = outcome{std::current_exception()};
     }
+    const bool another_speaks = of_meeting.how() == ending::heard_of_a_failure;
     const outcome& why = mine.how() == ending::well ? of_meeting : mine;
-    if (why.how() != ending::heard_of_a_failure) print(why);
+    if (another_speaks)
+        std::this_thread::sleep_for(std::chrono::seconds{1});  // it ends the job
+    else if (why.how() != ending::heard_of_a_failure)
+        print(why);
     abort_job();
 }
 
