@@ -225,7 +225,7 @@ TEST_CASE("training/agreement: ranks that hold different data of one size", "[tr
     CHECK(failure_of([&] { (void)second.evaluate(samples<>{1}.set()); }).empty());
 }
 
-TEST_CASE("training/agreement: a mean of what layers observe that is not finite, which some ranks hear from others", "[training]") {
+TEST_CASE("training/agreement: a mean of what layers observe that is not finite is refused alike", "[training]") {
     const mpi::communicator world;
     for (int trial = 0; trial < 10; ++trial)
         for (const auto& on : machines) {

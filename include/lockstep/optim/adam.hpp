@@ -25,9 +25,8 @@ struct adam {
 
     static constexpr std::string_view name = "adam";
     static constexpr std::size_t slot_count = 2;
-    static constexpr std::array<std::size_t, 1> non_finite_shows_in() {
-        return {1};
-    }  // v takes in the square of the gradient, and where v is infinite the weight stands still
+    /// v takes in the square of the gradient. Where v is infinite, the weight stands still.
+    static constexpr std::array<std::size_t, 1> non_finite_shows_in() { return {1}; }
 
     [[nodiscard]] std::string settings() const { return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon); }
 
