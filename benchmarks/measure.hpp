@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/kernels/tile.hpp"
+#include "lockstep/kernels/matrix/tile.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 
@@ -116,7 +116,7 @@ struct contender {
     std::vector<double> fractions{};
 };
 
-/// `repeats` turns of all of them, each a GFLOP or one call behind a measurement of the peak, so that a drift of the clock shows in all.
+/// `repeats` turns of all of them, each a GFLOP or one call after a measurement of the peak, so that a drift of the clock shows in all.
 /// Times are those of this thread on its core: libraries that would take more threads do not.
 template <class T>
 void take_turns(std::vector<contender>& all, double gflop, int repeats) {

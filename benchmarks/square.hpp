@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "lockstep/kernels/geometry.hpp"
+#include "lockstep/kernels/convolution/geometry.hpp"
 
 namespace benchmark {
 

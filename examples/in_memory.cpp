@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
         simulation.advance();
         const auto step = trainer.step(before, simulation.temperature);  // a std::vector and an xtensor, both used in place
         if (world.rank() == 0 && step.step % 1'000 == 0)
-            ls::train::print(std::cout, ls::core::text("step ", step.step, ", loss ", step.loss, "\n"));
+            ls::report::print(std::cout, ls::core::text("step ", step.step, ", loss ", step.loss, "\n"));
     }
     const auto predicted = trainer.predict(std::span{before});  // an xtensor, rods x cells
     const auto weights = trainer.weights(0, "weight");          // an xtensor, 16 x 64, over the trainer's memory
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
     const double change = mean_square(std::span{before}, simulation.temperature.storage());
     const auto hash = trainer.weights_hash();
     if (world.rank() == 0)
-        ls::train::print(std::cout, ls::core::text("mean square error ", error, ", change ", change, ", first layer ", weights.shape(0), " x ",
+        ls::report::print(std::cout, ls::core::text("mean square error ", error, ", change ", change, ", first layer ", weights.shape(0), " x ",
                                                    weights.shape(1), "\nweights ", ls::core::hexadecimal(hash), "\n"));
     return error < change / 100 ? 0 : 1;
 }

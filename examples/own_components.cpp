@@ -11,7 +11,7 @@
 namespace ls = lockstep;
 using namespace ls::layers;
 
-/// The layer, bound to the shape in front of it: y = x for x > 0, else slope x, with a learned slope for each feature (He et al. 2015).
+/// The layer, bound to the shape before it: y = x for x > 0, else slope x, with a learned slope for each feature (He et al. 2015).
 template <class Shape>
 struct prelu_layer {
     using input = Shape;
@@ -55,7 +55,6 @@ struct prelu {
 /// Signs and one magnitude, their mean: 1 bit for each number (EF-signSGD, Karimireddy et al. 2019).
 struct scaled_sign {
     static constexpr std::string_view name = "scaled_sign";
-    static constexpr auto kind = ls::compress::kind::gather;  // signs cannot be added on the way
     static constexpr std::size_t slot_count = 0;
     std::string settings() const { return {}; }
 
@@ -99,7 +98,7 @@ int main(int argc, char** argv) {
         }};
         trainer.fit(ls::data::digits{.count = 16'000}, ls::epochs{2}, ls::progress{std::cout});
         const auto result = trainer.evaluate(ls::data::digits{.count = 2'000, .first = 1'000'000});
-        if (world.rank() == 0) ls::train::print(std::cout, ls::core::text("test accuracy ", ls::core::fixed(100 * *result.accuracy, 2), " %\n"));
+        if (world.rank() == 0) ls::report::print(std::cout, ls::core::text("test accuracy ", ls::core::fixed(100 * *result.accuracy, 2), " %\n"));
         return result.accuracy > 0.9 ? 0 : 1;
     });
 }

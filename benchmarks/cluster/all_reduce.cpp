@@ -15,14 +15,15 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/collectives/predict.hpp"
+#include "lockstep/collectives/sum_algorithms.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/measure_costs.hpp"
-#include "lockstep/comm/predict.hpp"
 #include "lockstep/comm/program.hpp"
-#include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/core/error.hpp"
 #include "measure.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
 namespace core = lockstep::core;
 
@@ -72,7 +73,7 @@ double bits_per_second(const std::string& text) {
     return number * (unit == 'g' ? 1e9 : unit == 'm' ? 1e6 : unit == 'k' ? 1e3 : 0);
 }
 
-/// Seconds of the slowest rank for f, the ranks having met in front of it.
+/// Seconds of the slowest rank for f, after a barrier.
 template <class F>
 double slowest(MPI_Comm world, F&& f) {
     MPI_Barrier(world);
@@ -126,7 +127,7 @@ void measure_link(const boost::mpi::communicator& world, const options& chosen, 
     }
 }
 
-int measure(const boost::mpi::communicator& world, const comm::group& all, const comm::cost_model& model, const options& chosen,
+int measure(const boost::mpi::communicator& world, const comm::group& all, const collectives::cost_model& model, const options& chosen,
             std::size_t n) {
     const double rate = bits_per_second(chosen.rate);
     const std::size_t rank = all.rank();
@@ -143,14 +144,14 @@ int measure(const boost::mpi::communicator& world, const comm::group& all, const
     };
     add(
         "MPI_Allreduce", [&] { MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM, world); }, 0);
-    const auto runs = comm::deal_lanes(ranks, ranks);
-    for (const auto algorithm : {comm::sum_algorithm::ring, comm::sum_algorithm::tree, comm::sum_algorithm::doubling,
-                                 comm::sum_algorithm::halving_doubling, comm::sum_algorithm::hierarchical}) {
-        const bool levels = comm::ranks_of_hosts(model.on).size() < ranks;
-        if (algorithm == comm::sum_algorithm::hierarchical && !(levels && comm::keeps_lane_tree(runs, model.on))) continue;
-        std::vector<comm::schedule> programs;
+    const auto runs = collectives::deal_lanes(ranks, ranks);
+    for (const auto algorithm : {collectives::sum_algorithm::ring, collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling,
+                                 collectives::sum_algorithm::halving_doubling, collectives::sum_algorithm::hierarchical}) {
+        const bool levels = collectives::ranks_of_hosts(model.on).size() < ranks;
+        if (algorithm == collectives::sum_algorithm::hierarchical && !(levels && collectives::keeps_lane_tree(runs, model.on))) continue;
+        std::vector<collectives::schedule> programs;
         for (std::size_t other = 0; other < ranks; ++other) {
-            auto halves = comm::make_sum(algorithm, other, runs, n, model.on);
+            auto halves = collectives::make_sum(algorithm, other, runs, n, model.on);
             programs.push_back(halves.sum.then(halves.share));
         }
         const auto piece = chosen.piece > 0 ? chosen.piece : comm::flow::usual_piece;
@@ -158,7 +159,8 @@ int measure(const boost::mpi::communicator& world, const comm::group& all, const
         data.resize(std::max(data.size(), programs[rank].data_size()));
         work.resize(std::max(work.size(), programs[rank].work_size()));
         add(
-            std::string{comm::name_of(algorithm)}, [&, sum] { sum->run(data, work); }, comm::predict(programs, sizeof(float), model));
+            std::string{collectives::name_of(algorithm)}, [&, sum] { sum->run(data, work); },
+            collectives::predict(programs, sizeof(float), model));
     }
     for (std::size_t repeat = 0; repeat <= chosen.repeats; ++repeat)  // the first one connects the hosts and is not counted
         for (auto& one : contenders) {
@@ -195,14 +197,14 @@ int run(const boost::mpi::communicator& world, const options& chosen) {
     }
     const comm::group all{world};
     const double begin = benchmark::seconds(true);
-    const comm::cost_model model = comm::measure_costs(all);
+    const collectives::cost_model model = comm::measure_costs(all);
     const double took = benchmark::seconds(true) - begin;
     if (all.rank() == 0)
         std::printf(
             "{\"case\":\"cost model\",\"ranks\":%zu,\"seconds\":%.4f,\"model\":\"%s\",\"algorithms\":\"%s\",\"least_bucket\":%zu}\n",
-            all.size(), took, comm::to_text(model).c_str(),
-            comm::choose_algorithms(comm::deal_lanes(all.size(), all.size()), sizeof(float), model).text().c_str(),
-            comm::least_bucket(comm::deal_lanes(all.size(), all.size()), sizeof(float), model));
+            all.size(), took, collectives::to_text(model).c_str(),
+            collectives::choose_algorithms(collectives::deal_lanes(all.size(), all.size()), sizeof(float), model).text().c_str(),
+            collectives::least_bucket(collectives::deal_lanes(all.size(), all.size()), sizeof(float), model));
     int code = 0;
     for (const auto& size : chosen.mebibytes)
         code = std::max(code, measure(world, all, model, chosen, static_cast<std::size_t>(std::stod(size) * 1048576 / sizeof(float))));

@@ -13,17 +13,19 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/collectives/algorithm_table.hpp"
+#include "lockstep/collectives/predict.hpp"
+#include "lockstep/collectives/sum_algorithms.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/measure_costs.hpp"
-#include "lockstep/comm/predict.hpp"
 #include "lockstep/comm/program.hpp"
-#include "lockstep/comm/shared_reduce.hpp"
-#include "lockstep/comm/shared_window.hpp"
-#include "lockstep/comm/sum_algorithms.hpp"
+#include "lockstep/node/shared_reduce.hpp"
+#include "lockstep/node/shared_window.hpp"
 #include "measure.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
+namespace node = lockstep::node;
 namespace core = lockstep::core;
 
 namespace {
@@ -125,21 +127,21 @@ struct method {
 };
 
 /// One vector and one lane for each rank.
-method over_messages(comm::sum_algorithm algorithm, const comm::group& ranks, std::size_t n, const comm::cost_model& model) {
+method over_messages(collectives::sum_algorithm algorithm, const comm::group& ranks, std::size_t n, const collectives::cost_model& model) {
     struct state {
         benchmark::buffer<float> data, work;
         comm::operation<float> operation;
     };
-    std::vector<comm::schedule> all;
+    std::vector<collectives::schedule> all;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        auto halves = comm::make_sum(algorithm, rank, comm::deal_lanes(ranks.size(), ranks.size()), n, model.on);
+        auto halves = collectives::make_sum(algorithm, rank, collectives::deal_lanes(ranks.size(), ranks.size()), n, model.on);
         all.push_back(halves.sum.then(halves.share));
     }
-    const double predicted = comm::predict(all, sizeof(float), model);
-    const comm::schedule& program = all[ranks.rank()];
+    const double predicted = collectives::predict(all, sizeof(float), model);
+    const collectives::schedule& program = all[ranks.rank()];
     auto held = std::make_shared<state>(state{benchmark::buffer<float>{std::max(n, program.data_size())},
                                               benchmark::buffer<float>{program.work_size()}, comm::operation<float>{ranks, program}});
-    return {.name = std::string{comm::name_of(algorithm)},
+    return {.name = std::string{collectives::name_of(algorithm)},
             .in = held->data.all().first(n),
             .out = held->data.all().first(n),
             .run = [held = held.get()] { held->operation.run(held->data.all(), held->work.all()); },
@@ -147,18 +149,18 @@ method over_messages(comm::sum_algorithm algorithm, const comm::group& ranks, st
             .predicted = predicted};
 }
 
-method through_memory(const std::string& name, const comm::group& ranks, std::size_t n, comm::shared_route route) {
+method through_memory(const std::string& name, const comm::group& ranks, std::size_t n, node::shared_route route) {
     struct state {
-        state(const comm::group& ranks, std::size_t n, comm::shared_route route)
+        state(const comm::group& ranks, std::size_t n, node::shared_route route)
             : window{ranks,
-                     comm::shared_parts::footprint(n * sizeof(float)) +
-                         (route == comm::shared_route::copies ? comm::shared_line + 2 * comm::shared_parts::footprint(n * sizeof(float))
-                                                              : comm::shared_operation<float>::overhead(1, n))},
+                     node::shared_parts::footprint(n * sizeof(float)) +
+                         (route == node::shared_route::copies ? node::shared_line + 2 * node::shared_parts::footprint(n * sizeof(float))
+                                                              : node::shared_operation<float>::overhead(1, n))},
               data{window.memory().reserve<float>(n)},
-              operation{comm::shared_all_reduce<float>(window.memory(), ranks.size(), data, n, {}, route)} {}
-        comm::shared_window window;
+              operation{node::shared_all_reduce<float>(window.memory(), ranks.size(), data, n, {}, route)} {}
+        node::shared_window window;
         lockstep::tensor::slice<float> data;
-        comm::shared_operation<float> operation;
+        node::shared_operation<float> operation;
     };
     auto held = std::make_shared<state>(ranks, n, route);
     const auto mine = held->window.memory().mine(held->data);
@@ -182,17 +184,18 @@ method by_mpi(const std::string& name, MPI_Comm over, std::size_t n, bool blocki
     return {name, held->in.all(), held->out.all(), run, held};
 }
 
-/// What each rank reads, adds and writes in a shared all-reduce, on memory that nobody else touches.
+/// What each rank reads, adds and writes in a shared all-reduce, on memory that no other rank touches.
 method bound(const comm::group& ranks, std::size_t n) {
     struct state {
         std::vector<benchmark::buffer<float>> strips;
         std::vector<const float*> from;
         std::vector<float*> to;
-        comm::one_pass_sum<float> sum;
+        node::one_pass_sum<float> sum;
         std::vector<float> scratch;
     };
-    const std::size_t strip = lockstep::parallel::split(n, ranks.size(), 0, comm::strip_grain).size();
-    auto held = std::make_shared<state>(state{{}, {}, {}, comm::one_pass_sum<float>{comm::deal_lanes(ranks.size(), ranks.size())}, {}});
+    const std::size_t strip = lockstep::parallel::split(n, ranks.size(), 0, collectives::strip_grain).size();
+    auto held =
+        std::make_shared<state>(state{{}, {}, {}, node::one_pass_sum<float>{collectives::deal_lanes(ranks.size(), ranks.size())}, {}});
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) held->strips.emplace_back(strip);
     for (auto& one : held->strips) {
         held->from.push_back(one.data());
@@ -293,12 +296,13 @@ int main(int argc, char** argv) {
             return 0;
         }
         const comm::group ranks{world};
-        const bool near = comm::on_one_node(ranks);
-        const comm::cost_model model = comm::measure_costs(ranks);
+        const bool near = node::on_one_node(ranks);
+        const collectives::cost_model model = comm::measure_costs(ranks);
         if (ranks.rank() == 0 && ranks.size() > 1)
-            std::printf("{\"bench\": \"collectives\", \"ranks\": %zu, \"cost_model\": \"%s\", \"algorithms\": \"%s\"}\n", ranks.size(),
-                        comm::to_text(model).c_str(),
-                        comm::choose_algorithms(comm::deal_lanes(ranks.size(), ranks.size()), sizeof(float), model).text().c_str());
+            std::printf(
+                "{\"bench\": \"collectives\", \"ranks\": %zu, \"cost_model\": \"%s\", \"algorithms\": \"%s\"}\n", ranks.size(),
+                collectives::to_text(model).c_str(),
+                collectives::choose_algorithms(collectives::deal_lanes(ranks.size(), ranks.size()), sizeof(float), model).text().c_str());
         const auto wanted = [&](const std::string& name) {
             const auto named = [&](const char* text) {
                 return std::find(how.methods.begin(), how.methods.end(), text) != how.methods.end();
@@ -312,12 +316,13 @@ int main(int argc, char** argv) {
             const std::size_t n = bytes / sizeof(float);
             std::vector<method> all;
             if (wanted("bound")) all.push_back(bound(ranks, n));
-            for (const auto algorithm : {comm::sum_algorithm::tree, comm::sum_algorithm::doubling, comm::sum_algorithm::hierarchical,
-                                         comm::sum_algorithm::ring, comm::sum_algorithm::halving_doubling})
-                if (wanted(std::string{comm::name_of(algorithm)})) all.push_back(over_messages(algorithm, ranks, n, model));
-            if (wanted("shared")) all.push_back(through_memory("shared", ranks, n, comm::shared_route::automatic));
-            if (wanted("strips")) all.push_back(through_memory("strips", ranks, n, comm::shared_route::strips));
-            if (wanted("copies")) all.push_back(through_memory("copies", ranks, n, comm::shared_route::copies));
+            for (const auto algorithm :
+                 {collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling, collectives::sum_algorithm::hierarchical,
+                  collectives::sum_algorithm::ring, collectives::sum_algorithm::halving_doubling})
+                if (wanted(std::string{collectives::name_of(algorithm)})) all.push_back(over_messages(algorithm, ranks, n, model));
+            if (wanted("shared")) all.push_back(through_memory("shared", ranks, n, node::shared_route::automatic));
+            if (wanted("strips")) all.push_back(through_memory("strips", ranks, n, node::shared_route::strips));
+            if (wanted("copies")) all.push_back(through_memory("copies", ranks, n, node::shared_route::copies));
             if (wanted("mpi")) all.push_back(by_mpi("mpi", ranks.over().communicator(), n, true));
             if (wanted("impi")) all.push_back(by_mpi("impi", ranks.over().communicator(), n, false));
             measure(ranks, all, bytes, how);

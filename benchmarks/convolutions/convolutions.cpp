@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/kernels/algorithm.hpp"
+#include "lockstep/kernels/convolution/algorithm.hpp"
 #include "measure.hpp"
 #include "square.hpp"
 

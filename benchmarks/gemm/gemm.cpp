@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/kernels/gemm.hpp"
-#include "lockstep/kernels/gemm_lanes.hpp"
+#include "lockstep/kernels/matrix/gemm.hpp"
+#include "lockstep/kernels/matrix/gemm_lanes.hpp"
 #include "measure.hpp"
 
 #if defined(LOCKSTEP_PEER_OPENBLAS)

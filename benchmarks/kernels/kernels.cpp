@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/kernels/algorithm.hpp"
-#include "lockstep/kernels/convolution.hpp"
-#include "lockstep/kernels/depthwise.hpp"
-#include "lockstep/kernels/gemm.hpp"
-#include "lockstep/kernels/gemm_lanes.hpp"
+#include "lockstep/kernels/convolution/algorithm.hpp"
+#include "lockstep/kernels/convolution/convolution.hpp"
+#include "lockstep/kernels/convolution/depthwise.hpp"
+#include "lockstep/kernels/matrix/gemm.hpp"
+#include "lockstep/kernels/matrix/gemm_lanes.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "measure.hpp"

@@ -14,12 +14,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/kernels/column_moments.hpp"
-#include "lockstep/kernels/elementwise.hpp"
-#include "lockstep/kernels/local_response.hpp"
-#include "lockstep/kernels/pooling.hpp"
-#include "lockstep/kernels/row_moments.hpp"
-#include "lockstep/kernels/softmax.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
+#include "lockstep/kernels/normalisation/column_moments.hpp"
+#include "lockstep/kernels/normalisation/local_response.hpp"
+#include "lockstep/kernels/normalisation/row_moments.hpp"
+#include "lockstep/kernels/normalisation/softmax.hpp"
+#include "lockstep/kernels/pooling/pooling.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/sgd.hpp"
@@ -179,8 +179,8 @@ private:
         measure(name + ".statistics", array, [&] { kernels::column_moments<float>(rows, n, at(0), m, m + n, use()); });
         measure(name + ".normalise", 2 * array,
                 [&] { kernels::normalise_columns<float>(rows, n, at(0), m, m + n, m + 2 * n, at(1), {1}); });
-        measure(name + ".slopes", 2 * array,
-                [&] { kernels::column_slopes<float>(rows, n, at(0), at(1), m, m + n, m + 2 * n, m + 3 * n, use()); });
+        measure(name + ".gradients", 2 * array,
+                [&] { kernels::column_gradients<float>(rows, n, at(0), at(1), m, m + n, m + 2 * n, m + 3 * n, use()); });
         measure(name + ".backward", 3 * array,
                 [&] { kernels::normalise_columns_backward<float>(rows, n, at(0), at(1), m, m + n, m + 2 * n, m + 3 * n, at(3), {1}); });
     }
@@ -193,8 +193,8 @@ private:
         std::vector<kernels::row_moments<float>> moments(count, {0.1F, 2.0F});
         measure(name + ".forward", 2 * array,
                 [&] { kernels::normalise_rows<float>(count, n, at(0), v.data(), v.data() + n, 1e-5, at(1), moments.data(), {1}); });
-        measure(name + ".slopes", 2 * array, [&] {
-            kernels::normalise_rows_slopes<float>(count, n, at(0), at(1), moments.data(), v.data() + 2 * n, v.data() + 3 * n, {1});
+        measure(name + ".gradients", 2 * array, [&] {
+            kernels::normalise_rows_gradients<float>(count, n, at(0), at(1), moments.data(), v.data() + 2 * n, v.data() + 3 * n, {1});
         });
         measure(name + ".backward", 3 * array,
                 [&] { kernels::normalise_rows_backward<float>(count, n, at(0), at(1), v.data(), moments.data(), at(3), {1}); });

@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/collectives/sum_algorithms.hpp"
 #include "lockstep/comm/group.hpp"
-#include "lockstep/comm/sum_algorithms.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "measure.hpp"
 
@@ -25,7 +25,7 @@ struct opened {
 };
 template struct opened<&lockstep::comm::group::state_>;
 
-/// A group whose ranks look for notices of failure, but keep no watch: nothing is written down, nobody asks or answers.
+/// A group whose ranks look for aborts, but keep no watch: nothing is written down, no rank asks or answers.
 inline lockstep::comm::group unwatched(const boost::mpi::communicator& world) {
     lockstep::comm::group out;
     auto& held = state_of(out);
@@ -34,7 +34,7 @@ inline lockstep::comm::group unwatched(const boost::mpi::communicator& world) {
     return out;
 }
 
-/// `what`: `watch`, the one in front of the ratio keeps a watch and the other none; `overlap`, it overlaps and the other does not; `same`,
+/// `what`: `watch`, the first one of the ratio keeps a watch and the other none; `overlap`, it overlaps and the other does not; `same`,
 /// they are alike, which shows the noise; or a table such as `doubling:0-max` of plan.all_reduce, which the other one is given in place of
 /// the automatic choice. Prints one JSON line; `fastest` is the ratio of the tenth parts of the times, which other programs on the machine
 /// move least.
@@ -48,7 +48,7 @@ int measure_against(const boost::mpi::communicator& world, const std::string& wh
         plan.transport = ls::transport::messages;
         other.transport = ls::transport::messages;
         other.all_reduce = what;
-        other.sums = ls::comm::all_sums;
+        other.sums = ls::collectives::all_sums;
     } else if (what == "overlap") {
         other.overlap = false;
     } else if (what != "watch" && what != "same") {
@@ -76,11 +76,11 @@ int measure_against(const boost::mpi::communicator& world, const std::string& wh
         other_times.push_back(b);
         ratios.push_back(a / b);
     }
-    // What a layer pays for the watch where nobody waits: one look at the clock, and one at MPI in each millisecond.
+    // What a layer pays for the watch where no rank waits: one look at the clock, and one at MPI in each millisecond.
     constexpr std::size_t looks = 200'000;
     const auto look = [&](const ls::comm::group& at) {
         const double begin = seconds(true);
-        for (std::size_t i = 0; i < looks; ++i) at.notices().glance();
+        for (std::size_t i = 0; i < looks; ++i) at.aborts().glance();
         return 1e9 * (seconds(true) - begin) / static_cast<double>(looks);
     };
     const double glance = look(watched);

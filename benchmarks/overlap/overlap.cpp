@@ -5,14 +5,14 @@
 //     [--timeline FILE.json] [--against watch|overlap|same|TABLE] [--transport automatic|messages]
 // A JSON line for polling and one for the thread, times in ms of a step, from rank 0, medians of the turns:
 //   compute    data, forward, backward, update, without overlap        blocking  what communication adds without overlap
-//   hideable   what of it could be hidden at best: buckets one behind the other, each at its share of `blocking`, started when backward has
-//              finished it; weights in the order of forward, which waits in front of each layer (times of the layers as recorded), but those
-//              of the last step of a turn, behind which there is nothing to hide them
+//   hideable   what of it could be hidden at best: buckets one after the other, each at its share of `blocking`, started when backward has
+//              finished it; weights in the order of forward, which waits before each layer (times of the layers as recorded), but those
+//              of the last step of a turn, after which there is nothing to hide them
 //   exposed    what the rank still waits with overlap                 hidden    blocking - exposed, and as a share of hideable
 //   gained     what the step gains by overlap (wall time): less than hidden by the work of sending and receiving itself, `polling` ms in
 //              this process and more in the kernel, which on an emulated cluster is that of all hosts
 //   reported   share of communication that trainer.report() calls hidden   recorded  the same from the recorded events of these steps
-//   in_vain    what of `polling` was in polls with which no bucket landed
+//   in_vain    what of `polling` was in polls with which no bucket arrived
 //   last_bucket .. other   why communication was exposed with overlap, in the last turn
 // With --against one line only: the ratio of the times of two trainers in turns, median and quartiles, see against.hpp.
 
@@ -30,14 +30,14 @@
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/models/lenet5.hpp"
 #include "lockstep/optim/momentum.hpp"
-#include "lockstep/train/timeline.hpp"
+#include "lockstep/report/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "measure.hpp"
 #include "overlap/against.hpp"
 
 namespace ls = lockstep;
 using namespace ls::layers;
-using ls::train::activity;
+using ls::report::activity;
 
 namespace {
 
@@ -82,19 +82,19 @@ options read(int argc, char** argv) {
 
 /// The form of VGG for images of 32 x 32: 815,018 parameters, 77 MFLOP forward.
 constexpr auto vgg = ls::sequential{ls::input<32, 32, 3>,
-                                    conv<32, 3, 1, 1>{},
+                                    conv<32, 3, conv_options{.padding = 1}>{},
                                     relu{},
-                                    conv<32, 3, 1, 1>{},
-                                    relu{},
-                                    max_pool<2>{},
-                                    conv<64, 3, 1, 1>{},
-                                    relu{},
-                                    conv<64, 3, 1, 1>{},
+                                    conv<32, 3, conv_options{.padding = 1}>{},
                                     relu{},
                                     max_pool<2>{},
-                                    conv<128, 3, 1, 1>{},
+                                    conv<64, 3, conv_options{.padding = 1}>{},
                                     relu{},
-                                    conv<128, 3, 1, 1>{},
+                                    conv<64, 3, conv_options{.padding = 1}>{},
+                                    relu{},
+                                    max_pool<2>{},
+                                    conv<128, 3, conv_options{.padding = 1}>{},
+                                    relu{},
+                                    conv<128, 3, conv_options{.padding = 1}>{},
                                     relu{},
                                     max_pool<2>{},
                                     flatten{},
@@ -106,10 +106,10 @@ constexpr auto vgg = ls::sequential{ls::input<32, 32, 3>,
 struct tape {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;
-    ls::train::recorder recorded;
+    ls::report::recorder recorded;
     explicit tape(std::size_t steps) { recorded.limit(steps); }
-    ls::train::recorder* events_of_this_rank() { return &recorded; }
-    void on_step(const ls::train::step_event&) {}
+    ls::report::recorder* events_of_this_rank() { return &recorded; }
+    void on_step(const ls::report::step_event&) {}
 };
 
 /// Seconds for which a bucket was under way, and what of them this rank did not only wait.
@@ -117,7 +117,7 @@ struct seen {
     double in_flight = 0;
     double hidden = 0;
 };
-seen from_events(const std::vector<ls::train::recorded_event>& events) {
+seen from_events(const std::vector<ls::report::recorded_event>& events) {
     std::vector<std::pair<std::int64_t, std::int64_t>> flights, waits;
     for (const auto& one : events) {
         if (one.what == activity::sum || one.what == activity::share) flights.emplace_back(one.begin, one.end);
@@ -141,9 +141,9 @@ seen from_events(const std::vector<ls::train::recorded_event>& events) {
     return out;
 }
 
-/// The least that stays exposed of a step with these layers and buckets, `pace` seconds a byte for a sum or a share. Behind the last of the
+/// The least that stays exposed of a step with these layers and buckets, `pace` seconds a byte for a sum or a share. After the last of the
 /// steps of a fit there is no forward: its shares are exposed as a whole.
-double unavoidable(const ls::train::recorder& layers, std::size_t steps, std::size_t size, double pace) {
+double unavoidable(const ls::report::recorder& layers, std::size_t steps, std::size_t size, double pace) {
     std::vector<double> forward(size), backward(size);
     double data = 0;
     for (const auto& one : layers.events) {
@@ -208,11 +208,11 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
     const auto per_step = [&](double seconds) { return seconds / static_cast<double>(of.steps); };
     struct round {
         double seconds;
-        ls::train::seconds_spent spent;
+        ls::report::seconds_spent spent;
     };
     struct figures {
         std::vector<double> gains, of_hideable, exposed, polling, in_vain, steps, reported, recorded;
-        ls::train::exposed_because because;
+        ls::report::exposed_because because;
     };
     figures of_both[2];
     std::vector<double> compute, blocking, hideable;
@@ -248,15 +248,15 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
             to.reported.push_back(told > 0 ? b.spent.communication_hidden / told : 0);
             const auto found = from_events(events);
             double waits = 0, polls = 0, nothing = 0;
-            bool landed = false;  // since the last poll
+            bool arrived = false;  // since the last poll
             for (const auto& one : events) {
                 const double took = 1e-9 * static_cast<double>(one.end - one.begin);
                 if (one.what == activity::waiting) waits += took;
                 if (one.what == activity::polling) {
                     polls += took;
-                    if (!landed) nothing += took;
+                    if (!arrived) nothing += took;
                 }
-                landed = one.what == activity::sum || one.what == activity::share;
+                arrived = one.what == activity::sum || one.what == activity::share;
             }
             to.polling.push_back(per_step(polls));
             to.in_vain.push_back(per_step(nothing));

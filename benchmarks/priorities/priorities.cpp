@@ -11,11 +11,12 @@
 #include <cstdlib>
 #include <vector>
 
-#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/collectives/all_reduce.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/program.hpp"
 #include "measure.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
 
 namespace {
@@ -28,12 +29,12 @@ struct pair {
 
     pair(const comm::group& ranks, std::size_t few, std::size_t many, bool ordered)
         : urgent{ranks,
-                 comm::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), few),
+                 collectives::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), few),
                  {},
                  comm::flow::usual_piece,
                  among(ordered, 0)},
           large{ranks,
-                comm::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), many),
+                collectives::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), many),
                 {},
                 comm::flow::usual_piece,
                 among(ordered, 1)} {

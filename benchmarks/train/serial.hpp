@@ -20,7 +20,7 @@
 
 namespace benchmark {
 
-/// Forward, loss, backward, update, as somebody would write them for one process: no reducer, no owner, no watch, no exchange of losses, no
+/// Forward, loss, backward, update, as they would be written for one process: no reducer, no owner, no watch, no exchange of losses, no
 /// look at the samples. All arrays lie in an arena as the trainer's do.
 template <class Net, class Optimizer>
 class serial_loop {
@@ -71,7 +71,7 @@ public:
         walk_.backward(
             weights.data(), deal_, key,
             [&](std::size_t layer) {
-                return ls::train::gradient_place<float>{gradient.data() + network::offset(layer), gradient.size()};
+                return ls::sync::gradient_place<float>{gradient.data() + network::offset(layer), gradient.size()};
             },
             [](std::size_t) {});
         if constexpr (network::statistics > 0) {

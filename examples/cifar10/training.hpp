@@ -18,8 +18,8 @@
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/weight_decay.hpp"
-#include "lockstep/train/logs.hpp"
-#include "lockstep/train/progress.hpp"
+#include "lockstep/report/logs.hpp"
+#include "lockstep/report/progress.hpp"
 #include "lockstep/train/summary.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "options.hpp"
@@ -33,7 +33,7 @@ namespace ls = lockstep;
 struct chosen_logs {
     std::optional<ls::progress> lines;
     std::optional<ls::csv_log> csv;
-    std::optional<ls::train::log_file> report;
+    std::optional<ls::report::log_file> report;
 
     explicit chosen_logs(const options& of) {
         if (!of.quiet) lines.emplace(std::cout, 30);
@@ -51,14 +51,14 @@ struct chosen_logs {
         if (csv) csv->on_begin();
         if (report) report->open();
     }
-    void on_step(const ls::train::step_event& event) {
+    void on_step(const ls::report::step_event& event) {
         if (csv) csv->on_step(event);
         if (lines) lines->on_step(event);
     }
-    void on_epoch(const ls::train::epoch_event& event) {
+    void on_epoch(const ls::report::epoch_event& event) {
         if (lines) lines->on_epoch(event);
     }
-    void on_end(const ls::train::report& of) {
+    void on_end(const ls::report::totals& of) {
         if (lines) lines->on_end(of);
     }
 };
@@ -67,7 +67,7 @@ template <class Trainer>
 void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const std::string hash = ls::core::hexadecimal(trainer.weights_hash());
     if (trainer.grid().rank != 0) return;
-    if (!of.quiet) ls::train::print(std::cout, ls::core::text("weights ", hash, "\n"));
+    if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", hash, "\n"));
     if (!logs.report) return;
     const auto report = trainer.report();
     nlohmann::json epochs = nlohmann::json::array();
@@ -117,7 +117,7 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
                  .threads = of.threads}};
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
-        ls::train::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
+        ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
                                                    test.size(), of.held_out > 0 ? " held out to test\n" : " to test\n", table));
     if (of.plan_only) return 0;
     chosen_logs logs{of};

@@ -50,6 +50,13 @@ void interpret(example::options& of) {
         of.bits = read<std::size_t>("--compress", strength, compressors);
     else if (of.compress != "none")
         throw error{text("--compress '", of.compress, "' is not known"), "write " + compressors};
+
+    // Each combination is a trainer of its own; these are compiled into this program.
+    const bool is_plain = of.compressor == "none";
+    if (of.sync == "delayed" && !(is_plain && of.optimizer == "momentum"))
+        throw error{"--sync delayed is compiled for momentum without compression", "leave --compress and --optimizer out"};
+    if (of.optimizer == "adam" && !is_plain)
+        throw error{"--optimizer adam is compiled without compression", "leave --compress out, or take momentum"};
 }
 
 /// Shards are compiled in: which numbers divide every dense layer is known before.
@@ -72,7 +79,8 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train                                    LeNet on generated digits\n"
         "  mpirun -n 4 train --data mnist --epochs 5            on MNIST files in the folder mnist\n"
         "  mpirun -n 4 train --net mlp --partition hybrid:2     dense layers cut over pairs of ranks\n"
-        "  mpirun -n 2 train --compress topk:0.01               send 1 % of each gradient, with error feedback");
+        "  mpirun -n 2 train --compress topk:0.01 --workers 8   send 1 % of each gradient; the same weights on 1 to 8 ranks\n"
+        "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step");
     const CLI::Validator positive{[](std::string& word) {
                                       double number = 0;
                                       const bool good = CLI::detail::lexical_cast(word, number) && number > 0;
@@ -89,7 +97,20 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition, "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
-    app.add_option("--compress", of.compress, "gradients: none, topk:RATIO or quantize:BITS, with error feedback")->capture_default_str();
+    app.add_option("--compress", of.compress,
+                   "gradients: none, topk:RATIO or quantize:BITS, with error feedback; another number of ranks has the same bits for the same --workers")
+        ->capture_default_str();
+    app.add_option("--workers", of.workers,
+                   "owners of residuals with --compress: part of the recipe; 0: one for each rank. Without compression they change no bit")
+        ->check(example::whole_number(0))
+        ->capture_default_str();
+    app.add_option("--sync", of.sync,
+                   "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the same on any number of ranks")
+        ->check(CLI::IsMember({"every", "delayed"}))
+        ->capture_default_str();
+    app.add_option("--optimizer", of.optimizer, "momentum (Nesterov) or adam: other bits")
+        ->check(CLI::IsMember({"momentum", "adam"}))
+        ->capture_default_str();
     app.add_option("--lr", of.rate, "peak learning rate")->check(positive)->capture_default_str();
     app.add_option("--schedule", of.schedule, "cosine (with warm-up) or constant")
         ->check(CLI::IsMember({"cosine", "constant"}))

@@ -17,6 +17,9 @@ struct options {
     std::size_t lanes = 8;
     std::string partition = "data";
     std::string compress = "none";
+    std::size_t workers = 0;  // one for each rank
+    std::string sync = "every";
+    std::string optimizer = "momentum";
     double rate = 0.05;
     std::string schedule = "cosine";
     double momentum = 0.9;

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,15 +22,18 @@
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/weight_decay.hpp"
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
-#include "lockstep/train/logs.hpp"
-#include "lockstep/train/progress.hpp"
+#include "lockstep/report/logs.hpp"
+#include "lockstep/report/progress.hpp"
+#include "lockstep/sync/delayed.hpp"
+#include "lockstep/sync/every_step.hpp"
 #include "lockstep/train/summary.hpp"
-#include "lockstep/train/timeline.hpp"
+#include "lockstep/report/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "options.hpp"
 
@@ -50,12 +54,34 @@ struct chosen_schedule {
     double operator()(std::uint64_t step) const { return cosine ? falling(step) : falling.peak; }
 };
 
+/// The data that the options name, behind one type: trainers are compiled once.
+class chosen_data {
+public:
+    using sample = ls::tensor::shape<28, 28, 1>;
+    using label = ls::tensor::classes<10>;
+
+    explicit chosen_data(ls::data::digits drawn) : drawn_{drawn} {}
+    explicit chosen_data(const std::string& files) : files_{files} {}
+
+    [[nodiscard]] std::string name() const { return files_ ? ls::data::name_of(*files_) : ls::data::name_of(*drawn_); }
+    [[nodiscard]] std::string settings() const { return files_ ? files_->settings() : drawn_->settings(); }
+    [[nodiscard]] std::size_t size() const { return files_ ? files_->size() : drawn_->size(); }
+    template <class T>
+    void read(std::span<const std::uint64_t> rows, ls::tensor::batch<T, sample> x, std::span<std::int32_t> y) const {
+        files_ ? files_->read(rows, x, y) : drawn_->read(rows, x, y);
+    }
+
+private:
+    std::optional<ls::data::digits> drawn_;
+    std::optional<ls::data::mnist> files_;
+};
+
 /// Logs that may be absent.
 struct chosen_logs {
     std::optional<ls::progress> lines;
     std::optional<ls::csv_log> csv;
     std::optional<ls::json_log> json;
-    std::optional<ls::train::log_file> report;
+    std::optional<ls::report::log_file> report;
 
     explicit chosen_logs(const options& of) {
         if (!of.quiet) lines.emplace(std::cout);
@@ -76,16 +102,16 @@ struct chosen_logs {
         if (json) json->on_begin();
         if (report) report->open();
     }
-    void on_step(const ls::train::step_event& event) {
+    void on_step(const ls::report::step_event& event) {
         if (csv) csv->on_step(event);
         if (json) json->on_step(event);
         if (lines) lines->on_step(event);
     }
-    void on_epoch(const ls::train::epoch_event& event) {
+    void on_epoch(const ls::report::epoch_event& event) {
         if (json) json->on_epoch(event);
         if (lines) lines->on_epoch(event);
     }
-    void on_end(const ls::train::report& of) {
+    void on_end(const ls::report::totals& of) {
         if (json) json->on_end(of);
         if (lines) lines->on_end(of);
     }
@@ -94,13 +120,14 @@ struct chosen_logs {
 inline nlohmann::json configuration(const options& of) {
     return {{"net", of.net},         {"data", of.data},         {"epochs", of.epochs},       {"steps", of.steps},
             {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
+            {"workers", of.workers}, {"sync", of.sync},         {"optimizer", of.optimizer},
             {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
             {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads},     {"transport", of.transport},
             {"progress", of.progress}, {"all_reduce", of.all_reduce}, {"timeout", of.timeout}};
 }
 
 template <class Trainer>
-nlohmann::json plan_json(Trainer& trainer, std::size_t exchanged) {
+nlohmann::json plan_json(Trainer& trainer, std::size_t redistributed) {
     using network = typename Trainer::network;
     nlohmann::json layers = nlohmann::json::array();
     for (const auto& row : ls::train::layer_rows<network>(trainer.recipe().model))
@@ -118,7 +145,7 @@ nlohmann::json plan_json(Trainer& trainer, std::size_t exchanged) {
         {"forward_flops_per_sample", network::forward_flops},
         {"training_flops_per_sample", network::training_flops},
         {"transport", trainer.transport()},
-        {"bytes_per_step", {{"averaging", trainer.averaging_bytes()}, {"between_layers", exchanged}}},
+        {"bytes_per_step", {{"averaging", trainer.averaging_bytes()}, {"between_layers", redistributed}}},
         {"memory_bytes", trainer.memory_bytes()},
         {"memory",
          {{"weights", trainer.memory().weights},
@@ -135,9 +162,9 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const auto report = trainer.report();
     const auto hash = ls::core::hexadecimal(trainer.weights_hash());
     const auto sent = trainer.ranks().gather_all(std::uint64_t{report.bytes_sent});
-    const std::size_t exchanged = trainer.exchange_bytes();
+    const std::size_t redistributed = trainer.redistribution_bytes();
     if (trainer.grid().rank != 0) return;
-    if (!of.quiet) ls::train::print(std::cout, ls::core::text("weights ", hash, "\n"));
+    if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", hash, "\n"));
     if (!logs.report) return;
     nlohmann::json epochs = nlohmann::json::array();
     for (const auto& epoch : report.epochs) {
@@ -149,7 +176,7 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
         epochs.push_back(std::move(one));
     }
     const nlohmann::json all{{"configuration", configuration(of)},
-                             {"plan", plan_json(trainer, exchanged)},
+                             {"plan", plan_json(trainer, redistributed)},
                              {"epochs", epochs},
                              {"steps", report.steps},
                              {"samples_per_second", report.samples_per_second()},
@@ -172,12 +199,12 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     logs.report->line(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-template <class Train, class Test, class Plan>
-int fit(const boost::mpi::communicator& world, const options& of, const Train& train, const Test& test, const Plan& plan) {
+template <class Plan>
+int fit(const boost::mpi::communicator& world, const options& of, const chosen_data& train, const chosen_data& test, const Plan& plan) {
     ls::trainer trainer{world, plan};
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
-        ls::train::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
+        ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
                                                    test.size(), " to test\n", table));
     if (of.plan_only) return 0;
     chosen_logs logs{of};
@@ -190,9 +217,17 @@ int fit(const boost::mpi::communicator& world, const options& of, const Train& t
     return 0;
 }
 
-template <std::size_t Shards, class Net, class Compressor, class Train, class Test>
-int with_compressor(const boost::mpi::communicator& world, const options& of, const Net& net, const Compressor& compressor,
-                    const Train& train, const Test& test) {
+/// What the options choose beside the network.
+struct chosen_files {
+    const boost::mpi::communicator& world;
+    const options& of;
+    const chosen_data& train;
+    const chosen_data& test;
+};
+
+template <std::size_t Shards, class Net, class Optimizer, class Compressor = ls::compress::none, class Sync = ls::sync::every_step>
+int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor = {}, const Sync& sync = {}) {
+    const auto& [world, of, train, test] = files;
     const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
     const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
     std::optional<std::chrono::duration<double>> timeout;
@@ -201,16 +236,17 @@ int with_compressor(const boost::mpi::communicator& world, const options& of, co
         return ls::plan{
             .model = net,
             .loss = ls::loss::softmax_cross_entropy{},
-            .optimizer =
-                ls::optim::weight_decay{.rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}},
+            .optimizer = ls::optim::weight_decay{.rate = of.weight_decay, .inner = optimizer},
             .schedule =
                 chosen_schedule{
                     of.schedule == "cosine",
                     {.peak = of.rate, .warmup = std::min<std::size_t>(100, total / 10), .total = std::max<std::size_t>(total, 1)}},
             .partition = partition,
             .compressor = compressor,
+            .sync = sync,
             .batch = of.batch,
             .lanes = of.lanes,
+            .workers = of.workers,
             .seed = of.seed,
             .threads = of.threads,
             .progress_thread = of.progress == "thread",
@@ -230,23 +266,20 @@ int with_compressor(const boost::mpi::communicator& world, const options& of, co
     }
 }
 
-template <std::size_t Shards, class Net, class Train, class Test>
-int with_data(const boost::mpi::communicator& world, const options& of, const Net& net, const Train& train, const Test& test) {
-    if (of.compressor == "topk")
-        return with_compressor<Shards>(world, of, net, ls::compress::error_feedback{ls::compress::top_k{.ratio = of.ratio}}, train, test);
-    if (of.compressor == "quantize")
-        return with_compressor<Shards>(world, of, net, ls::compress::error_feedback{ls::compress::quantize{.bits = of.bits}}, train, test);
-    return with_compressor<Shards>(world, of, net, ls::compress::none{}, train, test);
-}
-
 /// The whole run. Explicit instantiations in a file each keep compilation parallel.
 template <std::size_t Shards, class Net>
 int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
-    if (of.data == "digits")
-        return with_data<Shards>(world, of, net, ls::data::digits{.count = of.train_samples},
-                                 ls::data::digits{.count = of.test_samples, .first = 1'000'000'000});
-    const ls::data::mnist train{of.data + "/train"};
-    return with_data<Shards>(world, of, net, train, ls::data::mnist{of.data + "/t10k"});
+    const bool drawn = of.data == "digits";
+    const chosen_data train = drawn ? chosen_data{ls::data::digits{.count = of.train_samples}} : chosen_data{of.data + "/train"};
+    const chosen_data test = drawn ? chosen_data{ls::data::digits{.count = of.test_samples, .first = 1'000'000'000}} : chosen_data{of.data + "/t10k"};
+    const chosen_files files{world, of, train, test};
+    const ls::optim::momentum momentum{.beta = of.momentum, .nesterov = true};
+    using ls::compress::error_feedback;
+    if (of.compressor == "topk") return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}});
+    if (of.compressor == "quantize") return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}});
+    if (of.sync == "delayed") return with<Shards>(files, net, momentum, ls::compress::none{}, ls::sync::delayed{});
+    if (of.optimizer == "adam") return with<Shards>(files, net, ls::optim::adam{});
+    return with<Shards>(files, net, momentum);
 }
 
 }  // namespace example

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The trainer and all that can stand in a plan, for programs that do not mind the compile time; the library itself never includes it.
+// Not here: models/, planner/, report/timeline.hpp, further sums (collectives/sum_algorithms.hpp), and tensor/xtensor.hpp,
+// which takes a second to parse and which only predictions and views of weights need.
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/augmented.hpp"
 #include "lockstep/data/cifar10.hpp"
@@ -21,7 +25,6 @@
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/conv.hpp"
 #include "lockstep/layers/conv_max_pool.hpp"
-#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/depthwise_conv.hpp"
 #include "lockstep/layers/dropout.hpp"
@@ -44,7 +47,8 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
-#include "lockstep/train/logs.hpp"
-#include "lockstep/train/progress.hpp"
+#include "lockstep/report/logs.hpp"
+#include "lockstep/report/progress.hpp"
+#include "lockstep/sync/delayed.hpp"
 #include "lockstep/train/summary.hpp"
 #include "lockstep/train/trainer.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A user's compressor that only encodes.
-// build error: lockstep: a compressor has kind, slot_count, name, settings\(\), max_bytes<T>\(n\)
+// build error: lockstep: a compressor has slot_count, name, settings\(\), max_bytes<T>\(n\)
 #include <boost/mpi/environment.hpp>
 #include <cstring>
 
@@ -17,7 +17,6 @@ using namespace ls::layers;
 // Half of each number: its upper two bytes.
 struct upper_halves {
     static constexpr std::string_view name = "upper_halves";
-    static constexpr auto kind = ls::compress::kind::gather;
     static constexpr std::size_t slot_count = 0;
 
     std::string settings() const { return {}; }

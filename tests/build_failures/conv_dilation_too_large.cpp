@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A kernel of 5 x 5, its positions 3 apart, on an image of 12 x 12.
-// build error: lockstep: the kernel of conv_with, with its dilation, is larger than its input; use less of it or more padding
+// build error: lockstep: the kernel of conv, with its dilation, is larger than its input; use a smaller one, less dilation or more padding
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"
 #include "lockstep/layers/conv.hpp"
-#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/layers/pool.hpp"
@@ -19,8 +18,7 @@ int main(int argc, char** argv) {
     boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
     boost::mpi::communicator world;
     constexpr auto net = ls::sequential{
-        ls::input<28, 28, 1>, conv<8, 5>{}, max_pool<2>{}, conv_with<conv_options{.filters = 16, .kernel = 5, .dilation = 3}>{}, flatten{},
-        dense<10>{}};
+        ls::input<28, 28, 1>, conv<8, 5>{}, max_pool<2>{}, conv<16, 5, conv_options{.dilation = 3}>{}, flatten{}, dense<10>{}};
     ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

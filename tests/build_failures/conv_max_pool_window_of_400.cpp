@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A window of 20 x 20 behind a convolution.
+// A window of 20 x 20 after a convolution.
 // build error: lockstep: conv_max_pool numbers the elements of a window in one byte; use at most 16 x 16
 #include <boost/mpi/environment.hpp>
 
@@ -16,7 +16,8 @@ using namespace ls::layers;
 int main(int argc, char** argv) {
     boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
     boost::mpi::communicator world;
-    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, conv_max_pool<8, 5, 1, 0, 20>{}, flatten{}, dense<10>{}};
+    constexpr auto net =
+        ls::sequential{ls::input<28, 28, 1>, conv_max_pool<8, 5, conv_max_pool_options{.window = 20}>{}, flatten{}, dense<10>{}};
     ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

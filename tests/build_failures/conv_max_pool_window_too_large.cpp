@@ -16,7 +16,8 @@ using namespace ls::layers;
 int main(int argc, char** argv) {
     boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
     boost::mpi::communicator world;
-    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, conv_max_pool<8, 27, 1, 0, 4>{}, flatten{}, dense<10>{}};
+    constexpr auto net =
+        ls::sequential{ls::input<28, 28, 1>, conv_max_pool<8, 27, conv_max_pool_options{.window = 4}>{}, flatten{}, dense<10>{}};
     ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

@@ -5,7 +5,6 @@
 
 #include "lockstep/data/digits.hpp"
 #include "lockstep/layers/conv.hpp"
-#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/layers/pool.hpp"
@@ -18,12 +17,8 @@ using namespace ls::layers;
 int main(int argc, char** argv) {
     boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
     boost::mpi::communicator world;
-    constexpr auto net = ls::sequential{ls::input<28, 28, 1>,
-                                        conv<8, 5>{},
-                                        max_pool<2>{},
-                                        conv_with<conv_options{.filters = 16, .kernel = 3, .dilation = {1, 0}}>{},
-                                        flatten{},
-                                        dense<10>{}};
+    constexpr auto net = ls::sequential{
+        ls::input<28, 28, 1>, conv<8, 5>{}, max_pool<2>{}, conv<16, 3, conv_options{.dilation = {1, 0}}>{}, flatten{}, dense<10>{}};
     ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

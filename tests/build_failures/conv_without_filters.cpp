@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A convolution without filters.
-// build error: lockstep: filters, kernel and stride of a convolution are at least 1
+// build error: lockstep: filters, kernel, stride, dilation and groups of a convolution are at least 1
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A dense layer behind a convolution, without flatten{} between them.
-// build error: lockstep: dense takes a row of features; put flatten\{\} in front of it
+// A dense layer after a convolution, without flatten{} between them.
+// build error: lockstep: dense takes a row of features; put flatten\{\} before it
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A depthwise kernel of 13 x 13 on an image of 12 x 12.
-// build error: lockstep: the kernel of depthwise_conv is larger than its input; use a smaller one or padding
+// build error: lockstep: the kernel of depthwise_conv, with its dilation, is larger than its input; use a smaller one, less dilation or more padding
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A mistake inside a residual is found as one outside of it.
-// build error: lockstep: the kernel of conv is larger than its input
+// build error: lockstep: the kernel of conv, with its dilation, is larger than its input
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

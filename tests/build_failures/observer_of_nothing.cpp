@@ -15,7 +15,7 @@ using namespace ls::layers;
 
 struct losses {
     std::vector<double> seen;
-    void on_steps(const ls::train::step_event& event) { seen.push_back(event.loss); }
+    void on_steps(const ls::report::step_event& event) { seen.push_back(event.loss); }
 };
 
 int main(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A network that is nothing but its input.
-// build error: lockstep: a sequential has at least one layer behind its input
+// build error: lockstep: a sequential has at least one layer after its input
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

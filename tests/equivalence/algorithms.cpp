@@ -28,13 +28,15 @@ constexpr std::size_t batch = 29, count = 70, steps = 6;
 const samples<> training{count};
 
 template <ls::kernels::algorithm_rule Rule>
-constexpr auto fixed = ls::sequential{ls::input<12, 12, 1>,
-                                      ls::layers::conv<5, 3, 1, 1, ls::layers::bias::each, Rule>{},
-                                      ls::layers::relu{},
-                                      ls::residual{ls::layers::conv<5, 3, 1, 1, ls::layers::bias::none, Rule>{}, ls::layers::relu{}},
-                                      ls::layers::conv<6, 5, 2, 0, ls::layers::bias::each, Rule>{},
-                                      ls::layers::flatten{},
-                                      ls::layers::dense<10>{}};
+constexpr auto fixed =
+    ls::sequential{ls::input<12, 12, 1>,
+                   ls::layers::conv<5, 3, ls::layers::conv_options{.padding = 1}, Rule>{},
+                   ls::layers::relu{},
+                   ls::residual{ls::layers::conv<5, 3, ls::layers::conv_options{.padding = 1, .bias = ls::layers::bias::none}, Rule>{},
+                                ls::layers::relu{}},
+                   ls::layers::conv<6, 5, ls::layers::conv_options{.stride = 2}, Rule>{},
+                   ls::layers::flatten{},
+                   ls::layers::dense<10>{}};
 constexpr auto tuned = ls::tuned(fixed<ls::kernels::preferred_algorithm>);
 
 /// A file in a folder of its own for each process.

@@ -46,7 +46,7 @@ struct validating {
     static constexpr bool on_every_rank = true;
     std::vector<std::uint64_t>& losses;
     template <class Trainer>
-    void on_step(Trainer& trainer, const ls::train::step_event& event) {
+    void on_step(Trainer& trainer, const ls::report::step_event& event) {
         losses.push_back(std::bit_cast<std::uint64_t>(event.loss));
         if (event.step % 3 == 0) losses.push_back(std::bit_cast<std::uint64_t>(trainer.evaluate(augmented).loss));
     }

@@ -17,20 +17,22 @@ using namespace support;
 using namespace ls::layers;
 namespace part = ls::partition;
 
-// Values with several readers in front of and behind layers that a model partition cuts; joins of cut and uncut layers; a view of a cut
+// Values with several readers before and after layers that a model partition cuts; joins of cut and uncut layers; a view of a cut
 // layer.
-constexpr auto branched = ls::sequential{ls::input<12, 12, 1>,
-                                         conv<4, 3>{},
-                                         ls::residual{relu{}, conv<4, 3, 1, 1>{}},
-                                         relu{},
-                                         ls::add{ls::path{conv<6, 3, 2, 1>{}, relu{}, conv<6, 3, 1, 1>{}}, shortcut<6, 2>{}},
-                                         ls::concatenate{ls::path{}, ls::path{conv<2, 1>{}, relu{}}},
-                                         flatten{},
-                                         dense<24>{},
-                                         ls::residual{relu{}, ls::layers::dropout{0.25}, dense<24>{}, relu{}},
-                                         flatten{},
-                                         ls::concatenate{relu{}, ls::path{dense<8>{}, flatten{}, relu{}}},
-                                         dense<10>{}};
+constexpr auto branched = ls::sequential{
+    ls::input<12, 12, 1>,
+    conv<4, 3>{},
+    ls::residual{relu{}, conv<4, 3, conv_options{.padding = 1}>{}},
+    relu{},
+    ls::add{ls::path{conv<6, 3, conv_options{.stride = 2, .padding = 1}>{}, relu{}, conv<6, 3, conv_options{.padding = 1}>{}},
+            shortcut<6, 2>{}},
+    ls::concatenate{ls::path{}, ls::path{conv<2, 1>{}, relu{}}},
+    flatten{},
+    dense<24>{},
+    ls::residual{relu{}, ls::layers::dropout{0.25}, dense<24>{}, relu{}},
+    flatten{},
+    ls::concatenate{relu{}, ls::path{dense<8>{}, flatten{}, relu{}}},
+    dense<10>{}};
 constexpr std::size_t count = 190, batch = 61, steps = 12;
 const samples<> training{count}, test{133, 8};
 

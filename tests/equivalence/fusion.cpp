@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Normalisations that compute what stands behind them: the same bits as with layers that compute for themselves.
+// Normalisations that compute what stands after them: the same bits as with layers that compute for themselves.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ using namespace ls::layers;
 using namespace ls::layer_api;
 namespace part = ls::partition;
 
-/// The same function as relu, in a layer that nobody knows.
+/// The same function as relu, in a layer that the library does not know.
 struct relu_apart : relu {
     template <ls::tensor::Shape Input>
     constexpr auto on(Input) const {
@@ -30,33 +30,40 @@ struct relu_apart : relu {
 
 /// Residual blocks with both kinds of shortcuts, one around layers that run again, and rows of features.
 template <class Relu>
-constexpr auto net_of(const Relu& behind) {
+constexpr auto net_of(const Relu& after) {
     return ls::sequential{ls::input<12, 12, 1>,
-                          conv<5, 3, 1, 1, bias::none>{},
+                          conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{},
                           batch_norm{},
-                          behind,
-                          ls::residual{conv<5, 3, 1, 1, bias::none>{}, batch_norm{}, behind, conv<5, 3, 1, 1, bias::none>{}, batch_norm{}},
-                          behind,
-                          ls::residual{conv<5, 3, 1, 1>{}, batch_norm{}},
-                          behind,
-                          ls::add{shortcut<9, 2>{}, ls::path{conv<9, 3, 2, 1>{}, batch_norm{}, behind, conv<9, 3, 1, 1>{}, batch_norm{}}},
-                          behind,
-                          ls::recompute{ls::residual{conv<9, 3, 1, 1>{}, batch_norm{}, behind, conv<9, 3, 1, 1>{}, batch_norm{}}, behind},
-                          ls::add{ls::path{conv<17, 1, 2>{}, batch_norm{}}, ls::path{conv<17, 3, 2, 1>{}, batch_norm{}}},
-                          behind,
+                          after,
+                          ls::residual{conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}, after,
+                                       conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}},
+                          after,
+                          ls::residual{conv<5, 3, conv_options{.padding = 1}>{}, batch_norm{}},
+                          after,
+                          ls::add{shortcut<9, 2>{}, ls::path{conv<9, 3, conv_options{.stride = 2, .padding = 1}>{}, batch_norm{}, after,
+                                                             conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}}},
+                          after,
+                          ls::recompute{ls::residual{conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}, after,
+                                                     conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}},
+                                        after},
+                          ls::add{ls::path{conv<17, 1, conv_options{.stride = 2}>{}, batch_norm{}},
+                                  ls::path{conv<17, 3, conv_options{.stride = 2, .padding = 1}>{}, batch_norm{}}},
+                          after,
                           global_mean_pool{},
                           dense<24>{},
                           ls::residual{dense<24>{}, batch_norm{}},
-                          behind,
+                          after,
                           dense<10>{}};
 }
 constexpr auto together = net_of(relu{});
 constexpr auto apart = net_of(relu_apart{});
-/// A value that the normalisation reads, and a sum after it: the gradients of both meet where the normalisation writes that of its addend.
+/// A value that the normalisation reads, and a sum after it: the gradients of both are added where the normalisation writes that of its
+/// addend.
 template <class Relu>
-constexpr auto nested_of(const Relu& behind) {
-    return ls::sequential{ls::input<12, 12, 1>, conv<5, 3, 1, 1>{}, ls::residual{ls::add{conv<5, 3, 1, 1>{}, batch_norm{}}, behind},
-                          global_mean_pool{}, dense<10>{}};
+constexpr auto nested_of(const Relu& after) {
+    return ls::sequential{ls::input<12, 12, 1>, conv<5, 3, conv_options{.padding = 1}>{},
+                          ls::residual{ls::add{conv<5, 3, conv_options{.padding = 1}>{}, batch_norm{}}, after}, global_mean_pool{},
+                          dense<10>{}};
 }
 constexpr auto nested_together = nested_of(relu{});
 constexpr auto nested_apart = nested_of(relu_apart{});

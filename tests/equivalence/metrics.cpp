@@ -75,7 +75,7 @@ auto recipe() {
 struct history {
     static constexpr bool on_every_rank = true;
     std::vector<double> tops{}, scores{};
-    void on_epoch(const ls::train::epoch_event& event) { tops.push_back((*event.test)["top"]), scores.push_back((*event.test)["score"]); }
+    void on_epoch(const ls::report::epoch_event& event) { tops.push_back((*event.test)["top"]), scores.push_back((*event.test)["score"]); }
 };
 
 template <class Ranks>

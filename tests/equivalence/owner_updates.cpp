@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
-#include "lockstep/comm/all_gather.hpp"
-#include "lockstep/comm/sum_algorithms.hpp"
-#include "lockstep/comm/tree.hpp"
+#include "lockstep/collectives/all_gather.hpp"
+#include "lockstep/collectives/sum_algorithms.hpp"
+#include "lockstep/collectives/tree.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/weight_decay.hpp"
 #include "lockstep/train/summary.hpp"
@@ -26,7 +26,7 @@ namespace optim = ls::optim;
 constexpr std::size_t slots = 2;  // adam
 
 auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree:0-max", ls::transport transport = ls::transport::messages,
-            const ls::comm::sum_family& sums = ls::comm::lane_sums) {
+            const ls::collectives::sum_family& sums = ls::collectives::lane_tree_sums) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -110,7 +110,7 @@ TEST_CASE("equivalence/owner_updates: the optimizer's state is there once, in eq
                 const std::size_t n = decltype(trainer)::network::parameters;
                 const double part = static_cast<double>(slots * n) / group.size();
                 // A strip of m numbers begins and ends at most one cache line of 16 numbers, and the rest of the last one, away from m/p.
-                const double rounding = static_cast<double>(slots * trainer.buckets()) * 2 * ls::comm::strip_grain;
+                const double rounding = static_cast<double>(slots * trainer.buckets()) * 2 * ls::collectives::strip_grain;
                 INFO(group.size() << " ranks, " << lanes << " lanes, buckets of " << bucket);
                 CHECK(mpi::all_reduce(group, trainer.optimizer_numbers(), std::plus<std::size_t>{}) == slots * n);
                 CHECK(std::fabs(static_cast<double>(trainer.optimizer_numbers()) - part) < rounding);
@@ -134,7 +134,7 @@ TEST_CASE("equivalence/owner_updates: by doubling every rank owns all, and sends
     const ls::trainer alone{ls::comm::group{}, recipe(8, 0, "")};
     CHECK(alone.all_reduce_algorithm().empty());
     CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "ring:0-max")}),
-                      Catch::Contains("sums by ring; use tree or doubling, or set sums to comm::all_sums"));
+                      Catch::Contains("sums by ring; use tree or doubling, or set sums to collectives::all_sums"));
     CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "tree:0-9")}), Catch::Contains("does not end at max"));
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("equivalence/owner_updates: ring and halving-doubling, on request, add
     const samples<> training{64};
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         for (const char* algorithm : {"tree:0-max", "ring:0-max", "halving-doubling:0-max"}) {
-            ls::trainer trainer{group, recipe(8, 1000, algorithm, ls::transport::messages, ls::comm::all_sums)};
+            ls::trainer trainer{group, recipe(8, 1000, algorithm, ls::transport::messages, ls::collectives::all_sums)};
             ls::trainer tree{group, recipe(8, 1000)};
             trainer.fit(training.set(), ls::steps{3});
             tree.fit(training.set(), ls::steps{3});
@@ -171,11 +171,11 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
                 INFO(ranks << " ranks, " << lanes << " lanes, buckets of " << bucket);
 
                 std::size_t scheduled = 0;
-                for (const auto& range : ls::train::make_buckets<network>(bucket)) {
-                    const auto runs = ls::comm::deal_lanes(ranks, lanes);
-                    const auto strips = ls::comm::tree_strips(runs, range.count);
-                    scheduled += ls::comm::tree_reduce_scatter(rank, runs, range.count, strips).sent().elements +
-                                 ls::comm::all_gather(rank, strips).sent().elements;
+                for (const auto& range : ls::sync::make_buckets<network>(bucket)) {
+                    const auto runs = ls::collectives::deal_lanes(ranks, lanes);
+                    const auto strips = ls::collectives::tree_strips(runs, range.count);
+                    scheduled += ls::collectives::tree_reduce_scatter(rank, runs, range.count, strips).sent().elements +
+                                 ls::collectives::all_gather(rank, strips).sent().elements;
                 }
                 CHECK(trainer.averaging_bytes() == scheduled * sizeof(float));
 
@@ -184,7 +184,8 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
                     // 2 n (p-1)/p elements: in the mean exactly, on one rank up to the rounding of the strips that it forwards.
                     CHECK(together == 2 * n * (ranks - 1) * sizeof(float));
                     const double formula = 2.0 * static_cast<double>(n * (ranks - 1)) / static_cast<double>(ranks) * sizeof(float);
-                    const double rounding = static_cast<double>(trainer.buckets() * ranks * 2 * ls::comm::strip_grain * sizeof(float));
+                    const double rounding =
+                        static_cast<double>(trainer.buckets() * ranks * 2 * ls::collectives::strip_grain * sizeof(float));
                     CHECK(std::fabs(static_cast<double>(trainer.averaging_bytes()) - formula) <= (ranks == 1 ? 0 : rounding));
                 } else {
                     CHECK(together >= 2 * n * (ranks - 1) * sizeof(float));
@@ -192,10 +193,10 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
 
                 trainer.fit(training.set(), ls::steps{3});
                 std::vector<ls::parallel::block> sums;  // three numbers of each lane
-                for (const auto& run : ls::comm::deal_lanes(ranks, lanes)) sums.push_back({3 * run.first, 3 * run.last});
-                const std::size_t for_losses = ls::comm::all_gather(rank, sums).sent().elements * sizeof(double);
+                for (const auto& run : ls::collectives::deal_lanes(ranks, lanes)) sums.push_back({3 * run.first, 3 * run.last});
+                const std::size_t for_losses = ls::collectives::all_gather(rank, sums).sent().elements * sizeof(double);
                 CHECK(trainer.report().bytes_sent == 3 * (trainer.averaging_bytes() + for_losses));
-                CHECK(trainer.exchange_bytes() == 0);
+                CHECK(trainer.redistribution_bytes() == 0);
 
                 // Through shared memory no message but those for the losses, the same bits and the same owners; the memory is what is
                 // planned.

@@ -59,7 +59,7 @@ struct outcome {
     std::vector<double> losses;
     std::vector<T> first_predictions;
     std::vector<T> predictions;
-    ls::train::evaluation tested;
+    ls::report::evaluation tested;
     std::uint64_t hash = 0;
 };
 

@@ -20,14 +20,17 @@ using namespace support;
 using namespace ls::layers;
 namespace part = ls::partition;
 
-/// The network with every long path inside of what `Around` makes of it: statistics, masks, stashes, branches, views; layers that a model
-/// partition cuts, with every kind of exchange in front, and behind one whose value is read twice.
+/// The network with every long path inside of what `Around` makes of it: statistics, masks, saved values, branches, views; layers that a
+/// model partition cuts, with every kind of redistribution before a layer, and after one whose value is read twice.
 template <class Around>
 constexpr auto net_of(const Around& around) {
     return ls::sequential{ls::input<12, 12, 1>,
-                          around(conv<6, 3, 1, 1>{}, batch_norm{}, relu{}, ls::layers::dropout{0.25}, conv<6, 3, 1, 1>{}),
-                          ls::residual{around(batch_norm{}, relu{}, conv<6, 3, 1, 1>{}, ls::layers::tanh{}, conv<6, 3, 1, 1>{})},
-                          around(conv_max_pool<6, 3, 1, 1>{}, ls::residual{conv<6, 3, 1, 1>{}, relu{}}, relu{}, flatten{}),
+                          around(conv<6, 3, conv_options{.padding = 1}>{}, batch_norm{}, relu{}, ls::layers::dropout{0.25},
+                                 conv<6, 3, conv_options{.padding = 1}>{}),
+                          ls::residual{around(batch_norm{}, relu{}, conv<6, 3, conv_options{.padding = 1}>{}, ls::layers::tanh{},
+                                              conv<6, 3, conv_options{.padding = 1}>{})},
+                          around(conv_max_pool<6, 3, conv_max_pool_options{.padding = 1}>{},
+                                 ls::residual{conv<6, 3, conv_options{.padding = 1}>{}, relu{}}, relu{}, flatten{}),
                           around(dense<24>{}, ls::residual{ls::layers::dropout{0.25}, dense<24>{}, ls::layers::tanh{}}, batch_norm{}),
                           around(dense<16>{}, batch_norm{}, dense<12>{}, relu{}, dense<10>{})};
 }
@@ -54,7 +57,7 @@ struct outcome {
     std::vector<double> losses;
     double test_loss = 0;
     std::vector<float> weights;
-    std::size_t activations = 0, sent = 0, exchanged = 0;
+    std::size_t activations = 0, sent = 0, redistributed = 0;
     friend bool operator==(const outcome& a, const outcome& b) {
         return a.hash == b.hash && a.losses == b.losses && a.test_loss == b.test_loss;
     }
@@ -71,7 +74,7 @@ outcome run(const Ranks& ranks, const Plan& plan) {
             trainer.all_weights(),
             trainer.memory().activations,
             trainer.report().bytes_sent,
-            trainer.exchange_bytes()};
+            trainer.redistribution_bytes()};
 }
 
 }  // namespace
@@ -100,13 +103,13 @@ TEST_CASE("equivalence/recompute: blocks around layers that a model partition cu
         INFO(group.size() << " ranks");
         CHECK(again == here);
         CHECK(again.activations < here.activations);
-        CHECK(again.exchanged > here.exchanged);
-        CHECK(again.exchanged < 2 * here.exchanged);
+        CHECK(again.redistributed > here.redistributed);
+        CHECK(again.redistributed < 2 * here.redistributed);
         // Of a whole minibatch; the fourth of an epoch is smaller.
         CHECK(again.sent > here.sent);
-        CHECK(again.sent - here.sent <= steps * (again.exchanged - here.exchanged));
+        CHECK(again.sent - here.sent <= steps * (again.redistributed - here.redistributed));
         // The partition itself, with a maximum inside a convolution and statistics, is the serial run up to rounding. All weights in one:
-        // biases in front of a normalisation learn nothing but rounding.
+        // biases before a normalisation learn nothing but rounding.
         CHECK(relative_error(here.weights, serial.weights) < 1e-4);
         CHECK(relative_error(here.losses, serial.losses) < 1e-4);
     });

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
-#include "lockstep/comm/sum_algorithms.hpp"
+#include "lockstep/collectives/sum_algorithms.hpp"
 #include "lockstep/optim/weight_decay.hpp"
-#include "lockstep/train/timeline.hpp"
+#include "lockstep/report/timeline.hpp"
 
 namespace {
 
@@ -34,17 +34,18 @@ struct machine {
     const char* algorithm = "";
     bool overlap = true;
     bool progress_thread = false;
-    ls::comm::sum_family sums = ls::comm::lane_sums;
+    ls::collectives::sum_family sums = ls::collectives::lane_tree_sums;
 };
 
 /// Two levels on one machine: every two ranks count as a host.
-constexpr ls::comm::sum_family hosts_of_two{[](ls::comm::sum_algorithm algorithm, std::size_t rank,
-                                               std::span<const ls::parallel::block> runs, std::size_t n, std::span<const std::size_t>) {
-                                                std::vector<std::size_t> on(runs.size());
-                                                for (std::size_t r = 0; r < on.size(); ++r) on[r] = r / 2;
-                                                return ls::comm::make_sum(algorithm, rank, runs, n, on);
-                                            },
-                                            &ls::comm::choose_algorithms, ls::comm::sum_algorithm::hierarchical};
+constexpr ls::collectives::sum_family hosts_of_two{
+    [](ls::collectives::sum_algorithm algorithm, std::size_t rank, std::span<const ls::parallel::block> runs, std::size_t n,
+       std::span<const std::size_t>) {
+        std::vector<std::size_t> on(runs.size());
+        for (std::size_t r = 0; r < on.size(); ++r) on[r] = r / 2;
+        return ls::collectives::make_sum(algorithm, rank, runs, n, on);
+    },
+    &ls::collectives::choose_algorithms, ls::collectives::sum_algorithm::hierarchical};
 constexpr std::size_t whole_network = 1U << 20U;
 
 auto recipe(std::size_t lanes, const machine& on, std::uint64_t seed = 42) {
@@ -82,8 +83,8 @@ struct outcome {
 template <class Ranks>
 outcome run(const Ranks& ranks, std::size_t lanes, machine on, std::size_t until = steps) {
     // This doubling is for aligned lanes.
-    if (!on.sums.has(ls::comm::sum_algorithm::hierarchical) &&
-        !ls::comm::is_halving(ls::comm::deal_lanes(static_cast<std::size_t>(ranks.size()), lanes)))
+    if (!on.sums.has(ls::collectives::sum_algorithm::hierarchical) &&
+        !ls::collectives::is_halving(ls::collectives::deal_lanes(static_cast<std::size_t>(ranks.size()), lanes)))
         on.algorithm = "";
     ls::trainer trainer{ranks, recipe(lanes, on)};
     losses seen;
@@ -109,7 +110,7 @@ std::vector<machine> all_machines() {
                     const bool shared = algorithm == std::string{"shared"};
                     const bool hosts = std::string_view{algorithm}.find("hierarchical") != std::string_view::npos;
                     out.push_back({1 + out.size() % 2, bucket, shared ? ls::transport::shared_memory : ls::transport::messages,
-                                   shared ? "" : algorithm, overlap, thread, hosts ? hosts_of_two : ls::comm::lane_sums});
+                                   shared ? "" : algorithm, overlap, thread, hosts ? hosts_of_two : ls::collectives::lane_tree_sums});
                 }
     return out;
 }
@@ -164,17 +165,17 @@ TEST_CASE(
 
 namespace {
 
-/// Looks at the weights on rank 0 alone, while they are on their way behind the next forward of the others.
+/// Looks at the weights on rank 0 alone, while they arrive during the next forward of the others.
 template <class Trainer>
 struct hashes {
     Trainer& trainer;
     std::vector<std::uint64_t> seen{};
-    void on_step(const ls::train::step_event&) { seen.push_back(trainer.weights_hash()); }
+    void on_step(const ls::report::step_event&) { seen.push_back(trainer.weights_hash()); }
 };
 
 }  // namespace
 
-TEST_CASE("equivalence/same_bits: who looks at weights that are on their way sees those of the last step; a timeline changes nothing",
+TEST_CASE("equivalence/same_bits: an observer of weights that are on their way sees those of the last step; a timeline changes nothing",
           "[equivalence]") {
     const auto run = [](const auto& ranks, const std::string& file, bool thread) {
         machine on{1, 1};

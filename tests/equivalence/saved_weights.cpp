@@ -177,7 +177,7 @@ TEST_CASE("equivalence/saved_weights: what does not fit is refused on all ranks,
         net, [](numbers& weights, numbers&) { weights[5] += 1; }, false, "other numbers on rank 3 than on rank 0");
     refused(
         normalised, [](numbers&, numbers& statistics) { statistics.clear(); }, true,
-        "pass running_statistics() of the same trainer behind the weights");
+        "pass running_statistics() of the same trainer after the weights");
     refused(
         net, [](numbers&, numbers& statistics) { statistics.push_back(0); }, true, "pass the weights alone");
 }

@@ -84,7 +84,7 @@ struct losses {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;  // they travel while this looks at the loss
     std::vector<double> values;
-    void on_step(const ls::train::step_event& event) { values.push_back(event.loss); }
+    void on_step(const ls::report::step_event& event) { values.push_back(event.loss); }
 };
 
 /// max |a - b| / max |b|.

@@ -18,21 +18,23 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/all_gather.hpp"
-#include "lockstep/comm/all_reduce.hpp"
-#include "lockstep/comm/binomial.hpp"
+#include "lockstep/collectives/all_gather.hpp"
+#include "lockstep/collectives/all_reduce.hpp"
 #include "lockstep/comm/executor.hpp"
-#include "lockstep/comm/shared_reduce.hpp"
-#include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/gzip.hpp"
+#include "lockstep/node/shared_reduce.hpp"
+#include "lockstep/node/shared_window.hpp"
 #include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "reference/binomial.hpp"
 
 namespace faults {
 
 namespace ls = lockstep;
+namespace collectives = ls::collectives;
 namespace comm = ls::comm;
+namespace node = ls::node;
 
 /// What goes wrong on this rank; nothing on the others.
 struct fault {
@@ -95,14 +97,14 @@ void by_turns(const fault& of, First&& first, Second&& second, Between&& other) 
 inline int messages(const boost::mpi::communicator& world, const fault& of) {
     const comm::group ranks{world};
     const std::size_t rank = ranks.rank(), size = ranks.size(), n = 4096;
-    const comm::tree_all_reduce sum_of{size};
+    const collectives::tree_all_reduce sum_of{size};
     std::vector<float> data(sum_of.data_size(rank, size, 2 * n), 1.0F), work(8 * n);
     std::vector<double> doubles(data.size()), more_work(8 * n);
     comm::operation<float> sum{ranks.named("fc2"), sum_of(rank, size, n)};
     // In the place of the second one, on the bad rank, another.
     const bool longer = of.is("count");
-    comm::operation<float> send{ranks, comm::binomial_broadcast(rank, size, longer ? 2 * n : n)};
-    comm::operation<double> of_doubles{ranks, comm::binomial_broadcast(rank, size, n)};
+    comm::operation<float> send{ranks, collectives::binomial_broadcast(rank, size, longer ? 2 * n : n)};
+    comm::operation<double> of_doubles{ranks, collectives::binomial_broadcast(rank, size, n)};
     by_turns(
         of, [&] { sum.run(data, work); }, [&] { send.run(data, work); },
         [&] {
@@ -135,14 +137,14 @@ inline int setup(const boost::mpi::communicator& world, const fault& of) {
 inline int shared(const boost::mpi::communicator& world, const fault& of) {
     const comm::group ranks{world};
     const std::size_t n = 4096;
-    comm::shared_window window{ranks, std::size_t{1} << 20U};
-    comm::shared_parts& memory = window.memory();
+    node::shared_window window{ranks, std::size_t{1} << 20U};
+    node::shared_parts& memory = window.memory();
     const auto data = memory.reserve<float>(2 * n);
     for (float& one : memory.mine(data)) one = 1;
-    comm::shared_operation<float> sum = comm::shared_all_reduce<float>(memory, ranks.size(), data, of.is("count") ? n / 2 : n);
+    node::shared_operation<float> sum = node::shared_all_reduce<float>(memory, ranks.size(), data, of.is("count") ? n / 2 : n);
     std::vector<ls::parallel::block> strips;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) strips.push_back(ls::parallel::split(n, ranks.size(), rank));
-    comm::shared_operation<float> gather = comm::shared_all_gather<float>(memory, strips, data, n);
+    node::shared_operation<float> gather = node::shared_all_gather<float>(memory, strips, data, n);
     by_turns(
         of, [&] { sum.run(); }, [&] { gather.run(); }, [&] { gather.run(); });
     print_hash(world, ls::core::hash(std::as_bytes(memory.mine(data).first(n))));
@@ -160,7 +162,7 @@ inline int room(const boost::mpi::communicator& world, const std::string& wanted
     arena.allocate();
     std::vector<comm::operation<float>> sums;
     const std::size_t n = std::size_t{1} << 16;
-    for (int i = 0; i < 32; ++i) sums.emplace_back(ranks, comm::all_gather(rank, comm::equal_strips(size, n)));
+    for (int i = 0; i < 32; ++i) sums.emplace_back(ranks, collectives::all_gather(rank, collectives::equal_strips(size, n)));
     std::vector<std::vector<float>> data(sums.size(), std::vector<float>(size * n, 1.0F));
     std::fill(arena[common].begin(), arena[common].end(), std::byte{1});
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i].start(data[i], {});

@@ -55,7 +55,7 @@ struct samples {
 /// An observer that fails on the root.
 struct failing_observer {
     std::string failing_case;
-    void on_step(const ls::train::step_event& event) const {
+    void on_step(const ls::report::step_event& event) const {
         if (failing_case == "throw_in_observer" && event.step == 2) throw std::runtime_error{"the screen is on fire"};
     }
 };
@@ -79,8 +79,8 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
             .schedule = ls::optim::constant{.rate = name == "diverge" ? 3e38 : 0.1},
             .partition = partition,
             .batch = name == "zero_batch" || (place == "making" && fault.is("batch")) ? 0U
-                     : name == "large_batch"                                         ? std::size_t{1} << 62U
-                                                                                     : 16U,
+                     : name == "large_batch"                                          ? std::size_t{1} << 62U
+                                                                                      : 16U,
             .lanes = name == "lanes" ? 17U : 8U,
             .seed = name == "seed" && rank == 1 ? 43U : 42U,
             .threads = name == "threads" ? 2U : 1U,

@@ -10,8 +10,18 @@ using namespace ls::layers;
 int main(int argc, char** argv) {
     return ls::program(argc, argv, [](const boost::mpi::communicator& world) {
         constexpr auto net = ls::sequential{
-            ls::input<28, 28, 1>, conv<8, 5>{}, relu{},      max_pool<2>{}, conv<16, 3, 1, 1>{}, batch_norm{}, gelu{},
-            mean_pool<2>{},       flatten{},    dense<32>{}, relu{},        dense<10>{},
+            ls::input<28, 28, 1>,
+            conv<8, 5>{},
+            relu{},
+            max_pool<2>{},
+            conv<16, 3, conv_options{.padding = 1}>{},
+            batch_norm{},
+            gelu{},
+            mean_pool<2>{},
+            flatten{},
+            dense<32>{},
+            relu{},
+            dense<10>{},
         };
         ls::trainer trainer{world, ls::plan{.model = net,
                                             .loss = ls::softmax_cross_entropy{},

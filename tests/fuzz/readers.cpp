@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/collectives/algorithm_table.hpp"
 #include "lockstep/data/cifar10.hpp"
 #include "lockstep/data/gzip.hpp"
 #include "lockstep/data/idx.hpp"
@@ -309,7 +309,7 @@ int fuzz_algorithms(std::span<const std::byte> bytes) {
 int fuzz_table(std::span<const std::byte> bytes) {
     const trial here{"table", bytes};
     const std::string_view text = text_of(bytes);
-    const auto read = here.run([&] { return comm::algorithm_table::parse(text); }, bytes.size());
+    const auto read = here.run([&] { return collectives::algorithm_table::parse(text); }, bytes.size());
 
     // Ranges from 0 to max without a gap, each with a known name.
     const std::set<std::string> known{"tree", "doubling", "hierarchical", "ring", "halving-doubling"};
@@ -330,7 +330,7 @@ int fuzz_table(std::span<const std::byte> bytes) {
     here.require(read.has_value(), valid);
     if (!read) return 0;
     for (const auto& [name, last] : right)
-        if (comm::name_of(read->at(last)) != name) here.wrong("it has another algorithm");
+        if (collectives::name_of(read->at(last)) != name) here.wrong("it has another algorithm");
     return 1;
 }
 

@@ -34,7 +34,7 @@ array<double> spread(std::size_t n, std::uint32_t series) {
 
 /// d(sum_i g_i y_i) / d(number) from two forward runs, and how far rounding and the third derivative can have moved it.
 struct difference {
-    double slope = 0;
+    double derivative = 0;
     double tolerance = 0;
 };
 
@@ -58,8 +58,8 @@ constexpr behaviour behaviour_of{
     }()};
 
 /// Normalised numbers, with an epsilon of 0.1: (a + b h) W(h)^(-1/2) for a step of h, where W = variance + epsilon = W + p h + q h^2 and
-/// |a| <= 2, |b| <= 1. A lane or sample of M numbers has p = 2 (x - mean) / M with p^2 <= 4 variance / M <= 2 W and q <= 1/4 (M = 1 does not
-/// move at all). So |(W^(-1/2))''| <= 3/4 p^2 W^(-5/2) + q W^(-3/2) <= 1.75 W^(-3/2) <= 56, |(W^(-1/2))'''| <= 15/8 |p|^3 W^(-7/2) +
+/// |a| <= 2, |b| <= 1. A lane or sample of M numbers has p = 2 (x - mean) / M with p^2 <= 4 variance / M <= 2 W and q <= 1/4 (M = 1 does
+/// not move at all). So |(W^(-1/2))''| <= 3/4 p^2 W^(-5/2) + q W^(-3/2) <= 1.75 W^(-3/2) <= 56, |(W^(-1/2))'''| <= 15/8 |p|^3 W^(-7/2) +
 /// 9/2 |p| q W^(-5/2) <= 5.4 W^-2 + 1.6 W^-2 <= 700, and the third derivative stays below 2 x 700 + 3 x 56; times a scale below 1/2.
 /// Sums have at most 4 rows x 6 pixels or 36 features.
 constexpr behaviour normalised{.third = 800, .largest = 4, .terms = 36 + 10};
@@ -67,7 +67,7 @@ template <class S>
 constexpr behaviour behaviour_of<layer_api::batch_norm_layer<S>> = normalised;
 /// No step crosses its kink: the numbers stay what they are.
 template <class S>
-constexpr behaviour behaviour_of<layer_api::batch_norm_layer<S, layer_api::tail::relu>> = normalised;
+constexpr behaviour behaviour_of<layer_api::batch_norm_layer<S, layer_api::epilogue::relu>> = normalised;
 template <class S>
 constexpr behaviour behaviour_of<layer_api::layer_norm_layer<S>> = normalised;
 /// x (2 + 0.5 sum of x^2)^(-3/4) with |x| < 1: as above with W >= 2, |p| <= 1, q <= 1/2: |w''| <= 21/16 p^2 W^(-11/4) + 3/2 q W^(-7/4) < 1
@@ -85,7 +85,7 @@ difference central(const array<double>& above, const array<double>& below, const
     difference out;
     double seen = 0;
     for (std::size_t i = 0; i < g.size(); ++i) {
-        out.slope += g[i] * ((above[i] - below[i]) / (2 * step));
+        out.derivative += g[i] * ((above[i] - below[i]) / (2 * step));
         seen += above[i] != below[i];
     }
     out.tolerance =
@@ -99,7 +99,7 @@ void compare(problem<double, L>& of, array<double>& numbers, const array<double>
     REQUIRE(numbers.size() == analytic.size());
     double largest = 0;
     for (const double one : analytic) largest = std::max(largest, std::abs(one));
-    const auto winners = forward(of).stash;
+    const auto winners = forward(of).saved;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         const double before = numbers[i];
         numbers[i] = before + step;
@@ -108,12 +108,12 @@ void compare(problem<double, L>& of, array<double>& numbers, const array<double>
         const auto below = forward(of);
         numbers[i] = before;
         // The outputs of its convolution are not spread out as x is: no step may change a winner.
-        if constexpr (L::name == "conv_max_pool") REQUIRE((above.stash == winners && below.stash == winners));
-        const auto [slope, tolerance] = central(above.y, below.y, g, behaviour_of<L>);
-        INFO(L::name << ": number " << i << ": " << analytic[i] << ", central difference " << slope << ", tolerance " << tolerance);
+        if constexpr (L::name == "conv_max_pool") REQUIRE((above.saved == winners && below.saved == winners));
+        const auto [derivative, tolerance] = central(above.y, below.y, g, behaviour_of<L>);
+        INFO(L::name << ": number " << i << ": " << analytic[i] << ", central difference " << derivative << ", tolerance " << tolerance);
         // The test can see an error of a ten-thousandth.
         REQUIRE(tolerance <= 1e-4 * largest);
-        REQUIRE(std::abs(analytic[i] - slope) <= tolerance);
+        REQUIRE(std::abs(analytic[i] - derivative) <= tolerance);
     }
 }
 

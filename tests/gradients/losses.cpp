@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Losses behind a dense layer against central differences in double precision: with respect to weights, biases and samples.
+// Losses after a dense layer against central differences in double precision: with respect to weights, biases and samples.
 #include <cmath>
 
 #include "lockstep/loss/mean_squared_error.hpp"

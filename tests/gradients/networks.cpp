@@ -28,25 +28,28 @@ using sample = ls::tensor::shape<6, 6, 2>;
 using label = ls::tensor::classes<3>;
 
 constexpr auto residuals = ls::sequential{ls::input<6, 6, 2>,
-                                          conv<3, 3, 1, 1>{},
-                                          ls::residual{bend, conv<3, 3, 1, 1>{}, bend},
+                                          conv<3, 3, conv_options{.padding = 1}>{},
+                                          ls::residual{bend, conv<3, 3, conv_options{.padding = 1}>{}, bend},
                                           ls::residual{ls::residual{conv<3, 1>{}, bend}, bend, ls::residual{bend}},
-                                          ls::add{ls::path{conv<4, 3, 2, 1>{}, bend}, shortcut<4, 2>{}},
+                                          ls::add{ls::path{conv<4, 3, conv_options{.stride = 2, .padding = 1}>{}, bend}, shortcut<4, 2>{}},
                                           flatten{},
                                           ls::residual{bend},
                                           dense<3>{}};
-constexpr auto branches = ls::sequential{ls::input<6, 6, 2>,
-                                         ls::concatenate{ls::path{}, conv<2, 3, 1, 1>{}, ls::path{mean_pool<3, 1>{}, conv<1, 1, 1, 1>{}}},
-                                         bend,
-                                         ls::add{ls::path{}, ls::path{}, ls::path{bend, conv<5, 1>{}}},
-                                         ls::concatenate{bend, ls::add{conv<2, 1>{}, ls::path{conv<2, 3, 1, 1>{}, bend}}},
-                                         flatten{},
-                                         ls::concatenate{dense<2>{}, ls::path{dense<4>{}, ls::residual{bend, dense<4>{}}}},
-                                         dense<3>{}};
+constexpr auto branches =
+    ls::sequential{ls::input<6, 6, 2>,
+                   ls::concatenate{ls::path{}, conv<2, 3, conv_options{.padding = 1}>{},
+                                   ls::path{mean_pool<3, 1>{}, conv<1, 1, conv_options{.padding = 1}>{}}},
+                   bend,
+                   ls::add{ls::path{}, ls::path{}, ls::path{bend, conv<5, 1>{}}},
+                   ls::concatenate{bend, ls::add{conv<2, 1>{}, ls::path{conv<2, 3, conv_options{.padding = 1}>{}, bend}}},
+                   flatten{},
+                   ls::concatenate{dense<2>{}, ls::path{dense<4>{}, ls::residual{bend, dense<4>{}}}},
+                   dense<3>{}};
 /// Nothing learns in front of the first join but one of its paths.
-constexpr auto late = ls::sequential{ls::input<6, 6, 2>, bend,      ls::add{ls::path{bend}, ls::path{conv<2, 3, 1, 1>{}}, ls::path{}},
-                                     mean_pool<2>{},     flatten{}, dense<3>{},
-                                     ls::residual{bend}};
+constexpr auto late =
+    ls::sequential{ls::input<6, 6, 2>, bend,      ls::add{ls::path{bend}, ls::path{conv<2, 3, conv_options{.padding = 1}>{}}, ls::path{}},
+                   mean_pool<2>{},     flatten{}, dense<3>{},
+                   ls::residual{bend}};
 /// Paths of these widths, one after the other.
 template <std::size_t... Widths>
 constexpr auto wide = ls::concatenate{conv<Widths, 1>{}...};
@@ -94,7 +97,7 @@ void check(const Net& net) {
     const auto after = moved.all_weights();
 
     // With weights and inputs of size 1 the third derivatives of the loss with respect to one weight stay below 600: step^2 / 6 x 600 =
-    // 1e-8. Rounding: the loss is a few units with fewer than 2000 operations of relative error 1.1e-16 behind it, over 2 step: below 1e-7.
+    // 1e-8. Rounding: the loss is a few units with fewer than 2000 operations of relative error 1.1e-16 each, over 2 step: below 1e-7.
     constexpr double step = 1e-5, allowed = 1.1e-7;
     std::size_t at = 0;
     double largest = 0;
@@ -124,7 +127,7 @@ void check(const Net& net) {
 
 TEST_CASE("gradients/networks: residuals, nested and with a shortcut", "[gradients]") { check(residuals); }
 TEST_CASE("gradients/networks: values that are concatenated, added and read several times", "[gradients]") { check(branches); }
-TEST_CASE("gradients/networks: paths in front of which nothing learns", "[gradients]") { check(late); }
+TEST_CASE("gradients/networks: paths before which nothing learns", "[gradients]") { check(late); }
 TEST_CASE("gradients/networks: two and three paths of unequal widths, concatenated in every order", "[gradients]") {
     check(two_widths);
     check(three_widths);

@@ -8,18 +8,19 @@
 #include <numeric>
 #include <vector>
 
-#include "lockstep/comm/all_gather.hpp"
-#include "lockstep/comm/all_reduce.hpp"
-#include "lockstep/comm/all_to_all.hpp"
-#include "lockstep/comm/halving_doubling.hpp"
-#include "lockstep/comm/hierarchical.hpp"
+#include "lockstep/collectives/all_gather.hpp"
+#include "lockstep/collectives/all_reduce.hpp"
+#include "lockstep/collectives/all_to_all.hpp"
+#include "lockstep/collectives/halving_doubling.hpp"
+#include "lockstep/collectives/hierarchical.hpp"
+#include "lockstep/collectives/recursive_doubling.hpp"
+#include "lockstep/collectives/ring.hpp"
+#include "lockstep/collectives/sum_algorithms.hpp"
+#include "lockstep/collectives/verify.hpp"
 #include "lockstep/comm/measure_costs.hpp"
-#include "lockstep/comm/recursive_doubling.hpp"
-#include "lockstep/comm/ring.hpp"
-#include "lockstep/comm/sum_algorithms.hpp"
-#include "lockstep/comm/verify.hpp"
 #include "lockstep/core/random.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
 namespace core = lockstep::core;
 using lockstep::parallel::block;
@@ -47,13 +48,13 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 /// What all ranks hold after a collective, computed in this process.
 template <class C>
 std::vector<std::vector<float>> expected(const C& collective, std::size_t ranks, std::size_t n, std::uint32_t step) {
-    std::vector<comm::schedule> programs;
+    std::vector<collectives::schedule> programs;
     std::vector<std::vector<float>> data;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         programs.push_back(collective(rank, ranks, n));
         data.push_back(values(rank, collective.data_size(rank, ranks, n), step));
     }
-    comm::simulate<float>(programs, data);
+    collectives::simulate<float>(programs, data);
     return data;
 }
 
@@ -80,28 +81,29 @@ TEST_CASE("comm/executor: MPI leaves the bits of the simulation and sends what w
     const comm::group ranks{boost::mpi::communicator{}};
     for (const std::size_t n : {0U, 1U, 7U, 64U, 1000U, 200'000U}) {
         for (const std::size_t lanes : {ranks.size(), std::size_t{8}, std::size_t{13}}) {
-            for (const auto route : {comm::tree_route::automatic, comm::tree_route::direct, comm::tree_route::least}) {
+            for (const auto route : {collectives::tree_route::automatic, collectives::tree_route::direct, collectives::tree_route::least}) {
                 INFO("rank " << ranks.rank() << ", " << n << " elements, " << lanes << " lanes, route " << int(route));
-                REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{lanes, route}, n, comm::flow::largest_piece)));
+                REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::tree_all_reduce{lanes, route}, n, comm::flow::largest_piece)));
             }
         }
-        REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, n, comm::flow::largest_piece)));
-        REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::halving_doubling_all_reduce{}, n, comm::flow::largest_piece)));
+        REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::ring_all_reduce{}, n, comm::flow::largest_piece)));
+        REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::halving_doubling_all_reduce{}, n, comm::flow::largest_piece)));
         std::vector<std::size_t> pairs;  // as if two ranks shared a host
         for (std::size_t rank = 0; rank < ranks.size(); ++rank) pairs.push_back(rank / 2 * 2);
         for (const std::size_t lanes : {ranks.size(), std::size_t{13}}) {
-            REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::doubling_all_reduce{lanes}, n, comm::flow::largest_piece)));
-            REQUIRE(agreed(ranks, runs_as_simulated(ranks, comm::hierarchical_all_reduce{lanes, pairs}, n, comm::flow::largest_piece)));
+            REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::doubling_all_reduce{lanes}, n, comm::flow::largest_piece)));
+            REQUIRE(
+                agreed(ranks, runs_as_simulated(ranks, collectives::hierarchical_all_reduce{lanes, pairs}, n, comm::flow::largest_piece)));
         }
     }
 }
 
 TEST_CASE("comm/executor: measured costs and what is chosen by them are the same on all ranks", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
-    const comm::cost_model model = comm::measure_costs(ranks);
-    const auto table = comm::choose_algorithms(comm::deal_lanes(ranks.size(), 8), sizeof(float), model);
+    const collectives::cost_model model = comm::measure_costs(ranks);
+    const auto table = collectives::choose_algorithms(collectives::deal_lanes(ranks.size(), 8), sizeof(float), model);
     CHECK(table.invariant());
-    const auto seen = ranks.gather_all(std::string_view{comm::to_text(model) + table.text()});
+    const auto seen = ranks.gather_all(std::string_view{collectives::to_text(model) + table.text()});
     bool right = model.on == ranks.hosts() || ranks.size() == 1;
     for (const auto& one : seen) right = right && one == seen[0];
     if (ranks.size() == 1)
@@ -113,14 +115,14 @@ TEST_CASE("comm/executor: measured costs and what is chosen by them are the same
 
 TEST_CASE("comm/executor: messages beyond the largest piece travel in parts", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
-    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{8}, 1000, 100)));
-    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 999, 4)));
+    CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::tree_all_reduce{8}, 1000, 100)));
+    CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::ring_all_reduce{}, 999, 4)));
     // More pieces than may be under way, several messages to one peer in a round, pieces that end inside of what is added.
     for (const std::size_t lanes : {std::size_t{8}, std::size_t{13}})
-        for (const auto route : {comm::tree_route::direct, comm::tree_route::least})
-            CHECK(agreed(ranks, runs_as_simulated(ranks, comm::tree_all_reduce{lanes, route}, 5'003, 64)));
-    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 200'003, comm::flow::usual_piece)));
-    CHECK(agreed(ranks, runs_as_simulated(ranks, comm::ring_all_reduce{}, 99, 3)));  // no less than an element
+        for (const auto route : {collectives::tree_route::direct, collectives::tree_route::least})
+            CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::tree_all_reduce{lanes, route}, 5'003, 64)));
+    CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::ring_all_reduce{}, 200'003, comm::flow::usual_piece)));
+    CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::ring_all_reduce{}, 99, 3)));  // no less than an element
     const comm::flow parts{MPI_COMM_NULL, 0, 100};
     CHECK(parts.pieces(0) == 0);
     CHECK(parts.pieces(100) == 1);
@@ -146,7 +148,7 @@ TEST_CASE("comm/executor: the sum over lanes does not depend on the number of ra
             const auto part = node(tree);
             data.insert(data.end(), part.begin(), part.end());
         }
-        comm::run<float>(ranks, comm::tree_all_reduce{lanes}(ranks.rank(), ranks.size(), n), data);
+        comm::run<float>(ranks, collectives::tree_all_reduce{lanes}(ranks.rank(), ranks.size(), n), data);
         data.resize(n);
         CHECK(agreed(ranks, same_bits(data, alone)));
     }
@@ -155,8 +157,8 @@ TEST_CASE("comm/executor: the sum over lanes does not depend on the number of ra
 TEST_CASE("comm/executor: operations in flight do not mix their messages", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
     const std::size_t n = 20'000;
-    const comm::ring_all_reduce ring;
-    const comm::tree_all_reduce tree{8};
+    const collectives::ring_all_reduce ring;
+    const collectives::tree_all_reduce tree{8};
     comm::operation<float> first{ranks, ring(ranks.rank(), ranks.size(), n)};
     comm::operation<float> second{ranks, ring(ranks.rank(), ranks.size(), n)};
     comm::operation<float> third{ranks, tree(ranks.rank(), ranks.size(), n)};
@@ -186,7 +188,7 @@ TEST_CASE("comm/executor: operations in flight do not mix their messages", "[com
 TEST_CASE("comm/executor: what is urgent is handed over first, and nothing waits for it", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
     const std::size_t n = 100'000, piece = 64, limit = 4 * piece;  // thousands of pieces, and less than a window of them
-    const comm::ring_all_reduce ring;
+    const collectives::ring_all_reduce ring;
     const std::size_t work_size = ring(ranks.rank(), ranks.size(), n).work_size();
     std::vector<float> large_work(work_size), small_work(work_size);
     for (std::uint32_t step = 0; step < 4; ++step) {
@@ -196,7 +198,7 @@ TEST_CASE("comm/executor: what is urgent is handed over first, and nothing waits
         auto large_data = values(ranks.rank(), n, 10 * step), small_data = values(ranks.rank(), n / 10, 10 * step + 1);
         bool right = true;
         (void)ranks.gather_all(ranks.rank());
-        // The first rank starts both while the others have started none: nobody takes what it sends.
+        // The first rank starts both while the others have started none: no rank takes what it sends.
         if (ranks.rank() == 0 && ranks.size() > 1) {
             if (step % 2 == 0) {
                 large.start(large_data, large_work);
@@ -249,19 +251,19 @@ TEST_CASE("comm/executor: strips and blocks of bytes", "[comm]") {
     }
     std::vector<std::byte> all(strips.back().last);
     for (std::size_t i = strips[ranks.rank()].first; i < strips[ranks.rank()].last; ++i) all[i] = static_cast<std::byte>(i % 251);
-    comm::run<std::byte>(ranks, comm::all_gather(ranks.rank(), strips), all);
+    comm::run<std::byte>(ranks, collectives::all_gather(ranks.rank(), strips), all);
     bool right = true;
     for (std::size_t i = 0; i < all.size(); ++i) right = right && all[i] == static_cast<std::byte>(i % 251);
     CHECK(agreed(ranks, right));
 
     std::vector<std::size_t> counts(ranks.size() * ranks.size());
     for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = (i * 7) % 5;
-    const comm::exchange_layout layout{ranks.rank(), ranks.size(), counts};
+    const collectives::exchange_layout layout{ranks.rank(), ranks.size(), counts};
     std::vector<int> data(layout.data_size(), -1);
     for (std::size_t to = 0; to < ranks.size(); ++to)
         for (std::size_t i = layout.outgoing(to).first; i < layout.outgoing(to).last; ++i)
             data[i] = static_cast<int>(100 * ranks.rank() + to);
-    comm::run<int>(ranks, comm::all_to_all(ranks.rank(), ranks.size(), counts), data);
+    comm::run<int>(ranks, collectives::all_to_all(ranks.rank(), ranks.size(), counts), data);
     right = true;
     for (std::size_t from = 0; from < ranks.size(); ++from)
         for (std::size_t i = layout.incoming(from).first; i < layout.incoming(from).last; ++i)
@@ -271,8 +273,8 @@ TEST_CASE("comm/executor: strips and blocks of bytes", "[comm]") {
 
 TEST_CASE("comm/executor: misuse is an error", "[comm]") {
     const comm::group alone;
-    comm::schedule program{"pair", true};
-    program.add(comm::in_data(0, 4), comm::in_work(0, 4));
+    collectives::schedule program{"pair", true};
+    program.add(collectives::in_data(0, 4), collectives::in_work(0, 4));
     program.end_round();
     std::vector<float> data(4);
     std::vector<float> work(4);

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/collectives/all_reduce.hpp"
 #include "lockstep/comm/executor.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
 namespace core = lockstep::core;
 
@@ -55,13 +56,13 @@ TEST_CASE("comm/group: split orders by key and outlives its parent", "[comm]") {
     CHECK_NOTHROW(parity.check());
 
     std::vector<float> data{static_cast<float>(rank)};
-    comm::run<float>(parity, comm::tree_all_reduce{parity.size()}(parity.rank(), parity.size(), 1), data);
+    comm::run<float>(parity, collectives::tree_all_reduce{parity.size()}(parity.rank(), parity.size(), 1), data);
     float sum = 0;
     for (std::size_t other = rank % 2; other < size; other += 2) sum += static_cast<float>(other);
     CHECK(data[0] == sum);
 }
 
-TEST_CASE("comm/group: its messages never meet those of the application", "[comm]") {
+TEST_CASE("comm/group: its messages are never taken for those of the application", "[comm]") {
     const boost::mpi::communicator world;
     const comm::group ranks{world};
     const int next = (world.rank() + 1) % world.size();
@@ -69,7 +70,7 @@ TEST_CASE("comm/group: its messages never meet those of the application", "[comm
     auto waiting = world.irecv(boost::mpi::any_source, boost::mpi::any_tag, got);
     const auto all = ranks.gather_all(world.rank());
     std::vector<float> data(100, 1.0F);
-    comm::run<float>(ranks, comm::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), 100), data);
+    comm::run<float>(ranks, collectives::tree_all_reduce{ranks.size()}(ranks.rank(), ranks.size(), 100), data);
     auto sending = world.isend(next, 0, world.rank());
     waiting.wait();
     sending.wait();
@@ -88,7 +89,7 @@ TEST_CASE("comm/group: one rank without a communicator", "[comm]") {
     CHECK(alone.split(3, 1).size() == 1);
     CHECK_NOTHROW(alone.check());
     std::vector<float> data{1, 2, 3};
-    comm::run<float>(alone, comm::tree_all_reduce{8}(0, 1, 3), data);
+    comm::run<float>(alone, collectives::tree_all_reduce{8}(0, 1, 3), data);
     CHECK(data == std::vector<float>{1, 2, 3});
 }
 

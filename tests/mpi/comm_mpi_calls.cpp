@@ -11,10 +11,12 @@
 
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
-#include "lockstep/comm/shared_window.hpp"
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/node/shared_window.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
+namespace node = lockstep::node;
 namespace core = lockstep::core;
 
 namespace {
@@ -67,7 +69,7 @@ int MPI_Testsome(int count, MPI_Request* all, int* done, int* which, MPI_Status*
     for (int i = 0; i < *done; ++i) statuses[i].MPI_ERROR = MPI_SUCCESS;
     return finish("MPI_Testsome", code, *done > 0, statuses);
 }
-/// A collective of setup tests two requests, a letter of the watch one.
+/// A collective of setup tests two requests, a message of the watch one.
 int MPI_Testall(int count, MPI_Request* all, int* done, MPI_Status* statuses) {
     if (strikes("MPI_Testall")) return code_of_fault;
     const int code = PMPI_Testall(count, all, done, statuses);
@@ -86,7 +88,7 @@ int MPI_Comm_split_type(MPI_Comm of, int type, int key, MPI_Info info, MPI_Comm*
     MPI_Comm_rank(of, &rank);
     ++communicators;
     const int code = hosts_of_one ? PMPI_Comm_split(of, rank, key, out) : PMPI_Comm_split_type(of, type, key, info, out);
-    // Fails behind the call: the other ranks are in it.
+    // Fails after the call: the other ranks are in it.
     return strikes("MPI_Comm_split_type") ? code_of_fault : code;
 }
 int MPI_Query_thread(int* out) {
@@ -118,9 +120,9 @@ float buffer[numbers];
 
 std::vector<std::string> one_message(const comm::group& survivors, const fault& on_sender, const fault& on_receiver) {
     const comm::group ranks{boost::mpi::communicator{}};
-    comm::schedule program{"a message", true};
-    if (ranks.rank() == 0) program.send(1, comm::in_data(0, numbers));
-    if (ranks.rank() == 1) program.receive(0, comm::in_data(0, numbers));
+    collectives::schedule program{"a message", true};
+    if (ranks.rank() == 0) program.send(1, collectives::in_data(0, numbers));
+    if (ranks.rank() == 1) program.receive(0, collectives::in_data(0, numbers));
     program.end_round();
     comm::operation<float> once{ranks, program};
     if (ranks.rank() == 0) next = on_sender;
@@ -206,21 +208,21 @@ TEST_CASE("comm/mpi_calls: hosts are told apart by the memory that they share, n
     const comm::group ranks{boost::mpi::communicator{}};
     hosts_of_one = true;
     const auto apart = ranks.hosts();
-    const bool one_node = comm::on_one_node(ranks);
+    const bool one_node = node::on_one_node(ranks);
     hosts_of_one = false;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) CHECK(apart[rank] == rank);
     CHECK(one_node == (ranks.size() == 1));
     // Also in a part of the ranks, which has numbers of its own.
     const auto part = ranks.split(0, ranks.size() - ranks.rank());
     const auto together = part.hosts();
-    CHECK(std::all_of(together.begin(), together.end(), [&](std::size_t one) { return one == together[0]; }) == comm::on_one_node(part));
+    CHECK(std::all_of(together.begin(), together.end(), [&](std::size_t one) { return one == together[0]; }) == node::on_one_node(part));
     for (std::size_t rank = 0; rank < part.size(); ++rank) CHECK((together[rank] <= rank && together[together[rank]] == together[rank]));
 }
 
 TEST_CASE("comm/mpi_calls: where MPI does not tell one rank who shares its memory, all ranks are told", "[comm]") {
     const comm::group survivors{boost::mpi::communicator{}}, ranks{boost::mpi::communicator{}};
     if (ranks.rank() + 1 == ranks.size()) next = {"MPI_Comm_split_type"};
-    const auto all = texts(survivors, [&] { (void)comm::on_one_node(ranks); });
+    const auto all = texts(survivors, [&] { (void)node::on_one_node(ranks); });
     for (const std::string& one : all)
         CHECK_THAT(one, Catch::Matchers::StartsWith(
                             core::text("lockstep: MPI does not tell rank ", ranks.size() - 1, " which ranks share its memory; ")));

@@ -9,16 +9,17 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/collectives/all_reduce.hpp"
 #include "lockstep/comm/executor.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
 using comm::progress_thread;
 using outcome = progress_thread::outcome;
 
 namespace {
 
-/// Plain numbers, which belong to who has the turn: the thread sanitizer sees where they do not.
+/// Plain numbers, which belong to the thread that has the turn: the thread sanitizer sees where they do not.
 struct work {
     int passes = 0;
     int until = 0;  ///< passes that find something to do
@@ -78,7 +79,8 @@ TEST_CASE("comm/progress: the thread works from lend() to take() only, and not w
     }
 }
 
-TEST_CASE("comm/progress: what a pass throws is thrown once by who takes the turn, and the thread does nothing more", "[comm]") {
+TEST_CASE("comm/progress: what a pass throws is thrown once by the thread that takes the turn, and the thread does nothing more",
+          "[comm]") {
     for (const bool takes : {false, true}) {
         work of{.until = 1000, .fails = true};
         progress_thread thread{work::pass, &of};
@@ -100,7 +102,7 @@ TEST_CASE("comm/progress: what a pass throws is thrown once by who takes the tur
         thread.take();
         CHECK(of.passes == 1);
     }
-    // Nobody has to look.
+    // No rank has to look.
     work of{.fails = true};
     progress_thread thread{work::pass, &of};
     thread.lend();
@@ -109,7 +111,7 @@ TEST_CASE("comm/progress: what a pass throws is thrown once by who takes the tur
 TEST_CASE("comm/progress: collectives that are submitted end while the owner does something else", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
     const std::size_t n = 300'000;  // several pieces in flight
-    const comm::tree_all_reduce collective{ranks.size()};
+    const collectives::tree_all_reduce collective{ranks.size()};
     struct sums {
         comm::operation<float> first, second;
         std::atomic<int> ended{0};

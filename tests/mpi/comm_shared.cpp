@@ -6,14 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/collectives/all_reduce.hpp"
 #include "lockstep/comm/executor.hpp"
-#include "lockstep/comm/shared_reduce.hpp"
-#include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/random.hpp"
-#include "unit/comm/shared_ranks.hpp"
+#include "lockstep/node/shared_reduce.hpp"
+#include "lockstep/node/shared_window.hpp"
+#include "unit/node/shared_ranks.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
+namespace node = lockstep::node;
 namespace core = lockstep::core;
 using shared_ranks::most_vectors;
 using shared_ranks::values;
@@ -29,14 +31,14 @@ bool agreed(const comm::group& ranks, bool mine) {
 
 /// Through shared memory and over messages: equal bytes in every step.
 template <class T>
-bool as_over_messages(const comm::group& ranks, std::size_t lanes, std::size_t n, comm::shared_route route, std::uint32_t steps) {
-    const comm::tree_all_reduce tree{lanes};
+bool as_over_messages(const comm::group& ranks, std::size_t lanes, std::size_t n, node::shared_route route, std::uint32_t steps) {
+    const collectives::tree_all_reduce tree{lanes};
     comm::operation<T> messages{ranks, tree(ranks.rank(), ranks.size(), n)};
     std::vector<T> work(messages.program().work_size());
     const std::size_t vectors = most_vectors(ranks.size(), lanes);
-    comm::shared_window window{ranks, 3 * comm::shared_parts::footprint(vectors * n * sizeof(T)) + sizeof(comm::shared_signal)};
+    node::shared_window window{ranks, 3 * node::shared_parts::footprint(vectors * n * sizeof(T)) + sizeof(node::shared_signal)};
     const auto data = window.memory().reserve<T>(vectors * n);
-    auto sum = comm::shared_all_reduce<T>(window.memory(), lanes, data, n, {}, route);
+    auto sum = node::shared_all_reduce<T>(window.memory(), lanes, data, n, {}, route);
     const auto mine = window.memory().mine(data);
     bool right = true;
     for (std::uint32_t step = 0; step < steps; ++step) {
@@ -53,7 +55,7 @@ bool as_over_messages(const comm::group& ranks, std::size_t lanes, std::size_t n
 
 TEST_CASE("comm/shared: the bits of the tree over messages, between processes", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
-    for (const auto route : {comm::shared_route::strips, comm::shared_route::copies})
+    for (const auto route : {node::shared_route::strips, node::shared_route::copies})
         for (const std::size_t lanes : {ranks.size(), std::size_t{8}, std::size_t{13}})
             for (const std::size_t n : {0U, 1U, 17U, 5003U}) {
                 INFO("rank " << ranks.rank() << ", " << n << " elements, " << lanes << " lanes, route " << int(route));
@@ -61,7 +63,7 @@ TEST_CASE("comm/shared: the bits of the tree over messages, between processes", 
                 REQUIRE(agreed(ranks, as_over_messages<double>(ranks, lanes, n, route, 4)));
             }
     // Long enough for a view with large pages, and no multiple of one.
-    CHECK(agreed(ranks, as_over_messages<float>(ranks, ranks.size(), 750'017, comm::shared_route::automatic, 2)));
+    CHECK(agreed(ranks, as_over_messages<float>(ranks, ranks.size(), 750'017, node::shared_route::automatic, 2)));
 }
 
 TEST_CASE("comm/shared: a thousand calls of different sizes", "[comm]") {
@@ -69,13 +71,13 @@ TEST_CASE("comm/shared: a thousand calls of different sizes", "[comm]") {
     const std::vector<std::size_t> sizes{3, 1000, 20'000, 100'000};
     std::size_t bytes = 0;
     for (const std::size_t n : sizes)
-        bytes += comm::shared_parts::footprint(n * sizeof(float)) + comm::shared_operation<float>::overhead(1, n);
-    comm::shared_window window{ranks, bytes};
+        bytes += node::shared_parts::footprint(n * sizeof(float)) + node::shared_operation<float>::overhead(1, n);
+    node::shared_window window{ranks, bytes};
     std::vector<lockstep::tensor::slice<float>> data;
-    std::vector<comm::shared_operation<float>> sums;
+    std::vector<node::shared_operation<float>> sums;
     for (const std::size_t n : sizes) {
         data.push_back(window.memory().reserve<float>(n));
-        sums.push_back(comm::shared_all_reduce<float>(window.memory(), ranks.size(), data.back(), n));
+        sums.push_back(node::shared_all_reduce<float>(window.memory(), ranks.size(), data.back(), n));
     }
     bool right = true;
     const std::size_t factors = ranks.size() * (ranks.size() + 1) / 2;
@@ -89,7 +91,7 @@ TEST_CASE("comm/shared: a thousand calls of different sizes", "[comm]") {
     CHECK(agreed(ranks, right));
 }
 
-TEST_CASE("comm/shared: who waits for a rank that has failed throws its text", "[comm]") {
+TEST_CASE("comm/shared: a rank that waits for one that has failed throws its text", "[comm]") {
     const comm::group survivors{boost::mpi::communicator{}};
     if (survivors.size() == 1) return;
     for (const std::size_t n : {std::size_t{100}, std::size_t{200'000}}) {
@@ -97,12 +99,12 @@ TEST_CASE("comm/shared: who waits for a rank that has failed throws its text", "
         const std::size_t bad = ranks.size() - 1;
         std::optional<comm::remote_failure> failure;
         {
-            comm::shared_window window{ranks,
-                                       comm::shared_parts::footprint(n * sizeof(float)) + comm::shared_operation<float>::overhead(1, n)};
+            node::shared_window window{ranks,
+                                       node::shared_parts::footprint(n * sizeof(float)) + node::shared_operation<float>::overhead(1, n)};
             const auto data = window.memory().reserve<float>(n);
-            auto sum = comm::shared_all_reduce<float>(window.memory(), ranks.size(), data, n);
+            auto sum = node::shared_all_reduce<float>(window.memory(), ranks.size(), data, n);
             sum.run();
-            (void)survivors.gather_all(0);  // nobody is still inside
+            (void)survivors.gather_all(0);  // no rank is still inside
             if (ranks.rank() == bad) {
                 ranks.announce("lockstep: sample 17 has 3 bytes; write it again");
             } else {
@@ -126,7 +128,7 @@ TEST_CASE("comm/shared: a window that cannot be had is an error on all ranks", "
     const comm::group ranks{boost::mpi::communicator{}};
     const auto message = [&](std::size_t bytes) -> std::string {
         try {
-            const comm::shared_window window{ranks, bytes};
+            const node::shared_window window{ranks, bytes};
         } catch (const core::error& failure) {
             return failure.what();
         }

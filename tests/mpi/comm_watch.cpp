@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lockstep/comm/watch.hpp"
+#include "lockstep/comm/watch/watch.hpp"
 
 #include <algorithm>
 #include <boost/mpi/communicator.hpp>
@@ -11,10 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/all_reduce.hpp"
+#include "lockstep/collectives/all_reduce.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
 namespace core = lockstep::core;
 
@@ -46,12 +47,12 @@ struct sum {
           run{ranks.named(name), of(ranks.rank(), ranks.size(), n)},
           data(of.data_size(ranks.rank(), ranks.size(), n), 1.0F),
           work(run.program().work_size()) {}
-    comm::tree_all_reduce of;
+    collectives::tree_all_reduce of;
     comm::operation<float> run;
     std::vector<float> data, work;
 };
 
-/// All ranks, in every test: they meet here when one has left what the others wait in.
+/// All ranks, in every test: they synchronise here when one has left what the others wait in.
 std::size_t last(const comm::group& ranks) { return ranks.size() - 1; }
 
 }  // namespace
@@ -73,7 +74,7 @@ TEST_CASE("comm/watch: ranks that wait in different calls are told at once, each
     const comm::group survivors{boost::mpi::communicator{}};
     if (survivors.size() == 1) return;
     const comm::group ranks{boost::mpi::communicator{}};
-    ranks.notices().set_timeout(std::chrono::seconds{0});
+    ranks.aborts().set_timeout(std::chrono::seconds{0});
     sum first{ranks, "first"}, second{ranks, "second"};
     const bool bad = ranks.rank() == last(ranks);
     const auto found = ending_of([&] {
@@ -95,7 +96,7 @@ TEST_CASE("comm/watch: a wait ends after the timeout, and names who gives no ans
     const comm::group ranks{boost::mpi::communicator{}};
     const boost::mpi::communicator world;
     constexpr int given_up = 1;
-    ranks.notices().set_timeout(std::chrono::duration<double>{1});
+    ranks.aborts().set_timeout(std::chrono::duration<double>{1});
     sum one{ranks};
     const auto found = ending_of([&] {
         if (ranks.rank() == last(ranks)) {
@@ -116,7 +117,7 @@ TEST_CASE("comm/watch: a wait ends after the timeout, and names who gives no ans
     }
 }
 
-TEST_CASE("comm/watch: who has destroyed what others wait in has left", "[comm]") {
+TEST_CASE("comm/watch: a rank that has destroyed what others wait in has left", "[comm]") {
     const comm::group survivors{boost::mpi::communicator{}};
     if (survivors.size() == 1) return;
     std::optional<comm::group> ranks{boost::mpi::communicator{}};
@@ -137,9 +138,9 @@ TEST_CASE("comm/watch: messages of another length than expected are refused", "[
     if (survivors.size() == 1) return;
     for (const bool longer : {false, true}) {
         const comm::group ranks{boost::mpi::communicator{}};
-        comm::schedule program{"a message", true};
-        if (ranks.rank() == 0) program.send(1, comm::in_data(0, longer ? 8 : 4));
-        if (ranks.rank() == 1) program.receive(0, comm::in_data(0, longer ? 4 : 8));
+        collectives::schedule program{"a message", true};
+        if (ranks.rank() == 0) program.send(1, collectives::in_data(0, longer ? 8 : 4));
+        if (ranks.rank() == 1) program.receive(0, collectives::in_data(0, longer ? 4 : 8));
         program.end_round();
         std::vector<float> data(8);
         comm::operation<float> once{ranks, program};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The main program of tests on several ranks. Ranks meet after every test case, so they are always in the same one;
+// The main program of tests on several ranks. Ranks synchronise after every test case, so they are always in the same one;
 // a failure on one rank is a failure on all; a test case without an end is named and stopped.
 #define CATCH_CONFIG_RUNNER
 #include <unistd.h>
@@ -53,7 +53,7 @@ private:
     static inline char message_[512] = {};
 };
 
-/// Set while MPI is up. A duplicate: messages of the tests never meet those of the harness.
+/// Set while MPI is up. A duplicate: messages of the tests are never taken for those of the harness.
 mpi::communicator* harness = nullptr;
 
 struct rank_listener : Catch::TestEventListenerBase {

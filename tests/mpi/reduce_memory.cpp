@@ -87,7 +87,7 @@ TEST_CASE("reduce/memory: each rank gives it back when it likes", "[reduce]") {
     ls::tensor::arena arena;
     std::optional<node_memory> both[2];
     for (auto& one : both) one.emplace(ranks, transport::shared_memory, std::size_t{1} << 20U, arena);
-    ls::comm::shared_parts& last = *both[ranks.rank() % 2]->parts();
+    ls::node::shared_parts& last = *both[ranks.rank() % 2]->parts();
     both[(ranks.rank() + 1) % 2].reset();
     // What is left can still be used.
     last.mine(ls::tensor::slice<int>{0, 1})[0] = 5;
@@ -96,7 +96,7 @@ TEST_CASE("reduce/memory: each rank gives it back when it likes", "[reduce]") {
 
 TEST_CASE("reduce/memory: pages that are not there are an error on all ranks, not a signal", "[reduce]") {
     const ls::comm::group ranks{boost::mpi::communicator{}};
-    if (ranks.size() == 1 || ls::comm::shared_segment::free_bytes() == static_cast<std::size_t>(-1)) return;
+    if (ranks.size() == 1 || ls::node::shared_segment::free_bytes() == static_cast<std::size_t>(-1)) return;
     ls::tensor::arena arena;
     // More than /dev/shm can ever hold, and a wrong word about what is free.
     const std::size_t bytes = std::size_t{1} << 44U, room = std::size_t{1} << 52U;

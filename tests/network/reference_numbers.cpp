@@ -52,8 +52,8 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
                                            }};
     // Each of n roundings on the way adds at most u times the same sum of magnitudes, which the script has computed: n u A for outputs.
     // The derivatives of the loss and of tanh take errors of the outputs over, at most 4 n u A of magnitudes that are below 1; so gradients
-    // err by (n u + 4 n u A) G, with the sum of magnitudes G of each, and by the two roundings of a step. The loss has a slope of at most
-    // 2 (A + 1).
+    // err by (n u + 4 n u A) G, with the sum of magnitudes G of each, and by the two roundings of a step. The loss has a derivative of at
+    // most 2 (A + 1).
     const double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
     const double of_output = reference.roundings * u * reference.largest_output;
     const double of_gradient = reference.roundings * u + 4 * of_output;
@@ -91,7 +91,8 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
 
 TEMPLATE_TEST_CASE("network/reference_numbers: a classifier", "[network]", float, double) {
     constexpr auto net = ls::sequential{
-        ls::input<6, 6, 2>, conv<3, 3, 1, 1>{}, relu{}, max_pool<2>{}, flatten{}, dense<5>{}, ls::layers::tanh{}, dense<4>{},
+        ls::input<6, 6, 2>, conv<3, 3, conv_options{.padding = 1}>{}, relu{}, max_pool<2>{}, flatten{}, dense<5>{}, ls::layers::tanh{},
+        dense<4>{},
     };
     for (const std::size_t lanes : {1, 3, 5})
         for (const int threads : {1, 2})
@@ -101,7 +102,10 @@ TEMPLATE_TEST_CASE("network/reference_numbers: a classifier", "[network]", float
 
 TEMPLATE_TEST_CASE("network/reference_numbers: a regression with dropout", "[network]", float, double) {
     constexpr auto net = ls::sequential{
-        ls::input<7, 8, 1>, conv<2, 2, 2, 1>{}, ls::layers::tanh{}, mean_pool<3, 1>{}, flatten{}, dropout{.rate = 0.4}, dense<3>{},
+        ls::input<7, 8, 1>, conv<2, 2, conv_options{.stride = 2, .padding = 1}>{},
+        ls::layers::tanh{}, mean_pool<3, 1>{},
+        flatten{},          dropout{.rate = 0.4},
+        dense<3>{},
     };
     for (const std::size_t lanes : {1, 3, 5})
         for (const int threads : {1, 2})

@@ -107,7 +107,7 @@ class Pool:
         if not size:
             for w in self.at:
                 first, second = sorted((x[i] for i in w), reverse=True)[:2]
-                if first > 0:  # behind relu: equal zeros have no gradient
+                if first > 0:  # after relu: equal zeros have no gradient
                     margin = min(margin, first - second)
         return [max(x[i] for i in w) for w in self.at]
 
@@ -176,8 +176,8 @@ def number(i):
     return ((37 * i + 11) % 101 - 50) / 64
 
 
-def run(name, layers, inputs, loss, targets, slope):
-    """`slope`: the largest derivative of the loss, given the size of an output."""
+def run(name, layers, inputs, loss, targets, derivative):
+    """`derivative`: the largest derivative of the loss, given the size of an output."""
     def walk(x, size=False):
         xs = [x]
         for layer in layers:
@@ -185,7 +185,7 @@ def run(name, layers, inputs, loss, targets, slope):
         return xs
 
     def back(xs, dy, magnitudes=None):
-        """With the magnitudes of all numbers: the same path through relu and maxima, no sign, and 1 for the slope of tanh."""
+        """With the magnitudes of all numbers: the same path through relu and maxima, no sign, and 1 for the derivative of tanh."""
         out = []
         for i in reversed(range(len(layers))):
             x = magnitudes[i] if magnitudes and isinstance(layers[i], Linear) else xs[i]
@@ -207,7 +207,7 @@ def run(name, layers, inputs, loss, targets, slope):
         gradients.append(back(xs, [g / ROWS for g in dy]))
         magnitudes = walk([abs(v) for v in x], True)
         most = max([most] + magnitudes[-1])
-        sizes.append(back(xs, [slope(max(magnitudes[-1])) / ROWS] * len(dy), magnitudes))
+        sizes.append(back(xs, [derivative(max(magnitudes[-1])) / ROWS] * len(dy), magnitudes))
     gradient = [math.fsum(g) for g in zip(*gradients)]
     size = [math.fsum(g) for g in zip(*sizes)]
     weights = [w for layer in layers for w in layer.w]

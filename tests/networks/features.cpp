@@ -53,17 +53,14 @@ struct collector {
         if (is_branch(one.name)) around.pop_back();
     }
     void options_of(const item& one) {
-        for (const std::string_view rule : {"always_direct", "always_winograd2", "always_winograd4", "always_im2col", "tuned", "none"})
+        for (const std::string_view rule : {"always_direct", "always_winograd2", "always_winograd4", "always_im2col", "tuned"})
             if (one.mentions(rule)) found.insert("convolution " + std::string{rule});
-        if (one.option(2, 1) > 1 && one.name == "conv") found.insert("conv with stride");
-        if (one.option(1, 1) > 1 && one.name == "depthwise_conv") found.insert("depthwise_conv with stride");
-        if (one.name != "conv_with") return;
-        for (const item& named : one.options.at(0).inside) {
-            const bool is_rectangle = !named.inside.empty();
-            if (is_rectangle || named.name == "none" || (named.field != "filters" && named.number > std::string{"1"}))
-                found.insert("conv_with " + named.field);
-            if (is_rectangle && named.field == "kernel") found.insert("conv_with rectangle");
-        }
+        if (one.mentions("rows_and_columns")) found.insert(one.name + " of a rectangle");
+        const item* const named = one.named_options();
+        if (named == nullptr) return;
+        for (const item& option : named->inside)
+            if (!option.inside.empty() || option.name == "none" || option.number > std::string{"1"})
+                found.insert(one.name + " with " + option.field);
     }
 };
 
@@ -92,12 +89,12 @@ std::vector<std::string> required_features() {
     std::vector<std::string> out{
         "input of features", "input of images", "view of a row of features",
         // layers
-        "conv", "conv_with", "depthwise_conv", "conv_max_pool", "max_pool", "mean_pool", "global_mean_pool", "shortcut", "dense", "flatten",
-        "dropout", "batch_norm", "layer_norm", "local_response_norm", "relu", "tanh", "sigmoid", "gelu",
+        "conv", "depthwise_conv", "conv_max_pool", "max_pool", "mean_pool", "global_mean_pool", "shortcut", "dense", "flatten", "dropout",
+        "batch_norm", "layer_norm", "local_response_norm", "relu", "tanh", "sigmoid", "gelu",
         // their options
         "convolution always_direct", "convolution always_winograd2", "convolution always_winograd4", "convolution always_im2col",
-        "convolution tuned", "convolution none", "conv with stride", "depthwise_conv with stride", "conv_with rectangle",
-        "conv_with stride", "conv_with padding", "conv_with dilation", "conv_with groups", "conv_with bias",
+        "convolution tuned", "conv of a rectangle", "conv with stride", "conv with padding", "conv with dilation", "conv with groups",
+        "conv with bias", "depthwise_conv with stride",
         // what is computed together
         "batch_norm before relu", "batch_norm ends a residual before relu",
         // branches

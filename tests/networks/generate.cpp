@@ -145,15 +145,33 @@ private:
     std::size_t features() { return shards_ * (1 + below(24 / shards_)); }
     std::size_t channels() { return chance(20) ? one_of({12, 16, 17, 24}) : 1 + below(8); }
 
-    /// The algorithm of a convolution, and whether it has a bias, as further options of conv.
-    item finished(item of) {
-        const bool has_rule = chance(45);
-        while (of.options.size() < 4) of.options.push_back(number_of(of.options.size() == 2 ? 1 : 0));  // stride and padding
-        if (has_rule || chance(25)) of.options.push_back({.name = chance(35) ? "bias::none" : "bias::each"});
-        if (has_rule)
-            of.options.push_back(
-                {.name = one_of({std::string{"always_direct"}, {"always_winograd2"}, {"always_winograd4"}, {"always_im2col"}, {"tuned"}})});
+    struct sizes {
+        std::size_t filters, kernel, stride = 1, padding = 0;
+    };
+    /// What differs from the defaults, by its name.
+    static std::vector<item> named(const sizes& of) {
+        std::vector<item> out;
+        if (of.stride != 1) out.push_back({.field = "stride", .number = std::to_string(of.stride)});
+        if (of.padding != 0) out.push_back({.field = "padding", .number = std::to_string(of.padding)});
+        return out;
+    }
+    static item no_bias() { return {.name = "bias::none", .field = "bias"}; }
+    static item with_options(item of, const std::string& aggregate, const std::vector<item>& options) {
+        if (!options.empty()) of.options.push_back({.name = aggregate, .inside = options});
         return of;
+    }
+    static item plain(const sizes& of) { return with_options(layer("conv", {of.filters, of.kernel}), "conv_options", named(of)); }
+    /// With the algorithm of a convolution, and whether it has a bias.
+    item finished(const sizes& of) {
+        const bool has_rule = chance(45);
+        item out = layer("conv", {of.filters, of.kernel});
+        auto options = named(of);
+        if ((has_rule || chance(25)) && chance(35)) options.push_back(no_bias());
+        if (!has_rule) return with_options(out, "conv_options", options);
+        out.options.push_back({.name = "conv_options", .inside = options});
+        out.options.push_back(
+            {.name = one_of({std::string{"always_direct"}, {"always_winograd2"}, {"always_winograd4"}, {"always_im2col"}, {"tuned"}})});
+        return out;
     }
     static item pair_of(const std::string& field, std::size_t rows, std::size_t columns) {
         if (rows == columns) return {.field = field, .number = std::to_string(rows)};
@@ -170,15 +188,16 @@ private:
         const std::array<std::size_t, 2> kernel{one_of({1, 3, 3, 5}), one_of({1, 3, 3, 2})}, dilation{one_of({1, 1, 2}), one_of({1, 1, 3})};
         const bool same = chance(80);  // as many outputs as inputs, but for the stride
         const auto padding = [&](std::size_t d) { return same ? (kernel[d] - 1) * dilation[d] / 2 : below(2); };
-        item named{.name = "conv_options"};
-        named.inside = {{.field = "filters", .number = std::to_string(filters)},
-                        pair_of("kernel", kernel[0], kernel[1]),
-                        pair_of("stride", stride, stride),
-                        pair_of("padding", padding(0), padding(1)),
-                        pair_of("dilation", dilation[0], dilation[1]),
-                        {.field = "groups", .number = std::to_string(groups)}};
-        if (chance(25)) named.inside.push_back({.name = "bias::none", .field = "bias"});
-        return {.name = "conv_with", .options = {named}};
+        item out = layer("conv", {filters});
+        item window = pair_of("", kernel[0], kernel[1]);
+        if (window.number.empty()) window.name = "rows_and_columns";
+        out.options.push_back(window);
+        std::vector<item> options{pair_of("stride", stride, stride),
+                                  pair_of("padding", padding(0), padding(1)),
+                                  pair_of("dilation", dilation[0], dilation[1]),
+                                  {.field = "groups", .number = std::to_string(groups)}};
+        if (chance(25)) options.push_back(no_bias());
+        return with_options(out, "conv_options", options);
     }
 
     /// A layer of an image.
@@ -199,27 +218,30 @@ private:
             case 8:
             case 9:
             case 10:
-                return finished(layer("conv", {filters, 3, 1, 1}));
+                return finished({filters, 3, 1, 1});
             case 11:
-                return finished(layer("conv", {filters, one_of({1, 3, 5}), one_of({1, 2}), below(3)}));
+                return finished({filters, one_of({1, 3, 5}), one_of({1, 2}), below(3)});
             case 12:
-                return finished(layer("conv", {filters, 1}));
+                return finished({filters, 1});
             case 13:
             case 14:
                 return any_convolution(in, filters, 1);
             case 15:
                 return any_convolution(in, filters, 2);
             case 16:
-                return layer("depthwise_conv", {3, one_of({1, 1, 2}), 1});
+                return with_options(layer("depthwise_conv", {3}), "conv_options", named({in[2], 3, one_of({1, 1, 2}), 1}));
             case 17:
                 return layer("max_pool", {3, one_of({1, 2}), 1});
             case 18:
                 return one_of({layer("max_pool", {2}), layer("mean_pool", {2}), layer("mean_pool", {3, 1}), layer("max_pool", {2, 1})});
             case 19: {
-                item out = layer("conv_max_pool", {filters, 3, 1, 1});
-                if (chance(30)) out = layer("conv_max_pool", {filters, one_of({1, 3, 5}), 1, one_of({0, 1}), one_of({2, 3})});
-                if (chance(30) && out.options.size() == 5) out.options.push_back({.name = "bias::none"});
-                return out;
+                sizes of{filters, 3, 1, 1};
+                const bool any = chance(30);
+                if (any) of = {filters, one_of({1, 3, 5}), 1, one_of({0, 1})};
+                auto options = named(of);
+                if (any && one_of({2, 3}) == 3) options.push_back({.field = "window", .number = "3"});
+                if (chance(30) && any) options.push_back(no_bias());
+                return with_options(layer("conv_max_pool", {filters, of.kernel}), "conv_max_pool_options", options);
             }
             default:
                 return layer("shortcut", {in[2] + below(4), one_of({1, 1, 2})});
@@ -339,13 +361,13 @@ private:
         } else {
             const std::size_t filters = to.kind == goal::exactly ? to.shape[2] : channels();
             for (const std::size_t stride : {1, 2}) {
-                all.push_back(layer("conv", {filters, 1, stride}));
-                all.push_back(finished(layer("conv", {filters, 3, stride, 1})));
+                all.push_back(plain({filters, 1, stride}));
+                all.push_back(finished({filters, 3, stride, 1}));
                 all.push_back(any_convolution(from, filters, stride));
                 all.push_back(layer("shortcut", {filters, stride}));
             }
-            all.push_back(layer("conv_max_pool", {filters, 3, 1, 1}));
-            all.push_back(layer("conv", {filters, from[0] - std::min(from[0] - 1, to.shape[0] - 1)}));
+            all.push_back(with_options(layer("conv_max_pool", {filters, 3}), "conv_max_pool_options", named({filters, 3, 1, 1})));
+            all.push_back(plain({filters, from[0] - std::min(from[0] - 1, to.shape[0] - 1)}));
         }
         std::erase_if(all, [&](const item& one) { return !to.met_by(networks::output_of(one, from)); });
         return all.empty() ? item{} : all[below(all.size())];

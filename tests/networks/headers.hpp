@@ -10,7 +10,6 @@
 
 #include "double_kernels.hpp"
 #include "lockstep/layers/conv_max_pool.hpp"
-#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/depthwise_conv.hpp"
 #include "lockstep/layers/local_response_norm.hpp"
 #include "lockstep/layers/shortcut.hpp"

@@ -180,7 +180,8 @@ struct elementwise final : part {
     double (*f)(double);
     double (*derivative)(double);
     tensor x_;
-    elementwise(const extents& shape, builder& to, double (*function)(double), double (*slope)(double)) : f{function}, derivative{slope} {
+    elementwise(const extents& shape, builder& to, double (*function)(double), double (*gradient)(double))
+        : f{function}, derivative{gradient} {
         in = out = shape;
         to.node();
     }
@@ -198,14 +199,14 @@ struct elementwise final : part {
 };
 
 double relu_of(double x) { return x > 0 ? x : 0; }
-double relu_slope(double x) { return x > 0 ? 1 : 0; }
+double relu_derivative(double x) { return x > 0 ? 1 : 0; }
 double tanh_of(double x) { return std::tanh(x); }
-double tanh_slope(double x) { return 1 - std::tanh(x) * std::tanh(x); }
+double tanh_derivative(double x) { return 1 - std::tanh(x) * std::tanh(x); }
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
-double sigmoid_slope(double x) { return sigmoid_of(x) * (1 - sigmoid_of(x)); }
+double sigmoid_derivative(double x) { return sigmoid_of(x) * (1 - sigmoid_of(x)); }
 const double root_2_pi = std::sqrt(2 / std::acos(-1.0));
 double gelu_of(double x) { return x * (1 + std::tanh(root_2_pi * (x + 0.044715 * x * x * x))) / 2; }
-double gelu_slope(double x) {
+double gelu_derivative(double x) {
     const double t = std::tanh(root_2_pi * (x + 0.044715 * x * x * x));
     return (1 + t) / 2 + x * (1 - t * t) * root_2_pi * (1 + 3 * 0.044715 * x * x) / 2;
 }
@@ -343,38 +344,26 @@ struct convolution : windowed {
     }
 };
 
-std::unique_ptr<convolution> plain_convolution(std::size_t filters, const windows& both, bool has_bias) {
-    auto made = std::make_unique<convolution>();
-    made->filters = filters;
-    made->down = made->across = both;
-    made->has_bias = has_bias;
-    return made;
-}
-
-/// conv<filters, kernel, stride, padding>, depthwise_conv<kernel, stride, padding>, conv_with<conv_options{..}>.
+/// conv<filters, kernel, conv_options{..}>, depthwise_conv<kernel, conv_options{..}>, conv_max_pool<filters, kernel,
+/// conv_max_pool_options{..}>: its convolution.
 std::unique_ptr<convolution> make_convolution(const item& of, const extents& shape, builder& to) {
-    std::unique_ptr<convolution> made;
-    if (of.name == "conv_with") {
-        const item& named = of.options.at(0);
-        made = plain_convolution(static_cast<std::size_t>(named.member("filters", 0)), {}, true);
-        made->groups = static_cast<std::size_t>(named.member("groups", 1));
-        const auto both = [&](const char* name, std::size_t windows::*where) {
-            if (const item* found = named.find(name)) {
-                made->down.*where = found->inside.empty() ? found->count() : found->inside.at(0).count();
-                made->across.*where = found->inside.empty() ? found->count() : found->inside.at(1).count();
-            }
-        };
-        both("kernel", &windows::kernel);
-        both("stride", &windows::stride);
-        both("padding", &windows::padding);
-        both("dilation", &windows::dilation);
-        if (const item* found = named.find("bias")) made->has_bias = found->name == "each";
-    } else if (of.name == "depthwise_conv") {
-        require(shape.size() == 3, "depthwise_conv on a row of features");
-        made = plain_convolution(shape[2], {of.option(0, 1), of.option(1, 1), of.option(2, 0)}, !of.mentions("none"));
-        made->groups = shape[2];
-    } else {
-        made = plain_convolution(of.option(0, 1), {of.option(1, 1), of.option(2, 1), of.option(3, 0)}, !of.mentions("none"));
+    auto made = std::make_unique<convolution>();
+    // A number, or one for rows and one for columns.
+    const auto both = [&](const item& found, std::size_t windows::*where) {
+        made->down.*where = found.inside.empty() ? found.count() : found.inside.at(0).count();
+        made->across.*where = found.inside.empty() ? found.count() : found.inside.at(1).count();
+    };
+    const bool depthwise = of.name == "depthwise_conv";
+    require(!depthwise || shape.size() == 3, "depthwise_conv on a row of features");
+    made->filters = depthwise ? shape[2] : of.option(0, 1);
+    made->groups = depthwise ? shape[2] : 1;
+    both(of.options.at(depthwise ? 0 : 1), &windows::kernel);
+    if (const item* named = of.named_options()) {
+        if (const item* found = named->find("stride")) both(*found, &windows::stride);
+        if (const item* found = named->find("padding")) both(*found, &windows::padding);
+        if (const item* found = named->find("dilation")) both(*found, &windows::dilation);
+        if (const item* found = named->find("groups")) made->groups = found->count();
+        if (const item* found = named->find("bias")) made->has_bias = found->name == "each";
     }
     made->bind_weights(shape, to);
     return made;
@@ -434,12 +423,15 @@ struct mean_pool final : windowed {
 struct pooled_convolution final : part {
     std::unique_ptr<convolution> first;
     max_pool second;
-    pooled_convolution(const item& of, const extents& shape, builder& to) : second{{of.option(4, 2), of.option(4, 2), 0}} {
-        first = plain_convolution(of.option(0, 1), {of.option(1, 1), of.option(2, 1), of.option(3, 0)}, !of.mentions("none"));
-        first->bind_weights(shape, to);
+    pooled_convolution(const item& of, const extents& shape, builder& to)
+        : first{make_convolution(of, shape, to)}, second{{window(of), window(of), 0}} {
         second.bind(first->out, first->filters);
         in = shape;
         out = second.out;
+    }
+    static std::size_t window(const item& of) {
+        const item* const named = of.named_options();
+        return named == nullptr ? 2 : static_cast<std::size_t>(named->member("window", 2));
     }
     tensor forward(const tensor& x, state& of) override { return second.forward(first->forward(x, of), of); }
     tensor backward(const tensor& dy, state& of) override { return first->backward(second.backward(dy, of), of); }
@@ -673,7 +665,7 @@ std::unique_ptr<part> builder::make(const item& of, const extents& in) {
     if (name == "residual") return std::make_unique<residual>(of, in, *this);
     if (name == "add") return std::make_unique<sum>(of, in, *this);
     if (name == "concatenate") return std::make_unique<concatenation>(of, in, *this);
-    if (name == "conv" || name == "conv_with" || name == "depthwise_conv") return make_convolution(of, in, *this);
+    if (name == "conv" || name == "depthwise_conv") return make_convolution(of, in, *this);
     if (name == "conv_max_pool") return std::make_unique<pooled_convolution>(of, in, *this);
     if (name == "max_pool") return pool(std::make_unique<max_pool>(window));
     if (name == "mean_pool") return pool(std::make_unique<mean_pool>(window, window));
@@ -690,10 +682,10 @@ std::unique_ptr<part> builder::make(const item& of, const extents& in) {
     if (name == "batch_norm") return std::make_unique<batch_norm>(of, in, *this);
     if (name == "layer_norm") return std::make_unique<layer_norm>(of, in, *this);
     if (name == "local_response_norm") return std::make_unique<local_response_norm>(of, in, *this);
-    if (name == "relu") return std::make_unique<elementwise>(in, *this, relu_of, relu_slope);
-    if (name == "tanh") return std::make_unique<elementwise>(in, *this, tanh_of, tanh_slope);
-    if (name == "sigmoid") return std::make_unique<elementwise>(in, *this, sigmoid_of, sigmoid_slope);
-    if (name == "gelu") return std::make_unique<elementwise>(in, *this, gelu_of, gelu_slope);
+    if (name == "relu") return std::make_unique<elementwise>(in, *this, relu_of, relu_derivative);
+    if (name == "tanh") return std::make_unique<elementwise>(in, *this, tanh_of, tanh_derivative);
+    if (name == "sigmoid") return std::make_unique<elementwise>(in, *this, sigmoid_of, sigmoid_derivative);
+    if (name == "gelu") return std::make_unique<elementwise>(in, *this, gelu_of, gelu_derivative);
     throw std::runtime_error("the naive walk knows no '" + name + "'");
 }
 

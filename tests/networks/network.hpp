@@ -24,8 +24,8 @@ using lockstep::layers::batch_norm;
 using lockstep::layers::bias;
 using lockstep::layers::conv;
 using lockstep::layers::conv_max_pool;
+using lockstep::layers::conv_max_pool_options;
 using lockstep::layers::conv_options;
-using lockstep::layers::conv_with;
 using lockstep::layers::dense;
 using lockstep::layers::depthwise_conv;
 using lockstep::layers::dropout;
@@ -37,6 +37,7 @@ using lockstep::layers::local_response_norm;
 using lockstep::layers::max_pool;
 using lockstep::layers::mean_pool;
 using lockstep::layers::relu;
+using lockstep::layers::rows_and_columns;
 using lockstep::layers::shortcut;
 using lockstep::layers::sigmoid;
 using lockstep::layers::tanh;
@@ -70,7 +71,7 @@ struct keep_losses {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;  // they may travel on
     std::vector<double>& values;
-    void on_step(const lockstep::train::step_event& event) { values.push_back(event.loss); }
+    void on_step(const lockstep::report::step_event& event) { values.push_back(event.loss); }
 };
 
 template <class Partition>

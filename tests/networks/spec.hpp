@@ -14,7 +14,7 @@
 
 namespace networks {
 
-/// conv<6, 3, 2>{}, dropout{.rate = 0.25}, bias::none or 3.
+/// conv<6, 3, conv_options{.stride = 2}>{}, dropout{.rate = 0.25}, bias::none or 3.
 struct item {
     std::string name{};           ///< without its namespace; empty for a number and for a pair {3, 5}
     std::vector<item> options{};  ///< between < and >
@@ -41,6 +41,12 @@ struct item {
         for (const item& one : options)
             if (one.name == option_name) return true;
         return false;
+    }
+    /// The aggregate of named options, such as conv_options{..}; null without one.
+    [[nodiscard]] const item* named_options() const {
+        for (const item& one : options)
+            if (one.name.ends_with("_options")) return &one;
+        return nullptr;
     }
 };
 

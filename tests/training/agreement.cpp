@@ -272,7 +272,7 @@ TEST_CASE("training/agreement: a rank that is late for a step that the others ga
         trainer.fit(all.set(), ls::steps{2});
         const auto before = trainer.local_hash();
         world.barrier();
-        trainer.ranks().notices().set_timeout(std::chrono::milliseconds{300});
+        trainer.ranks().aborts().set_timeout(std::chrono::milliseconds{300});
         if (is_last(world))
             in_backward = [](std::span<float>) {
                 in_backward = nullptr;
@@ -297,7 +297,7 @@ TEST_CASE("training/agreement: a rank that is late for weights that the others g
         const auto before = trainer.local_hash();
         const std::vector<float> zeros(trainer.all_weights().size());
         world.barrier();
-        trainer.ranks().notices().set_timeout(std::chrono::milliseconds{300});
+        trainer.ranks().aborts().set_timeout(std::chrono::milliseconds{300});
         // Its part of what is compared has gone out.
         if (is_last(world)) stalls_in = 1;
         const auto text = failure_of([&] { trainer.load_weights(zeros); });

@@ -10,17 +10,20 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/partition/model.hpp"
 
 namespace {
 
-/// Calls of operator new on any thread of this rank, while somebody counts. MPI takes its memory from malloc: that is its own affair.
+/// Calls of operator new on any thread of this rank, while a test counts. MPI takes its memory from malloc: that is its own affair.
 std::atomic<std::size_t> allocations{0};
 std::atomic<bool> counting{false};
 /// One allocation of so many bytes or more is refused; 0: none.
@@ -79,11 +82,11 @@ void count_from(std::uint64_t step) {
     counting = step >= warm_up && step < warm_up + counted;
 }
 
-/// Counts in the steps of a fit() behind the first ones.
+/// Counts in the steps of a fit() after the first ones.
 struct counter {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;
-    void on_step(const ls::train::step_event& event) { count_from(event.step); }
+    void on_step(const ls::report::step_event& event) { count_from(event.step); }
 };
 
 template <class Compressor>
@@ -101,8 +104,8 @@ auto recipe(const Compressor& compressor, ls::transport transport, bool thread) 
 
 const samples<> all{16 * (warm_up + counted + 2)};  // one epoch: its end is no step
 
-/// What `run` counts on any rank. A rank that has waited for another one for 20 ms asks it where it is, in a letter that is allocated: on a
-/// busy machine that happens, so the least of several runs counts.
+/// What `run` counts on any rank. A rank that has waited for another one for 20 ms asks it where it is, in a message that is allocated: on
+/// a busy machine that happens, so the least of several runs counts.
 template <class F>
 std::size_t least_of(F&& run) {
     std::size_t least = SIZE_MAX;
@@ -138,7 +141,7 @@ template <class Compressor>
 void check_all(const Compressor& compressor) {
     check(compressor, ls::transport::messages);
     check(compressor, ls::transport::messages, true);
-    if constexpr (Compressor::kind == ls::compress::kind::sum)
+    if constexpr (std::is_same_v<Compressor, ls::compress::none>)
         check(compressor, mpi::communicator{}.size() > 1 ? ls::transport::shared_memory : ls::transport::automatic);
 }
 
@@ -153,9 +156,11 @@ TEST_CASE("training/allocations: what is allocated is counted", "[training]") {
 }
 
 TEST_CASE("training/allocations: a step allocates nothing", "[training]") { check_all(ls::compress::none{}); }
-TEST_CASE("training/allocations: nor with error feedback", "[training]") {
+TEST_CASE("training/allocations: nor with a compressor or a reduction", "[training]") {
     check_all(ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}});
     check_all(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}});
+    check_all(ls::compress::terngrad{});
+    check_all(ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}});
 }
 
 TEST_CASE("training/allocations: all ranks hear of one that cannot gather the weights", "[training]") {

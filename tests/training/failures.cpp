@@ -375,7 +375,7 @@ TEST_CASE("training/failures: a failure while the next minibatch is still read",
     const auto found = failure_of([&] { trainer.fit(set, ls::epochs{1}); });
     in_forward = nullptr;
     check_all_fail(world, found, "the layer is broken", 0);
-    // Whoever has begun to read has ended: `ended` may be looked at without a lock.
+    // A thread that has begun to read has ended: `ended` may be looked at without a lock.
     CHECK(ended <= 2 + compared(world));
     CHECK(ended >= 1 + compared(world));
 }
@@ -401,14 +401,14 @@ TEST_CASE("training/failures: ranks compare four rows, then read those that they
 namespace {
 struct thrower {
     std::uint64_t at = 0;
-    void on_step(const ls::train::step_event& event) const {
+    void on_step(const ls::report::step_event& event) const {
         if (event.step == at) throw std::runtime_error{"the log is full"};
     }
 };
 struct thrower_on_one_rank {
     static constexpr bool on_every_rank = true;
     bool throws = false;
-    void on_epoch(const ls::train::epoch_event&) const {
+    void on_epoch(const ls::report::epoch_event&) const {
         if (throws) throw std::runtime_error{"the chart is full"};
     }
 };
@@ -580,7 +580,7 @@ TEST_CASE("training/failures: rows that one rank may not bring to a step", "[tra
     refused("lockstep: row 1 of this rank has the label 10" + remedy, [](auto& mine) { mine.y[1] = 10; });
     refused("lockstep: row 0 of this rank has the label -1" + remedy, [](auto& mine) { mine.y[0] = -1; });
     refused("lockstep: x has 2 rows and y has 1 elements; pass 1 label elements for each row", [](auto& mine) { mine.y.pop_back(); });
-    refused("lockstep: x has 287 numbers, no multiple of the 144 of one 12x12x1 sample; pass whole samples, one behind the other",
+    refused("lockstep: x has 287 numbers, no multiple of the 144 of one 12x12x1 sample; pass whole samples, one after the other",
             [](auto& mine) { mine.x.pop_back(); });
     const std::size_t lanes = ls::parallel::split(8, static_cast<std::size_t>(world.size()), static_cast<std::size_t>(bad)).size();
     refused(ls::core::text("lockstep: a rank brought ", 2 * lanes + 1, " rows to a step that has room for ", 2 * lanes,

@@ -19,7 +19,9 @@
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/optim/adam.hpp"
@@ -100,6 +102,14 @@ TEST_CASE("training/first_losses: top_k with error feedback", "[training]") {
 
 TEST_CASE("training/first_losses: quantize with error feedback", "[training]") {
     CHECK(last_losses(recipe(optim::sgd{}, 0.1, error_feedback{ls::compress::quantize{.bits = 4}})) < 0.5);
+}
+
+TEST_CASE("training/first_losses: terngrad", "[training]") {
+    CHECK(last_losses(recipe(optim::sgd{}, 0.05, ls::compress::terngrad{})) < 0.6);
+}
+
+TEST_CASE("training/first_losses: power_sgd with error feedback", "[training]") {
+    CHECK(last_losses(recipe(optim::sgd{}, 0.1, error_feedback{ls::compress::power_sgd{.rank = 2}})) < 0.5);
 }
 
 TEST_CASE("training/first_losses: the first loss is that of the first predictions", "[training]") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 2 3
-// Memory that MPI uses is never given back and never lies on the stack, whatever is thrown: calls of MPI and of operator delete are watched.
+// Memory that MPI uses is never given back and never lies on the stack, whatever is thrown: calls of MPI and of operator delete are
+// watched.
 #include <malloc.h>
 #include <mpi.h>
 
@@ -18,11 +19,12 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
 
+namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
 
 namespace {
@@ -119,7 +121,7 @@ void come_late(F&& f) {
     std::size_t failed = 0;
     {
         std::optional<comm::group> ranks{comm::group{boost::mpi::communicator{}}};
-        ranks->notices().set_timeout(std::chrono::milliseconds{300});
+        ranks->aborts().set_timeout(std::chrono::milliseconds{300});
         if (ranks->rank() + 1 == ranks->size()) std::this_thread::sleep_for(std::chrono::milliseconds{1500});
         try {
             f(*ranks);
@@ -145,14 +147,14 @@ constexpr std::size_t n = std::size_t{1} << 18;
 TEST_CASE("training/message_memory: a schedule over an array of the caller", "[comm]") {
     come_late([](const comm::group& ranks) {
         std::vector<float> data(ranks.size() * n, 1.0F);
-        comm::run<float>(ranks, comm::all_gather(ranks.rank(), comm::equal_strips(ranks.size(), n)), std::span{data});
+        comm::run<float>(ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n)), std::span{data});
     });
 }
 
 TEST_CASE("training/message_memory: a schedule over a buffer", "[comm]") {
     come_late([](const comm::group& ranks) {
         comm::buffer<float> data(ranks.size() * n, 1.0F);
-        comm::run<float>(ranks, comm::all_gather(ranks.rank(), comm::equal_strips(ranks.size(), n)), data);
+        comm::run<float>(ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n)), data);
     });
 }
 
@@ -160,7 +162,7 @@ TEST_CASE("training/message_memory: an operation that is destroyed while it is u
     come_late([](const comm::group& ranks) {
         {
             comm::buffer<float> data(ranks.size() * n, 1.0F);
-            comm::operation<float> gather{ranks, comm::all_gather(ranks.rank(), comm::equal_strips(ranks.size(), n))};
+            comm::operation<float> gather{ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n))};
             if (ranks.rank() == 0) gather.start(data, {});
         }
         (void)ranks.gather_all(1);

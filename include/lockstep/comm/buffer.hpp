@@ -54,7 +54,7 @@ using buffer = std::vector<T, message_allocator<T>>;
 
 /// Keeps a thing until the end of the program: what MPI may still use after a failure.
 template <class T>
-[[gnu::cold]] void keep(T thing) noexcept {
+[[gnu::cold]] void leak_until_exit(T thing) noexcept {
     static std::vector<T> kept;
     try {
         kept.push_back(std::move(thing));
@@ -109,8 +109,8 @@ LOCKSTEP_FUNCTION bool abandoned_memory::takes_over(std::span<const std::byte> m
     bool found = false;
     list.alone([&] {
         found = list.all;
-        for (const auto& one : list.used)
-            found = found || (one.data() < memory.data() + memory.size() && memory.data() < one.data() + one.size());
+        for (const auto& range : list.used)
+            found = found || (range.data() < memory.data() + memory.size() && memory.data() < range.data() + range.size());
         if (!found) return;
         try {
             list.kept.push_back(memory.data());

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/schedule.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/flow.hpp"
 #include "lockstep/comm/group.hpp"
-#include "lockstep/comm/schedule.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -64,7 +64,8 @@ template <class T>
 /// An operation without its element type, so that one copy of the code serves all of them.
 class untyped_operation {
 public:
-    [[gnu::cold]] untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, urgency soon, element of);
+    [[gnu::cold]] untyped_operation(group ranks, collectives::schedule program, parallel::team team, std::size_t piece, urgency soon,
+                                    element type);
     untyped_operation(untyped_operation&&) noexcept = default;
     untyped_operation& operator=(untyped_operation&&) noexcept = default;
     ~untyped_operation();  // of which there is one copy, whatever holds operations
@@ -75,27 +76,29 @@ public:
 
     bool poll() {
         if (progress()) return true;
-        if (++polls_ % patience::notice_interval == 0) check();
+        if (++polls_ % backoff::check_interval == 0) check();
         return false;
     }
 
     void finish();
 
     [[nodiscard]] bool running() const noexcept { return running_; }
-    [[nodiscard]] const schedule& program() const noexcept { return program_; }
+    [[nodiscard]] const collectives::schedule& program() const noexcept { return program_; }
     [[nodiscard]] const flow& under_way() const noexcept { return under_way_; }
     [[nodiscard]] const collective& what() const noexcept { return *what_; }
-    [[nodiscard]] comm::awaited awaited() const noexcept {
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
         return {.what = &*what_,
                 .in = &ranks_.record(),
                 .self = this,
-                .peers = [](const void* self, std::span<std::size_t> out) { return of(self).under_way_.peers(out); },
-                .progress = [](const void* self) -> std::uint64_t { return of(self).under_way_.completed(); },
+                .peers = [](const void* self, std::span<std::size_t> out) { return operation_of(self).under_way_.peers(out); },
+                .progress = [](const void* self) -> std::uint64_t { return operation_of(self).under_way_.completed(); },
                 .of = this};
     }
 
 private:
-    [[nodiscard]] static const untyped_operation& of(const void* self) noexcept { return *static_cast<const untyped_operation*>(self); }
+    [[nodiscard]] static const untyped_operation& operation_of(const void* self) noexcept {
+        return *static_cast<const untyped_operation*>(self);
+    }
 
     /// Where a message stands in its stream.
     struct link {
@@ -108,11 +111,11 @@ private:
 
     /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in
     /// flight.
-    [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<message>& all, parallel::block part, std::size_t first,
+    [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<collectives::message>& all, parallel::block part, std::size_t first,
                                                std::vector<link>& links) const {
         std::size_t slots = 0;
         for (std::size_t i = part.first; i < part.last; ++i) {
-            slots += std::min(flow::window, under_way_.pieces(all[i].what.count * of_.size));
+            slots += std::min(flow::window, under_way_.pieces(all[i].what.count * type_.size));
             for (std::size_t next = i + 1; next < part.last && links[i].next == flow::none; ++next) {
                 if (all[next].peer != all[i].peer) continue;
                 links[i].next = first + next - part.first;
@@ -123,24 +126,24 @@ private:
     }
 
     /// The message whose pieces a local operation may use as they arrive, if nothing else of the round touches what it writes and it needs
-    /// nothing else: so an element is added in the same place of the same order, only earlier.
-    [[nodiscard, gnu::cold]] std::size_t source(const schedule::round& round, std::size_t number) const noexcept;
+    /// nothing else: so an element is added at the same position of the same order, only earlier.
+    [[nodiscard, gnu::cold]] std::size_t source(const collectives::schedule::round& round, std::size_t number) const noexcept;
 
-    [[nodiscard]] std::byte* at(const range& what) const noexcept {
-        return arrays_[static_cast<std::size_t>(what.in)] + what.first * of_.size;
+    [[nodiscard]] std::byte* at(const collectives::range& what) const noexcept {
+        return arrays_[static_cast<std::size_t>(what.in)] + what.first * type_.size;
     }
-    [[nodiscard]] std::span<std::byte> bytes(const range& what) const noexcept { return {at(what), what.count * of_.size}; }
+    [[nodiscard]] std::span<std::byte> bytes(const collectives::range& what) const noexcept { return {at(what), what.count * type_.size}; }
 
     void post();
 
     bool advance();
 
     /// Elements first .. first + count - 1 of a local operation.
-    void apply(const local_operation& local, std::size_t first, std::size_t count) const noexcept {
-        if (local.what == action::copy)
-            std::copy_n(at(local.from) + first * of_.size, count * of_.size, at(local.to) + first * of_.size);
+    void apply(const collectives::local_operation& local, std::size_t first, std::size_t count) const noexcept {
+        if (local.what == collectives::action::copy)
+            std::copy_n(at(local.from) + first * type_.size, count * type_.size, at(local.to) + first * type_.size);
         else
-            of_.add(team_, at(local.to) + first * of_.size, at(local.from) + first * of_.size, count);
+            type_.add(team_, at(local.to) + first * type_.size, at(local.from) + first * type_.size, count);
     }
 
     [[gnu::cold]] void check() {
@@ -161,9 +164,9 @@ private:
     }
 
     group ranks_;
-    schedule program_;
+    collectives::schedule program_;
     parallel::team team_;
-    element of_;
+    element type_;
     watched_collective what_;
     flow under_way_;
     std::vector<link> send_links_;
@@ -188,7 +191,8 @@ class operation {
 public:
     /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all ranks. `soon`: how urgent
     /// its messages are among those of other operations in flight (see comm/send_order.hpp); ranks need not agree.
-    operation(group ranks, schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece, urgency soon = {})
+    operation(group ranks, collectives::schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece,
+              urgency soon = {})
         : run_{std::move(ranks), std::move(program), team, piece, soon, detail::element_of<T>()} {}
 
     /// `data` and `work` hold at least what the schedule says and stay where they are until the end; after a failure, until the end of the
@@ -203,7 +207,7 @@ public:
     /// The same without a look for failures: the operation can still end when others have failed.
     bool progress() { return run_.progress(); }
     /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and core::error, on all ranks
-    /// alike, if the wait has no end or lasts longer than the timeout (see comm/watch.hpp).
+    /// alike, if the wait has no end or lasts longer than the timeout (see comm/watch/watch.hpp).
     void finish() { run_.finish(); }
 
     void run(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {
@@ -212,11 +216,11 @@ public:
     }
 
     [[nodiscard]] bool running() const noexcept { return run_.running(); }
-    [[nodiscard]] const schedule& program() const noexcept { return run_.program(); }
+    [[nodiscard]] const collectives::schedule& program() const noexcept { return run_.program(); }
     /// What the watch knows of it.
     [[nodiscard]] const collective& what() const noexcept { return run_.what(); }
     /// For a wait of one's own that polls it.
-    [[nodiscard]] comm::awaited awaited() const noexcept { return run_.awaited(); }
+    [[nodiscard]] comm::pending_operation pending() const noexcept { return run_.pending(); }
     /// Messages and bytes handed to MPI by this rank since construction.
     [[nodiscard]] std::size_t sent_messages() const noexcept { return run_.under_way().sent_messages(); }
     [[nodiscard]] std::size_t sent_bytes() const noexcept { return run_.under_way().sent_bytes(); }
@@ -227,14 +231,16 @@ private:
 
 /// Runs a schedule to its end, with scratch of its own. For setup and tests: allocates.
 template <class T>
-void run(const group& ranks, schedule program, buffer<T>& data, const std::source_location& where = std::source_location::current()) {
+void run(const group& ranks, collectives::schedule program, buffer<T>& data,
+         const std::source_location& where = std::source_location::current()) {
     buffer<T> work(program.work_size());
     operation<T> once{ranks, std::move(program)};
     once.run(data, work, where);
 }
 /// The same for memory that goes with an exception: MPI is given a copy.
 template <class T>
-void run(const group& ranks, schedule program, std::span<T> data, const std::source_location& where = std::source_location::current()) {
+void run(const group& ranks, collectives::schedule program, std::span<T> data,
+         const std::source_location& where = std::source_location::current()) {
     buffer<T> copy(data.begin(), data.end());
     run(ranks, std::move(program), copy, where);
     std::copy(copy.begin(), copy.end(), data.begin());
@@ -244,23 +250,23 @@ void run(const group& ranks, schedule program, std::span<T> data, const std::sou
 
 namespace detail {
 
-LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, schedule program, parallel::team team, std::size_t piece, urgency soon,
-                                                       element of)
+LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives::schedule program, parallel::team team, std::size_t piece,
+                                                       urgency soon, element type)
     : ranks_{std::move(ranks)},
       program_{std::move(program)},
       team_{team},
-      of_{of},
-      what_{ranks_.notices().watched_by(),
+      type_{type},
+      what_{ranks_.aborts().watched_by(),
             {.group = ranks_.record().id,
              .number = ranks_.next_number(),
              .elements = program_.elements(),
-             .unit = of.unit,
+             .unit = type.unit,
              .kind = short_name{program_.name()},
              .what = ranks_.what()}},
       // Pieces hold whole elements.
-      under_way_{ranks_.over().communicator(), ranks_.tag_of(what_->number, core::mix(what_->fingerprint + of.size)),
-                 std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / of.size) * of.size, soon} {
-    if (of.add == nullptr && program_.added() > 0)
+      under_way_{ranks_.over().communicator(), ranks_.tag_of(what_->number, core::mix(what_->fingerprint + type.size)),
+                 std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / type.size) * type.size, soon} {
+    if (type.add == nullptr && program_.added() > 0)
         core::fail(core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"),
                    "use a gathering schedule, or an arithmetic element type");
     prepare();
@@ -287,10 +293,10 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, schedule pro
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::finish() {
     if (!running_ || advance()) return;
-    patience waiting{awaited()};
+    backoff waiting{pending()};
     while (!advance()) {
         try {
-            waiting.wait(ranks_.notices());
+            waiting.wait(ranks_.aborts());
         } catch (...) {
             stop();
             throw;
@@ -322,19 +328,21 @@ LOCKSTEP_FUNCTION void untyped_operation::prepare() {
         if (early_[i] != flow::none) early_list_[next[early_[i]]++] = i;
 }
 
-LOCKSTEP_FUNCTION std::size_t untyped_operation::source(const schedule::round& round, std::size_t number) const noexcept {
-    const local_operation& local = program_.locals()[number];
+LOCKSTEP_FUNCTION std::size_t untyped_operation::source(const collectives::schedule::round& round, std::size_t number) const noexcept {
+    const collectives::local_operation& local = program_.locals()[number];
     std::size_t found = flow::none;
     for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
-        const range& what = program_.receives()[i].what;
-        if (overlap(what, local.to)) return flow::none;
+        const collectives::range& what = program_.receives()[i].what;
+        if (collectives::overlap(what, local.to)) return flow::none;
         if (what.in == local.from.in && what.first <= local.from.first && local.from.last() <= what.last()) found = i;
     }
     for (std::size_t i = round.sends.first; i < round.sends.last; ++i)
         if (overlap(program_.sends()[i].what, local.to)) return flow::none;
     for (std::size_t i = round.locals.first; i < number; ++i) {
-        const local_operation& before = program_.locals()[i];
-        if (overlap(before.to, local.to) || overlap(before.to, local.from) || overlap(before.from, local.to)) return flow::none;
+        const collectives::local_operation& before = program_.locals()[i];
+        if (collectives::overlap(before.to, local.to) || collectives::overlap(before.to, local.from) ||
+            collectives::overlap(before.from, local.to))
+            return flow::none;
     }
     return found;
 }
@@ -343,12 +351,12 @@ LOCKSTEP_FUNCTION std::size_t untyped_operation::source(const schedule::round& r
     if (round_ == program_.rounds().size()) return;
     const auto& round = program_.rounds()[round_];
     for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
-        const message& one = program_.sends()[i];
-        under_way_.send(one.peer, bytes(one.what), send_links_[i].leads, send_links_[i].next);
+        const collectives::message& sent = program_.sends()[i];
+        under_way_.send(sent.peer, bytes(sent.what), send_links_[i].leads, send_links_[i].next);
     }
     for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
-        const message& one = program_.receives()[i];
-        under_way_.receive(one.peer, bytes(one.what), receive_links_[i].leads, receive_links_[i].next);
+        const collectives::message& received = program_.receives()[i];
+        under_way_.receive(received.peer, bytes(received.what), receive_links_[i].leads, receive_links_[i].next);
     }
     under_way_.start();
 }
@@ -358,11 +366,11 @@ LOCKSTEP_FUNCTION bool untyped_operation::advance() {
         const auto& round = program_.rounds()[round_];
         const auto arrived = [&](std::size_t number, std::size_t first, std::size_t size) {
             const std::size_t receive = round.receives.first + number - round.sends.size();
-            const std::size_t begin = program_.receives()[receive].what.first + first / of_.size;
+            const std::size_t begin = program_.receives()[receive].what.first + first / type_.size;
             for (std::size_t entry = early_begin_[receive]; entry < early_begin_[receive + 1]; ++entry) {
                 const std::size_t i = early_list_[entry];
-                const range& from = program_.locals()[i].from;
-                const std::size_t low = std::max(begin, from.first), high = std::min(begin + size / of_.size, from.last());
+                const collectives::range& from = program_.locals()[i].from;
+                const std::size_t low = std::max(begin, from.first), high = std::min(begin + size / type_.size, from.last());
                 if (low < high) apply(program_.locals()[i], low - from.first, high - low);
             }
         };

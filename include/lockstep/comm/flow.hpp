@@ -21,7 +21,7 @@ namespace lockstep::comm {
 class flow {
 public:
     /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the receiver, which stands in
-    /// line behind the data that the receiver sends: two ranks that exchange long messages use their link in one direction at a time.
+    /// line after the data that the receiver sends: two ranks that exchange long messages use their link in one direction at a time.
     static constexpr std::size_t usual_piece = (std::size_t{64} << 10) - 512;
     static constexpr std::size_t largest_piece = std::size_t{1} << 30;  ///< MPI counts in int
     static constexpr std::size_t window = 16;
@@ -30,7 +30,8 @@ public:
     static constexpr std::size_t acknowledged = 16;
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    [[gnu::cold]] flow(MPI_Comm over, int tag, std::size_t piece, urgency of = {}) : over_{over}, tag_{tag}, piece_{piece}, place_{of} {}
+    [[gnu::cold]] flow(MPI_Comm over, int tag, std::size_t piece, urgency priority = {})
+        : over_{over}, tag_{tag}, piece_{piece}, entry_{priority} {}
     flow(flow&&) noexcept = default;  // a vector that was moved from is empty
     flow& operator=(flow&&) = delete;
     ~flow();
@@ -47,7 +48,7 @@ public:
     /// Lets the first pieces go. Sends go first: the peer then knows of ours when it answers our answer to its own.
     void start() noexcept;
     /// The operation is over.
-    void leave() noexcept { place_.leave(); }
+    void leave() noexcept { entry_.leave(); }
 
     /// Makes progress; true when the round is over, and empty again. arrived(number, first, bytes) for each piece that has been received.
     template <class Arrived>
@@ -132,10 +133,10 @@ private:
     }
     void taken(const slot& piece) noexcept {
         --streams_[piece.stream].under_way;
-        place_.received(piece.size);
+        entry_.received(piece.size);
     }
 
-    /// The next piece of a stream. Pieces of a stream are posted in order on both sides: so they meet.
+    /// The next piece of a stream. Pieces of a stream are posted in order on both sides, so they match.
     post_result post(std::size_t stream, std::size_t at) noexcept;
 
     void compare(const slot& piece, const MPI_Status& status, bool in_status) noexcept {
@@ -163,7 +164,7 @@ private:
     MPI_Comm over_;
     int tag_;
     std::size_t piece_;
-    send_place place_;
+    send_entry entry_;
     std::vector<transfer> transfers_;
     std::vector<stream_state> streams_;
     std::vector<slot> slots_;  // what each request is
@@ -192,7 +193,7 @@ LOCKSTEP_FUNCTION void flow::reserve(std::size_t messages, std::size_t slots) {
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void flow::start() noexcept {
-    place_.enter();
+    entry_.enter();
     for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
         std::size_t left = 0;
         for (std::size_t i = streams_[stream].message; i != none; i = transfers_[i].next) left += pieces(transfers_[i].size);
@@ -223,7 +224,7 @@ LOCKSTEP_FUNCTION void flow::abandon() noexcept {
                 return std::span<const std::byte>{transfers_[slots_[i].message].data + slots_[i].first, slots_[i].size};
             });
     clear();
-    place_.leave();
+    entry_.leave();
 }
 
 LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noexcept {
@@ -248,26 +249,27 @@ LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noex
     auto& [current, pieces_posted, pieces_under_way] = streams_[stream];
     while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
     if (current == none) return post_result::nothing_left;
-    transfer& one = transfers_[current];
-    const std::size_t size = std::min(piece_, one.size - one.posted);
-    std::byte* const data = one.data + one.posted;
-    const bool yields = one.sends && place_.yields();
-    if (yields && pieces_under_way > 0 && !place_.admits(size)) return post_result::held_back;
-    slots_[at] = {stream, current, one.posted, size, one.sends, false};
-    one.posted += size;
-    if (one.sends) {
+    transfer& message = transfers_[current];
+    const std::size_t size = std::min(piece_, message.size - message.posted);
+    std::byte* const data = message.data + message.posted;
+    const bool yields = message.sends && entry_.yields();
+    if (yields && pieces_under_way > 0 && !entry_.admits(size)) return post_result::held_back;
+    slots_[at] = {stream, current, message.posted, size, message.sends, false};
+    message.posted += size;
+    if (message.sends) {
         // One that yields is under way until its receiver has it: others are complete as soon as the system takes them, which takes
         // megabytes.
         const bool counted = ++pieces_posted % acknowledged == 0 || yields;
-        const int code = (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
+        const int code =
+            (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, message.peer, tag_, over_, &requests_[at]);
         if (code != MPI_SUCCESS) [[unlikely]]
             lose(code, slots_[at], 0);
         ++pieces_under_way;
-        place_.handed_over(size);
+        entry_.handed_over(size);
         ++sent_messages_;
         sent_bytes_ += size;
     } else {
-        const int code = MPI_Irecv(data, static_cast<int>(size), MPI_BYTE, one.peer, tag_, over_, &requests_[at]);
+        const int code = MPI_Irecv(data, static_cast<int>(size), MPI_BYTE, message.peer, tag_, over_, &requests_[at]);
         if (code != MPI_SUCCESS) [[unlikely]]
             lose(code, slots_[at], 0);
     }

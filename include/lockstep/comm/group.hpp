@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A group of ranks: the application's communicator, duplicated, with failure notices. The only header that includes Boost.MPI.
+// A group of ranks: the application's communicator, duplicated, with an abort channel. The only header that includes Boost.MPI.
 
 #include <boost/mpi/communicator.hpp>
 #include <boost/mpi/environment.hpp>
@@ -22,10 +22,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/notice.hpp"
-#include "lockstep/comm/place.hpp"
 #include "lockstep/comm/transport.hpp"
-#include "lockstep/comm/watch.hpp"
+#include "lockstep/comm/watch/abort_channel.hpp"
+#include "lockstep/comm/watch/call_site.hpp"
+#include "lockstep/comm/watch/watch.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -34,7 +34,7 @@
 namespace lockstep::comm {
 
 /// A collective that a rank may wait for, and what to ask it: for whom it waits, and a number that changes where something has come.
-struct awaited {
+struct pending_operation {
     const collective* what = nullptr;
     const group_record* in = nullptr;
     const void* self = nullptr;
@@ -47,32 +47,32 @@ struct awaited {
     [[nodiscard]] std::uint64_t came() const { return progress == nullptr ? 0 : progress(of); }
 };
 
-/// How a wait loop spends its time: it polls, looks for failure notices now and then, and soon leaves the core to others.
-class patience {
+/// How a wait loop spends its time: it polls, looks for aborts now and then, and soon leaves the core to others.
+class backoff {
 public:
     static constexpr std::size_t spins = 512;
-    static constexpr std::size_t notice_interval = 64;
+    static constexpr std::size_t check_interval = 64;
     /// Where a poll gives way to others, it may take as long as they like.
     static constexpr std::size_t yielding_interval = 4;
 
     [[nodiscard]] static constexpr bool looks(std::size_t polls) noexcept {
-        return polls % (polls > spins ? yielding_interval : notice_interval) == 0;
+        return polls % (polls > spins ? yielding_interval : check_interval) == 0;
     }
 
-    patience() = default;
-    explicit patience(const awaited& what) noexcept
+    backoff() = default;
+    explicit backoff(const pending_operation& what) noexcept
         : wait_{what.what, what.in, what.self, what.peers, what.withdraw, what.agreement}, what_{what} {}
 
     /// After a poll that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too long.
-    void wait(notice_board& notices) {
-        if (looks(++polls_)) notices.check(wait_, what_.came());
+    void wait(abort_channel& aborts) {
+        if (looks(++polls_)) aborts.check(wait_, what_.came());
         if (polls_ > spins) std::this_thread::yield();
     }
 
 private:
     std::size_t polls_ = 0;
     comm::wait wait_;
-    awaited what_;
+    pending_operation what_;
 };
 
 /// After a failure elsewhere: whether `progress()` still becomes true, as it does within 2 s where all ranks have sent their part.
@@ -89,6 +89,8 @@ template <class Progress>
 /// MPI's own handle of a communicator.
 using raw_communicator = decltype(std::declval<const transport&>().communicator());
 
+/// Boost.MPI is used for communicators only: it has no non-blocking collectives, counts in int, and serialises
+/// silently what has no MPI datatype.
 /// Copies are the same group. All ranks make the same groups and operations in the same order, from one thread at a time: groups of the
 /// same ranks share a watch.
 class group {
@@ -96,8 +98,8 @@ public:
     /// One rank, without MPI: nothing needs to be initialised.
     group() : state_{std::make_shared<state>(std::nullopt, nullptr, nullptr)} {}
 
-    /// Duplicates the communicator, so no message can meet one of the application's. Collective. With MPI initialised but no mpirun, the
-    /// world is one rank.
+    /// Duplicates the communicator, so no message can be taken for one of the application's. Collective. With MPI initialised but no
+    /// mpirun, the world is one rank.
     explicit group(const boost::mpi::communicator& communicator, const std::source_location& where = std::source_location::current());
     /// The same for MPI's handle, which stays the application's. Not where that is a number (MPICH): any number would be taken for one.
     template <std::same_as<raw_communicator> Raw>
@@ -114,7 +116,7 @@ public:
     [[nodiscard]] std::size_t rank() const noexcept { return state_->over.rank(); }
     [[nodiscard]] std::size_t size() const noexcept { return state_->over.size(); }
     [[nodiscard]] const transport& over() const noexcept { return state_->over; }
-    [[nodiscard]] notice_board& notices() const noexcept { return state_->notices(); }
+    [[nodiscard]] abort_channel& aborts() const noexcept { return state_->aborts(); }
     /// How its collectives are numbered, and who its ranks are in the whole.
     [[nodiscard]] group_record& record() const noexcept { return state_->record; }
 
@@ -122,7 +124,7 @@ public:
     [[nodiscard, gnu::cold]] group named(std::string_view what) const;
     [[nodiscard]] const short_name& what() const noexcept { return what_; }
 
-    /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the failure notices of this group.
+    /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the aborts of this group.
     [[nodiscard]] group split(std::size_t color, std::size_t key,
                               const std::source_location& where = std::source_location::current()) const;
 
@@ -145,7 +147,7 @@ public:
             const neighbours two{(rank() + have) % size(), (rank() + size() - have) % size()};
             under_way.receive(over(), two[0], tag, part(have, count));
             under_way.send(over(), two[1], tag, part(0, count));
-            settle(under_way, two);
+            wait_all(under_way, two);
         }
         std::vector<T> out(size());
         for (std::size_t k = 0; k < size(); ++k) out[(rank() + k) % size()] = turned[k].value;
@@ -160,13 +162,13 @@ public:
 
     /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for them; the first call
     /// counts.
-    void announce(std::string_view text) const { notices().announce(text); }
+    void announce(std::string_view text) const { aborts().announce(text); }
 
     /// Announces and throws what became of a message of this collective. Throws remote_failure where another rank has told why.
     [[noreturn, gnu::cold]] void refuse(const lost_message& lost, const collective& in) const;
 
-    /// Looks once for a notice of failure. Throws remote_failure.
-    void check() const { notices().check(); }
+    /// Looks once for an abort. Throws remote_failure.
+    void check() const { aborts().check(); }
 
     /// Ends a stretch of work of all ranks: none leaves before all have done what can fail in it, and one that hears of a later failure on
     /// its way out leaves first. Collective. For setup: allocates.
@@ -174,7 +176,8 @@ public:
 
     /// The number of the next operation: equal on all ranks that make their operations in the same order.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return ++state_->record.last; }
-    /// The tag of its messages. Where MPI has room, other fingerprints have other tags: what does not belong together does not meet.
+    /// The tag of its messages. Where MPI has room, other fingerprints have other tags: messages that do not belong together are never
+    /// matched.
     [[nodiscard]] int tag_of(std::uint64_t number, std::uint64_t fingerprint) const noexcept {
         constexpr std::uint64_t low = 1U << 15U;
         const std::uint64_t room = (static_cast<std::uint64_t>(state_->over.tags()) + 1) / low;
@@ -183,7 +186,7 @@ public:
     }
 
 private:
-    static constexpr int setup_tag = notice_board::tag + 1;
+    static constexpr int setup_tag = abort_channel::tag + 1;
     static constexpr int first_tag = setup_tag + 1;
 
     struct state {
@@ -196,13 +199,13 @@ private:
         /// number: it is not given back.
         [[gnu::cold]] ~state();
 
-        [[nodiscard]] notice_board& notices() noexcept { return root ? root->own : own; }
-        [[nodiscard]] watch* watched_by() noexcept { return notices().watched_by().get(); }
+        [[nodiscard]] abort_channel& aborts() noexcept { return root ? root->own : own; }
+        [[nodiscard]] watch* watched_by() noexcept { return aborts().watched_by().get(); }
 
         std::optional<boost::mpi::communicator> communicator;
         transport over;
-        std::shared_ptr<state> root;  // keeps the communicator of the notices alive
-        notice_board own;
+        std::shared_ptr<state> root;  // keeps the communicator of the aborts alive
+        abort_channel own;
         group_record record;
     };
 
@@ -223,10 +226,10 @@ private:
         setup.identify();
         return tag_of(0, setup.fingerprint);
     }
-    [[gnu::cold]] void settle(requests& under_way, const neighbours& two) const;
+    [[gnu::cold]] void wait_all(requests& under_way, const neighbours& two) const;
 
     /// A duplicate, or an error where not all ranks come to make it. `by`: none for the watch itself.
-    [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& of, watch* by,
+    [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& original, watch* by,
                                                                        const std::source_location& where);
 
     /// The watch of the ranks of a communicator. Collective for the first group on them.
@@ -265,7 +268,7 @@ LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, con
         auto made = duplicate(communicator, by.get(), where);
         state_ = std::make_shared<state>(std::move(made), nullptr, by);
     } catch (...) {
-        if (by != nullptr) by->remember_place(call_record{"group", where});
+        if (by != nullptr) by->remember_call_site(call_record{"group", where});
         throw;
     }
 }
@@ -274,7 +277,7 @@ LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, con
 
 LOCKSTEP_FUNCTION group group::split(std::size_t color, std::size_t key, const std::source_location& where) const {
     if (!state_->communicator) return *this;
-    // Nobody enters MPI's own, blocking split before all ranks have arrived.
+    // No rank enters MPI's own, blocking split before all ranks have arrived.
     short_name& kind = state_->record.setup.kind;
     const short_name usual = std::exchange(kind, short_name{"dividing a group"});
     (void)gather_all(color, where);
@@ -287,29 +290,29 @@ LOCKSTEP_FUNCTION group group::split(std::size_t color, std::size_t key, const s
 LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view text, const std::source_location& where) const {
     constexpr std::size_t size_of_part = 64;
     struct piece {
-        char letters[size_of_part];
+        char characters[size_of_part];
     };
     const auto lengths = gather_all(text.size(), where);
     const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
     std::vector<std::string> out(size());
     for (std::size_t at = 0; at < longest; at += size_of_part) {
         piece mine{};
-        if (at < text.size()) text.copy(mine.letters, size_of_part, at);
+        if (at < text.size()) text.copy(mine.characters, size_of_part, at);
         const auto pieces = gather_all(mine, where);
         for (std::size_t other = 0; other < size(); ++other)
-            if (at < lengths[other]) out[other].append(pieces[other].letters, std::min(size_of_part, lengths[other] - at));
+            if (at < lengths[other]) out[other].append(pieces[other].characters, std::min(size_of_part, lengths[other] - at));
     }
     return out;
 }
 
 LOCKSTEP_FUNCTION void group::end_together(const std::source_location& where) const {
     (void)gather_all(rank(), where);
-    notices().passed();
+    aborts().passed();
 }
 
 LOCKSTEP_FUNCTION std::vector<std::size_t> group::hosts() const {
     if (!state_->communicator) return {0};
-    // Nobody enters MPI's own, blocking call before all ranks have arrived.
+    // No rank enters MPI's own, blocking call before all ranks have arrived.
     (void)gather_all(size());
     const auto all = gather_all(first_on_host(over().communicator()).value_or(size()));
     for (std::size_t rank = 0; rank < size(); ++rank)
@@ -334,11 +337,11 @@ LOCKSTEP_FUNCTION group::state::state(std::optional<boost::mpi::communicator> ma
 
 LOCKSTEP_FUNCTION group::state::~state() {
     if (watched_by() != nullptr) watched_by()->remove(record);
-    if (communicator && notices().failed()) keep(*communicator);
+    if (communicator && aborts().failed()) leak_until_exit(*communicator);
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION void group::settle(requests& under_way, const neighbours& two) const {
-    for (patience waiting{awaited{&state_->record.setup, &state_->record, &two, &write_neighbours}};; waiting.wait(notices())) {
+[[gnu::noinline]] LOCKSTEP_FUNCTION void group::wait_all(requests& under_way, const neighbours& two) const {
+    for (backoff waiting{pending_operation{&state_->record.setup, &state_->record, &two, &write_neighbours}};; waiting.wait(aborts())) {
         const bool done = under_way.test();
         if (under_way.lost()) refuse(*under_way.lost(), state_->record.setup);
         if (done) return;
@@ -347,33 +350,33 @@ LOCKSTEP_FUNCTION group::state::~state() {
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void group::refuse(const lost_message& lost, const collective& in) const {
     if (!lost.has_wrong_length()) check();  // a rank that is gone may have said why before
-    short_line place;
-    describe(place, in, nullptr);
-    const core::error failure = lost.error(record().rank_in_whole(lost.peer), record().rank_in_whole(rank()), place.text());
+    short_line call_site;
+    describe(call_site, in, nullptr);
+    const core::error failure = lost.error(record().rank_in_whole(lost.peer), record().rank_in_whole(rank()), call_site.text());
     announce(failure.what());
     throw failure;
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& of, watch* by,
+[[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& original, watch* by,
                                                                               const std::source_location& where) {
     const auto limit = default_timeout();
-    duplication made{of};
-    const auto rank = static_cast<std::size_t>(of.rank()), size = static_cast<std::size_t>(of.size());
+    duplication made{original};
+    const auto rank = static_cast<std::size_t>(original.rank()), size = static_cast<std::size_t>(original.size());
     const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
     if (by != nullptr) {
         ++by->groups.setup.runs;
         by->groups.setup.where = where;
     }
-    wait one{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
+    wait waiting{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
     for (std::size_t polls = 1;; ++polls) {
         if (const auto done = made.test()) return {*done, boost::mpi::comm_take_ownership};
-        if (!patience::looks(polls)) continue;
+        if (!backoff::looks(polls)) continue;
         std::this_thread::yield();
         bool hopeless = false;
-        one.look(0);
+        waiting.look(0);
         if (by != nullptr) by->glance();
-        if (by != nullptr && one.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(one, by->next_board());
-        if (!hopeless && (limit.count() <= 0 || one.waited() < limit)) continue;
+        if (by != nullptr && waiting.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(waiting, by->next_board());
+        if (!hopeless && (limit.count() <= 0 || waiting.waited() < limit)) continue;
         if (by == nullptr) {
             short_line at;
             at.add(where);
@@ -391,12 +394,12 @@ LOCKSTEP_FUNCTION group::state::~state() {
         boost::mpi::communicator over;
         std::shared_ptr<watch> by;
     };
-    // Never given back: a letter may still be under way to a rank that did not look, and MPI would deliver it to the next communicator that
-    // gets this one's number. A program that makes communicators of the same ranks again and again needs one.
+    // Never given back: a message may still be under way to a rank that did not look, and MPI would deliver it to the next communicator
+    // that gets this one's number. A program that makes communicators of the same ranks again and again needs one.
     static std::vector<kept> all;
     if (communicator.size() == 1) return nullptr;
-    for (const kept& one : all)
-        if (same_ranks(communicator, one.over)) return one.by;
+    for (const kept& entry : all)
+        if (same_ranks(communicator, entry.over)) return entry.by;
     boost::mpi::communicator over = duplicate(communicator, nullptr, where);
     return all.emplace_back(kept{over, std::make_shared<watch>(transport{over})}).by;
 }

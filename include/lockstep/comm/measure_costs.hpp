@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/collectives/cost_model.hpp"
+#include "lockstep/collectives/schedule.hpp"
 #include "lockstep/comm/buffer.hpp"
-#include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
-#include "lockstep/comm/schedule.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/sort.hpp"
 
@@ -20,16 +20,16 @@ namespace lockstep::comm {
 
 namespace detail {
 
-/// Seconds for `bytes` each way with the peer: so fast is a quarter of `samples`, behind one that warms up: what others do to this machine
+/// Seconds for `bytes` each way with the peer: so fast is a quarter of `samples`, after one that warms up: what others do to this machine
 /// meanwhile counts little. Nothing for a rank without a peer (itself).
 [[nodiscard, gnu::cold]] double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples);
 
 /// Every rank with its peer at once; the figures are those of rank 0's host.
-[[nodiscard, gnu::cold]] inline link measure_link(const group& ranks, std::size_t peer, std::size_t who) {
+[[nodiscard, gnu::cold]] inline collectives::link measure_link(const group& ranks, std::size_t peer, std::size_t who) {
     const auto agreed = [&](std::size_t bytes, std::size_t samples) {
         return ranks.gather_all(exchange_seconds(ranks, peer, bytes, samples))[who];
     };
-    link out{agreed(64, 15), 0};
+    collectives::link out{agreed(64, 15), 0};
     // Long enough to see the bandwidth.
     for (std::size_t bytes = std::size_t{1} << 14U;; bytes *= 4) {
         const double seconds = agreed(bytes, 5);
@@ -43,17 +43,17 @@ namespace detail {
 /// Collective. Neighbours on a host exchange with each other, then ranks of neighbouring hosts, all of them at once, so that ranks share
 /// their links as in a step. What rank 0 has seen counts for all: the model is the same on every rank. One rank measures nothing. Cost:
 /// some 40 messages each way of 64 bytes to 256 KiB and a few short all-gathers: 1 ms on a host, 10 ms over 1 Gbit/s.
-[[nodiscard, gnu::cold]] cost_model measure_costs(const group& ranks);
+[[nodiscard, gnu::cold]] collectives::cost_model measure_costs(const group& ranks);
 
 #if LOCKSTEP_BODIES
 
 namespace detail {
 
 LOCKSTEP_FUNCTION double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples) {
-    schedule swap{"exchange", true, bytes};
+    collectives::schedule swap{"exchange", true, bytes};
     if (peer != ranks.rank()) {
-        swap.send(peer, in_data(0, bytes));
-        swap.receive(peer, in_work(0, bytes));
+        swap.send(peer, collectives::in_data(0, bytes));
+        swap.receive(peer, collectives::in_work(0, bytes));
         swap.end_round();
     }
     buffer<std::byte> out(bytes), in(bytes);
@@ -71,8 +71,8 @@ LOCKSTEP_FUNCTION double exchange_seconds(const group& ranks, std::size_t peer, 
 
 }  // namespace detail
 
-LOCKSTEP_FUNCTION cost_model measure_costs(const group& ranks) {
-    cost_model out;
+LOCKSTEP_FUNCTION collectives::cost_model measure_costs(const group& ranks) {
+    collectives::cost_model out;
     if (ranks.size() == 1) return out;
     out.on = ranks.hosts();
     const std::size_t size = ranks.size(), rank = ranks.rank();
@@ -84,9 +84,9 @@ LOCKSTEP_FUNCTION cost_model measure_costs(const group& ranks) {
         for (std::size_t other = 0; other < r; ++other) local[r] += out.on[other] == out.on[r];
         if (local[r] == 1 && twin == size) twin = r;
     }
-    const auto find = [&](std::size_t on, std::size_t number) {
+    const auto find = [&](std::size_t wanted_host, std::size_t number) {
         for (std::size_t r = 0; r < size; ++r)
-            if (host[r] == on && local[r] == number) return r;
+            if (host[r] == wanted_host && local[r] == number) return r;
         return rank;
     };
     if (twin < size) out.inside = detail::measure_link(ranks, find(host[rank], local[rank] ^ 1U), out.on[twin]);

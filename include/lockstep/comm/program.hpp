@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
@@ -38,20 +38,20 @@ namespace detail {
 enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 
 /// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 1 s where it has
-/// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: who failed says why.
-/// Of ranks that give up, the first whose time is over tells the others that it speaks: wait() throws remote_failure there.
-class meeting {
+/// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: the rank that failed says
+/// why. Of ranks that give up, the first whose time is over tells the others that it speaks: wait() throws remote_failure there.
+class final_agreement {
 public:
-    meeting(const group& ranks);
+    final_agreement(const group& ranks);
 
-    /// False if somebody does not come.
+    /// False if a rank does not come.
     [[nodiscard]] bool wait(ending mine);
     /// The lowest rank that failed by itself, or else gave up, or else heard of a failure, or else the number of ranks.
     [[nodiscard]] std::size_t first_failed() const noexcept;
 
 private:
-    [[nodiscard]] std::size_t first(ending one) const noexcept {
-        return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(one)) - endings_.begin());
+    [[nodiscard]] std::size_t first(ending how) const noexcept {
+        return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(how)) - endings_.begin());
     }
     group ranks_;
     buffer<std::size_t> endings_;
@@ -63,8 +63,8 @@ private:
 class last_words {
 public:
     [[gnu::cold]] explicit last_words(const group& ranks) {
-        if (ranks.notices().watched_by() == nullptr) return;
-        speaker() = ranks.notices().watched_by().get();
+        if (ranks.aborts().watched_by() == nullptr) return;
+        speaker() = ranks.aborts().watched_by().get();
         struct sigaction before {};
         ::sigaction(SIGTERM, nullptr, &before);
         if (before.sa_handler == SIG_DFL) std::signal(SIGTERM, &last_words::say);
@@ -97,7 +97,7 @@ public:
     explicit outcome(std::exception_ptr why = nullptr) noexcept;
 
     [[nodiscard]] ending how() const noexcept { return how_; }
-    /// In a line that begins with "lockstep:". `by`: knows the place of a failure that does not tell it. size 0: MPI has not begun.
+    /// In a line that begins with "lockstep:". `by`: knows the call site of a failure that does not tell it. size 0: MPI has not begun.
     void print(int rank, int size, const watch* by) const noexcept;
 
 private:
@@ -105,17 +105,17 @@ private:
     ending how_ = ending::well;
 };
 
-/// What the ranks of a program meet with, from the start of MPI to its end.
+/// How the ranks of a program agree on its outcome, from the start of MPI to its end.
 class session {
 public:
     /// Throws what goes wrong at the start.
-    explicit session(const boost::mpi::communicator& world) : ranks_{world}, meeting_{ranks_}, words_{ranks_} {}
+    explicit session(const boost::mpi::communicator& world) : ranks_{world}, agreement_{ranks_}, words_{ranks_} {}
     /// The exit code on all ranks: `code`, or 1 if any has failed.
     [[nodiscard]] int end(const outcome& mine, int code) noexcept;
 
 private:
-    group ranks_;  // of its own: notices of failure that others exchange do not disturb the meeting
-    meeting meeting_;
+    group ranks_;  // of its own: aborts of other groups do not disturb the agreement
+    final_agreement agreement_;
     last_words words_;
 };
 
@@ -129,7 +129,7 @@ private:
 /// failed on any. It throws nothing. The error is printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come
 /// to the end within 2 s after a failure are ended with MPI_Abort: no failure hangs. Standard output that could not be written, and files
 /// that pass the limit of their size (SIGXFSZ), are failures, too. A rank that is told to end (SIGTERM) says where it is.
-/// Inside somebody else's program this is not needed: errors are ordinary exceptions there.
+/// Inside another program this is not needed: errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
     auto run = [&](const boost::mpi::communicator& world) -> int { return std::forward<F>(f)(world); };
@@ -142,15 +142,15 @@ template <class F>
 
 namespace detail {
 
-LOCKSTEP_FUNCTION meeting::meeting(const group& ranks)
+LOCKSTEP_FUNCTION final_agreement::final_agreement(const group& ranks)
     : ranks_{ranks},
       endings_(ranks.size()),
-      gather_{ranks.named("endings"), all_gather(ranks.rank(), equal_strips(ranks.size(), 1))},
+      gather_{ranks.named("endings"), collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), 1))},
       rank_{ranks.rank()} {
-    ranks.notices().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
+    ranks.aborts().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
 }
 
-LOCKSTEP_FUNCTION bool meeting::wait(ending mine) {
+LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
     auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
                                                                             : mine == ending::failed           ? 2
                                                                                                                : 1};
@@ -158,15 +158,15 @@ LOCKSTEP_FUNCTION bool meeting::wait(ending mine) {
     if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
     endings_[rank_] = static_cast<std::size_t>(mine);
     gather_.start(endings_, {});
-    collective place = gather_.what();
-    place.kind = short_name{"at the end of the program"};
-    place.what = {};
-    place.where = {};
-    place.unit = "";
-    for (patience waiting{awaited{&place, &ranks_.record()}}; !gather_.poll(); waiting.wait(ranks_.notices())) {
+    collective call_site = gather_.what();
+    call_site.kind = short_name{"at the end of the program"};
+    call_site.what = {};
+    call_site.where = {};
+    call_site.unit = "";
+    for (backoff waiting{pending_operation{&call_site, &ranks_.record()}}; !gather_.poll(); waiting.wait(ranks_.aborts())) {
         if (mine != ending::well && std::chrono::steady_clock::now() > deadline) {
-            ranks_.notices().check();
-            if (mine == ending::gave_up) ranks_.notices().announce("gave up waiting");
+            ranks_.aborts().check();
+            if (mine == ending::gave_up) ranks_.aborts().announce("gave up waiting");
             return false;
         }
         std::this_thread::yield();
@@ -174,7 +174,7 @@ LOCKSTEP_FUNCTION bool meeting::wait(ending mine) {
     return true;
 }
 
-LOCKSTEP_FUNCTION std::size_t meeting::first_failed() const noexcept {
+LOCKSTEP_FUNCTION std::size_t final_agreement::first_failed() const noexcept {
     for (const ending how : {ending::failed, ending::gave_up, ending::heard_of_a_failure})
         if (const std::size_t rank = first(how); rank < endings_.size()) return rank;
     return endings_.size();
@@ -232,24 +232,24 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
 
 LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
     if (mine.how() != ending::well) last_words::silence();
-    const watch* const by = ranks_.notices().watched_by().get();
+    const watch* const by = ranks_.aborts().watched_by().get();
     const auto print = [&](const outcome& what) { what.print(static_cast<int>(ranks_.rank()), static_cast<int>(ranks_.size()), by); };
-    if (is_over()) {  // the function has ended MPI: nobody can be met any more
+    if (is_over()) {  // the function has ended MPI: no rank can be reached any more
         print(mine);
         return mine.how() == ending::well ? code : 1;
     }
-    outcome of_meeting;
+    outcome of_agreement;
     try {
-        if (meeting_.wait(mine.how())) {
-            const std::size_t first = meeting_.first_failed();
+        if (agreement_.wait(mine.how())) {
+            const std::size_t first = agreement_.first_failed();
             if (first == ranks_.rank()) print(mine);
             return first == ranks_.size() ? code : 1;
         }
     } catch (...) {  // from MPI, or for want of memory
-        of_meeting = outcome{std::current_exception()};
+        of_agreement = outcome{std::current_exception()};
     }
-    const bool another_speaks = of_meeting.how() == ending::heard_of_a_failure;
-    const outcome& why = mine.how() == ending::well ? of_meeting : mine;
+    const bool another_speaks = of_agreement.how() == ending::heard_of_a_failure;
+    const outcome& why = mine.how() == ending::well ? of_agreement : mine;
     if (another_speaks)
         std::this_thread::sleep_for(std::chrono::seconds{1});  // it ends the job
     else if (why.how() != ending::heard_of_a_failure)
@@ -277,7 +277,7 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f, int (*call)(vo
             if (boost::mpi::environment::initialized()) abort_job();
             return 1;
         }
-        // Ranks have no group yet to meet in. One speaks for all that fail alike; else the lowest of those that fail ends the job.
+        // Ranks have no group yet to agree in. One speaks for all that fail alike; else the lowest of those that fail ends the job.
         const auto longest = std::chrono::milliseconds{why.how() == ending::gave_up ? 1000 : 2000};
         const bool together = all_come(*world, longest + std::min(rank, 4) * std::chrono::milliseconds{250});
         if (rank == 0 || !together) why.print(rank, size, nullptr);

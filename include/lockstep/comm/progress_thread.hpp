@@ -23,13 +23,18 @@ namespace lockstep::comm {
 /// without anything to do sleeps until it is told that there is something: ring(). One that waits for others looks again and again, with
 /// pauses in which the core is free: they end where it is rung for.
 /// What a pass throws is thrown by the owner's next take() or try_turn(); the thread does nothing more.
+/// A trainer lends the turn for a walk over its layers that has something under way and for the update of strips, and
+/// takes it back after it. So MPI_THREAD_SERIALIZED is enough, and between steps, in data sets, observers and
+/// evaluation and after a failure no second thread is in MPI. Compressors encode on the thread. It runs the loops of
+/// a team alone, because a second team would fight with the first. Where nothing came it sleeps for 50 us, so a core
+/// that is shared stays with the layers.
 class progress_thread {
 public:
     enum class outcome : std::uint8_t { nothing_to_do, nothing_came, moved };
-    using pass = outcome (*)(void* of);
+    using pass = outcome (*)(void* owner);
 
     /// Throws core::error where MPI permits no second thread, or the system none.
-    [[gnu::cold]] progress_thread(pass one, void* of);
+    [[gnu::cold]] progress_thread(pass turn, void* owner);
     progress_thread(const progress_thread&) = delete;
     progress_thread& operator=(const progress_thread&) = delete;
     /// Waits for the pass that is running.
@@ -70,7 +75,7 @@ public:
         return turn;
     }
     /// The owner makes a pass itself, in its turn.
-    void pass_here() { pass_(of_); }
+    void pass_here() { pass_(owner_); }
     /// For the owner.
     [[nodiscard]] bool is_lent() const noexcept { return lent_.load(std::memory_order_relaxed); }
 
@@ -83,7 +88,7 @@ private:
         const std::lock_guard turn{turn_};
         if (!lent_.load(std::memory_order_acquire) || broken_) return outcome::nothing_to_do;
         try {
-            return pass_(of_);
+            return pass_(owner_);
         } catch (...) {
             error_ = std::current_exception();
             broken_ = true;
@@ -92,10 +97,10 @@ private:
     }
 
     pass pass_;
-    void* of_;
+    void* owner_;
     std::atomic<bool> lent_{false};  // written by the owner alone
     std::mutex turn_;                // held in a pass
-    std::exception_ptr error_;       // of a pass; read and written by who has the turn
+    std::exception_ptr error_;       // of a pass; read and written by the thread that has the turn
     bool broken_ = false;
     std::mutex bell_;
     std::condition_variable rung_;
@@ -124,7 +129,7 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION progress_thread::progress_thread(pass one, void* of) : pass_{one}, of_{of} {
+LOCKSTEP_FUNCTION progress_thread::progress_thread(pass turn, void* owner) : pass_{turn}, owner_{owner} {
     require_threads(thread_use::by_turns, "the plan asks for a progress thread", "leave progress_thread out");
     thread_ = core::quiet_thread([](void* self) noexcept { static_cast<progress_thread*>(self)->work(); }, this, "the progress thread",
                                  "leave progress_thread out, or allow the process more threads");

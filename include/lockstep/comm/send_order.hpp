@@ -10,13 +10,16 @@ namespace lockstep::comm {
 
 /// The operations of one rank that share its links, by urgency: 0 is needed first. One that is in flight beside a more urgent one yields:
 /// it hands over no piece that would leave more than `limit` bytes of itself and the more urgent ones under way, and each piece counts
-/// until its receiver has it; one piece of each stream may go beyond. What is more urgent does not see the others, and without it nobody is
+/// until its receiver has it; one piece of each stream may go beyond. What is more urgent does not see the others, and without it none is
 /// held back.
 ///
-/// Priorities order what is handed over, they block nobody: each stream (a direction of a pair of ranks) of each operation may always have
-/// one piece under way, receives are posted as without an order, and no rank waits for another to hand something over. So every operation
-/// that is polled moves on, whatever else is in flight here or there, also where ranks start in different orders or give different
-/// urgencies. Owned by who has the turn to call MPI, and outlives its operations.
+/// Priorities order what is handed over, they block no operation: each stream (a direction of a pair of ranks) of each operation may always
+/// have one piece under way, receives are posted as without an order, and no rank waits for another to hand something over. So every
+/// operation that is polled moves on, whatever else is in flight here or there, also where ranks start in different orders or give
+/// different urgencies. Owned by the thread that has the turn to call MPI, and outlives its operations.
+/// Not ordered: redistributions, losses and statistics. Not overtaken: what the system has taken, over TCP up to 4 MB
+/// for each peer (btl_tcp_sndbuf). Pieces are acknowledged only beside something more urgent: acknowledgements come
+/// when the receiver polls, and with 4 ms between polls they cost a third of the bandwidth.
 class send_order {
 public:
     /// What a link of 1 Gbit/s carries in 8 ms: covers the pauses between two polls of the receiver.
@@ -39,7 +42,7 @@ public:
     }
 
 private:
-    friend class send_place;
+    friend class send_entry;
 
     std::size_t limit_;
     std::vector<std::size_t> running_;    // operations of each urgency
@@ -52,46 +55,46 @@ struct urgency {
     std::size_t level = 0;
 };
 
-/// The place of one operation in an order.
-class send_place {
+/// The entry of one operation in an order.
+class send_entry {
 public:
-    [[gnu::cold]] explicit send_place(urgency of) : of_{of} {
-        if (of.among == nullptr || of.among->running_.size() > of.level) return;
-        of.among->under_way_.resize(of.level + 1);
-        of.among->running_.resize(of.level + 1);  // last: its size says that both have room
+    [[gnu::cold]] explicit send_entry(urgency priority) : priority_{priority} {
+        if (priority.among == nullptr || priority.among->running_.size() > priority.level) return;
+        priority.among->under_way_.resize(priority.level + 1);
+        priority.among->running_.resize(priority.level + 1);  // last: its size says that both have room
     }
-    send_place(send_place&& other) noexcept
-        : of_{other.of_}, running_{std::exchange(other.running_, false)}, bytes_{std::exchange(other.bytes_, 0)} {}
-    send_place& operator=(send_place&&) = delete;
-    ~send_place() { leave(); }
+    send_entry(send_entry&& other) noexcept
+        : priority_{other.priority_}, running_{std::exchange(other.running_, false)}, bytes_{std::exchange(other.bytes_, 0)} {}
+    send_entry& operator=(send_entry&&) = delete;
+    ~send_entry() { leave(); }
 
     void enter() noexcept {
-        if (of_.among == nullptr || running_) return;
+        if (priority_.among == nullptr || running_) return;
         running_ = true;
-        ++of_.among->running_[of_.level];
+        ++priority_.among->running_[priority_.level];
     }
     /// Whatever is still under way counts no more.
     void leave() noexcept {
         if (!running_) return;
         received(bytes_);
         running_ = false;
-        --of_.among->running_[of_.level];
+        --priority_.among->running_[priority_.level];
     }
-    [[nodiscard]] bool yields() const noexcept { return of_.among != nullptr && of_.among->yields(of_.level); }
-    [[nodiscard]] bool admits(std::size_t bytes) const noexcept { return of_.among->admits(of_.level, bytes); }
+    [[nodiscard]] bool yields() const noexcept { return priority_.among != nullptr && priority_.among->yields(priority_.level); }
+    [[nodiscard]] bool admits(std::size_t bytes) const noexcept { return priority_.among->admits(priority_.level, bytes); }
     void handed_over(std::size_t bytes) noexcept {
         if (!running_) return;
         bytes_ += bytes;
-        of_.among->under_way_[of_.level] += bytes;
+        priority_.among->under_way_[priority_.level] += bytes;
     }
     void received(std::size_t bytes) noexcept {
         if (!running_) return;
         bytes_ -= bytes;
-        of_.among->under_way_[of_.level] -= bytes;
+        priority_.among->under_way_[priority_.level] -= bytes;
     }
 
 private:
-    urgency of_;
+    urgency priority_;
     bool running_ = false;
     std::size_t bytes_ = 0;
 };

@@ -31,7 +31,7 @@
 namespace lockstep::comm {
 
 /// What MPI has to say about the code that one of its calls returned.
-[[nodiscard, gnu::cold]] std::string words_of(int code);
+[[nodiscard, gnu::cold]] std::string mpi_error_string(int code);
 
 /// Throws core::error with the name of the call, the rank and MPI's words.
 [[noreturn, gnu::cold]] void fail_call(int code, const char* call);
@@ -54,8 +54,8 @@ struct lost_message {
     [[nodiscard, gnu::cold]] static lost_message make(int code, bool sends, std::size_t peer, std::size_t expected,
                                                       std::size_t found) noexcept;
     [[nodiscard]] bool has_wrong_length() const noexcept { return code == MPI_SUCCESS; }
-    /// With the numbers of both ranks as messages tell them. `place`: in what this rank was.
-    [[nodiscard, gnu::cold]] core::error error(std::size_t peer_told, std::size_t self_told, std::string_view place) const;
+    /// With the numbers of both ranks as messages tell them. `call_site`: in what this rank was.
+    [[nodiscard, gnu::cold]] core::error error(std::size_t peer_told, std::size_t self_told, std::string_view call_site) const;
 };
 
 /// The bytes that a receive brought.
@@ -65,7 +65,7 @@ struct lost_message {
     return static_cast<std::size_t>(found);
 }
 
-/// The handle of a communicator that somebody else keeps alive. One without a communicator has one rank and needs no MPI at all.
+/// The handle of a communicator that its owner keeps alive. One without a communicator has one rank and needs no MPI at all.
 class transport {
 public:
     transport() = default;
@@ -77,20 +77,20 @@ public:
     [[nodiscard]] int tags() const noexcept { return tags_; }
     [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }
 
-    /// Who has sent a message with this tag that waits here, if any; it is received into `buffer`, which is long enough for all of them.
-    struct letter {
+    /// The sender of a message with this tag that waits here, if any; it is received into `buffer`, which is long enough for all of them.
+    struct message {
         std::size_t from;
         std::size_t bytes;
     };
-    [[nodiscard]] std::optional<letter> take(int tag, std::span<char> buffer) const {
+    [[nodiscard]] std::optional<message> take(int tag, std::span<char> buffer) const {
         if (communicator_ == MPI_COMM_NULL) return std::nullopt;
-        int here = 0;
+        int found = 0;
         MPI_Status status;
-        check(MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator_, &here, &status), "MPI_Iprobe");
-        if (here == 0) return std::nullopt;
+        check(MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator_, &found, &status), "MPI_Iprobe");
+        if (found == 0) return std::nullopt;
         check(MPI_Recv(buffer.data(), static_cast<int>(buffer.size()), MPI_BYTE, status.MPI_SOURCE, tag, communicator_, &status),
               "MPI_Recv");
-        return letter{static_cast<std::size_t>(status.MPI_SOURCE), bytes_in(status)};
+        return message{static_cast<std::size_t>(status.MPI_SOURCE), bytes_in(status)};
     }
 
 private:
@@ -111,13 +111,13 @@ enum class thread_use : unsigned char { beside, by_turns };
 /// back from its calls instead of ending the program. One that is given up leaves its memory to MPI.
 class duplication {
 public:
-    explicit duplication(MPI_Comm of) : making_{std::make_unique<making>()} {
-        check(MPI_Comm_idup(of, &making_->made, &making_->request), "MPI_Comm_idup");
+    explicit duplication(MPI_Comm original) : making_{std::make_unique<making>()} {
+        check(MPI_Comm_idup(original, &making_->made, &making_->request), "MPI_Comm_idup");
     }
     duplication(const duplication&) = delete;
     duplication& operator=(const duplication&) = delete;
     ~duplication() {
-        if (making_->request != MPI_REQUEST_NULL) keep(std::move(making_));
+        if (making_->request != MPI_REQUEST_NULL) leak_until_exit(std::move(making_));
     }
 
     /// The communicator, once it is there.
@@ -141,7 +141,7 @@ private:
 [[nodiscard, gnu::cold]] bool joins_two_groups(MPI_Comm communicator);
 
 /// Whether two communicators have the same ranks in the same order.
-[[nodiscard, gnu::cold]] bool same_ranks(MPI_Comm one, MPI_Comm other);
+[[nodiscard, gnu::cold]] bool same_ranks(MPI_Comm first, MPI_Comm second);
 
 /// The ranks of `part` as numbered in `whole`.
 [[nodiscard, gnu::cold]] std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whole);
@@ -207,8 +207,8 @@ public:
         if (code != MPI_SUCCESS || done != 0) look(code, done != 0);
         if (done == 0) return false;
         if (!lost_)
-            for (const part& one : parts_)
-                if (!one.sends) std::copy(one.memory.begin(), one.memory.end(), one.into);
+            for (const part& received : parts_)
+                if (!received.sends) std::copy(received.memory.begin(), received.memory.end(), received.into);
         clear();
         return true;
     }
@@ -217,7 +217,7 @@ public:
     [[nodiscard]] const std::optional<lost_message>& lost() const noexcept { return lost_; }
 
     /// Makes progress until all are complete, but not longer than this.
-    void settle(std::chrono::milliseconds longest) noexcept {
+    void wait_all(std::chrono::milliseconds longest) noexcept {
         if (pending_.empty() || is_over()) return;
         const auto deadline = std::chrono::steady_clock::now() + longest;
         while (!test() && std::chrono::steady_clock::now() < deadline) {
@@ -236,14 +236,14 @@ private:
     };
 
     /// The last part, and the request of its message.
-    MPI_Request* next(part&& of) {
-        parts_.push_back(std::move(of));
+    MPI_Request* next(part&& added) {
+        parts_.push_back(std::move(added));
         pending_.resize(parts_.size(), MPI_REQUEST_NULL);
         statuses_.resize(parts_.size());
         return &pending_.back();
     }
-    [[gnu::cold]] void lose(int code, const part& of, std::size_t found = 0) noexcept {
-        if (!lost_) lost_ = lost_message::make(code, of.sends, of.peer, of.memory.size(), found);
+    [[gnu::cold]] void lose(int code, const part& lost, std::size_t found = 0) noexcept {
+        if (!lost_) lost_ = lost_message::make(code, lost.sends, lost.peer, lost.memory.size(), found);
     }
     /// What became of the messages. `code`: of the call that tested all of them.
     [[gnu::cold]] void look(int code, bool done) noexcept;
@@ -263,7 +263,7 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::string words_of(int code) {
+LOCKSTEP_FUNCTION std::string mpi_error_string(int code) {
     char words[MPI_MAX_ERROR_STRING] = {};
     int size = 0;
     if (MPI_Error_string(code, words, &size) != MPI_SUCCESS) return core::text("error ", code);
@@ -273,7 +273,7 @@ LOCKSTEP_FUNCTION std::string words_of(int code) {
 [[gnu::noinline]] LOCKSTEP_FUNCTION void fail_call(int code, const char* call) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    core::fail(core::text(call, " failed on rank ", rank, " of MPI_COMM_WORLD: ", words_of(code)),
+    core::fail(core::text(call, " failed on rank ", rank, " of MPI_COMM_WORLD: ", mpi_error_string(code)),
                "see what MPI and its launcher say: a host or the network may be lost, or communicators are made and never freed");
 }
 
@@ -285,12 +285,13 @@ LOCKSTEP_FUNCTION lost_message lost_message::make(int code, bool sends, std::siz
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION core::error lost_message::error(std::size_t peer_told, std::size_t self_told,
-                                                                    std::string_view place) const {
+                                                                    std::string_view call_site) const {
     if (has_wrong_length())
-        return {core::text("rank ", peer_told, " sent ", found, " bytes to rank ", self_told, ", which expected ", expected, " in ", place),
-                "run collectives with the same sizes on all ranks"};
+        return {
+            core::text("rank ", peer_told, " sent ", found, " bytes to rank ", self_told, ", which expected ", expected, " in ", call_site),
+            "run collectives with the same sizes on all ranks"};
     return {core::text("rank ", self_told, " cannot ", sends ? "send " : "receive ", expected,
-                       sends ? " bytes to rank " : " bytes from rank ", peer_told, " in ", place, ": ", words_of(code)),
+                       sends ? " bytes to rank " : " bytes from rank ", peer_told, " in ", call_site, ": ", mpi_error_string(code)),
             "see what MPI and its launcher say: a host or the network may be lost"};
 }
 
@@ -317,9 +318,9 @@ LOCKSTEP_FUNCTION void require_threads(thread_use needed, const std::string& wha
                           beside ? "funneled" : "serialized", "} or lockstep::program at that level, or ", otherwise));
 }
 
-LOCKSTEP_FUNCTION bool same_ranks(MPI_Comm one, MPI_Comm other) {
+LOCKSTEP_FUNCTION bool same_ranks(MPI_Comm first, MPI_Comm second) {
     int found = MPI_UNEQUAL;
-    check(MPI_Comm_compare(one, other, &found), "MPI_Comm_compare");
+    check(MPI_Comm_compare(first, second, &found), "MPI_Comm_compare");
     return found == MPI_IDENT || found == MPI_CONGRUENT;
 }
 
@@ -327,25 +328,25 @@ LOCKSTEP_FUNCTION std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whol
     MPI_Group of_part, of_whole;
     int size = 0;
     check(MPI_Comm_size(part, &size), "MPI_Comm_size");
-    std::vector<int> here(static_cast<std::size_t>(size)), there(here.size());
+    std::vector<int> in_part(static_cast<std::size_t>(size)), in_whole(in_part.size());
     check(MPI_Comm_group(part, &of_part), "MPI_Comm_group");
     check(MPI_Comm_group(whole, &of_whole), "MPI_Comm_group");
-    for (int rank = 0; rank < size; ++rank) here[static_cast<std::size_t>(rank)] = rank;
-    MPI_Group_translate_ranks(of_part, size, here.data(), of_whole, there.data());
+    for (int rank = 0; rank < size; ++rank) in_part[static_cast<std::size_t>(rank)] = rank;
+    MPI_Group_translate_ranks(of_part, size, in_part.data(), of_whole, in_whole.data());
     MPI_Group_free(&of_part);
     MPI_Group_free(&of_whole);
-    return {there.begin(), there.end()};
+    return {in_whole.begin(), in_whole.end()};
 }
 
 LOCKSTEP_FUNCTION std::optional<std::size_t> first_on_host(MPI_Comm communicator) noexcept {
     MPI_Comm host = MPI_COMM_NULL;
     if (MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return std::nullopt;
-    MPI_Group here = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+    MPI_Group on_host = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
     const int zero = 0;
     int first = MPI_UNDEFINED;
-    bool well = MPI_Comm_group(host, &here) == MPI_SUCCESS && MPI_Comm_group(communicator, &all) == MPI_SUCCESS &&
-                MPI_Group_translate_ranks(here, 1, &zero, all, &first) == MPI_SUCCESS;
-    if (here != MPI_GROUP_NULL) MPI_Group_free(&here);
+    bool well = MPI_Comm_group(host, &on_host) == MPI_SUCCESS && MPI_Comm_group(communicator, &all) == MPI_SUCCESS &&
+                MPI_Group_translate_ranks(on_host, 1, &zero, all, &first) == MPI_SUCCESS;
+    if (on_host != MPI_GROUP_NULL) MPI_Group_free(&on_host);
     if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
     well = MPI_Comm_free(&host) == MPI_SUCCESS && well && first != MPI_UNDEFINED;
     return well ? std::optional{static_cast<std::size_t>(first)} : std::nullopt;
@@ -388,10 +389,10 @@ LOCKSTEP_FUNCTION bool all_come(MPI_Comm communicator, std::chrono::milliseconds
     MPI_Error_class(code, &kind);
     if (kind != MPI_SUCCESS && kind != MPI_ERR_IN_STATUS) return lose(code, parts_[0]);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-        const int one = kind == MPI_SUCCESS ? MPI_SUCCESS : statuses_[i].MPI_ERROR;
+        const int code_of_part = kind == MPI_SUCCESS ? MPI_SUCCESS : statuses_[i].MPI_ERROR;
         const std::size_t expected = parts_[i].memory.size();
         const std::size_t found = i < receives_ && done ? bytes_in(statuses_[i]) : expected;
-        if ((one != MPI_SUCCESS && one != MPI_ERR_PENDING) || found != expected) lose(one, parts_[i], found);
+        if ((code_of_part != MPI_SUCCESS && code_of_part != MPI_ERR_PENDING) || found != expected) lose(code_of_part, parts_[i], found);
     }
 }
 

@@ -13,10 +13,10 @@
 
 namespace lockstep::compress {
 
-/// Whether messages may be added inside a reduction.
-enum class kind {
-    sum,    ///< yes: a message is an array of T, and the sum of messages decodes to the sum of what they hold
-    gather  ///< no: every receiver gets every message and adds them with decode_add
+/// What a compressor or a reduction asks for, in an optional member `static constexpr compress::traits traits{..}`.
+struct traits {
+    bool dense_vectors = false;  ///< tensors of one extent (biases, scales) travel as they are
+    bool whole_tensors = false;  ///< pieces are whole tensors with their rows and columns, whatever the segment of the plan
 };
 
 /// One vector to be written as a message.
@@ -39,7 +39,6 @@ struct encoding {
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale, std::span<T> sum) {
-    { C::kind } -> std::convertible_to<compress::kind>;
     { C::slot_count } -> std::convertible_to<std::size_t>;
     { C::name } -> std::convertible_to<std::string_view>;
     { compressor.settings() } -> std::convertible_to<std::string>;
@@ -58,5 +57,12 @@ template <class T, Compressor<T> C>
     else
         return 0;
 }
+
+/// The traits of a compressor: what it says, or the defaults.
+template <class C>
+inline constexpr compress::traits traits_of{};
+template <class C>
+    requires requires { compress::traits{C::traits}; }
+inline constexpr compress::traits traits_of<C> = C::traits;
 
 }  // namespace lockstep::compress

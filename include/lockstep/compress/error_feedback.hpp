@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Error feedback around any compressor: what a message left out is added to the next vector. A decorator that models Compressor.
+// Error feedback around any compressor or reduction: what was left out is added to the next vector. A decorator that
+// models the same.
 
 #include <cstddef>
 #include <span>
@@ -10,8 +11,9 @@
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 
 namespace lockstep::compress {
 
@@ -19,11 +21,12 @@ namespace lockstep::compress {
 template <class Inner>
 inline constexpr bool is_inner = Compressor<Inner>;
 
-/// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014); Karimireddy et al. (ICML
-/// 2019). decoded + e = p holds exactly, not up to rounding, for every inner compressor here: top_k sends or keeps a whole number, and
-/// quantize snaps p first. It holds up to one rounding for another inner compressor without `snap` whose decoded numbers do not subtract
-/// exactly. One slot more: e. The messages are the inner ones. A number that is not finite in g is in the message and stays in e. Memory
-/// traffic beside that of the inner compressor: 3 n numbers to form p, and the decoding.
+/// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014);
+/// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly, not up to rounding, for every inner compressor here:
+/// top_k sends or keeps a whole number, and quantize snaps p first. It holds up to one rounding for another inner
+/// compressor without `snap` whose decoded numbers do not subtract exactly. One slot more: e. The messages are the
+/// inner ones. A number that is not finite in g is in the message and stays in e. Memory traffic beside that of the
+/// inner compressor: 3 n numbers to form p, and the decoding.
 template <class Inner>
 struct error_feedback {
     static_assert(is_inner<Inner>,
@@ -32,7 +35,7 @@ struct error_feedback {
     inner_type inner;
 
     static constexpr std::string_view name = "error_feedback";
-    static constexpr auto kind = inner_type::kind;
+    static constexpr compress::traits traits = traits_of<inner_type>;
     static constexpr std::size_t slot_count = 1 + inner_type::slot_count;
 
     [[nodiscard]] std::string settings() const { return core::text("inner=", inner_type::name, "(", std::string{inner.settings()}, ")"); }
@@ -72,6 +75,61 @@ struct error_feedback {
         inner.decode_add(message, scale, sum);
     }
 };
+
+/// The same around a reduction: the first round is that of p = g + e, and e = p - (the worker's own part of the mean)
+/// as soon as the last one is encoded. Summed over workers, mean + e = p up to one rounding of each number of a worker
+/// and those of the reduction.
+template <Reduction Inner>
+struct error_feedback<Inner> {
+    Inner inner;
+
+    static constexpr std::string_view name = "error_feedback";
+    static constexpr compress::traits traits = traits_of<Inner>;
+    static constexpr std::size_t slot_count = 1 + Inner::slot_count;
+    static constexpr auto rounds = Inner::rounds;
+
+    [[nodiscard]] std::string settings() const { return core::text("inner=", Inner::name, "(", std::string{inner.settings()}, ")"); }
+
+    /// Throws core::error if the inner reduction's own check does, or if its residual would grow without end.
+    void check() const {
+        if constexpr (requires { inner.check(); }) inner.check();
+        if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
+    }
+    [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+
+    template <class T>
+    void initialise(const shared_pass<T>& all) const noexcept {
+        if constexpr (requires { inner.initialise(all); }) inner.initialise(all);
+    }
+    template <std::size_t Number, class T>
+    void encode(round_number<Number> round, const worker_pass<T>& in, std::span<round_element<T, rounds[Number]>> out) const noexcept {
+        // The residual becomes p in its own place, and stays it for all rounds.
+        const std::span<T> residual = in.state[0];
+        if constexpr (Number == 0) kernels::add(in.values, residual);
+        auto inside = in;
+        inside.values = residual;
+        inside.state = in.state.from(1, Inner::slot_count);
+        inner.encode(round, inside, out);
+        if constexpr (Number + 1 == rounds.size())
+            inner.decode_own(inside, std::span<const round_element<T, rounds[Number]>>{out}, T{-1}, residual);
+    }
+    template <std::size_t Number, class T>
+    void combined(round_number<Number> round, const shared_pass<T>& all,
+                  std::span<const round_element<T, rounds[Number]>> result) const noexcept {
+        inner.combined(round, all, result);
+    }
+    template <class T>
+    void finish(const shared_pass<T>& all, std::span<const round_element<T, rounds.back()>> result, std::span<T> mean) const noexcept {
+        inner.finish(all, result, mean);
+    }
+    template <class T>
+    void decode_own(const worker_pass<T>& in, std::span<const round_element<T, rounds.back()>> elements, T scale,
+                    std::span<T> sum) const noexcept {
+        inner.decode_own(in, elements, scale, sum);
+    }
+};
+
 template <class Inner>
 error_feedback(Inner) -> error_feedback<Inner>;
 

@@ -11,14 +11,13 @@
 #include <string_view>
 
 #include "lockstep/compress/concept.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 
 namespace lockstep::compress {
 
 /// n sizeof(T) bytes, exact.
 struct none {
     static constexpr std::string_view name = "none";
-    static constexpr auto kind = compress::kind::sum;
     static constexpr std::size_t slot_count = 0;
 
     [[nodiscard]] std::string settings() const { return {}; }

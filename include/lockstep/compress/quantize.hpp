@@ -17,7 +17,7 @@
 #include "lockstep/compress/packing.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
 
@@ -37,7 +37,6 @@ struct quantize {
     bool stochastic = true;  ///< false: round to nearest, which is biased but has half the largest error
 
     static constexpr std::string_view name = "quantize";
-    static constexpr auto kind = compress::kind::gather;
     static constexpr std::size_t slot_count = 0;
 
     [[nodiscard]] std::string settings() const { return core::text("bits=", bits, " bucket=", bucket, " stochastic=", stochastic); }

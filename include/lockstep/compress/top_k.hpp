@@ -16,7 +16,7 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/selection.hpp"
+#include "lockstep/kernels/elementwise/selection.hpp"
 #include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::compress {
@@ -29,7 +29,7 @@ struct top_k {
     double ratio = 0.01;
 
     static constexpr std::string_view name = "top_k";
-    static constexpr auto kind = compress::kind::gather;
+    static constexpr compress::traits traits{.dense_vectors = true};
     static constexpr std::size_t slot_count = 0;
 
     [[nodiscard]] std::string settings() const { return core::text("ratio=", ratio); }

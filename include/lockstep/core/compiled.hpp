@@ -8,7 +8,7 @@
 /// Without LOCKSTEP_COMPILED the library is header-only. A program that links the compiled form (lockstep::compiled) defines it; the units
 /// of the library define one of the other two as well.
 /// LOCKSTEP_TEMPLATE(f<float>): an instance of a function template that the library holds.
-/// LOCKSTEP_BODIES: whether definitions of functions that are no templates are read here, each of them behind LOCKSTEP_FUNCTION.
+/// LOCKSTEP_BODIES: whether definitions of functions that are no templates are read here, each of them after LOCKSTEP_FUNCTION.
 #if !defined(LOCKSTEP_COMPILED)
 #define LOCKSTEP_TEMPLATE(...) static_assert(true)
 #define LOCKSTEP_BODIES 1

@@ -33,7 +33,7 @@ private:
     std::shared_ptr<const std::string> with_line_;  // shared: copies of an exception must not throw
 };
 
-/// Throws an error. Behind a condition: a check that passes builds no text.
+/// Throws an error. Call it where a condition holds: a check that passes builds no text.
 [[noreturn, gnu::cold]] void fail(std::string_view problem, std::string_view remedy);
 
 /// Throws the error for memory that the system does not give: what it was for, and how many bytes were asked for.

@@ -13,7 +13,7 @@
 namespace lockstep::core {
 
 /// What a number is drawn for. Two purposes never share a counter.
-enum class purpose : std::uint8_t { initialise, shuffle, dropout, rounding, augmentation, generator, user };
+enum class purpose : std::uint8_t { initialise, shuffle, dropout, rounding, augmentation, generator, user, reduction };
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11): four words for each 128-bit counter. About 10 ns a call.
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint32_t key0,
@@ -29,20 +29,30 @@ enum class purpose : std::uint8_t { initialise, shuffle, dropout, rounding, augm
     return counter;
 }
 
-/// One sequence of random words, addressed by index: word i is the same whoever asks for it, and in whatever order.
+/// One sequence of random words, addressed by index: word i is the same for every caller and in every order.
 class random_stream {
 public:
     /// Numbers of series for each purpose.
     static constexpr std::uint32_t series_count = std::uint32_t{1} << 24U;
 
     /// `series`, below series_count, tells apart what has one purpose: the layer, the bucket. `step` is the training step or the epoch.
+    /// It enters modulo 2^32. Messages of a compressor: series = tensor x workers + worker, word = number of the
+    /// element in the tensor.
     constexpr random_stream(std::uint64_t seed, purpose what, std::uint32_t series = 0, std::uint32_t step = 0) noexcept
         : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           series_{(static_cast<std::uint32_t>(what) << 24) ^ series},
           step_{step} {}
 
+    /// The words from number 4 `blocks` on: what a part of a longer vector draws from.
+    [[nodiscard]] constexpr random_stream from(std::uint64_t blocks) const noexcept {
+        random_stream out = *this;
+        out.first_ += blocks;
+        return out;
+    }
+
     /// Words 4 block .. 4 block + 3.
     [[nodiscard]] constexpr std::array<std::uint32_t, 4> block(std::uint64_t block) const noexcept {
+        block += first_;
         return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step_, series_}, key_[0], key_[1]);
     }
 
@@ -89,6 +99,7 @@ private:
     std::array<std::uint32_t, 2> key_;
     std::uint32_t series_;
     std::uint32_t step_;
+    std::uint64_t first_ = 0;
 };
 
 }  // namespace lockstep::core

@@ -58,7 +58,7 @@ template <class... Parts>
     return detail::join(list, sizeof...(parts));
 }
 
-/// A number with `digits` digits behind the point, for tables and progress lines.
+/// A number with `digits` digits after the point, for tables and progress lines.
 [[nodiscard]] std::string fixed(double number, int digits);
 
 /// A whole number in groups of three digits: 132,863,336.

@@ -68,7 +68,7 @@ private:
 
     [[nodiscard]] static bool exists(const std::string& folder, part which);
 
-    /// The pictures of one file behind those that are there, until there are `count`.
+    /// The pictures of one file after those that are there, until there are `count`.
     static void append(const std::string& prefix, std::size_t count, contents& to);
 
     std::string name_;

@@ -78,6 +78,7 @@ struct picture {
 };
 
 /// The random words of one augmentation for one sample in one epoch. The first four cost one call of Philox, about 10 ns.
+/// Each augmentation of a chain has a series of its own, and the number of the sample is the index.
 class draws {
 public:
     draws(const reading& key, std::uint64_t sample) noexcept

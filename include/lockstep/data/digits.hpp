@@ -74,7 +74,7 @@ private:
     using moved_knots = std::array<dot, glyph::capacity>;
 
     /// Catmull-Rom inside a stroke. At its ends and corners the chord of `span`, the piece of curve between knots span and span + 1.
-    [[nodiscard]] static point slope(std::span<const knot> knots, const moved_knots& moved, std::size_t i, std::size_t span) noexcept {
+    [[nodiscard]] static point tangent(std::span<const knot> knots, const moved_knots& moved, std::size_t i, std::size_t span) noexcept {
         const bool inner = i > 0 && knots[i - 1].then != pen::up && knots[i].then == pen::smooth;
         const point a = moved[inner ? i - 1 : span].at;
         const point b = moved[inner ? i + 1 : span + 1].at;
@@ -153,8 +153,8 @@ LOCKSTEP_FUNCTION trace::trace(std::span<const knot> knots, hand& hand) noexcept
         }
         const point from = moved[i].at;
         const point to = moved[i + 1].at;
-        const point leave = slope(knots, moved, i, i);
-        const point arrive = slope(knots, moved, i + 1, i);
+        const point leave = tangent(knots, moved, i, i);
+        const point arrive = tangent(knots, moved, i + 1, i);
         for (std::size_t piece = 0; piece < pieces; ++piece) {
             const float t = static_cast<float>(piece) / pieces;
             dots_[count_++] = {{hermite(from.x, leave.x, to.x, arrive.x, t), hermite(from.y, leave.y, to.y, arrive.y, t)},

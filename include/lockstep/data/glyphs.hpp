@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// What the pen does at a knot: goes on smoothly, turns sharply, or lifts behind it.
+/// What the pen does at a knot: goes on smoothly, turns sharply, or lifts after it.
 enum class pen : std::uint8_t { smooth, corner, up };
 
 /// In percent of the digit's box: x to the right, y downwards.

@@ -51,7 +51,7 @@ public:
         if (x.size() % Sample::size != 0)
             core::fail(core::text("x has ", x.size(), " numbers, which is no multiple of the ", Sample::size, " of one ",
                                   tensor::to_text<Sample>(), " sample"),
-                       "pass whole samples, one behind the other");
+                       "pass whole samples, one after the other");
         if (y.size() != size() * per_label)
             core::fail(core::text("x has ", size(), " samples of ", tensor::to_text<Sample>(), ", y has ", y.size(),
                                   " label elements, expected ", size() * per_label),

@@ -31,7 +31,7 @@ template <>
 const char library::flags = 0;
 #else
 #if __has_cpp_attribute(gnu::retain)
-[[gnu::retain]]  // also where the linker drops what nobody reads
+[[gnu::retain]]  // also where the linker drops what is never read
 #endif
 [[maybe_unused, gnu::used]] static const char* const needed = &library::flags;
 #endif

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands behind it: relu, or a sum and relu. Models
+// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands after it: relu, or a sum and relu. Models
 // LayerSpec.
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/column_moments.hpp"
+#include "lockstep/kernels/normalisation/column_moments.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/tensor/parameter.hpp"
@@ -27,10 +27,10 @@ namespace lockstep::layer_api {
 /// / lanes samples, the same on any number of ranks. Inference: with the running mean and variance; the latter takes the unbiased variance
 /// of each lane, n / (n - 1) times the biased one (0 where a lane has a single number of a channel), as PyTorch does.
 /// Cost: forward reads x twice and writes y, backward reads x and dy twice and writes dx, which may be dy. Keeps 2 numbers a channel for
-/// each sample, of which only those of a lane's first sample are used. With a tail, y = max(.., 0) or max(addend + .., 0) costs no pass of
-/// its own: the first works out in backward again where it was 0, the second reads the addend in forward, y in backward, and writes
+/// each sample, of which only those of a lane's first sample are used. With an epilogue, y = max(.., 0) or max(addend + .., 0) costs no
+/// pass of its own: the first works out in backward again where it was 0, the second reads the addend in forward, y in backward, and writes
 /// daddend.
-template <tensor::Shape S, tail Tail = tail::none>
+template <tensor::Shape S, epilogue Epilogue = epilogue::none>
 struct batch_norm_layer {
     using input = S;
     using output = S;
@@ -46,21 +46,21 @@ struct batch_norm_layer {
         tensor::parameter{.name = "variance", .columns = channels, .initial = tensor::start::ones, .decays = false},
     };
     static constexpr double flops = 7.0 * static_cast<double>(S::size);
-    static constexpr bool needs_y = Tail == tail::add_relu;
-    static constexpr bool has_addend = Tail == tail::add_relu;
-    static constexpr bool sums_gradient = Tail == tail::add_relu;
+    static constexpr bool needs_y = Epilogue == epilogue::add_relu;
+    static constexpr bool has_addend = Epilogue == epilogue::add_relu;
+    static constexpr bool sums_gradient = Epilogue == epilogue::add_relu;
     static constexpr bool in_place = true;
     static constexpr bool deals_lanes = true;
     /// Two numbers of a channel: x - mean of a single one is 0, so is every gradient.
     static constexpr std::size_t least_rows_per_lane = pixels == 1 ? 2 : 1;
     template <class T>
-    static constexpr std::size_t stash_bytes = 2 * channels * sizeof(T);
+    static constexpr std::size_t saved_bytes = 2 * channels * sizeof(T);
 
     double momentum = 0.1;
     double epsilon = 1e-5;
 
-    template <tail Other>
-    [[nodiscard]] constexpr auto with_tail() const noexcept {
+    template <epilogue Other>
+    [[nodiscard]] constexpr auto with_epilogue() const noexcept {
         return batch_norm_layer<S, Other>{.momentum = momentum, .epsilon = epsilon};
     }
 
@@ -86,7 +86,7 @@ struct batch_norm_layer {
             T* const variance = observed[1].data();
             kernels::column_moments(count, channels, pass.x.part(rows.first, rows.size()).data, mean, variance, sums(use));
             if (rows.empty()) return;
-            T* const kept = kept_of<T>(pass.stash, rows.first);
+            T* const kept = kept_of<T>(pass.saved, rows.first);
             const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 0;
             for (std::size_t c = 0; c < channels; ++c) {
                 kept[c] = mean[c];
@@ -106,41 +106,41 @@ struct batch_norm_layer {
             const std::size_t count = rows.size() * pixels;
             const T* x = pass.x.part(rows.first, rows.size()).data;
             const T* dy = pass.dy.part(rows.first, rows.size()).data;
-            const T* mean = rows.empty() ? nullptr : kept_of<const T>(pass.stash, rows.first);
+            const T* mean = rows.empty() ? nullptr : kept_of<const T>(pass.saved, rows.first);
             const T* inverses = mean + (rows.empty() ? 0 : channels);
             T* const scale = use.scratch.data();
             for (std::size_t c = 0; c < channels && !rows.empty(); ++c) scale[c] = pass.w[0][c] * inverses[c];
-            const auto sum_slopes = [&](auto then) {
-                kernels::column_slopes(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(use), then);
+            const auto sum_gradients = [&](auto then) {
+                kernels::column_gradients(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(use), then);
             };
-            const auto finish = [&](const T* slopes, auto then) {
+            const auto finish = [&](const T* gradients, auto then) {
                 if (rows.empty() || !pass.wants_dx()) return;
                 T* const share_of_sum = scale + channels;
-                T* const share_of_slope = share_of_sum + channels;
+                T* const share_of_gradient = share_of_sum + channels;
                 const T share = T{1} / static_cast<T>(count);
                 for (std::size_t c = 0; c < channels; ++c) {
                     share_of_sum[c] = gradient[1][c] * share;
-                    share_of_slope[c] = gradient[0][c] * share * inverses[c];
+                    share_of_gradient[c] = gradient[0][c] * share * inverses[c];
                 }
-                kernels::normalise_columns_backward(count, channels, x, slopes, mean, scale, share_of_sum, share_of_slope,
+                kernels::normalise_columns_backward(count, channels, x, gradients, mean, scale, share_of_sum, share_of_gradient,
                                                     pass.dx.part(rows.first, rows.size()).data, use.team, then);
             };
-            if constexpr (Tail == tail::add_relu) {
+            if constexpr (Epilogue == epilogue::add_relu) {
                 T* const masked = pass.daddend.part(rows.first, rows.size()).data;
-                const kernels::rectified_sum_slopes<T> then{pass.y.part(rows.first, rows.size()).data, masked};
+                const kernels::rectified_sum_gradients<T> then{pass.y.part(rows.first, rows.size()).data, masked};
                 if (pass.more_dy.data == nullptr)
-                    sum_slopes(then);
+                    sum_gradients(then);
                 else
-                    sum_slopes(kernels::rectified_sum_both_slopes<T>{then, pass.more_dy.part(rows.first, rows.size()).data});
+                    sum_gradients(kernels::rectified_sum_both_gradients<T>{then, pass.more_dy.part(rows.first, rows.size()).data});
                 finish(masked, kernels::unchanged{});
             } else {
                 const auto then = [&] {
-                    if constexpr (Tail == tail::relu)
+                    if constexpr (Epilogue == epilogue::relu)
                         return kernels::rectified<T>{scale, pass.w[1].data()};
                     else
                         return kernels::unchanged{};
                 }();
-                sum_slopes(then);
+                sum_gradients(then);
                 finish(dy, then);
             }
         });
@@ -160,9 +160,9 @@ private:
     template <class Pass, class T>
     static void normalise(const Pass& pass, parallel::block rows, const T* mean, const T* scale, parallel::team team) noexcept {
         const auto then = [&] {
-            if constexpr (Tail == tail::add_relu)
+            if constexpr (Epilogue == epilogue::add_relu)
                 return kernels::rectified_sum<T>{pass.addend.part(rows.first, rows.size()).data};
-            else if constexpr (Tail == tail::relu)
+            else if constexpr (Epilogue == epilogue::relu)
                 return kernels::rectified<T>{scale, pass.w[1].data()};
             else
                 return kernels::unchanged{};
@@ -180,8 +180,8 @@ private:
     }
     /// Mean and inverse deviation of a lane lie in what is kept for its first row.
     template <class T>
-    [[nodiscard]] static T* kept_of(auto stash, std::size_t row) noexcept {
-        return reinterpret_cast<T*>(stash.data() + row * stash_bytes<T>);
+    [[nodiscard]] static T* kept_of(auto saved, std::size_t row) noexcept {
+        return reinterpret_cast<T*>(saved.data() + row * saved_bytes<T>);
     }
 };
 
@@ -189,7 +189,7 @@ private:
 
 namespace lockstep::layers {
 
-/// batch_norm{}: behind a convolution (channels) or a dense layer (features). A lane needs two numbers of a channel, of which only the order
+/// batch_norm{}: after a convolution (channels) or a dense layer (features). A lane needs two numbers of a channel, of which only the order
 /// remains; it should have several samples or many pixels.
 struct batch_norm {
     double momentum = 0.1;

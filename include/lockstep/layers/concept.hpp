@@ -75,7 +75,7 @@ concept LayerSpec = std::copy_constructible<S> && requires(const S& spec) {
     { spec.on(Input{}) } -> Described;
 };
 
-/// What `on(shape)` returns for a shape that the layer cannot take, behind a static_assert that says so. The layers behind it are not
+/// What `on(shape)` returns for a shape that the layer cannot take, after a static_assert that says so. The layers after it are not
 /// bound, so that its message stays the only one.
 template <class Input>
 struct unbound {
@@ -100,12 +100,12 @@ template <class L>
     requires requires { L::gradient_flops; }
 inline constexpr double gradient_flops<L> = L::gradient_flops;
 
-/// `template <class T> static constexpr std::size_t stash_bytes`: bytes kept for each row from forward to backward. Default: none.
+/// `template <class T> static constexpr std::size_t saved_bytes`: bytes kept for each row from forward to backward. Default: none.
 template <class L, class T>
-inline constexpr std::size_t stash_bytes = 0;
+inline constexpr std::size_t saved_bytes = 0;
 template <class L, class T>
-    requires requires { L::template stash_bytes<T>; }
-inline constexpr std::size_t stash_bytes<L, T> = L::template stash_bytes<T>;
+    requires requires { L::template saved_bytes<T>; }
+inline constexpr std::size_t saved_bytes<L, T> = L::template saved_bytes<T>;
 
 /// `std::size_t scratch<T>(rows, lanes, team)`, const or static: elements of scratch that both passes need. Default: none.
 template <class T, class L>
@@ -137,9 +137,9 @@ template <class L>
     return deals_lanes<L> ? kept_lanes(lanes, team) : tensor::tree_depth(lanes);
 }
 
-/// `static constexpr std::size_t least_rows_per_lane`: the fewest rows that a lane with rows may have in training; fewer would train nothing,
-/// as statistics over one number do. A lane without rows stays possible. The plan refuses lanes that are shorter, fit() deals a short
-/// minibatch over fewer lanes, step() refuses its rows. Default: 1.
+/// `static constexpr std::size_t least_rows_per_lane`: the fewest rows that a lane with rows may have in training; fewer would train
+/// nothing, as statistics over one number do. A lane without rows stays possible. The plan refuses lanes that are shorter, fit() deals a
+/// short minibatch over fewer lanes, step() refuses its rows. Default: 1.
 template <class L>
 inline constexpr std::size_t least_rows_per_lane = 1;
 template <class L>
@@ -174,17 +174,17 @@ template <class L>
     requires requires { L::in_place; }
 inline constexpr bool in_place<L> = L::in_place;
 
-/// What a layer computes in its own passes over memory besides itself: nothing, the relu behind it, or the sum with another value and a
+/// What a layer computes in its own passes over memory besides itself: nothing, the relu after it, or the sum with another value and a
 /// relu.
-enum class tail : std::uint8_t { none, relu, add_relu };
+enum class epilogue : std::uint8_t { none, relu, add_relu };
 
-/// `template <tail Tail> with_tail()`, constexpr: the layer that computes what this one and those behind it would, to the last bit; itself
-/// with tail::none. A layer that only inherits the member, or has a tail already, is none of these.
+/// `template <epilogue Epilogue> with_epilogue()`, constexpr: the layer that computes what this one and those after it would, to the last
+/// bit; itself with epilogue::none. A layer that only inherits the member, or has an epilogue already, is none of these.
 template <class L>
-inline constexpr bool takes_tail = requires(const L& layer) {
-    { layer.template with_tail<tail::none>() } -> std::same_as<L>;
-    layer.template with_tail<tail::relu>();
-    layer.template with_tail<tail::add_relu>();
+inline constexpr bool takes_epilogue = requires(const L& layer) {
+    { layer.template with_epilogue<epilogue::none>() } -> std::same_as<L>;
+    layer.template with_epilogue<epilogue::relu>();
+    layer.template with_epilogue<epilogue::add_relu>();
 };
 
 /// `static constexpr bool has_addend = true`: the layer has a second input, pass.addend, in the shape of its output, and writes the
@@ -205,7 +205,7 @@ template <class L>
     requires requires { L::sums_gradient; }
 inline constexpr bool sums_gradient<L> = L::sums_gradient;
 
-/// `std::string remark()`, const or static: what the summary of a plan says behind the layer.
+/// `std::string remark()`, const or static: what the summary of a plan says after the layer.
 template <class L>
 inline constexpr bool has_remark = requires(const L& layer) {
     std::string{layer.remark()};

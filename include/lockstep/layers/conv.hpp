@@ -2,195 +2,64 @@
 #pragma once
 // The two-dimensional convolution layer. Models LayerSpec.
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
-#include <string_view>
+#include <type_traits>
 
-#include "lockstep/kernels/algorithm.hpp"
-#include "lockstep/kernels/convolution.hpp"
+#include "lockstep/kernels/convolution/algorithm.hpp"
 #include "lockstep/layers/concept.hpp"
-#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/layers/conv_layer.hpp"
+#include "lockstep/layers/conv_options.hpp"
+#include "lockstep/layers/depthwise_layer.hpp"
 #include "lockstep/tensor/shape.hpp"
 
 namespace lockstep::layers {
 
-/// Whether a convolution adds a bias to each filter: none in front of a normalisation, which would take it away again.
-enum class bias : bool { none, each };
-
-}  // namespace lockstep::layers
-
-namespace lockstep::layer_api {
-
-/// The biases among the weights of a layer, or null where there are none.
-template <layers::bias Bias>
-[[nodiscard]] constexpr auto* bias_of(const auto& w) noexcept {
-    if constexpr (Bias == layers::bias::each)
-        return w[1].data();
-    else
-        return static_cast<decltype(w[0].data())>(nullptr);
-}
-
-/// What the spec of a convolution holds beside its type: nothing, if a rule picks the algorithms. tuned_conv.hpp has another version.
-template <kernels::algorithm_rule Rule>
-struct conv_settings {};
-
-/// The passes of a convolution by the algorithms that the rule picks from the geometry; others are not compiled.
-template <kernels::convolution G, kernels::algorithm_rule Rule>
-struct conv_algorithms {
-    using pass = kernels::convolution_pass;
-    static constexpr auto forward_algorithm = Rule(G, pass::forward);
-    static constexpr auto data_algorithm = Rule(G, pass::backward_data);
-    static constexpr auto weights_algorithm = Rule(G, pass::backward_weights);
-    template <class T, pass Pass>
-    static constexpr auto narrow = kernels::known_narrow<T>(Rule(G, Pass), G, Pass);
-    static_assert(kernels::applies(forward_algorithm, G) && kernels::applies(data_algorithm, G) && kernels::applies(weights_algorithm, G),
-                  "lockstep: the rule of a convolution picks an algorithm that does not apply to its geometry; see kernels::applies");
-
-    constexpr conv_algorithms() = default;
-    constexpr explicit conv_algorithms(const conv_settings<Rule>&) noexcept {}
-
-    [[nodiscard]] static constexpr std::string_view remark() noexcept {
-        return forward_algorithm == kernels::algorithm::direct ? "" : kernels::name(forward_algorithm);
-    }
-    template <class T>
-    [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, parallel::team team) {
-        return std::max({kernels::convolve_forward_scratch<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, team),
-                         kernels::convolve_backward_data_scratch<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, team),
-                         weights_scratch<T>(rows, team)});
-    }
-    template <class T>
-    [[nodiscard]] static constexpr std::size_t weights_scratch(std::size_t rows, parallel::team team) {
-        return kernels::convolve_backward_weights_scratch<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, team);
-    }
-    template <class T>
-    static void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y, kernels::resources<T> use) noexcept {
-        kernels::convolve_forward<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, x, w, bias, y, use);
-    }
-    template <class T>
-    static void backward_data(std::size_t rows, const T* dy, const T* w, T* dx, kernels::resources<T> use) noexcept {
-        kernels::convolve_backward_data<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, dy, w, dx, use);
-    }
-    template <class T>
-    static void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias, kernels::resources<T> use) noexcept {
-        kernels::convolve_backward_weights<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, x, dy, dw, dbias, use);
-    }
-};
-
-/// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a group x filters.
-/// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule`
-/// picks the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
-template <kernels::convolution G, layers::bias Bias = layers::bias::each, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
-struct conv_layer {
-    using input = tensor::shape<G.rows, G.columns, G.channels>;
-    using output = tensor::shape<G.out_rows(), G.out_columns(), G.filters>;
-
-    static constexpr std::size_t fan_in = G.kernel_rows * G.kernel_columns * G.group_channels();
-    static constexpr std::size_t fan_out = G.kernel_rows * G.kernel_columns * G.group_filters();
-    static constexpr std::string_view name = "conv";
-    static constexpr auto parameters = [] {
-        constexpr tensor::parameter weight{.name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out};
-        constexpr tensor::parameter added{
-            .name = "bias", .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out, .initial = tensor::start::zeros, .decays = false};
-        if constexpr (Bias == layers::bias::each)
-            return std::array{weight, added};
-        else
-            return std::array{weight};
-    }();
-    static constexpr double flops = G.flops();
-    static constexpr bool needs_y = false;
-
-    /// A thread's share of a larger gradient stays in the caches next to it better than all of it would.
-    static constexpr bool deals_lanes = G.weight_count() <= 65536;
-
-    static constexpr kernels::convolution geometry = G;
-
-    [[no_unique_address]] conv_algorithms<G, Rule> by{};
-
-    /// What the printed plan says of it.
-    [[nodiscard]] constexpr auto remark() const { return by.remark(); }
-
-    template <class T>
-    [[nodiscard]] constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) const {
-        const std::size_t dealt = deals_lanes ? dealt_scratch<T>(by.template weights_scratch<T>(rows, {1}), lanes, team) : 0;
-        return std::max(by.template scratch<T>(rows, team), dealt);
-    }
-
-    void forward(const auto& pass) const noexcept {
-        by.forward(pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data, pass.use);
-    }
-
-    void backward(const auto& pass) const {
-        const auto gradient_of = [&](parallel::block rows, const auto& dw, const auto& use) {
-            by.backward_weights(rows.size(), pass.x.part(rows.first, rows.size()).data, pass.dy.part(rows.first, rows.size()).data,
-                                dw[0].data(), bias_of<Bias>(dw), use);
-        };
-        if constexpr (deals_lanes)
-            pass.deal_lanes(gradient_of);
-        else
-            pass.each_lane([&](parallel::block rows, const auto& dw) { gradient_of(rows, dw, pass.use); });
-        if (pass.wants_dx()) by.backward_data(pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use);
-    }
-};
-
-/// A sample has rows, columns and channels.
-template <class Spec, class Input>
-inline constexpr bool is_image = tensor::ImageShape<Input>;
-/// The kernel is not larger than the padded image.
-template <class Spec, class Input>
-inline constexpr bool window_fits = true;
-template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
-inline constexpr bool window_fits<Spec, tensor::shape<Rows, Columns, Channels>> = (Rows + 2 * Spec::padding >= Spec::window) &&
-                                                                                  (Columns + 2 * Spec::padding >= Spec::window);
-
-}  // namespace lockstep::layer_api
-
-namespace lockstep::layers {
-
-/// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, 3, 2, 1>{}: stride 2, one row and column of zeros on each side.
-/// conv<64, 3, 1, 1, bias::none>{}: without a bias, for a normalisation behind it.
-/// conv<64, 3, 1, 1, bias::each, kernels::always_direct>{}: without Winograd's algorithm, which errs a little more.
-template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, bias Bias = bias::each,
+/// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, rows_and_columns{3, 5}, conv_options{.stride = 2, .padding = {1, 2}}>{}: filters of 3 x 5,
+/// stride 2, one row and two columns of zeros on each side. conv<64, 3, conv_options{.bias = bias::none}>{}: without a bias, for a
+/// normalisation after it. As many groups as channels and filters is depthwise convolution and has kernels of its own.
+/// conv<64, 3, conv_options{}, kernels::always_direct>{}: without Winograd's algorithm, which errs a little more.
+template <std::size_t Filters, rows_and_columns Kernel, conv_options Options = conv_options{},
           kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv {
-    static_assert(Filters > 0 && Kernel > 0 && Stride > 0, "lockstep: filters, kernel and stride of a convolution are at least 1");
-    static constexpr std::size_t window = Kernel;
-    static constexpr std::size_t padding = Padding;
+    static constexpr bool has_sizes = Filters > 0 && Kernel.at_least_one() && Options.at_least_one();
+    /// Dilation and groups have the direct algorithm only.
+    static constexpr bool has_choice = Options.dilation == rows_and_columns{1} && Options.groups == 1;
+    static_assert(has_sizes, "lockstep: filters, kernel, stride, dilation and groups of a convolution are at least 1");
+    static_assert(has_choice || std::is_empty_v<layer_api::conv_settings<Rule>>,
+                  "lockstep: a conv with dilation or groups takes no algorithms from a file; use another rule than layers::tuned");
     [[no_unique_address]] layer_api::conv_settings<Rule> chosen{};
 
     template <tensor::ImageShape Input>
-    static constexpr kernels::convolution geometry{.rows = Input::extents[0],
-                                                   .columns = Input::extents[1],
-                                                   .channels = Input::extents[2],
-                                                   .filters = Filters,
-                                                   .kernel_rows = Kernel,
-                                                   .kernel_columns = Kernel,
-                                                   .stride_rows = Stride,
-                                                   .stride_columns = Stride,
-                                                   .pad_top = Padding,
-                                                   .pad_bottom = Padding,
-                                                   .pad_left = Padding,
-                                                   .pad_right = Padding};
+    static constexpr kernels::convolution geometry = Options.on(Input::extents[0], Input::extents[1], Input::extents[2], Filters, Kernel);
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(layer_api::is_image<conv, Input>,
                       "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
-        static_assert(layer_api::window_fits<conv, Input>,
-                      "lockstep: the kernel of conv is larger than its input; use a smaller one or padding");
-        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && layer_api::is_image<conv, Input> && layer_api::window_fits<conv, Input>)
-            return layer_api::conv_layer<geometry<Input>, Bias, Rule>{layer_api::conv_algorithms<geometry<Input>, Rule>{chosen}};
-        else
+        static_assert(layer_api::groups_divide<conv, Input>,
+                      "lockstep: the groups of conv do not divide its channels and its filters; use a divisor of both");
+        static_assert(
+            layer_api::window_fits<conv, Input>,
+            "lockstep: the kernel of conv, with its dilation, is larger than its input; use a smaller one, less dilation or more padding");
+        if constexpr (has_sizes && layer_api::is_image<conv, Input> && layer_api::groups_divide<conv, Input> &&
+                      layer_api::window_fits<conv, Input>) {
+            if constexpr (geometry<Input>.is_depthwise())
+                return layer_api::depthwise_layer<geometry<Input>, Options.bias>{};
+            else
+                return layer_api::conv_layer<geometry<Input>, Options.bias, Rule>{
+                    layer_api::conv_algorithms<geometry<Input>, Rule>{chosen}};
+        } else {
             return layer_api::unbound<Input>{};
+        }
     }
 
-    /// The same convolution by this rule: itself where it has the rule already.
+    /// The same convolution by this rule: itself where it has the rule already, or no choice.
     template <kernels::algorithm_rule Other>
     [[nodiscard]] constexpr auto with_rule() const noexcept {
-        if constexpr (Other == Rule)
+        if constexpr (Other == Rule || !has_choice)
             return *this;
         else
-            return conv<Filters, Kernel, Stride, Padding, Bias, Other>{};
+            return conv<Filters, Kernel, Options, Other>{};
     }
 };
 

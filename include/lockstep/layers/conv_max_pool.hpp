@@ -8,10 +8,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lockstep/kernels/pooled_convolution.hpp"
-#include "lockstep/kernels/pooled_gradients.hpp"
+#include "lockstep/kernels/pooling/pooled_convolution.hpp"
+#include "lockstep/kernels/pooling/pooled_gradients.hpp"
 #include "lockstep/layers/concept.hpp"
-#include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/conv_layer.hpp"
+#include "lockstep/layers/conv_options.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -35,7 +36,7 @@ struct conv_max_pool_layer {
     static constexpr bool needs_y = false;
     static constexpr bool deals_lanes = true;
     template <class T>
-    static constexpr std::size_t stash_bytes = output::size;
+    static constexpr std::size_t saved_bytes = output::size;
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {
@@ -46,10 +47,10 @@ struct conv_max_pool_layer {
 
     void forward(const auto& pass) const noexcept {
         kernels::pooled_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data,
-                                pass.mode == mode::training ? reinterpret_cast<std::uint8_t*>(pass.stash.data()) : nullptr, pass.use);
+                                pass.mode == mode::training ? reinterpret_cast<std::uint8_t*>(pass.saved.data()) : nullptr, pass.use);
     }
     void backward(const auto& pass) const {
-        const auto* const which = reinterpret_cast<const std::uint8_t*>(pass.stash.data());
+        const auto* const which = reinterpret_cast<const std::uint8_t*>(pass.saved.data());
         pass.deal_lanes([&](parallel::block rows, const auto& dw, const auto& use) {
             kernels::pooled_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
                                              pass.dy.part(rows.first, rows.size()).data, which + rows.first * output::size, dw[0].data(),
@@ -70,31 +71,40 @@ inline constexpr bool holds_a_window<Spec, Input> =
 
 namespace lockstep::layers {
 
-/// conv_max_pool<6, 5, 1, 2>{}: what conv<6, 5, 1, 2>{}, max_pool<2>{} computes. A relu behind it gives what one between the two gives.
-template <std::size_t Filters, std::size_t Kernel, std::size_t Stride = 1, std::size_t Padding = 0, std::size_t Window = 2,
-          bias Bias = bias::each>
-struct conv_max_pool {
-    static_assert(Filters > 0 && Kernel > 0 && Stride > 0 && Window > 0,
-                  "lockstep: filters, kernel, stride and window of conv_max_pool are at least 1");
-    static constexpr std::size_t window = Kernel;
-    static constexpr std::size_t padding = Padding;
+/// Options of conv_max_pool, those of the convolution as in conv_options; the maximum is taken in each `window`, side by side.
+struct conv_max_pool_options {
+    rows_and_columns stride = 1;
+    rows_and_columns padding = 0;
+    rows_and_columns window = 2;
+    layers::bias bias = layers::bias::each;
+};
 
+/// conv_max_pool<6, 5, conv_max_pool_options{.padding = 2}>{}: what conv<6, 5, conv_options{.padding = 2}>{}, max_pool<2>{} computes. A
+/// relu behind it gives what one between the two gives.
+template <std::size_t Filters, rows_and_columns Kernel, conv_max_pool_options Options = conv_max_pool_options{}>
+struct conv_max_pool {
+    static constexpr bool has_sizes = Filters > 0 &&
+                                      Kernel.at_least_one() && Options.stride.at_least_one() && Options.window.at_least_one();
+    static_assert(has_sizes, "lockstep: filters, kernel, stride and window of conv_max_pool are at least 1");
+
+    /// Of the convolution.
     template <tensor::ImageShape Input>
-    static constexpr kernels::pooled_convolution pooled{conv<Filters, Kernel, Stride, Padding, Bias>::template geometry<Input>, Window,
-                                                        Window};
+    static constexpr kernels::convolution geometry = conv_options{.stride = Options.stride, .padding = Options.padding}.on(
+        Input::extents[0], Input::extents[1], Input::extents[2], Filters, Kernel);
+    template <tensor::ImageShape Input>
+    static constexpr kernels::pooled_convolution pooled{geometry<Input>, Options.window.rows, Options.window.columns};
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(layer_api::is_image<conv_max_pool, Input>,
-                      "lockstep: conv_max_pool takes an image, rows x columns x channels; put it in front of flatten{}");
+                      "lockstep: conv_max_pool takes an image, rows x columns x channels; put it before flatten{}");
         static_assert(layer_api::window_fits<conv_max_pool, Input>,
                       "lockstep: the kernel of conv_max_pool is larger than its input; use a smaller one or padding");
-        if constexpr (Filters > 0 && Kernel > 0 && Stride > 0 && Window > 0 && layer_api::is_image<conv_max_pool, Input> &&
-                      layer_api::window_fits<conv_max_pool, Input>) {
+        if constexpr (has_sizes && layer_api::is_image<conv_max_pool, Input> && layer_api::window_fits<conv_max_pool, Input>) {
             static_assert(layer_api::holds_a_window<conv_max_pool, Input>,
                           "lockstep: the window of conv_max_pool is larger than what its convolution puts out; use a smaller one");
             if constexpr (layer_api::holds_a_window<conv_max_pool, Input>)
-                return layer_api::conv_max_pool_layer<pooled<Input>, Bias>{};
+                return layer_api::conv_max_pool_layer<pooled<Input>, Options.bias>{};
             else
                 return layer_api::unbound<Input>{};
         } else {

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <string_view>
 
-#include "lockstep/kernels/column_sums.hpp"
-#include "lockstep/kernels/gemm.hpp"
-#include "lockstep/kernels/gemm_lanes.hpp"
+#include "lockstep/kernels/elementwise/column_sums.hpp"
+#include "lockstep/kernels/matrix/gemm.hpp"
+#include "lockstep/kernels/matrix/gemm_lanes.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -81,7 +81,7 @@ struct dense {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(layer_api::is_row_of_features<dense, Input>, "lockstep: dense takes a row of features; put flatten{} in front of it");
+        static_assert(layer_api::is_row_of_features<dense, Input>, "lockstep: dense takes a row of features; put flatten{} before it");
         if constexpr (Outputs > 0 && layer_api::is_row_of_features<dense, Input>)
             return layer_api::dense_layer<Input::size, Outputs>{};
         else

@@ -78,7 +78,7 @@ struct concatenate_layer {
             }
         });
     }
-    /// The gradient of each x; null for those that nobody asks for.
+    /// The gradient of each x; null for those that are not asked for.
     template <class T>
     static void backward(const T* dy, const std::array<T*, count>& dx, std::size_t rows, parallel::team team) noexcept {
         parallel::for_blocks(team, rows, 1, [&](parallel::block part) {

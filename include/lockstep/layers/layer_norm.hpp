@@ -10,7 +10,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/row_moments.hpp"
+#include "lockstep/kernels/normalisation/row_moments.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/tensor/parameter.hpp"
@@ -33,7 +33,7 @@ struct layer_norm_layer {
     static constexpr double flops = 7.0 * static_cast<double>(S::size);
     static constexpr bool needs_y = false;
     template <class T>
-    static constexpr std::size_t stash_bytes = sizeof(kernels::row_moments<T>);
+    static constexpr std::size_t saved_bytes = sizeof(kernels::row_moments<T>);
 
     double epsilon = 1e-5;
 
@@ -41,18 +41,18 @@ struct layer_norm_layer {
     void forward(const Pass& pass) const noexcept {
         using T = typename Pass::value_type;
         kernels::normalise_rows(pass.x.rows, S::size, pass.x.data, pass.w[0].data(), pass.w[1].data(), epsilon, pass.y.data,
-                                pass.mode == mode::training ? reinterpret_cast<kernels::row_moments<T>*>(pass.stash.data()) : nullptr,
+                                pass.mode == mode::training ? reinterpret_cast<kernels::row_moments<T>*>(pass.saved.data()) : nullptr,
                                 pass.use.team);
     }
 
     template <class Pass>
     void backward(const Pass& pass) const noexcept {
         using T = typename Pass::value_type;
-        const auto* moments = reinterpret_cast<const kernels::row_moments<T>*>(pass.stash.data());
+        const auto* moments = reinterpret_cast<const kernels::row_moments<T>*>(pass.saved.data());
         pass.each_lane([&](parallel::block rows, const auto& gradient) {
-            kernels::normalise_rows_slopes(rows.size(), S::size, pass.x.part(rows.first, rows.size()).data,
-                                           pass.dy.part(rows.first, rows.size()).data, moments + rows.first, gradient[0].data(),
-                                           gradient[1].data(), pass.use.team);
+            kernels::normalise_rows_gradients(rows.size(), S::size, pass.x.part(rows.first, rows.size()).data,
+                                              pass.dy.part(rows.first, rows.size()).data, moments + rows.first, gradient[0].data(),
+                                              gradient[1].data(), pass.use.team);
         });
         if (pass.wants_dx())
             kernels::normalise_rows_backward(pass.x.rows, S::size, pass.x.data, pass.dy.data, pass.w[0].data(), moments, pass.dx.data,

@@ -10,7 +10,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/local_response.hpp"
+#include "lockstep/kernels/normalisation/local_response.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "lockstep/core/random.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/tensor/batch.hpp"
@@ -137,7 +137,7 @@ struct forward_pass {
     tensor::batch<T, typename L::output> y;
     tensor::batch<const T, typename L::output> addend{};  ///< of a layer that has one
     parameters<const T, L> w;
-    std::span<std::byte> stash;  ///< L::stash_bytes<T> for each row: what backward needs besides x and y
+    std::span<std::byte> saved;  ///< L::saved_bytes<T> for each row: what backward needs besides x and y
     kernels::resources<T> use;   ///< threads, and scratch_size<T>(layer, rows, lanes, team) elements
     layer_api::mode mode = layer_api::mode::training;
     core::random_stream random{0, core::purpose::dropout};  ///< of this layer in this step
@@ -182,10 +182,10 @@ struct backward_pass {
     tensor::batch<const T, typename L::output> dy;
     tensor::batch<const T, typename L::output>
         more_dy{};                           ///< to be added to dy by a layer that sums_gradient; data is null where there is none
-    tensor::batch<T, typename L::input> dx;  ///< dx.data is null where nobody asks for it: in front of the first layer
+    tensor::batch<T, typename L::input> dx;  ///< dx.data is null where it is not asked for: before the first layer
     tensor::batch<T, typename L::output> daddend{};
     parameters<const T, L> w;
-    std::span<const std::byte> stash;
+    std::span<const std::byte> saved;
     kernels::resources<T> use;
     core::random_stream random{0, core::purpose::dropout};
     std::size_t first_row = 0;

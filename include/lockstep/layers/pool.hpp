@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lockstep/kernels/pooling.hpp"
+#include "lockstep/kernels/pooling/pooling.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -32,16 +32,16 @@ struct max_pool_layer : pool_layer<G> {
                   "lockstep: max_pool numbers the elements of a window in one byte; use at most 16 x 16");
     static constexpr std::string_view name = "max_pool";
     template <class T>
-    static constexpr std::size_t stash_bytes = max_pool_layer::output::size;
+    static constexpr std::size_t saved_bytes = max_pool_layer::output::size;
 
     void forward(const auto& pass) const noexcept {
         const bool trains = pass.mode == mode::training;
         kernels::max_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data,
-                                  trains ? reinterpret_cast<std::uint8_t*>(pass.stash.data()) : nullptr, pass.use.team);
+                                  trains ? reinterpret_cast<std::uint8_t*>(pass.saved.data()) : nullptr, pass.use.team);
     }
     void backward(const auto& pass) const noexcept {
         if (pass.wants_dx())
-            kernels::max_pool_backward(G, pass.x.rows, pass.dy.data, reinterpret_cast<const std::uint8_t*>(pass.stash.data()), pass.dx.data,
+            kernels::max_pool_backward(G, pass.x.rows, pass.dy.data, reinterpret_cast<const std::uint8_t*>(pass.saved.data()), pass.dx.data,
                                        pass.use.team);
     }
 };
@@ -141,7 +141,7 @@ struct global_mean_pool {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(layer_api::has_pixels<global_mean_pool, Input>,
-                      "lockstep: global_mean_pool takes an image, rows x columns x channels; put it in front of flatten{}");
+                      "lockstep: global_mean_pool takes an image, rows x columns x channels; put it before flatten{}");
         if constexpr (layer_api::has_pixels<global_mean_pool, Input>)
             return layer_api::global_mean_pool_layer<kernels::pooling{.rows = Input::extents[0],
                                                                       .columns = Input::extents[1],

@@ -14,7 +14,8 @@
 
 namespace lockstep::layer_api {
 
-/// y = x at every Stride-th row and column, with zeros in further channels: half of them, rounded down, in front, the others behind.
+/// y = x at every Stride-th row and column, with zeros in further channels: half of them, rounded down, before the others, the rest after
+/// them.
 template <tensor::ImageShape S, std::size_t Channels, std::size_t Stride>
 struct shortcut_layer {
     static constexpr std::size_t rows = (S::extents[0] + Stride - 1) / Stride, columns = (S::extents[1] + Stride - 1) / Stride;

@@ -7,13 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/kernels/algorithm_choice.hpp"
+#include "lockstep/kernels/convolution/algorithm_choice.hpp"
 #include "lockstep/layers/conv.hpp"
 
 namespace lockstep::layers {
 
-/// The rule of convolutions that take their algorithms from `plan::algorithms`: conv<64, 3, 1, 1, bias::each, tuned>{}, models::resnet<20,
-/// tuned>, or tuned(net) for any network. Without a file they take those of the default rule. All algorithms are compiled, once for an
+/// The rule of convolutions that take their algorithms from `plan::algorithms`: conv<64, 3, conv_options{.padding = 1}, tuned>{},
+/// models::resnet<20, tuned>, or tuned(net) for any network. Without a file they take those of the default rule. All algorithms are compiled, once for an
 /// element type.
 [[nodiscard]] constexpr kernels::algorithm tuned(const kernels::convolution& g, kernels::convolution_pass pass) noexcept {
     return kernels::preferred_algorithm(g, pass);

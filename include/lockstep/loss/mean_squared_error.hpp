@@ -39,9 +39,9 @@ struct mean_squared_error {
             }
             sum += squares / static_cast<double>(Output::size);
             if (dy.data != nullptr) {
-                const simd::batch<T> slope(static_cast<T>(2 * static_cast<double>(scale) / static_cast<double>(Output::size)));
+                const simd::batch<T> factor(static_cast<T>(2 * static_cast<double>(scale) / static_cast<double>(Output::size)));
                 simd::map(
-                    Output::size, [&](auto& out, const auto& is, const auto& should) { out = slope * (is - should); },
+                    Output::size, [&](auto& out, const auto& is, const auto& should) { out = factor * (is - should); },
                     dy.data + row * Output::size, predicted, wanted);
             }
         }

@@ -8,7 +8,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/softmax.hpp"
+#include "lockstep/kernels/normalisation/softmax.hpp"
 #include "lockstep/loss/concept.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/batch.hpp"

@@ -17,8 +17,8 @@ namespace lockstep::model {
 /// What a rank of a model group holds between two layers: all features of its own samples, or its own features of all samples of the group.
 enum class placement : std::uint8_t { samples, features };
 
-/// What a model group does in front of a layer, so that each rank gets what its part of the layer needs. Backward does the opposite.
-enum class exchange : std::uint8_t {
+/// What a model group does before a layer, so that each rank gets what its part of the layer needs. Backward does the opposite.
+enum class redistribution : std::uint8_t {
     none,
     gather_samples,   ///< own samples -> all samples; back: the gradients are added and each rank gets its samples' (reduce-scatter)
     gather_features,  ///< own features -> all features; back: the gradients are added and each rank gets its features'
@@ -100,11 +100,12 @@ struct bound {
     static constexpr placement after = is_sharded || stays ? placement::features : placement::samples;
     /// What those who read it find: only a single reader may get features, all others share whole samples.
     static constexpr placement gives = Net::graph.readers[Index] == 1 && !Net::graph.joined[Index] ? after : placement::samples;
-    static constexpr exchange in_front = before::gives == placement::samples ? (is_sharded ? exchange::gather_samples : exchange::none)
-                                         : stays                             ? exchange::none
-                                         : is_sharded                        ? exchange::gather_features
-                                                                             : exchange::to_samples;
-    static constexpr exchange behind = after == gives ? exchange::none : exchange::to_samples;
+    static constexpr redistribution redistribution_before = before::gives == placement::samples
+                                                                ? (is_sharded ? redistribution::gather_samples : redistribution::none)
+                                                            : stays      ? redistribution::none
+                                                            : is_sharded ? redistribution::gather_features
+                                                                         : redistribution::to_samples;
+    static constexpr redistribution redistribution_after = after == gives ? redistribution::none : redistribution::to_samples;
 
     static constexpr auto bind() {
         if constexpr (is_sharded) {
@@ -150,7 +151,7 @@ struct bound {
     }
 };
 
-/// In front of the first layer: the samples themselves.
+/// Before the first layer: the samples themselves.
 template <class Net, std::size_t Shards>
 struct bound<Net, Shards, the_samples> {
     struct whole {

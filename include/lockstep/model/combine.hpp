@@ -95,7 +95,7 @@ template <std::size_t Index, class Item>
         return item;
 }
 
-/// Items one behind the other in the flat list.
+/// Items one after the other in the flat list.
 template <class... Items>
 struct items {
     static constexpr std::size_t nodes = (std::size_t{0} + ... + nodes_of<Items>);
@@ -106,17 +106,17 @@ struct items {
 
     template <std::size_t Index>
     [[nodiscard]] constexpr const auto& item_node() const noexcept {
-        constexpr auto where = places[Index];
+        constexpr auto where = positions[Index];
         return node_of<where.inner>(core::get<where.item>(specs));
     }
 
 private:
-    struct place {
+    struct position {
         std::size_t item = 0;
         std::size_t inner = 0;
     };
-    static constexpr auto places = [] {
-        std::array<place, nodes> out{};
+    static constexpr auto positions = [] {
+        std::array<position, nodes> out{};
         const std::array<std::size_t, sizeof...(Items)> counts{nodes_of<Items>...};
         std::size_t at = 0;
         for (std::size_t item = 0; item < counts.size(); ++item)
@@ -125,7 +125,7 @@ private:
     }();
 };
 
-/// path{layers..}: layers one behind the other, as one branch. path{} is what comes in.
+/// path{layers..}: layers one after the other, as one branch. path{} is what comes in.
 template <class... Specs>
 struct path : items<Specs...> {
     static constexpr bool is_combinator = true;
@@ -154,9 +154,12 @@ struct path<> {
     }
 };
 
-/// recompute{layers..}: the layers one behind the other, of which forward keeps only what the first one reads; backward runs them forward
+/// recompute{layers..}: the layers one after the other, of which forward keeps only what the first one reads; backward runs them forward
 /// once more before it needs their values (Chen et al. 2016). The bits stay. Cost: one more forward of these layers, but for those at their
 /// end whose values backward does not need. What holds the values of a block at a time is as large as the largest block.
+/// Weights cannot have changed by then and random numbers are addressed by step, so the second run has the bits of
+/// the first; what it observes for statistics is dropped. Redistributions inside of a block are made again with their
+/// layers. No block stands in another one.
 template <class... Specs>
 struct recompute : items<Specs...> {
     static_assert(recompute::nodes > 0, "lockstep: a recompute has at least one layer");
@@ -235,7 +238,7 @@ struct add : branches<layer_api::add_join, Paths...> {
     constexpr add(const Paths&... paths) : branches<layer_api::add_join, Paths...>{paths...} {}
 };
 
-/// concatenate{path{..}, path{..}}: the channels of all paths, one behind the other (Szegedy et al. 2015).
+/// concatenate{path{..}, path{..}}: the channels of all paths, one after the other (Szegedy et al. 2015).
 template <class... Paths>
 struct concatenate : branches<layer_api::concatenate_join, Paths...> {
     constexpr concatenate(const Paths&... paths) : branches<layer_api::concatenate_join, Paths...>{paths...} {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How weights start: He and Glorot rules. Each number is a function of (seed, layer, parameter, place in the whole layer), so a shard
+// How weights start: He and Glorot rules. Each number is a function of (seed, layer, parameter, index in the whole layer), so a shard
 // starts as its part of the whole.
 
 #include <cmath>

@@ -15,8 +15,8 @@ namespace lockstep::model {
 /// One layer as numbers, for plans, summaries and loops at run time.
 struct layer_facts {
     std::string_view name;
-    std::size_t inputs = 0;             ///< features of a sample in front of it, uncut
-    std::size_t outputs = 0;            ///< and behind it
+    std::size_t inputs = 0;             ///< features of a sample before it, uncut
+    std::size_t outputs = 0;            ///< and after it
     std::size_t parameters = 0;         ///< of the whole layer
     std::size_t parameters_here = 0;    ///< on one rank
     std::size_t offset = 0;             ///< of its parameters among those of its segment
@@ -25,10 +25,10 @@ struct layer_facts {
     double flops = 0;                   ///< forward, one sample, the whole layer
     double gradient_flops = 0;          ///< of one of its gradients
     model::segment segment = segment::replicated;
-    exchange in_front = exchange::none;
-    exchange behind = exchange::none;
+    redistribution redistribution_before = redistribution::none;
+    redistribution redistribution_after = redistribution::none;
     bool is_view = false;
-    bool input_learns = false;  ///< what it reads depends on parameters: only then anybody asks for the gradient with respect to it
+    bool input_learns = false;  ///< what it reads depends on parameters: only then its gradient is asked for
     bool learns = false;        ///< what it gives depends on parameters
     bool runs_again = false;    ///< forward, in backward: it stands in a recompute, and something there needs its value
 };
@@ -46,13 +46,13 @@ struct network {
     using input = typename Net::input;
     template <std::size_t Index>
     using at = fused<Net, Shards, Index>;
-    /// Who reads what when the network runs.
+    /// Which node reads which value when the network runs.
     static constexpr const auto& graph = fusion<Net, Shards>::graph;
     template <std::size_t Index>
     using layer = typename at<Index>::type;
     using output = typename at<size - 1>::whole::output;
-    /// Behind the last layer the group goes back to own samples, for the loss.
-    static constexpr exchange behind = at<size - 1>::behind;
+    /// After the last layer the group goes back to own samples, for the loss.
+    static constexpr redistribution redistribution_after = at<size - 1>::redistribution_after;
 
     static constexpr std::array<layer_facts, size> facts = [] {
         std::array<layer_facts, size> out{};
@@ -69,8 +69,8 @@ struct network {
             fact.flops = static_cast<double>(here::whole::flops);
             fact.gradient_flops = layer_api::gradient_flops<typename here::whole>;
             fact.segment = here::is_sharded ? segment::sharded : segment::replicated;
-            fact.in_front = here::in_front;
-            fact.behind = here::behind;
+            fact.redistribution_before = here::redistribution_before;
+            fact.redistribution_after = here::redistribution_after;
             fact.is_view = layer_api::is_view<typename here::type>;
             for (const std::size_t value : Net::graph.of(index))
                 fact.input_learns = fact.input_learns || (value != the_samples && out[value].learns);
@@ -82,20 +82,20 @@ struct network {
             fact.statistics_offset = observed;
             observed += fact.statistics;
         });
-        // From the end on: who reads a value decides whether it is needed.
+        // From the end on: the readers of a value decide whether it is needed.
         core::for_each_index_reversed<size>([&](auto index) {
             using type = layer<index>;
             auto& fact = out[index];
             if (graph.block[index] == 0) return;
             fact.runs_again =
-                fact.runs_again || (fact.learns && !fact.is_view && (layer_api::needs_y<type> || layer_api::stash_bytes<type, float> > 0));
+                fact.runs_again || (fact.learns && !fact.is_view && (layer_api::needs_y<type> || layer_api::saved_bytes<type, float> > 0));
             if (!fact.runs_again && !(fact.learns && !fact.is_view && layer_api::needs_x<type>)) return;
             // Of several values, backward needs the first at most.
             for (const std::size_t value : graph.of(index).first(fact.runs_again ? graph.inputs(index) : 1))
                 if (value != the_samples && graph.block[value] == graph.block[index]) out[value].runs_again = true;
         });
         for (std::size_t index = 1; index < size; ++index)
-            if (fusion<Net, Shards>::is_computed_in_front(index)) out[index].runs_again = out[index - 1].runs_again;
+            if (fusion<Net, Shards>::is_computed_before(index)) out[index].runs_again = out[index - 1].runs_again;
         return out;
     }();
 

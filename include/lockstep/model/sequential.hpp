@@ -17,7 +17,7 @@ template <class Input, class... Specs>
 struct sequential : items<Specs...> {
     static_assert(tensor::is_shape<Input>,
                   "lockstep: a sequential begins with the shape of a sample: sequential{ls::input<28, 28, 1>, ..}");
-    static_assert(sequential::nodes > 0, "lockstep: a sequential has at least one layer behind its input");
+    static_assert(sequential::nodes > 0, "lockstep: a sequential has at least one layer after its input");
     /// Whether it can be bound; the messages above are then the only ones.
     static constexpr bool is_sound = tensor::is_shape<Input> && sequential::nodes > 0;
     using input = std::conditional_t<tensor::is_shape<Input>, Input, tensor::shape<1>>;
@@ -34,7 +34,7 @@ struct sequential : items<Specs...> {
 
     constexpr sequential(Input, const Specs&... layers) : items<Specs...>{{layers...}} {}
 
-    /// What stands at a place of the flat list.
+    /// What stands at an index of the flat list.
     template <std::size_t Index>
     [[nodiscard]] constexpr const auto& node() const noexcept {
         return this->template item_node<Index>();

@@ -35,7 +35,7 @@ constexpr auto rebuild(const items<Specs...>& from, Make&& make) {
     (std::index_sequence_for<Specs...>{});
 }
 
-/// Branches hold their items one behind the other, all in the same way.
+/// Branches hold their items one after the other, all in the same way.
 template <template <class...> class Branch, class... Specs>
 struct with_tuned_items {
     static constexpr auto of(const Branch<Specs...>& branch) {
@@ -55,7 +55,7 @@ struct with_tuned_rule<recompute<Specs...>> : with_tuned_items<recompute, Specs.
 
 }  // namespace detail
 
-/// The network with the rule layers::tuned for every `conv`, in branches too; conv_with, conv_max_pool and depthwise_conv keep their
+/// The network with the rule layers::tuned for every `conv` without dilation and groups, in branches too; other layers keep their
 /// algorithms.
 template <class Input, class... Specs>
 [[nodiscard]] constexpr auto tuned(const sequential<Input, Specs...>& net) {

@@ -4,7 +4,6 @@
 
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/conv.hpp"
-#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/dropout.hpp"
 #include "lockstep/layers/flatten.hpp"
@@ -22,7 +21,7 @@ template <class Second, class Fourth, class Fifth>
     using namespace layers;
     return model::sequential{
         input<227, 227, 3>,
-        conv<96, 11, 4>{},
+        conv<96, 11, conv_options{.stride = 4}>{},
         relu{},
         local_response_norm<5>{},
         max_pool<3, 2>{},
@@ -30,7 +29,7 @@ template <class Second, class Fourth, class Fifth>
         relu{},
         local_response_norm<5>{},
         max_pool<3, 2>{},
-        conv<384, 3, 1, 1>{},
+        conv<384, 3, conv_options{.padding = 1}>{},
         relu{},
         fourth,
         relu{},
@@ -51,13 +50,13 @@ template <class Second, class Fourth, class Fifth>
 }  // namespace detail
 
 /// 227 x 227 images of 3 colours to 1000 classes: 62,378,344 parameters.
-inline constexpr auto alexnet =
-    detail::make_alexnet(layers::conv<256, 5, 1, 2>{}, layers::conv<384, 3, 1, 1>{}, layers::conv<256, 3, 1, 1>{});
+inline constexpr auto alexnet = detail::make_alexnet(layers::conv<256, 5, layers::conv_options{.padding = 2}>{},
+                                                     layers::conv<384, 3, layers::conv_options{.padding = 1}>{},
+                                                     layers::conv<256, 3, layers::conv_options{.padding = 1}>{});
 
 /// The second, fourth and fifth convolution in two groups, once one for each of two processors: 60,965,224 parameters.
-inline constexpr auto alexnet_two_columns =
-    detail::make_alexnet(layers::conv_with<layers::conv_options{.filters = 256, .kernel = 5, .padding = 2, .groups = 2}>{},
-                         layers::conv_with<layers::conv_options{.filters = 384, .kernel = 3, .padding = 1, .groups = 2}>{},
-                         layers::conv_with<layers::conv_options{.filters = 256, .kernel = 3, .padding = 1, .groups = 2}>{});
+inline constexpr auto alexnet_two_columns = detail::make_alexnet(layers::conv<256, 5, layers::conv_options{.padding = 2, .groups = 2}>{},
+                                                                 layers::conv<384, 3, layers::conv_options{.padding = 1, .groups = 2}>{},
+                                                                 layers::conv<256, 3, layers::conv_options{.padding = 1, .groups = 2}>{});
 
 }  // namespace lockstep::models

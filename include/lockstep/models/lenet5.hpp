@@ -12,9 +12,9 @@
 
 namespace lockstep::models {
 
-/// 28 x 28 gray images to 10 classes: 61,706 parameters. The maximum is taken in front of relu, which gives the same outputs.
+/// 28 x 28 gray images to 10 classes: 61,706 parameters. The maximum is taken before relu, which gives the same outputs.
 inline constexpr model::sequential lenet5{
-    input<28, 28, 1>,     layers::conv_max_pool<6, 5, 1, 2>{},
+    input<28, 28, 1>,     layers::conv_max_pool<6, 5, layers::conv_max_pool_options{.padding = 2}>{},
     layers::relu{},       layers::conv_max_pool<16, 5>{},
     layers::relu{},       layers::flatten{},
     layers::dense<120>{}, layers::relu{},
@@ -24,8 +24,12 @@ inline constexpr model::sequential lenet5{
 
 /// The same with convolutions, relu and max pooling as layers of their own: slower, for convolutions by another algorithm.
 inline constexpr model::sequential lenet5_layer_by_layer{
-    input<28, 28, 1>,      layers::conv<6, 5, 1, 2>{}, layers::relu{},       layers::max_pool<2>{}, layers::conv<16, 5>{}, layers::relu{},
-    layers::max_pool<2>{}, layers::flatten{},          layers::dense<120>{}, layers::relu{},        layers::dense<84>{},   layers::relu{},
+    input<28, 28, 1>,      layers::conv<6, 5, layers::conv_options{.padding = 2}>{},
+    layers::relu{},        layers::max_pool<2>{},
+    layers::conv<16, 5>{}, layers::relu{},
+    layers::max_pool<2>{}, layers::flatten{},
+    layers::dense<120>{},  layers::relu{},
+    layers::dense<84>{},   layers::relu{},
     layers::dense<10>{},
 };
 

@@ -17,19 +17,19 @@ namespace lockstep::models {
 
 namespace detail {
 
-/// Two convolutions of 3 x 3, each with its normalisation, past a shortcut without parameters; relu behind the sum.
+/// Two convolutions of 3 x 3, each with its normalisation, past a shortcut without parameters; relu after the sum.
 template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule>
 [[nodiscard]] constexpr auto basic_block() {
     using namespace layers;
-    const path body{conv<Width, 3, Stride, 1, bias::none, Rule>{}, batch_norm{}, relu{}, conv<Width, 3, 1, 1, bias::none, Rule>{},
-                    batch_norm{}};
+    const path body{conv<Width, 3, conv_options{.stride = Stride, .padding = 1, .bias = bias::none}, Rule>{}, batch_norm{}, relu{},
+                    conv<Width, 3, conv_options{.padding = 1, .bias = bias::none}, Rule>{}, batch_norm{}};
     if constexpr (Stride == 1)
         return path{residual{body}, relu{}};
     else
         return path{add{shortcut<Width, Stride>{}, body}, relu{}};
 }
 
-/// A block of that stride, and behind it one of stride 1 for each index.
+/// A block of that stride, and after it one of stride 1 for each index.
 template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule, std::size_t... Others>
 [[nodiscard]] constexpr auto basic_stage(std::index_sequence<Others...>) {
     return path{basic_block<Width, Stride, Rule>(), ((void)Others, basic_block<Width, 1, Rule>())...};
@@ -42,7 +42,7 @@ template <std::size_t Depth, kernels::algorithm_rule Rule>
     constexpr std::make_index_sequence<(Depth - 2) / 6 - 1> others;
     return model::sequential{
         input<32, 32, 3>,
-        conv<16, 3, 1, 1, bias::none, Rule>{},
+        conv<16, 3, conv_options{.padding = 1, .bias = bias::none}, Rule>{},
         batch_norm{},
         relu{},
         basic_stage<16, 1, Rule>(others),

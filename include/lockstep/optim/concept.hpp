@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
 #include "lockstep/tensor/slots.hpp"
@@ -52,7 +52,8 @@ concept Optimizer = std::copy_constructible<O> && requires(const O& optimizer, c
 };
 
 /// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on simd::batch<T>. A trainer then
-/// calls the rule, not update(): both do the same. A decorator puts its own work in front of that callable, and the whole stays one loop: each array is read once and written once.
+/// calls the rule, not update(): both do the same. A decorator puts its own work before that callable, and the whole stays one loop: each
+/// array is read once and written once.
 template <class O, class T = float>
 concept HasRule = Optimizer<O, T> && requires(const O& optimizer, const update_pass<T>& pass) {
     optimizer.rule(pass);
@@ -67,8 +68,9 @@ void apply(const update_pass<T>& pass, const Rule& rule) noexcept {
     (std::make_index_sequence<SlotCount>{});
 }
 
-/// The optimizer says where to look for a gradient, weight or slot that is not finite: `non_finite_shows_in()` returns an array of slots. Any
-/// of them that is not finite leaves the new weight or one of these slots not finite, whatever the rate. Without it all arrays are looked at.
+/// The optimizer says where to look for a gradient, weight or slot that is not finite: `non_finite_shows_in()` returns an array of slots.
+/// Any of them that is not finite leaves the new weight or one of these slots not finite, whatever the rate. Without it all arrays are
+/// looked at.
 template <class O>
 concept ShowsNonFinite = requires {
     { O::non_finite_shows_in()[0] } -> std::convertible_to<std::size_t>;

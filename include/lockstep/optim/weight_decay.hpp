@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Weight decay in front of any optimizer: a decorator that models Optimizer.
+// Weight decay before any optimizer: a decorator that models Optimizer.
 
 #include <algorithm>
 #include <array>

@@ -11,12 +11,12 @@
 
 namespace lockstep::partition {
 
-/// In front of a hybrid partition stand the replicas.
+/// Before a hybrid partition stand the replicas.
 template <class Outer>
 inline constexpr bool is_outer = false;
 template <Partition Outer>
 inline constexpr bool is_outer<Outer> = Outer::shards == 1 && Outer::stages == 1 && Outer::replicates;
-/// Behind them stands what cuts the network.
+/// After them stands what cuts the network.
 template <class Inner>
 inline constexpr bool is_inner = Partition<Inner>;
 /// What a hybrid partition goes on with where its second member is none.

@@ -7,8 +7,8 @@
 
 namespace lockstep::partition {
 
-/// Each rank has 1/Shards of the outputs of every dense layer and computes them for all samples; activations are exchanged in front of a
-/// dense layer, gradients of activations behind it. Pays where a layer has more outputs than the minibatch has samples (Das et al. 2016,
+/// Each rank has 1/Shards of the outputs of every dense layer and computes them for all samples; activations are redistributed before a
+/// dense layer, gradients of activations after it. Pays where a layer has more outputs than the minibatch has samples (Das et al. 2016,
 /// arXiv:1602.06709).
 template <std::size_t Shards>
 struct model {

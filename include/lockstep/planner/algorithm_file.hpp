@@ -17,7 +17,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/algorithm_choice.hpp"
+#include "lockstep/kernels/convolution/algorithm_choice.hpp"
 
 namespace lockstep::planner {
 
@@ -25,7 +25,7 @@ namespace lockstep::planner {
 struct convolution_layer {
     std::size_t number = 0;  ///< in the flat list of layers, as the summary of a plan counts
     kernels::convolution geometry{};
-    bool input_learns = true;  ///< else nobody asks for the data gradient
+    bool input_learns = true;  ///< else the data gradient is not asked for
 
     [[nodiscard]] bool has(kernels::convolution_pass pass) const noexcept {
         return input_learns || pass != kernels::convolution_pass::backward_data;
@@ -141,7 +141,7 @@ private:
                  "tune this network again");
         const auto pass = one_of(kernels::convolution_passes, "pass");
         if (!found->has(pass))
-            fail(core::text("layer ", number, " computes no data gradient: nothing in front of it learns"), "remove the line");
+            fail(core::text("layer ", number, " computes no data gradient: nothing before it learns"), "remove the line");
         const auto at = static_cast<std::size_t>(found - layers.begin());
         if (std::exchange(seen[at][static_cast<std::size_t>(pass)], true))
             fail(core::text("layer ", number, " ", name(pass), " stands here for the second time"), "remove one of the two lines");

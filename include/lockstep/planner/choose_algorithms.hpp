@@ -14,7 +14,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/algorithm_choice.hpp"
+#include "lockstep/kernels/convolution/algorithm_choice.hpp"
 #include "lockstep/planner/algorithm_file.hpp"
 #include "lockstep/planner/micro_batch.hpp"
 #include "lockstep/planner/workspace.hpp"
@@ -68,6 +68,9 @@ struct chosen_pass {
     return out;
 }
 
+/// All rows of a pass have one algorithm, so an output still depends on its sample alone. Micro-batches of forward
+/// and data gradient change no bit, weight gradients are never divided. A tuner measures once and writes a file; no
+/// run decides anything by the clock.
 /// The algorithm and division of each pass with the least time within the limit, in bytes; by workspace reuse each pass for itself, by
 /// division all together. What the default rule picks, undivided, is taken to be faster by the share `margin` than it was measured: a
 /// change has to pay. Throws core::error where the limit is too small.

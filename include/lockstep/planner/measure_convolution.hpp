@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/core/random.hpp"
-#include "lockstep/kernels/algorithm.hpp"
+#include "lockstep/kernels/convolution/algorithm.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/planner/choose_algorithms.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -100,7 +100,7 @@ private:
                     least = std::min(least, here.seconds / samples);
                 }
     }
-    /// Seconds of one run of so many samples: the mean over those that fit the minibatch, one behind the other as in a layer.
+    /// Seconds of one run of so many samples: the mean over those that fit the minibatch, one after the other as in a layer.
     [[nodiscard]] double once(kernels::algorithm which, kernels::convolution_pass pass, std::size_t samples) {
         const std::size_t runs = std::max<std::size_t>(1, how_.samples / std::max<std::size_t>(1, samples));
         std::size_t rounds = 0;

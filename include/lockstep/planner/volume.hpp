@@ -8,7 +8,7 @@ namespace lockstep::planner {
 
 /// One layer of a network as its communication sees it.
 struct layer_volume {
-    double inputs = 0;   ///< numbers of one sample in front of the layer
+    double inputs = 0;   ///< numbers of one sample before the layer
     double weights = 0;  ///< parameters
     double batch = 0;    ///< samples of the global minibatch
     double nodes = 1;

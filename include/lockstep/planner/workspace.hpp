@@ -94,7 +94,7 @@ struct partial_division {
         }
     }
 
-    // What the kernels behind the first k need at least: scratch, and seconds + price x scratch.
+    // What the kernels after the first k need at least: scratch, and seconds + price x scratch.
     std::vector<std::size_t> scratch_left(kernels.size() + 1);
     std::vector<double> cost_left(kernels.size() + 1);
     for (std::size_t k = kernels.size(); k-- > 0;) {

@@ -1,32 +1,49 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The reducer that fits a compressor: whether its messages may be added decides, so a wrong pair cannot be built.
-
-#include <type_traits>
+// How the gradients of a plan become sums: by its compressor.
 
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/none.hpp"
+#include "lockstep/compress/reduction.hpp"
 #include "lockstep/reduce/gathered_messages.hpp"
 #include "lockstep/reduce/node_memory.hpp"
+#include "lockstep/reduce/rounds.hpp"
 #include "lockstep/reduce/tree_sum.hpp"
 
 namespace lockstep::reduce {
 
+/// A specialisation names the reducer of a compressor and where its gradients lie.
 template <class T, class C>
-inline constexpr bool keeps_lane_order = C::kind == compress::kind::sum;
+struct method;
 
+/// Every compressor's messages are gathered, and have workers: state and messages of their own for a fixed cut of the minibatch.
 template <class T, compress::Compressor<T> C>
-using reducer_for = std::conditional_t<keeps_lane_order<T, C>, tree_sum<T>, gathered_messages<T, C>>;
+struct method<T, C> {
+    using reducer = gathered_messages<T, C>;
+    using memory = own_memory;
+    static constexpr bool has_workers = true;
 
-/// Where gradients and weights lie: only sums over the lane tree go through shared memory.
-template <class T, compress::Compressor<T> C>
-using memory_for = std::conditional_t<keeps_lane_order<T, C>, node_memory, own_memory>;
+    [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) { return {of, compressor, arena}; }
+};
 
-template <class T, compress::Compressor<T> C>
-[[nodiscard]] auto make_reducer(const bucket& of, const C& compressor, tensor::arena& arena) {
-    if constexpr (keeps_lane_order<T, C>)
-        return tree_sum<T>{of, arena};
-    else
-        return gathered_messages<T, C>{of, compressor, arena};
-}
+/// A reduction has workers, too, and as many sums as rounds.
+template <class T, compress::Reduction<T> R>
+struct method<T, R> {
+    using reducer = rounds<T, R>;
+    using memory = own_memory;
+    static constexpr bool has_workers = true;
+
+    [[nodiscard]] static reducer make(const bucket& of, const R& reduction, tensor::arena& arena) { return {of, reduction, arena}; }
+};
+
+/// The exact sum over the lane tree, the same on any number of ranks without workers; through shared memory where ranks have it.
+template <class T>
+struct method<T, compress::none> {
+    using reducer = tree_sum<T>;
+    using memory = node_memory;
+    static constexpr bool has_workers = false;
+
+    [[nodiscard]] static reducer make(const bucket& of, const compress::none&, tensor::arena& arena) { return {of, arena}; }
+};
 
 }  // namespace lockstep::reduce

@@ -3,24 +3,53 @@
 // The concept Reducer: the gradients of one bucket, from the sums of each rank's lanes to new weights on every rank.
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
-#include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/collectives/algorithm_table.hpp"
+#include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/comm/group.hpp"
-#include "lockstep/comm/lane_sum.hpp"
 #include "lockstep/comm/send_order.hpp"
-#include "lockstep/comm/shared_parts.hpp"
-#include "lockstep/comm/shared_strips.hpp"
 #include "lockstep/core/compiled.hpp"
-#include "lockstep/core/random.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
+#include "lockstep/node/shared_parts.hpp"
+#include "lockstep/node/shared_strips.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
 namespace lockstep::reduce {
+
+/// What a compressor sees: a whole tensor, or one segment of it. Of the recipe alone: buckets, strips and ranks change nothing.
+struct piece {
+    std::size_t first = 0;  ///< of its numbers in the bucket
+    std::size_t count = 0;
+    std::size_t tensor = 0;  ///< number of the tensor among all of the network; in a model partition each shard is one of its own
+    std::size_t offset = 0;  ///< of its numbers in the tensor
+    std::size_t rows = 1;    ///< of the tensor
+    std::size_t columns = 1;
+
+    /// A tensor of one extent: a bias, a scale.
+    [[nodiscard]] constexpr bool is_vector() const noexcept { return rows == 1 || columns == 1; }
+};
+
+/// Which workers are whose, for what keeps state for each of them.
+struct worker_deal {
+    std::size_t workers = 0;                  ///< in all; 0: nothing is kept for each
+    std::size_t lanes = 0;                    ///< of each
+    parallel::block own{};                    ///< of this rank, or the one that it shares
+    std::vector<parallel::block> messages{};  ///< for each rank of the bucket, the workers whose messages it sends
+    comm::group sharing{};                    ///< the ranks that share a worker with this one
+    std::vector<parallel::block> lanes_of{};  ///< of each of them: its lanes of the worker
+    std::vector<piece> pieces{};              ///< of the bucket
+    std::uint64_t seed = 0;
+
+    [[nodiscard]] bool is_shared() const noexcept { return lanes_of.size() > 1; }
+};
 
 /// Who adds up what: n numbers for each node of this rank's lanes, of `lanes` lanes in all. `runs[r]` are the lanes of rank r of the group.
 struct bucket {
@@ -29,39 +58,63 @@ struct bucket {
     std::size_t lanes = 1;
     std::size_t n = 0;
     parallel::team team;
-    comm::shared_parts* memory = nullptr;                       ///< shared by all ranks of the trainer, if they do
-    std::vector<std::size_t> parts{};                           ///< which part of it each rank of the group has
-    comm::sum_algorithm algorithm = comm::sum_algorithm::tree;  ///< of sums without a compressor,
-    comm::sum_family sums = comm::lane_sums;                    ///< one of these
-    std::vector<std::size_t> on{};                              ///< the host of each rank, as from comm::group::hosts(), for those that ask
-    comm::urgency sum{};                                        ///< of its messages: how soon they are needed,
-    comm::urgency share{};                                      ///< and the new weights
-    comm::shared_adding adding{};  ///< through shared memory: whether somebody has time to add before the update
+    worker_deal deal{};
+    node::shared_parts* memory = nullptr;                                     ///< shared by all ranks of the trainer, if they do
+    std::vector<std::size_t> parts{};                                         ///< which part of it each rank of the group has
+    collectives::sum_algorithm algorithm = collectives::sum_algorithm::tree;  ///< of sums without a compressor,
+    collectives::sum_family sums = collectives::lane_tree_sums;               ///< one of these
+    std::vector<std::size_t> on{};  ///< the host of each rank, as from comm::group::hosts(), for those that ask
+    comm::urgency sum{};            ///< of its messages: how soon they are needed,
+    comm::urgency share{};          ///< and the new weights
+    node::shared_adding adding{};   ///< through shared memory: whether somebody has time to add before the update
 };
 
 /// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.
 [[nodiscard, gnu::cold]] std::size_t gradient_vectors(const bucket& of);
 
-/// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient)` begins the sum over all lanes of
+/// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient, step)` begins the sum over all lanes of
 /// gradient (one array of n for each node). When it is over, this rank makes weights[owned()] new: `update(weights, change)` calls
 /// change(part, sum) for parts that together are owned(), on the threads of the team; `sum` has the numbers of `part` alone, and is gone
 /// behind the call, which must not throw. `share(weights)` then begins to bring all of them up to date on every rank; what update() has
 /// handed out already is there sooner. `poll` makes progress without waiting and says whether what was begun is over; `progress` is a
-/// `poll` that does not look for failures; `finish` waits; `awaited` says for whom. `bytes_per_step` is what this rank sends for both.
+/// `poll` that does not look for failures; `finish` waits; `pending` says for whom. `bytes_per_step` is what this rank sends for both.
 template <class R, class T = float>
-concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, core::random_stream random,
+concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, std::uint64_t step,
                            void (*change)(parallel::block, std::span<const T>) noexcept) {
     reducer.bind(arena);
     { fixed.owned() } -> std::same_as<parallel::block>;
-    reducer.start(numbers, random);
+    reducer.start(numbers, step);
     reducer.update(numbers, change);
     reducer.share(numbers);
     { reducer.poll() } -> std::same_as<bool>;
     { reducer.progress() } -> std::same_as<bool>;
     reducer.finish();
-    { fixed.awaited() } -> std::same_as<comm::awaited>;
+    { fixed.pending() } -> std::same_as<comm::pending_operation>;
     { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;
 };
+
+/// Adds the sums of workers that one rank holds, arrays of n side by side, along the tree over workers: what is left is one array for each
+/// node of tensor::cover(run, lanes).
+template <class T>
+void add_workers(std::span<T> sums, std::size_t n, parallel::block run, std::size_t lanes, std::size_t worker_lanes) noexcept {
+    const auto array = [&](std::size_t which) { return sums.subspan(which * n, n); };
+    // The sum of arrays first .. first + count - 1 in the first of them: both halves of a node, the left one a power of two.
+    const auto add = [&](const auto& self, std::size_t first, std::size_t count) -> void {
+        if (count <= 1) return;
+        const std::size_t left = std::bit_ceil(count) / 2;
+        self(self, first, left);
+        self(self, first + left, count - left);
+        kernels::add(std::span<const T>{array(first + left)}, array(first));
+    };
+    std::size_t from = 0, to = 0;
+    for (const auto& node : tensor::cover(run, lanes)) {
+        const std::size_t count = std::max<std::size_t>(1, node.count / worker_lanes);
+        add(add, from, count);
+        if (from != to) std::ranges::copy(array(from), array(to).begin());
+        from += count;
+        ++to;
+    }
+}
 
 /// Calls change(part, sum[part]) for the part of each thread, where the sums of all that is owned lie in an array.
 template <class T, class F>
@@ -77,7 +130,8 @@ void change_blocks(parallel::team team, parallel::block owned, std::span<const T
 LOCKSTEP_FUNCTION std::size_t gradient_vectors(const bucket& of) {
     std::size_t most = 1;
     for (std::size_t rank = 0; rank < of.runs.size(); ++rank)
-        if (of.memory != nullptr || rank == of.ranks.rank()) most = std::max(most, tensor::cover(of.runs[rank], of.lanes).size());
+        if (of.memory != nullptr || rank == of.ranks.rank())
+            most = std::max(most, tensor::cover(of.runs[rank], of.lanes, of.deal.lanes).size());
     return most;
 }
 

@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Averaging through compressed messages that cannot be added on the way: every rank gathers and decodes all of them. Models Reducer.
+// Averaging through compressed messages that cannot be added on the way: every rank gathers and decodes those of all workers. Models
+// Reducer.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/core/checked.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
-#include "lockstep/tensor/lanes.hpp"
+#include "lockstep/reduce/whole_sum.hpp"
 
 namespace lockstep::reduce {
 
-/// Each rank compresses the sum of its lanes; messages are decoded in the order of ranks, so all ranks get equal bits, but another number
-/// of ranks gives others. Every rank owns the whole bucket (its weights are never sent) and keeps the whole optimizer state. Cost per rank:
-/// p-1 messages of the compressor's size (log2(p) rounds on a power of two), p decodings.
+/// The sums of each worker's lanes are compressed piece by piece (see reduce::piece), with state and random words of that worker and piece.
+/// All ranks decode the messages of all workers in ascending order: the same bits on any number of ranks and for any buckets. Ranks that
+/// share a worker add its lanes first, over its own lane tree; then each of them compresses the sum, and the first one sends it. Every rank
+/// owns the whole bucket (its weights are never sent) and keeps the whole optimizer state.
+/// Cost for each rank, with W workers on p ranks: p-1 messages (log2(p) rounds on a power of two) of W/p compressed bucket each, W
+/// decodings, W/p residuals; where a worker has q ranks, 2n(q-1)/q numbers more.
 template <class T, compress::Compressor<T> C>
 class gathered_messages {
 public:
@@ -30,82 +37,164 @@ public:
         : compressor_{compressor},
           n_{of.n},
           team_{of.team},
-          rank_{of.ranks.rank()},
-          bytes_{(core::checked_sum("bytes of a message", std::size_t{compressor.template max_bytes<T>(of.n)}, header) + 7) / 8 * 8},
-          gather_{of.ranks, comm::all_gather(rank_, comm::equal_strips(of.ranks.size(), bytes_)), of.team, comm::flow::usual_piece, of.sum},
-          ranks_{of.ranks.size()},
-          nodes_{tensor::cover(of.runs[rank_], of.lanes).size()},
-          state_{arena.reserve<T>(core::checked_product("numbers of a compressor", std::size_t{C::slot_count}, of.n))},
-          scratch_{arena.reserve<T>(compress::scratch_size<T>(compressor, of.n))},
-          messages_{arena.reserve<std::byte>(core::checked_product("bytes of all messages", bytes_, ranks_))} {}
+          deal_{of.deal},
+          offsets_{offsets()},
+          gather_{of.ranks, gathering(of.ranks.rank()), of.team, comm::flow::usual_piece, of.sum},
+          inside_{make_sum_of_shared_worker<T>(of)},
+          state_{arena.reserve<T>(core::checked_product("numbers of a compressor", std::size_t{C::slot_count}, own(), of.n))},
+          messages_{arena.reserve<std::byte>(core::checked_product("bytes of all messages", deal_.workers, offsets_.back()))} {
+        std::size_t scratch = 0;
+        for (const piece& one : deal_.pieces) scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count)});
+        scratch_ = arena.reserve<T>(scratch);
+        if (inside_) work_ = arena.reserve<T>(inside_->work_size());
+    }
 
     void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
     [[nodiscard]] parallel::block owned() const noexcept { return {0, n_}; }
 
-    void start(std::span<T> gradient, const core::random_stream& random) {
-        const std::span<T> sum = gradient.first(n_);
-        for (std::size_t node = 1; node < nodes_; ++node) kernels::add(std::span<const T>{gradient.subspan(node * n_, n_)}, sum);
-        const std::span<std::byte> all = (*arena_)[messages_];
-        const std::span<std::byte> own = all.subspan(rank_ * bytes_, bytes_);
-        // A compressor could hide such numbers.
-        const bool finite = kernels::first_non_finite(std::span<const T>{sum}, team_) == n_;
-        const std::uint64_t length = !finite ? not_finite
-                                             : compressor_.encode(compress::encoding<T>{
-                                                   .values = sum,
-                                                   .message = own.subspan(header),
-                                                   .state = tensor::slots<T>{(*arena_)[state_].data(), C::slot_count, n_, n_},
-                                                   .scratch = (*arena_)[scratch_],
-                                                   .random = random,
-                                               });
-        std::memcpy(own.data(), &length, header);
-        sum_ = sum;
-        gather_.start(all, {});
-        decoded_ = false;
+    void start(std::span<T> gradient, std::uint64_t step) {
+        gradient_ = gradient;
+        step_ = step;
+        is_decoded_ = false;
+        if (!inside_) return send_messages();
+        stage_ = stage::adding;
+        inside_->start(gradient, (*arena_)[work_]);
     }
-    bool poll() { return gather_.poll(); }
-    bool progress() { return gather_.progress(); }
-    [[nodiscard]] comm::awaited awaited() const noexcept { return gather_.awaited(); }
+    bool poll() {
+        return advance([](auto& operation) { return operation.poll(); });
+    }
+    bool progress() {
+        return advance([](auto& operation) { return operation.progress(); });
+    }
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
+        return stage_ == stage::adding ? inside_->pending() : gather_.pending();
+    }
     void finish() {
-        gather_.finish();
-        if (decoded_) return;
-        decoded_ = true;
-        const std::span<const std::byte> all = (*arena_)[messages_];
-        std::fill(sum_.begin(), sum_.end(), T{0});
-        for (std::size_t rank = 0; rank < ranks_; ++rank) {
-            const auto message = all.subspan(rank * bytes_, bytes_);
-            std::uint64_t length = 0;
-            std::memcpy(&length, message.data(), header);
-            if (length == not_finite) return std::fill(sum_.begin(), sum_.end(), std::numeric_limits<T>::quiet_NaN());
-            compressor_.decode_add(message.subspan(header, length), T{1}, sum_);
-        }
+        (void)advance([](auto& operation) {
+            operation.finish();
+            return true;
+        });
+        if (std::exchange(is_decoded_, true)) return;
+        const std::span<T> sum = gradient_.first(n_);
+        std::fill(sum.begin(), sum.end(), T{0});
+        for (std::size_t worker = 0; worker < deal_.workers; ++worker)
+            for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
+                if (!decode(worker, which, sum)) return std::fill(sum.begin(), sum.end(), std::numeric_limits<T>::quiet_NaN());
     }
     template <class F>
     void update(std::span<T>, const F& change) noexcept {
-        change_blocks<T>(team_, owned(), sum_, change);
+        change_blocks<T>(team_, owned(), gradient_.first(n_), change);
     }
     /// Every rank has made the same update: nothing is sent.
     void share(std::span<T>) noexcept {}
 
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept { return gather_.program().sent().elements; }
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        return gather_.program().sent().elements + (inside_ ? inside_->bytes() : 0);
+    }
 
 private:
     static constexpr std::size_t header = sizeof(std::uint64_t);                            // the length of the message that follows,
     static constexpr std::uint64_t not_finite = std::numeric_limits<std::uint64_t>::max();  // or that there is none: all sums become NaN
+    enum class stage : unsigned char { adding, gathering };
+
+    [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
+    [[nodiscard]] static constexpr bool is_dense(const piece& of) noexcept {
+        return compress::traits_of<C>.dense_vectors && of.is_vector();
+    }
+    /// Where the message of each piece begins among those of a worker, and where the last one ends.
+    [[nodiscard, gnu::cold]] std::vector<std::size_t> offsets() const {
+        constexpr std::string_view what = "bytes of a message";
+        std::vector<std::size_t> out{0};
+        for (const piece& one : deal_.pieces) {
+            const std::size_t most = is_dense(one) ? core::checked_product(what, one.count, sizeof(T))
+                                                   : std::size_t{compressor_.template max_bytes<T>(one.count)};
+            out.push_back(core::checked_sum(what, out.back(), core::checked_sum(what, most, header + 7) / 8 * 8));
+        }
+        return out;
+    }
+    [[nodiscard, gnu::cold]] collectives::schedule gathering(std::size_t rank) const {
+        std::vector<parallel::block> strips;
+        for (const auto& workers : deal_.messages) strips.push_back({workers.first * offsets_.back(), workers.last * offsets_.back()});
+        return collectives::all_gather(rank, strips);
+    }
+
+    /// Goes on as far as step(operation) says that one is over; true when all are.
+    template <class Step>
+    bool advance(const Step& step) {
+        if (stage_ == stage::adding) {
+            if (!inside_->advance(step)) return false;
+            send_messages();
+        }
+        return step(gather_);
+    }
+
+    void send_messages() {
+        for (std::size_t worker = 0; worker < own(); ++worker)
+            for (std::size_t which = 0; which < deal_.pieces.size(); ++which) encode(worker, which);
+        stage_ = stage::gathering;
+        gather_.start((*arena_)[messages_], {});
+    }
+    /// The message of a piece of worker number `worker` of all.
+    [[nodiscard]] std::span<std::byte> message_of(std::size_t worker, std::size_t which) const noexcept {
+        return (*arena_)[messages_].subspan(worker * offsets_.back() + offsets_[which], offsets_[which + 1] - offsets_[which]);
+    }
+    /// `worker`: of this rank.
+    void encode(std::size_t worker, std::size_t which) {
+        const piece& one = deal_.pieces[which];
+        const std::size_t number = deal_.own.first + worker;
+        const std::span<const T> values = gradient_.subspan(worker * n_ + one.first, one.count);
+        const std::span<std::byte> message = message_of(number, which);
+        std::uint64_t length = not_finite;  // a compressor could hide such numbers
+        if (kernels::first_non_finite(values, team_) == values.size()) {
+            if (is_dense(one)) {
+                length = values.size_bytes();
+                std::memcpy(message.data() + header, values.data(), length);
+            } else {
+                const std::span<T> state = (*arena_)[state_];
+                const auto series = static_cast<std::uint32_t>(one.tensor * deal_.workers + number);
+                length = compressor_.encode(compress::encoding<T>{
+                    .values = values,
+                    .message = message.subspan(header),
+                    .state = tensor::slots<T>{state.data() + worker * C::slot_count * n_, C::slot_count, n_, n_}.part(one.first, one.count),
+                    .scratch = (*arena_)[scratch_],
+                    .random = core::random_stream{deal_.seed, core::purpose::rounding, series, static_cast<std::uint32_t>(step_)}.from(
+                        one.offset / 4),
+                });
+            }
+        }
+        std::memcpy(message.data(), &length, header);
+    }
+    /// False: numbers of that worker are not finite.
+    [[nodiscard]] bool decode(std::size_t worker, std::size_t which, std::span<T> sum) const {
+        const piece& one = deal_.pieces[which];
+        const std::span<const std::byte> message = message_of(worker, which);
+        const std::span<T> part = sum.subspan(one.first, one.count);
+        std::uint64_t length = 0;
+        std::memcpy(&length, message.data(), header);
+        if (length == not_finite) return false;
+        if (is_dense(one))
+            kernels::add(std::span<const T>{reinterpret_cast<const T*>(message.data() + header), one.count}, part);
+        else
+            compressor_.decode_add(message.subspan(header, length), T{1}, part);
+        return true;
+    }
 
     C compressor_;
     std::size_t n_;
     parallel::team team_;
-    std::size_t rank_;
-    std::size_t bytes_;
+    worker_deal deal_;
+    std::vector<std::size_t> offsets_;
     comm::operation<std::byte> gather_;
-    std::size_t ranks_;
-    std::size_t nodes_;
+    std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
     tensor::slice<T> state_;
     tensor::slice<T> scratch_;
+    tensor::slice<T> work_;
     tensor::slice<std::byte> messages_;
     const tensor::arena* arena_ = nullptr;
-    std::span<T> sum_;
-    bool decoded_ = true;
+    std::span<T> gradient_;
+    std::uint64_t step_ = 0;
+    stage stage_ = stage::gathering;
+    bool is_decoded_ = true;
 };
 
 }  // namespace lockstep::reduce

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "lockstep/comm/group.hpp"
-#include "lockstep/comm/shared_parts.hpp"
-#include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/node/shared_parts.hpp"
+#include "lockstep/node/shared_window.hpp"
 #include "lockstep/reduce/transport.hpp"
 #include "lockstep/tensor/arena.hpp"
 
@@ -24,7 +24,7 @@ class own_memory {
 public:
     own_memory(const comm::group& ranks, transport wanted, std::size_t, tensor::arena&);
 
-    [[nodiscard]] static comm::shared_parts* parts() noexcept { return nullptr; }
+    [[nodiscard]] static node::shared_parts* parts() noexcept { return nullptr; }
     [[nodiscard]] static bool is_shared() noexcept { return false; }
     [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
@@ -38,18 +38,18 @@ public:
     /// `bytes`: those of each rank, equal on all. `room`: what shared memory can hold. Collective, and the same outcome on all ranks.
     /// Throws core::error where shared memory is asked for and cannot be had.
     [[gnu::cold]] node_memory(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
-                              std::size_t room = comm::shared_segment::free_bytes());
+                              std::size_t room = node::shared_segment::free_bytes());
 
     [[nodiscard]] bool is_shared() const noexcept { return window_.has_value(); }
     /// Null where there are only messages.
-    [[nodiscard]] comm::shared_parts* parts() noexcept { return window_ ? &window_->memory() : nullptr; }
+    [[nodiscard]] node::shared_parts* parts() noexcept { return window_ ? &window_->memory() : nullptr; }
     /// What is used, and where it may surprise, why.
     [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
 private:
     [[gnu::cold]] void share(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena, std::size_t room);
 
-    std::optional<comm::shared_window> window_;
+    std::optional<node::shared_window> window_;
     std::string text_;
 };
 
@@ -67,7 +67,7 @@ LOCKSTEP_FUNCTION node_memory::node_memory(const comm::group& ranks, transport w
         text_ = "none: one rank";
     } else if (wanted == transport::messages) {
         text_ = "messages, as the plan says";
-    } else if (!comm::on_one_node(ranks)) {
+    } else if (!node::on_one_node(ranks)) {
         if (wanted != transport::automatic)
             core::fail(core::text("the plan asks for shared memory, but the ", ranks.size(), " ranks are not on one node"),
                        "set transport to automatic or messages, or start all ranks on one node");
@@ -85,14 +85,14 @@ LOCKSTEP_FUNCTION void node_memory::share(const comm::group& ranks, transport wa
     } catch (const comm::remote_failure&) {
         throw;
     } catch (const core::error& failure) {
-        if (wanted == transport::shared_memory || ranks.notices().failed()) throw;
+        if (wanted == transport::shared_memory || ranks.aborts().failed()) throw;
         std::string_view why = failure.what();
         constexpr std::string_view head = "lockstep: ";
         if (why.substr(0, head.size()) == head) why.remove_prefix(head.size());
         text_ = core::text("messages: ", why);
         return;
     }
-    const comm::shared_parts& all = window_->memory();
+    const node::shared_parts& all = window_->memory();
     arena.share(all.mine(tensor::slice<std::byte>{0, all.bytes()}));
 }
 

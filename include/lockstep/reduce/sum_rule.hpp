@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/algorithm_table.hpp"
-#include "lockstep/comm/cost_model.hpp"
+#include "lockstep/collectives/algorithm_table.hpp"
+#include "lockstep/collectives/cost_model.hpp"
+#include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/comm/group.hpp"
-#include "lockstep/comm/lane_sum.hpp"
 #include "lockstep/comm/measure_costs.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -22,12 +22,12 @@ namespace lockstep::reduce {
 /// The same on all ranks: what rank 0 measured counts. The choice by cost changes no bit.
 class sum_rule {
 public:
-    /// Parameters of a bucket where nothing was measured: one rank, or messages of a compressor, whose results depend on the bucket.
+    /// Parameters of a bucket where nothing was measured: one rank, or gradients that are compressed.
     static constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
 
     /// `asked`: the text of an algorithm_table, empty for the choice by cost, of `sums`. Collective. One rank measures nothing, nor do
     /// several that need nothing.
-    [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, const comm::sum_family& sums, bool needed);
+    [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, const collectives::sum_family& sums, bool needed);
 
     /// Fills in how this bucket is summed. `owner_additions`: what an owner does for an element afterwards, in additions. Collective over
     /// its ranks.
@@ -36,7 +36,7 @@ public:
     /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where nothing was
     /// measured.
     [[nodiscard, gnu::cold]] std::size_t least_bucket(const std::vector<parallel::block>& runs, std::size_t element_bytes) const {
-        return measured_ ? comm::least_bucket(runs, element_bytes, model_) : usual_bucket;
+        return measured_ ? collectives::least_bucket(runs, element_bytes, model_) : usual_bucket;
     }
 
     /// For printing: the table that was used last, and where it comes from.
@@ -44,18 +44,18 @@ public:
 
 private:
     std::string asked_;
-    comm::sum_family sums_;
+    collectives::sum_family sums_;
     bool measured_ = false;
     double owner_additions_ = -1;
-    comm::cost_model model_;
-    comm::cost_model model_here_;
+    collectives::cost_model model_;
+    collectives::cost_model model_here_;
     std::vector<parallel::block> runs_;
-    comm::algorithm_table table_;
+    collectives::algorithm_table table_;
 };
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION sum_rule::sum_rule(const comm::group& all, std::string asked, const comm::sum_family& sums, bool needed)
+LOCKSTEP_FUNCTION sum_rule::sum_rule(const comm::group& all, std::string asked, const collectives::sum_family& sums, bool needed)
     : asked_{std::move(asked)}, sums_{sums} {
     if (all.size() == 1) return;
     measured_ = needed;
@@ -74,7 +74,7 @@ LOCKSTEP_FUNCTION void sum_rule::choose(bucket& of, std::size_t element_bytes, d
         if (of.ranks.size() != model_.on.size()) model_here_.on = of.ranks.hosts();
         table_ = asked_.empty() ? sums_.choose(runs_, element_bytes, model_here_,
                                                owner_additions * static_cast<double>(element_bytes) * model_.seconds_per_added_byte)
-                                : comm::algorithm_table::parse(asked_);
+                                : collectives::algorithm_table::parse(asked_);
     }
     of.algorithm = table_.at(of.n * element_bytes);
     of.sums = sums_;
@@ -83,7 +83,7 @@ LOCKSTEP_FUNCTION void sum_rule::choose(bucket& of, std::size_t element_bytes, d
 
 LOCKSTEP_FUNCTION std::string sum_rule::text() const {
     if (runs_.empty()) return "";  // nothing was chosen
-    return table_.text() + (asked_.empty() ? " (measured: " + comm::to_text(model_) + ")" : " (as asked)") +
+    return table_.text() + (asked_.empty() ? " (measured: " + collectives::to_text(model_) + ")" : " (as asked)") +
            (table_.invariant() ? "" : "; bits depend on the number of ranks");
 }
 

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
 
+#include "lockstep/collectives/lane_sum.hpp"
+#include "lockstep/collectives/tree.hpp"
 #include "lockstep/comm/executor.hpp"
-#include "lockstep/comm/lane_sum.hpp"
-#include "lockstep/comm/shared_strips.hpp"
-#include "lockstep/comm/tree.hpp"
+#include "lockstep/node/shared_strips.hpp"
 #include "lockstep/reduce/concept.hpp"
 
 namespace lockstep::reduce {
@@ -19,18 +20,18 @@ namespace lockstep::reduce {
 /// The same bits for every number of ranks, through shared memory or over messages, there by each algorithm of the bucket that keeps the
 /// lane tree. Each rank owns a strip of the bucket and alone keeps the optimizer's state for it; by doubling, for short buckets, every rank
 /// owns all of it and nothing is shared. Cost per rank with aligned lanes on a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p
-/// elements (see comm/tree.hpp for the others); by doubling log2(p) messages, n log2(p) elements; through shared memory no message (see
-/// comm/shared_strips.hpp). There gradients and weights come from tensor::arena::reserve_shared().
+/// elements (see collectives/tree.hpp for the others); by doubling log2(p) messages, n log2(p) elements; through shared memory no message (see
+/// node/shared_strips.hpp). There gradients and weights come from tensor::arena::reserve_shared().
 template <class T>
 class tree_sum {
 public:
     [[gnu::cold]] tree_sum(const bucket& of, tensor::arena& arena) : team_{of.team} {
         if (of.memory != nullptr) {
-            const auto strips = comm::tree_strips(of.runs, of.n);
+            const auto strips = collectives::tree_strips(of.runs, of.n);
             owned_ = strips[of.ranks.rank()];
-            const auto signal = arena.reserve_shared<comm::shared_signal>(1);
-            shared_ = std::make_unique<comm::shared_strips<T>>(
-                comm::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips, of.n, of.team,
+            const auto signal = arena.reserve_shared<node::shared_signal>(1);
+            shared_ = std::make_unique<node::shared_strips<T>>(
+                node::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips, of.n, of.team,
                 of.adding);
             return;
         }
@@ -43,7 +44,7 @@ public:
     void bind(const tensor::arena& arena) noexcept { scratch_ = arena[work_]; }
     [[nodiscard]] parallel::block owned() const noexcept { return owned_; }
 
-    void start(std::span<T> gradient, const core::random_stream&) {
+    void start(std::span<T> gradient, std::uint64_t) {
         if (shared_) return shared_->start_sum(gradient);
         sum_ = gradient;
         running_ = &messages_->sum;
@@ -60,8 +61,8 @@ public:
         running_->start(weights, scratch_);
     }
     bool poll() { return shared_ ? shared_->poll() : running_ == nullptr || running_->poll(); }
-    [[nodiscard]] comm::awaited awaited() const noexcept {
-        return shared_ ? shared_->awaited() : running_ == nullptr ? comm::awaited{} : running_->awaited();
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
+        return shared_ ? shared_->pending() : running_ == nullptr ? comm::pending_operation{} : running_->pending();
     }
     bool progress() { return shared_ ? shared_->progress() : running_ == nullptr || running_->progress(); }
     void finish() {
@@ -78,7 +79,7 @@ private:
     struct over_messages {
         comm::operation<T> sum;
         comm::operation<T> share;
-        [[gnu::cold]] over_messages(const bucket& of, comm::sum_halves halves)
+        [[gnu::cold]] over_messages(const bucket& of, collectives::sum_halves halves)
             : sum{of.ranks, std::move(halves.sum), of.team, comm::flow::usual_piece, of.sum},
               share{of.ranks, std::move(halves.share), of.team, comm::flow::usual_piece, of.share} {}
     };
@@ -86,7 +87,7 @@ private:
     parallel::team team_;
     parallel::block owned_;
     std::unique_ptr<over_messages> messages_;  // one of the two
-    std::unique_ptr<comm::shared_strips<T>> shared_;
+    std::unique_ptr<node::shared_strips<T>> shared_;
     tensor::slice<T> work_;
     std::span<T> scratch_;
     std::span<const T> sum_;

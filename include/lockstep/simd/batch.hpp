@@ -24,6 +24,7 @@
 
 namespace lockstep::simd {
 
+// xsimd 8 has hadd, and no reduce_add.
 /// As many T as one register of the widest instruction set that the compiler flags allow.
 template <class T>
 using batch = xsimd::batch<T>;
@@ -80,9 +81,11 @@ inline void stream_end() noexcept {
     _mm_sfence();
 #endif
 }
-/// Bytes of a result that is far larger than the caches: nobody will read it from them.
+/// Bytes of a result that is far larger than the caches: it will not be read from them.
 inline constexpr std::size_t beyond_caches = std::size_t{32} << 20;
 /// Whether a result of `count` numbers is to be stored past the caches: many, and rows of `row` that are whole lines.
+/// Time alone depends on it. Results in place are never stored so. `count` is what a thread writes of activations,
+/// and what a lane has of normalised columns.
 template <class T>
 [[nodiscard]] inline bool streams(const T* to, std::size_t count, std::size_t row) noexcept {
     return count * sizeof(T) >= beyond_caches && row * sizeof(T) % alignment == 0 && reinterpret_cast<std::uintptr_t>(to) % alignment == 0;

@@ -73,8 +73,8 @@ template <class T>
 inline void copy(const T* from, std::size_t n, bool streamed, T* to) noexcept {
     std::size_t at = 0;
     if (streamed) {
-        const std::size_t behind = reinterpret_cast<std::uintptr_t>(to) % alignment / sizeof(T);
-        at = std::min(n, behind == 0 ? 0 : alignment / sizeof(T) - behind);
+        const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % alignment / sizeof(T);
+        at = std::min(n, past == 0 ? 0 : alignment / sizeof(T) - past);
         std::copy_n(from, at, to);
         constexpr std::size_t line = alignment / sizeof(T);
         for (; at + line <= n; at += line)

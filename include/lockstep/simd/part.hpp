@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Vectors of which only the first elements exist in memory: nothing behind them is touched.
+// Vectors of which only the first elements exist in memory: nothing after them is touched.
 
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ template <class T>
 }  // namespace detail
 #endif
 
-/// The first `count` elements, at most a vector; those behind them are 0.
+/// The first `count` elements, at most a vector; those after them are 0.
 template <class T>
 [[nodiscard]] inline batch<T> load_first(const T* from, std::size_t count) noexcept {
 #if defined(__AVX512F__)

@@ -58,10 +58,10 @@ public:
         return out;
     }
 
-    /// Memory of somebody else, on a cache line and zero, for what reserve_shared() reserves.
+    /// Memory that the caller owns, on a cache line and zero, for what reserve_shared() reserves.
     void share(std::span<std::byte> memory) noexcept { shared_ = memory; }
 
-    /// A place in the memory that was given to share(): processes that reserve the same in the same order find it at the same offset.
+    /// An offset in the memory that was given to share(): processes that reserve the same in the same order find it at the same offset.
     /// Without such memory the same as reserve(). Throws core::error where there is no room.
     template <class T>
     [[nodiscard]] slice<T> reserve_shared(std::size_t count, const std::source_location& where = std::source_location::current()) {

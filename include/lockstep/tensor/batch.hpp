@@ -10,7 +10,7 @@
 
 namespace lockstep::tensor {
 
-/// `rows` samples of shape S, one behind the other. Does not own its memory.
+/// `rows` samples of shape S, one after the other. Does not own its memory.
 template <class T, Shape S>
 struct batch {
     using value_type = std::remove_const_t<T>;

@@ -21,8 +21,9 @@ struct subtree {
 };
 
 /// The tree: node (level, i) covers lanes [i 2^level, (i+1) 2^level), cut off at the number of lanes, and is the sum of its two halves.
-/// A run of lanes is a list of whole nodes: the fewest that cover it, at most 2 log2(lanes).
-[[nodiscard]] std::vector<subtree> cover(parallel::block lanes, std::size_t total);
+/// A run of lanes is a list of whole nodes: the fewest that cover it, at most 2 log2(lanes). `longest`, a power of two: none of more lanes,
+/// where the sums of workers are kept apart; 0: no limit.
+[[nodiscard]] std::vector<subtree> cover(parallel::block lanes, std::size_t total, std::size_t longest = 0);
 
 /// Sums kept while a subtree of `lanes` lanes is walked from left to right.
 [[nodiscard]] constexpr std::size_t tree_depth(std::size_t lanes) noexcept { return std::bit_width(lanes); }
@@ -59,8 +60,9 @@ inline void deal_rows(std::size_t rows, std::span<std::size_t> lengths, std::siz
 /// A run of lanes on one rank: which of its rows belong to which lane, and which nodes of the tree it can finish alone.
 class lane_set {
 public:
-    /// `lanes` of `total` lanes, without rows.
-    lane_set(std::size_t total, parallel::block lanes) : total_{total}, lanes_{lanes}, trees_{cover(lanes, total)}, blocks_(lanes.size()) {}
+    /// `lanes` of `total` lanes, without rows. `longest`: the most lanes of a node, see cover().
+    lane_set(std::size_t total, parallel::block lanes, std::size_t longest = 0)
+        : total_{total}, lanes_{lanes}, trees_{cover(lanes, total, longest)}, blocks_(lanes.size()) {}
 
     /// Takes its part of a minibatch: `lengths` has the rows of all the lanes, here and elsewhere. Allocates nothing.
     void assign(std::span<const std::size_t> lengths) noexcept {
@@ -98,11 +100,11 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::vector<subtree> cover(parallel::block lanes, std::size_t total) {
+LOCKSTEP_FUNCTION std::vector<subtree> cover(parallel::block lanes, std::size_t total, std::size_t longest) {
     std::vector<subtree> out;
     for (std::size_t at = lanes.first; at < lanes.last;) {
         std::size_t length = at == 0 ? std::bit_ceil(std::max<std::size_t>(total, 1)) : (at & (~at + 1));
-        while (std::min(at + length, total) > lanes.last) length /= 2;
+        while (std::min(at + length, total) > lanes.last || (longest != 0 && length > longest)) length /= 2;
         const std::size_t end = std::min(at + length, total);
         out.push_back({at, end - at});
         at = end;

@@ -24,7 +24,7 @@ struct parameter {
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
 };
 
-/// Numbers in all the parameters of a layer, laid out one behind the other.
+/// Numbers in all the parameters of a layer, laid out one after the other.
 template <std::size_t Count>
 [[nodiscard]] constexpr std::size_t total_size(const std::array<parameter, Count>& all) noexcept {
     std::size_t sum = 0;

@@ -21,7 +21,8 @@
 
 namespace lockstep::tensor {
 
-/// An xtensor of these extents over memory that somebody else owns. Copies nothing.
+/// An xtensor of these extents over memory that the caller owns. Copies nothing.
+/// Never leave a reduction of xtensor lazy inside of an expression.
 template <class T, std::size_t Rank>
 [[nodiscard]] auto as_xtensor(std::span<T> numbers, const std::array<std::size_t, Rank>& extents) {
     return xt::adapt(numbers.data(), numbers.size(), xt::no_ownership(), extents);

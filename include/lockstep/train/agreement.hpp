@@ -20,7 +20,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 
 namespace lockstep::train {
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/reduction.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/loss/concept.hpp"
@@ -20,7 +21,7 @@
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/partition/concept.hpp"
 #include "lockstep/partition/data.hpp"
-#include "lockstep/train/events.hpp"
+#include "lockstep/report/events.hpp"
 #include "lockstep/train/plan.hpp"
 
 namespace lockstep::train {
@@ -47,14 +48,19 @@ template <class Sampler>
 inline constexpr bool is_sampler = data::Sampler<Sampler>;
 template <class Partition>
 inline constexpr bool is_partition = partition::Partition<Partition>;
+/// A trainer has no pipeline: ranks of further stages would train as replicas in silence.
+template <class Partition>
+inline constexpr bool has_one_stage = true;
+template <partition::Partition Partition>
+inline constexpr bool has_one_stage<Partition> = Partition::stages == 1;
 template <class Compressor, class T>
-inline constexpr bool is_compressor = compress::Compressor<Compressor, T>;
-/// The tree adds vectors as they are: another encoding would be passed over in silence.
-template <class Compressor>
-inline constexpr bool has_a_reducer = true;
-template <class Compressor>
-    requires(Compressor::kind == compress::kind::sum)
-inline constexpr bool has_a_reducer<Compressor> = std::is_same_v<Compressor, compress::none>;
+inline constexpr bool is_compressor = compress::Compressor<Compressor, T> || compress::Reduction<Compressor, T>;
+/// What a choice makes for these types is a strategy.
+template <class Sync, class Types>
+inline constexpr bool is_sync = false;
+template <sync::StrategyChoice Sync, class Types>
+    requires requires { typename Sync::template strategy<Types>; }
+inline constexpr bool is_sync<Sync, Types> = sync::Strategy<typename Sync::template strategy<Types>, typename Types::value_type>;
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Loss, class Output>
@@ -166,6 +172,9 @@ template <class Ranks>
 }
 
 /// The plan itself, or what is left of it where a part is wrong.
+/// Each part has a static_assert on a variable template with a name, because g++ prints the arguments of one that
+/// fails: so the user reads the shapes. tests/build_failures compares the first error and limits all of the output to
+/// 15 lines.
 template <class Plan>
 [[nodiscard]] constexpr auto sound(const Plan& of) {
     static_assert(is_plan<Plan>, "lockstep: a trainer takes a communicator and a plan: trainer{world, ls::plan{.model = .., .loss = ..}}");
@@ -179,29 +188,40 @@ template <class Plan>
                       "lockstep: a sampler has order(n, epoch, seed, out), which fills out with sample numbers");
         static_assert(is_partition<decltype(of.partition)>,
                       "lockstep: a partition is data{}, model<Shards>{} or hybrid{data{}, model<Shards>{}}");
+        static_assert(has_one_stage<decltype(of.partition)>,
+                      "lockstep: a partition has one stage: a trainer has no pipeline; cut the layers with model<Shards>{} or "
+                      "hybrid{data{}, model<Shards>{}}");
         static_assert(is_compressor<decltype(of.compressor), T>,
-                      "lockstep: a compressor has kind, slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
-                      "decode_add(message, scale, sum)");
-        static_assert(has_a_reducer<decltype(of.compressor)>,
-                      "lockstep: compress::none is the only compressor whose messages the tree can add; give others kind = gather");
+                      "lockstep: a compressor has slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
+                      "decode_add(message, scale, sum), or is a reduction with rounds: see lockstep/compress/reduction.hpp");
     }
     if constexpr (has_sequential<Plan>) {
         using T = typename decltype(of.precision)::type;
         constexpr bool layers = sound_layers<decltype(of.model), T>;
         auto net = or_else<layers>(of.model, model::sequential{typename decltype(of.model)::input{}, layers::flatten{}});
         const auto loss = sound_loss<typename model::network<decltype(net), 1>::output, T>(or_else<layers>(of.loss, no_loss{}));
-        const auto part = or_else<is_partition<decltype(of.partition)>>(of.partition, partition::data{});
+        constexpr bool partitions = is_partition<decltype(of.partition)> && has_one_stage<decltype(of.partition)>;
+        const auto part = or_else<partitions>(of.partition, partition::data{});
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
+        const auto compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{});
+        const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
+        using types = sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>,
+                                      std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(compressor)>>;
+        constexpr bool syncs = is_sync<decltype(of.sync), types>;
+        static_assert(syncs,
+                      "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words of a step: see "
+                      "sync/concept.hpp");
         auto out = plan{
             .model = net,
             .loss = loss,
-            .optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{}),
+            .optimizer = optimizer,
             .schedule = or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
             .partition = or_else<shards>(part, partition::data{}),
-            .compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{}),
+            .compressor = compressor,
             .initialise = of.initialise,
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = of.precision,
+            .sync = or_else<syncs>(of.sync, sync::every_step{}),
         };
         // A plan without a mistake stays what it is, whatever members it has; another one never runs.
         if constexpr (std::is_same_v<decltype(out), Plan>)

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/core/compiled.hpp"
-#include "lockstep/partition/exchange.hpp"
 #include "lockstep/partition/grid.hpp"
+#include "lockstep/partition/redistribution.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
 namespace lockstep::train {
@@ -37,7 +37,7 @@ public:
 
     /// The rows of a minibatch of `rows` that whole() deals this rank.
     [[nodiscard]] static parallel::block own_rows(std::size_t rows, const partition::grid& on, std::size_t least = 1) noexcept {
-        return rows_of(rows, on.lanes, on.own_lanes(), least);
+        return rows_of(rows, on, on.own_lanes(), least);
     }
 
     /// The most rows that a rank has of a batch of `rows`, or of fewer.
@@ -45,8 +45,11 @@ public:
 
 private:
     /// Rows of a run of lanes of a minibatch of `rows`.
-    [[nodiscard]] static parallel::block rows_of(std::size_t rows, std::size_t lanes, parallel::block run, std::size_t least) noexcept {
-        return {tensor::lane_begin(rows, lanes, least, run.first), tensor::lane_begin(rows, lanes, least, run.last)};
+    [[nodiscard]] static parallel::block rows_of(std::size_t rows, const partition::grid& on, parallel::block run,
+                                                 std::size_t least) noexcept {
+        const std::size_t lanes = on.dealt_lanes();
+        return {tensor::lane_begin(rows, lanes, least, on.recipe_lane(run.first)),
+                tensor::lane_begin(rows, lanes, least, on.recipe_lane(run.last))};
     }
     void assign() {
         rows_ = std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0});
@@ -72,21 +75,33 @@ private:
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION deal::deal(const partition::grid& on)
-    : grid_{on}, lengths_(on.lanes), own_{on.lanes, on.own_lanes()}, group_{on.lanes, on.group_lanes()}, members_(on.shards) {}
+    : grid_{on},
+      lengths_(on.lanes),
+      own_{on.lanes, on.own_lanes(), on.worker_lanes()},
+      group_{on.lanes, on.group_lanes(), on.worker_lanes()},
+      members_(on.shards) {}
 
 LOCKSTEP_FUNCTION void deal::whole(std::size_t rows, std::size_t least) {
-    tensor::deal_rows(rows, lengths_, least);
+    for (std::size_t lane = 0; lane < lengths_.size(); ++lane) lengths_[lane] = rows_of(rows, grid_, {lane, lane + 1}, least).size();
     assign();
 }
 
 LOCKSTEP_FUNCTION std::size_t deal::capacity(std::size_t rows, const partition::grid& on, std::size_t least) {
     std::size_t most = 0;
     const auto count = [&](std::size_t of) {
-        for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, rows_of(of, on.lanes, on.lanes_of(rank), least).size());
+        for (std::size_t rank = 0; rank < on.ranks; ++rank) {
+            const auto run = on.lanes_of(rank);
+            most = std::max(most, rows_of(of, on, run, least).size());
+            if (on.workers == 0) continue;
+            // Ranks that share a worker may have more lanes than the last one, and then more of fewer rows: a bound for all of these.
+            const std::size_t lanes = on.dealt_lanes(), filled = std::clamp<std::size_t>(of / least, 1, lanes);
+            const std::size_t own = on.recipe_lane(run.last) * filled / lanes - on.recipe_lane(run.first) * filled / lanes;
+            most = std::max(most, (own * of + filled - 1) / filled);
+        }
     };
     count(rows);
     // A rank whose lanes all have rows may have more of fewer: of those that fill so many lanes, the most count.
-    for (std::size_t filled = 1; filled < on.lanes && least > 1 && filled < rows / least; ++filled) count((filled + 1) * least - 1);
+    for (std::size_t filled = 1; filled < on.dealt_lanes() && least > 1 && filled < rows / least; ++filled) count((filled + 1) * least - 1);
     return most;
 }
 
@@ -94,12 +109,16 @@ LOCKSTEP_FUNCTION void deal::brought(std::span<const std::size_t> rows_of_rank) 
     const std::size_t rows = std::accumulate(rows_of_rank.begin(), rows_of_rank.end(), std::size_t{0});
     bool as_whole = true;
     for (std::size_t rank = 0; rank < grid_.ranks; ++rank)
-        as_whole = as_whole && rows_of_rank[rank] == rows_of(rows, grid_.lanes, grid_.lanes_of(rank), 1).size();
+        as_whole = as_whole && rows_of_rank[rank] == rows_of(rows, grid_, grid_.lanes_of(rank), 1).size();
     if (as_whole) return whole(rows);
     for (std::size_t rank = 0; rank < grid_.ranks; ++rank) {
-        const auto lanes = grid_.lanes_of(rank);
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-            lengths_[lanes.first + lane] = parallel::split(rows_of_rank[rank], lanes.size(), lane).size();
+        const auto run = grid_.lanes_of(rank);
+        const std::size_t first = grid_.recipe_lane(run.first), lanes = grid_.recipe_lane(run.last) - first;
+        for (std::size_t lane = run.first; lane < run.last; ++lane) {
+            const std::size_t at = grid_.recipe_lane(lane) - first;
+            const bool has_rows = grid_.recipe_lane(lane + 1) - first > at;
+            lengths_[lane] = has_rows ? parallel::split(rows_of_rank[rank], lanes, at).size() : 0;
+        }
     }
     assign();
 }

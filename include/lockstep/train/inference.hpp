@@ -21,12 +21,12 @@
 #include "lockstep/metrics/accuracy.hpp"
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/report/events.hpp"
+#include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/tensor/views.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/deal.hpp"
-#include "lockstep/train/events.hpp"
 #include "lockstep/train/inputs.hpp"
-#include "lockstep/train/lane_sums.hpp"
 #include "lockstep/train/network_run.hpp"
 #include "lockstep/train/plan.hpp"
 #include "lockstep/train/recipe.hpp"
@@ -64,13 +64,13 @@ struct inference {
     network_run<T, decltype(Plan::model), Network::shards>& run;
     samples& brought;
     deal& rows;
-    row_counts& counts;
-    step_sums& sums;
+    sync::row_counts& counts;
+    sync::step_sums& sums;
     parallel::team team;
 
     /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks. Collective.
     template <class Dataset, class... Metrics>
-    [[nodiscard]] evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also) const {
+    [[nodiscard]] report::evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also) const {
         require_names<Metrics...>();
         require_samples(set, "evaluate");
         require_equal(ranks, set.size(), "samples to evaluate");
@@ -100,7 +100,7 @@ struct inference {
         }
         sums.start();
         const auto sum = sums.finish();
-        evaluation result{.loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
+        report::evaluation result{.loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
         if constexpr (tensor::is_classes<Label>) result.accuracy = sum[1] / static_cast<double>(set.size());
         (result.metrics.push_back({Metrics::name, 0}), ...);
         for (std::size_t metric = 0; metric < sizeof...(Metrics); ++metric)
@@ -108,7 +108,7 @@ struct inference {
                 over_lanes(std::span{others}.subspan(metric * rows.own().count())) / static_cast<double>(set.size());
         require_finite("the loss", result.loss, set);
         for (const auto& one : result.metrics) require_finite(one.name, one.value, set);
-        ranks.notices().passed();  // who has all sums knows that no rank can fail any more
+        ranks.aborts().passed();  // a rank with all sums knows that no rank can fail any more
         return result;
     }
 

@@ -13,7 +13,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/concept.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/container.hpp"
@@ -86,7 +86,7 @@ public:
         if (numbers.size() % Input::size != 0)
             core::fail(core::text("x has ", numbers.size(), " numbers, no multiple of the ", Input::size, " of one ",
                                   tensor::to_text<Input>(), " sample"),
-                       "pass whole samples, one behind the other");
+                       "pass whole samples, one after the other");
         using found = typename decltype(numbers)::value_type;
         static_assert(
             is_computed_in<found, T>,

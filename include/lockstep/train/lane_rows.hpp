@@ -118,7 +118,8 @@ LOCKSTEP_FUNCTION void fail_on_step(const deal& rows, const partition::grid& on,
         }
     }
     --rank;
-    const std::size_t lanes = on.lanes_of(rank).size();
+    const auto run = on.lanes_of(rank);
+    const std::size_t lanes = on.recipe_lane(run.last) - on.recipe_lane(run.first);
     core::fail(
         core::text("rank ", rank, " brought ", brought, brought == 1 ? " row" : " rows", " to a step for its ", lanes,
                    lanes == 1 ? " lane" : " lanes", ", which leaves one ", shortest, shortest == 1 ? " row" : " rows", ", and ", need),

@@ -25,7 +25,8 @@ namespace lockstep::train {
 /// Holds the pieces of a plan at offsets of its own, with a gap on both sides of each. All that is in no living piece is poison: NaN, and
 /// under the address sanitizer memory that is closed. A write into it is found at the end of the event where it is in a gap, else when a
 /// piece begins there; a read when the event ends, by the poison in what was computed. Each is one core::error. Pieces that together take
-/// little share no memory, so that every late access is seen; else dead memory is used again, as without checks.
+/// little (up to 16 MiB) share no memory, so that every late access is seen; else dead memory is used again, as
+/// without checks.
 /// Cost: two passes over each piece in a step, one over each result, and the gaps of what an event may write.
 /// Not seen: what lies in windows of shared memory, and in memory of MPI or of a user.
 class memory_check {
@@ -112,7 +113,7 @@ LOCKSTEP_FUNCTION void memory_check::place(const model::memory_plan& plan, std::
         if (one.bytes > 0) one.bytes = (one.bytes + simd::alignment - 1) / simd::alignment * simd::alignment + 2 * tensor::fence_bytes;
     if (plan.bytes_without_reuse() <= little)
         for (auto& one : wide) one.first = 0;
-    bytes_ = std::max(plan.bytes, model::place_pieces(wide));
+    bytes_ = std::max(plan.bytes, model::assign_offsets(wide));
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
         pieces_[i].offset = wide[i].offset + tensor::fence_bytes;
         if (pieces_[i].bytes > 0) order_.push_back(i);
@@ -133,24 +134,24 @@ LOCKSTEP_FUNCTION void memory_check::place(const model::memory_plan& plan, std::
     for (const pass when : {pass::forward, pass::forward_again})
         for (std::size_t i = 0; i < nodes.size(); ++i) {
             const model::node_memory& of = when == pass::forward ? plan.nodes[i] : plan.again[i];
-            call(of.input, {when, i, "exchanged input"});
+            call(of.input, {when, i, "redistributed input"});
             call(of.output, {when, i, "output"});
-            call(of.value, {when, i, "exchanged output"});
-            call(of.stash, {when, i, "saved values"});
+            call(of.value, {when, i, "redistributed output"});
+            call(of.saved, {when, i, "saved values"});
             call(of.scratch_forward, {when, i, "scratch"});
             call(of.observed, {when, i, "partial sums of statistics"});
-            call(of.exchange_forward, {when, i, "exchange buffer"});
+            call(of.redistribution_forward, {when, i, "redistribution buffer"});
         }
     call(plan.network_gradient, {pass::loss, 0, "gradient"});
     for (std::size_t i = nodes.size(); i-- > 0;) {
         const model::node_memory& of = plan.nodes[i];
-        call(of.doutput, {pass::backward, i, "exchanged gradient"});
+        call(of.doutput, {pass::backward, i, "redistributed gradient"});
         call(of.scratch_backward, {pass::backward, i, "scratch"});
         call(of.partials, {pass::backward, i, "partial sums of its parameters' gradient"});
-        call(of.exchange_backward, {pass::backward, i, "exchange buffer"});
+        call(of.redistribution_backward, {pass::backward, i, "redistribution buffer"});
         for (std::size_t k = 0; k < of.inputs.size(); ++k) {
             call(of.inputs[k].written, {pass::backward, i, "gradient", k + 1});
-            call(of.inputs[k].given, {pass::backward, i, "exchanged gradient", k + 1});
+            call(of.inputs[k].given, {pass::backward, i, "redistributed gradient", k + 1});
             call(of.inputs[k].sum, {pass::backward, i, "sum of gradients", k + 1});
         }
     }

@@ -17,30 +17,14 @@
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/model/memory_plan.hpp"
 #include "lockstep/model/network.hpp"
-#include "lockstep/partition/exchange.hpp"
+#include "lockstep/partition/redistribution.hpp"
+#include "lockstep/sync/concept.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/train/deal.hpp"
 #include "lockstep/train/memory_check.hpp"
 #include "lockstep/train/statistics.hpp"
 
 namespace lockstep::train {
-
-/// Where backward writes the gradient of one layer: node s of the lane tree at data + s stride.
-template <class T>
-struct gradient_place {
-    T* data = nullptr;
-    std::size_t stride = 0;
-};
-
-/// Called in front of each layer of a forward walk: one pointer, so that there is one walk for training and inference.
-struct layer_hook {
-    void* of = nullptr;
-    void (*call)(void* of, std::size_t layer) = nullptr;
-
-    void operator()(std::size_t layer) const {
-        if (call != nullptr) call(of, layer);
-    }
-};
 
 /// What the walk needs to know of the step.
 struct step_key {
@@ -68,14 +52,15 @@ public:
         plan_ = model::plan_memory(nodes);
         for (std::size_t layer = 0; layer < size; ++layer) {
             const auto& fact = network::facts[layer];
-            if (plan_.again[layer].input != model::no_piece) repeated_.push_back(exchange_in_front(layer));
-            if (fact.behind != model::exchange::none && fact.runs_again) repeated_.push_back(exchange_behind(layer));
+            if (plan_.again[layer].input != model::no_piece) repeated_.push_back(redistribution_before(layer));
+            if (fact.redistribution_after != model::redistribution::none && fact.runs_again)
+                repeated_.push_back(redistribution_after(layer));
         }
         check_.prepare(plan_, nodes, network::facts);
         memory_ = arena.reserve<std::byte>(plan_.bytes, check_.spare(plan_));
     }
 
-    /// `beside`: moves other collectives on while layers are computed; it rests while values are exchanged. Null: nobody does.
+    /// `beside`: moves other collectives on while layers are computed; it rests while values are redistributed. Null: nobody does.
     void bind(const tensor::arena& arena, comm::progress_thread* beside) noexcept {
         arena_ = &arena;
         beside_ = beside;
@@ -83,15 +68,15 @@ public:
     [[nodiscard]] const model::memory_plan& memory() const noexcept { return plan_; }
 
     /// The output for this rank's rows of x. `weights`: all parameters of this rank; `observing`: the statistics of all layers.
-    /// `in_front` sees to it that the weights of a layer are there.
+    /// `before_layer` sees to it that the weights of a layer are there.
     tensor::batch<const T, output> forward(const T* weights, const T* x, const deal& rows, const step_key& key,
-                                           const statistics_place<T>& observing, const layer_hook& in_front = {}) {
-        for (auto& one : exchanges_) one.prepare(rows.members());
+                                           const statistics_place<T>& observing, const sync::layer_hook& before_layer = {}) {
+        for (auto& one : redistributions_) one.prepare(rows.members());
         x_ = x;
         arena_->check();
         check_.begin((*arena_)[memory_].data());
         core::for_each_index<size>([&](auto index) {
-            in_front(index);
+            before_layer(index);
             check_.enter(memory_check::pass::forward, index);
             forward_node<index, false>(weights, rows, key, observing);
             check_.leave();
@@ -123,18 +108,18 @@ public:
 
     /// Sent by this rank in a step with these samples, forward and backward.
     [[nodiscard]] std::size_t bytes_for(const deal& rows) {
-        for (auto& one : exchanges_) one.prepare(rows.members());
-        return exchanged_bytes();
+        for (auto& one : redistributions_) one.prepare(rows.members());
+        return redistributed_bytes();
     }
     /// The same for the last samples.
-    [[nodiscard]] std::size_t exchanged_bytes() const noexcept {
+    [[nodiscard]] std::size_t redistributed_bytes() const noexcept {
         std::size_t sum = 0;
-        for (const auto& one : exchanges_) sum += one.bytes_per_step();
-        for (const std::size_t which : repeated_) sum += exchanges_[which].forward_bytes();
+        for (const auto& one : redistributions_) sum += one.bytes_per_step();
+        for (const std::size_t which : repeated_) sum += redistributions_[which].forward_bytes();
         return sum;
     }
-    /// Seconds in exchanges since construction.
-    [[nodiscard]] double exchange_seconds() const noexcept { return exchange_seconds_; }
+    /// Seconds in redistributions since construction.
+    [[nodiscard]] double redistribution_seconds() const noexcept { return redistribution_seconds_; }
 
 private:
     /// The layer works on its features of all samples of the group.
@@ -153,15 +138,16 @@ private:
     template <std::size_t Index>
     static constexpr bool in_block = graph.block[Index] != 0;
 
-    /// Numbers of the exchanges around a layer: they are counted through the network.
-    [[nodiscard]] static constexpr std::size_t exchange_in_front(std::size_t of) noexcept {
+    /// Numbers of the redistributions around a layer: they are counted through the network.
+    [[nodiscard]] static constexpr std::size_t redistribution_before(std::size_t of) noexcept {
         std::size_t count = 0;
         for (std::size_t layer = 0; layer < of; ++layer)
-            count += (network::facts[layer].in_front != model::exchange::none) + (network::facts[layer].behind != model::exchange::none);
+            count += (network::facts[layer].redistribution_before != model::redistribution::none) +
+                     (network::facts[layer].redistribution_after != model::redistribution::none);
         return count;
     }
-    [[nodiscard]] static constexpr std::size_t exchange_behind(std::size_t of) noexcept {
-        return exchange_in_front(of) + (network::facts[of].in_front != model::exchange::none);
+    [[nodiscard]] static constexpr std::size_t redistribution_after(std::size_t of) noexcept {
+        return redistribution_before(of) + (network::facts[of].redistribution_before != model::redistribution::none);
     }
 
     template <std::size_t Index>
@@ -171,35 +157,35 @@ private:
         const auto& fact = network::facts[Index];
         const std::size_t layer_rows = is_grouped<Index> ? group_rows_ : rows;
         const std::size_t lanes = (is_grouped<Index> ? grid_.group_lanes() : grid_.own_lanes()).size();
-        std::size_t exchanged = 0;
-        if constexpr (here::in_front != model::exchange::none) {
-            exchanges_.emplace_back(here::in_front, model_group, here::whole_input::size);
-            exchanged = here::whole_input::size;
+        std::size_t redistributed = 0;
+        if constexpr (here::redistribution_before != model::redistribution::none) {
+            redistributions_.emplace_back(here::redistribution_before, model_group, here::whole_input::size);
+            redistributed = here::whole_input::size;
         }
-        if constexpr (here::behind != model::exchange::none) {
-            exchanges_.emplace_back(here::behind, model_group, here::whole::output::size);
-            exchanged = std::max(exchanged, here::whole::output::size);
+        if constexpr (here::redistribution_after != model::redistribution::none) {
+            redistributions_.emplace_back(here::redistribution_after, model_group, here::whole::output::size);
+            redistributed = std::max(redistributed, here::whole::output::size);
         }
-        staging_[Index] = partition::exchange_memory<T>::staging_size(group_rows_, exchanged);
-        const std::size_t work = partition::exchange_memory<T>::work_size(group_rows_, exchanged);
+        staging_[Index] = partition::redistribution_memory<T>::staging_size(group_rows_, redistributed);
+        const std::size_t work = partition::redistribution_memory<T>::work_size(group_rows_, redistributed);
         model::memory_node out{.reads = graph.of(Index),
                                .is_view = layer_api::is_view<layer>,
                                .learns = fact.learns,
                                .needs_x = layer_api::needs_x<layer>,
                                .needs_y = layer_api::needs_y<layer>,
                                .in_place = layer_api::in_place<layer>,
-                               .exchanges_in_front = here::in_front != model::exchange::none,
-                               .exchanges_behind = here::behind != model::exchange::none,
+                               .redistributes_before = here::redistribution_before != model::redistribution::none,
+                               .redistributes_after = here::redistribution_after != model::redistribution::none,
                                .input = bytes_of(layer_rows, layer::input::size),
                                .output = bytes_of(layer_rows, layer::output::size),
-                               .exchange = bytes_of(core::checked_sum("numbers of an exchange", staging_[Index], work))};
-        out.value = out.exchanges_behind ? bytes_of(rows, here::whole::output::size) : out.output;
+                               .redistribution = bytes_of(core::checked_sum("numbers of a redistribution", staging_[Index], work))};
+        out.value = out.redistributes_after ? bytes_of(rows, here::whole::output::size) : out.output;
         if constexpr (layer_api::is_join<layer>) {
             out.passes_gradient = layer_api::passes_gradient<layer>;
         } else if constexpr (!layer_api::is_view<layer>) {
             out.has_addend = layer_api::has_addend<layer>;
             out.sums_gradient = layer_api::sums_gradient<layer>;
-            out.stash = core::checked_product("bytes that a layer keeps", layer_rows, std::size_t{layer_api::stash_bytes<layer, T>});
+            out.saved = core::checked_product("bytes that a layer keeps", layer_rows, std::size_t{layer_api::saved_bytes<layer, T>});
             // A layer computes its scratch without checks: what it needs for one row bounds what it needs for each of them.
             (void)bytes_of(layer_rows, layer_api::scratch_size<T>(here::make(net_), 1, lanes, team_));
             out.scratch = bytes_of(layer_api::scratch_size<T>(here::make(net_), layer_rows, lanes, team_));
@@ -222,7 +208,7 @@ private:
 
     /// Nodes of the tree that the lanes of this rank finish.
     [[nodiscard, gnu::cold]] std::size_t sums_of_statistics() const {
-        return std::max<std::size_t>(1, tensor::cover(grid_.own_lanes(), grid_.lanes).size());
+        return std::max<std::size_t>(1, grid_.nodes_of(grid_.own_lanes()).size());
     }
 
     /// The memory of a piece; null where there is none.
@@ -236,7 +222,7 @@ private:
         return {at<U>(which), plan_.pieces[which].bytes / sizeof(U)};
     }
     template <std::size_t Index>
-    [[nodiscard]] partition::exchange_memory<T> exchange_memory(std::size_t which) const noexcept {
+    [[nodiscard]] partition::redistribution_memory<T> redistribution_memory(std::size_t which) const noexcept {
         const std::span<T> all = span<T>(which);
         return {all.first(staging_[Index]), all.subspan(staging_[Index])};
     }
@@ -246,7 +232,7 @@ private:
         const comm::own_turn turn{beside_};
         const auto begin = std::chrono::steady_clock::now();
         f();
-        exchange_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        redistribution_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
 
     template <std::size_t Index>
@@ -264,11 +250,11 @@ private:
 
     /// Fields that both passes have.
     template <std::size_t Index>
-    void describe(auto& pass, const T* weights, const deal& rows, const step_key& key, std::size_t stash,
+    void describe(auto& pass, const T* weights, const deal& rows, const step_key& key, std::size_t saved,
                   std::size_t scratch) const noexcept {
         using layer = typename network::template layer<Index>;
         pass.w = {weights + network::offset(Index)};
-        pass.stash = span<std::byte>(stash);
+        pass.saved = span<std::byte>(saved);
         pass.use = {team_, span<T>(scratch)};
         pass.random = {key.seed, core::purpose::dropout, static_cast<std::uint32_t>(Index), static_cast<std::uint32_t>(key.step)};
         pass.first_row = lanes<Index>(rows).first_row();
@@ -277,14 +263,16 @@ private:
 
     [[nodiscard]] const T* value(std::size_t node) const noexcept { return node == model::the_samples ? x_ : values_[node]; }
 
-    /// What a layer reads, behind the exchange in front of it where the plan has room for that.
+    /// What a layer reads, behind the redistribution in front of it where the plan has room for that.
     template <std::size_t Index>
     [[nodiscard]] const T* read_for(const model::node_memory& memory) {
         const T* x = value(graph.read(Index));
-        if constexpr (network::template at<Index>::in_front != model::exchange::none) {
+        if constexpr (network::template at<Index>::redistribution_before != model::redistribution::none) {
             T* to = at<T>(memory.input);
             if (to == nullptr) return x;
-            timed([&] { exchanges_[exchange_in_front(Index)].forward(x, to, exchange_memory<Index>(memory.exchange_forward)); });
+            timed([&] {
+                redistributions_[redistribution_before(Index)].forward(x, to, redistribution_memory<Index>(memory.redistribution_forward));
+            });
             x = to;
         }
         return x;
@@ -320,7 +308,7 @@ private:
             layer::forward(all, at<T>(memory.output), count, team_);
         } else if constexpr (!layer_api::is_view<layer>) {
             layer_api::forward_pass<T, layer> pass;
-            describe<Index>(pass, weights, rows, key, memory.stash, memory.scratch_forward);
+            describe<Index>(pass, weights, rows, key, memory.saved, memory.scratch_forward);
             pass.x = {x, count};
             pass.y = {at<T>(memory.output), count};
             if constexpr (layer_api::has_addend<layer>) pass.addend = {value(graph.read(Index, 1)), count};
@@ -343,10 +331,12 @@ private:
         values_[Index] = outputs_[Index];
         if constexpr (tensor::checks_memory && !layer_api::is_view<layer>)
             check_.wrote(outputs_[Index], count * layer::output::size, "output");
-        if constexpr (here::behind != model::exchange::none) {
+        if constexpr (here::redistribution_after != model::redistribution::none) {
             T* to = at<T>(memory.value);
-            timed(
-                [&] { exchanges_[exchange_behind(Index)].forward(outputs_[Index], to, exchange_memory<Index>(memory.exchange_forward)); });
+            timed([&] {
+                redistributions_[redistribution_after(Index)].forward(outputs_[Index], to,
+                                                                      redistribution_memory<Index>(memory.redistribution_forward));
+            });
             values_[Index] = to;
         }
     }
@@ -356,12 +346,12 @@ private:
         using here = typename network::template at<Index>;
         using layer = typename here::type;
         const model::node_memory& memory = plan_.nodes[Index];
-        const std::size_t stash = in_block<Index> ? plan_.again[Index].stash : memory.stash;
+        const std::size_t saved = in_block<Index> ? plan_.again[Index].saved : memory.saved;
         const std::size_t count = lanes<Index>(rows).rows();
-        if constexpr (here::behind != model::exchange::none)
+        if constexpr (here::redistribution_after != model::redistribution::none)
             timed([&] {
-                exchanges_[exchange_behind(Index)].backward(at<T>(memory.dvalue), at<T>(memory.doutput),
-                                                            exchange_memory<Index>(memory.exchange_backward));
+                redistributions_[redistribution_after(Index)].backward(at<T>(memory.dvalue), at<T>(memory.doutput),
+                                                                       redistribution_memory<Index>(memory.redistribution_backward));
             });
         if constexpr (layer_api::is_join<layer>) {
             if constexpr (!layer_api::passes_gradient<layer>) {
@@ -371,14 +361,14 @@ private:
             }
         } else if constexpr (!layer_api::is_view<layer>) {
             layer_api::backward_pass<T, layer> pass;
-            describe<Index>(pass, weights, rows, key, stash, memory.scratch_backward);
+            describe<Index>(pass, weights, rows, key, saved, memory.scratch_backward);
             pass.x = {layer_api::needs_x<layer> ? inputs_[Index] : nullptr, count};
             pass.y = {layer_api::needs_y<layer> ? outputs_[Index] : nullptr, count};
             pass.dy = {at<T>(memory.doutput), count};
             if constexpr (layer_api::sums_gradient<layer>) pass.more_dy = {at<T>(memory.more), count};
             if constexpr (network::facts[Index].input_learns) pass.dx = {at<T>(memory.inputs[0].written), count};
             if constexpr (layer_api::has_addend<layer>) pass.daddend = {at<T>(memory.inputs[1].written), count};
-            const gradient_place<T> to = place(Index);
+            const sync::gradient_place<T> to = place(Index);
             pass.lanes = &lanes<Index>(rows);
             pass.gradient = to.data;
             pass.stride = to.stride;
@@ -388,10 +378,10 @@ private:
                 for (std::size_t tree = 0; tree < lanes<Index>(rows).trees().size() && to.data != nullptr; ++tree)
                     check_.wrote(to.data + tree * to.stride, tensor::total_size(layer::parameters), "parameters' gradient");
         }
-        if constexpr (here::in_front != model::exchange::none && network::facts[Index].input_learns)
+        if constexpr (here::redistribution_before != model::redistribution::none && network::facts[Index].input_learns)
             timed([&] {
-                exchanges_[exchange_in_front(Index)].backward(at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
-                                                              exchange_memory<Index>(memory.exchange_backward));
+                redistributions_[redistribution_before(Index)].backward(at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
+                                                                        redistribution_memory<Index>(memory.redistribution_backward));
             });
         core::for_each_index<graph.inputs(Index)>([&](auto k) {
             constexpr std::size_t from = graph.read(Index, k);
@@ -424,11 +414,11 @@ private:
     std::array<const T*, size> outputs_{};  ///< what it wrote,
     std::array<const T*, size> values_{};   ///< and what its readers find
     std::array<std::size_t, size> staging_{};
-    std::deque<partition::exchange<T>> exchanges_;
+    std::deque<partition::redistribution<T>> redistributions_;
     std::vector<std::size_t> repeated_;  ///< those that go forward a second time, in backward
     const tensor::arena* arena_ = nullptr;
     comm::progress_thread* beside_ = nullptr;
-    double exchange_seconds_ = 0;
+    double redistribution_seconds_ = 0;
 };
 
 }  // namespace lockstep::train

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/comm/algorithm_table.hpp"
-#include "lockstep/comm/lane_sum.hpp"
+#include "lockstep/collectives/algorithm_table.hpp"
+#include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
@@ -23,7 +23,9 @@
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/data.hpp"
+#include "lockstep/reduce/choose.hpp"
 #include "lockstep/reduce/transport.hpp"
+#include "lockstep/sync/every_step.hpp"
 #include "lockstep/train/lane_rows.hpp"
 
 namespace lockstep::train {
@@ -34,11 +36,12 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks, `threads`, `transport`, `all_reduce` (but for ring and halving-doubling), `timeout`, `overlap`, `progress_thread`
-/// and `prefetch` change no bit of the weights, nor does `bucket` without a compressor. A model partition adds features in another order. A
-/// compressor that gathers messages keeps state for each rank and bucket: runs are then equal for equal numbers of both.
+/// The number of ranks, `threads`, `transport`, `all_reduce` (but for ring and halving-doubling), `timeout`, `bucket`, `overlap`,
+/// `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features in another order. With a compressor
+/// `workers` and `segment` decide as well: with workers = 0, one for each rank, runs are equal for equal numbers of ranks.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
-          class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>>
+          class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>,
+          class Sync = sync::every_step>
 struct plan {
     Model model;
     Loss loss;
@@ -49,8 +52,13 @@ struct plan {
     Initialise initialise{};
     Sampler sampler{};
     Precision precision{};
+    Sync sync{};             ///< when ranks exchange what: sync::every_step
     std::size_t batch = 64;  ///< samples of the GLOBAL minibatch, whatever the number of ranks
     std::size_t lanes = 8;   ///< the fixed cut of the minibatch: at least as many as ranks
+    /// The fixed cut of what is kept for parts of the minibatch (residuals of a compressor): what papers call worker, learner or node. A
+    /// rank holds several, or several ranks share one. 0: one for each rank at the start. Without such state they change nothing.
+    std::size_t workers = 0;
+    std::size_t segment = std::size_t{1} << 16U;  ///< numbers of a tensor that a compressor sees at once; 0: whole tensors
     std::uint64_t seed = 1;
     std::size_t threads = 1;         ///< on each rank
     std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
@@ -65,9 +73,9 @@ struct plan {
     /// Algorithm of messages, by bytes of a bucket: "doubling:0-8192;tree:8193-max"; empty: by measured costs. Given, gradients travel as
     /// messages on one node, too.
     std::string all_reduce{};
-    /// What all_reduce may name: tree and doubling, or with comm::all_sums of comm/sum_algorithms.hpp also hierarchical, which has their
+    /// What all_reduce may name: tree and doubling, or with collectives::all_sums of collectives/sum_algorithms.hpp also hierarchical, which has their
     /// bits, and ring and halving-doubling, whose bits depend on the number of ranks.
-    comm::sum_family sums = comm::lane_sums;
+    collectives::sum_family sums = collectives::lane_tree_sums;
     /// The longest wait for other ranks without progress, as in 60s; 0 = for ever. Nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s.
     std::optional<std::chrono::duration<double>> timeout{};
 };
@@ -90,7 +98,7 @@ void check_part(const Part& part) {
 /// buckets.
 template <class T, class Network, class Plan>
 [[nodiscard, gnu::cold]] bool measures(const Plan& of) {
-    constexpr bool sums = decltype(of.compressor)::kind == compress::kind::sum;
+    constexpr bool sums = !reduce::method<T, decltype(of.compressor)>::has_workers;
     const bool gradients = sums && of.transport != reduce::transport::shared_memory;
     return (of.all_reduce.empty() && (gradients || Network::statistics > 0)) || (sums && of.bucket == 0);
 }
@@ -106,6 +114,9 @@ void check(const Plan& of) {
     detail::check_most(of.batch, "samples in a minibatch", most_samples);
     detail::check_most(of.lanes, "lanes", most_lanes);
     detail::check_most(of.threads, "threads on a rank", most_threads);
+    detail::check_most(of.workers, "workers", most_lanes);
+    if (of.segment % 64 != 0)
+        core::fail(core::text("the plan has segments of ", of.segment, " numbers"), "use a multiple of 64, or 0 for whole tensors");
     if (of.lanes > of.batch)
         core::fail(core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"),
                    core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes));
@@ -120,16 +131,17 @@ void check(const Plan& of) {
     if (of.progress_thread && !of.overlap)
         core::fail("the plan asks for a progress thread, and for no overlap of communication with computation", "leave one of them out");
     if (!of.all_reduce.empty()) {
-        const auto asked = comm::algorithm_table::parse(of.all_reduce);
-        for (std::size_t i = 0; i < comm::sum_algorithm_names.size(); ++i)
-            if (const auto one = static_cast<comm::sum_algorithm>(i); asked.has(one) && !of.sums.has(one))
-                core::fail(core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", comm::name_of(one)),
-                           "use tree or doubling, or set sums to comm::all_sums of lockstep/comm/sum_algorithms.hpp");
+        const auto asked = collectives::algorithm_table::parse(of.all_reduce);
+        for (std::size_t i = 0; i < collectives::sum_algorithm_names.size(); ++i)
+            if (const auto one = static_cast<collectives::sum_algorithm>(i); asked.has(one) && !of.sums.has(one))
+                core::fail(core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", collectives::name_of(one)),
+                           "use tree or doubling, or set sums to collectives::all_sums of lockstep/collectives/sum_algorithms.hpp");
     }
     if (!of.all_reduce.empty() && of.transport == reduce::transport::shared_memory)
         core::fail(core::text("the plan asks for shared memory, and for the all-reduce '", of.all_reduce, "' of messages"),
                    "leave one of them out");
-    if (!of.all_reduce.empty() && of.compressor.kind != compress::kind::sum)
+    using number = typename decltype(of.precision)::type;
+    if (!of.all_reduce.empty() && reduce::method<number, decltype(of.compressor)>::has_workers)
         core::fail(core::text("the plan names the all-reduce '", of.all_reduce, "' for gradients that are compressed"),
                    "leave all_reduce empty, or use compress::none");
     if (of.timeout)
@@ -142,6 +154,7 @@ void check(const Plan& of) {
     detail::check_part(of.compressor);
     detail::check_part(of.initialise);
     detail::check_part(of.sampler);
+    detail::check_part(of.sync);
     core::for_each_index<decltype(of.model)::size>([&](auto index) { detail::check_part(of.model.template node<index>()); });
 }
 

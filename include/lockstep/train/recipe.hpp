@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/algorithm_table.hpp"
+#include "lockstep/collectives/algorithm_table.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
@@ -59,10 +59,12 @@ template <class Plan>
     add("seed", core::text(of.seed));
     add("batch", core::text(of.batch));
     add("lanes", core::text(of.lanes));
+    add("workers", of.workers == 0 ? "one for each rank" : core::text(of.workers));
+    add("segment", core::text(of.segment));
     add("bucket", core::text(of.bucket));
     add("transport", std::string{reduce::name_of(of.transport)});
     add("all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce);
-    add("sums", core::text("those up to ", comm::name_of(of.sums.last)));
+    add("sums", core::text("those up to ", collectives::name_of(of.sums.last)));
     add("network", std::move(layers));
     add("choice of algorithms", algorithms.empty() ? "that of the rules" : core::hexadecimal(core::hash(algorithms)));
     add("loss", describe(of.loss));
@@ -70,6 +72,7 @@ template <class Plan>
     add("schedule", describe(of.schedule));
     add("learning rates", rates);
     add("compressor", describe(of.compressor));
+    add("sync", describe(of.sync));
     add("partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards"));
     add("sampler", describe(of.sampler));
     add("initialisation", describe(of.initialise));

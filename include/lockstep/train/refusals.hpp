@@ -12,18 +12,18 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/partition/grid.hpp"
-#include "lockstep/train/commit.hpp"
-#include "lockstep/train/lane_sums.hpp"
+#include "lockstep/sync/commit.hpp"
+#include "lockstep/sync/lane_sums.hpp"
 
 namespace lockstep::train {
 
 /// All ranks refuse a step alike, before it changes anything.
-[[noreturn, gnu::cold]] void refuse_step(commit& change, std::string_view problem, std::uint64_t step);
+[[noreturn, gnu::cold]] void refuse_step(sync::commit& change, std::string_view problem, std::uint64_t step);
 
 /// The same for a learning rate, of which `sums` has that of each lane. `lane`: the first one with another rate than lane 0, if any.
-[[noreturn, gnu::cold]] void refuse_rate(commit& change, const step_sums& sums, const partition::grid& on, std::size_t lane,
+[[noreturn, gnu::cold]] void refuse_rate(sync::commit& change, const sync::step_sums& sums, const partition::grid& on, std::size_t lane,
                                          std::uint64_t step);
 
 /// After a step whose gradients or new weights are not finite on this rank.
@@ -45,12 +45,13 @@ template <class Network, class T>
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION void refuse_step(commit& change, std::string_view problem, std::uint64_t step) {
+LOCKSTEP_FUNCTION void refuse_step(sync::commit& change, std::string_view problem, std::uint64_t step) {
     change.call_off();
     core::fail(core::text(problem, " in step ", step), "use a lower learning rate or a warm-up, and check the data");
 }
 
-LOCKSTEP_FUNCTION void refuse_rate(commit& change, const step_sums& sums, const partition::grid& on, std::size_t lane, std::uint64_t step) {
+LOCKSTEP_FUNCTION void refuse_rate(sync::commit& change, const sync::step_sums& sums, const partition::grid& on, std::size_t lane,
+                                   std::uint64_t step) {
     change.call_off();
     const std::string problem = core::text("the learning rate of step ", step, " is ", sums.at(0, 2));
     if (lane == on.lanes) core::fail(problem, "make the schedule return a number of at least 0");

@@ -9,8 +9,7 @@
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/checked.hpp"
-#include "lockstep/core/random.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/grid.hpp"
@@ -44,7 +43,10 @@ public:
             rule.choose(of, sizeof(T), 0);
             running_ = arena.reserve<T>(n);
             sums_ = arena.reserve<T>(core::checked_product("numbers of statistics", std::size_t{n},
-                                                           std::max<std::size_t>(1, tensor::cover(on.own_lanes(), on.lanes).size())));
+                                                           std::max<std::size_t>(1, on.nodes_of(on.own_lanes()).size())));
+            own_ = on.own_lanes();
+            lanes_ = on.lanes;
+            worker_lanes_ = on.worker_lanes();
             sum_.emplace(of, arena);
         }
     }
@@ -76,7 +78,10 @@ public:
 
     /// Forward is over: the sum may travel while backward runs.
     void start() {
-        if constexpr (n > 0) sum_->start((*arena_)[sums_], core::random_stream{0, core::purpose::user});
+        if constexpr (n > 0) {
+            if (worker_lanes_ > 0) reduce::add_workers((*arena_)[sums_], n, own_, lanes_, worker_lanes_);
+            sum_->start((*arena_)[sums_], 0);
+        }
     }
     void poll() {
         if constexpr (n > 0) (void)sum_->poll();
@@ -90,7 +95,7 @@ public:
             try {
                 sum_->finish();
             } catch (const comm::remote_failure&) {
-                // Who has all the means may have refused them, as this rank then does.
+                // A rank with all the means may have refused them, as this rank then does.
                 if (!comm::comes_still([&] { return sum_->progress(); })) throw;
             }
             for (T& one : means) one /= static_cast<T>(rows);
@@ -121,6 +126,9 @@ private:
     tensor::slice<T> running_;
     tensor::slice<T> sums_;
     std::optional<reduce::tree_sum<T>> sum_;
+    parallel::block own_{};  // lanes
+    std::size_t lanes_ = 0;
+    std::size_t worker_lanes_ = 0;
     const tensor::arena* arena_ = nullptr;
 };
 

@@ -64,6 +64,13 @@ template <class Trainer>
     out += core::text("minibatch     ", plan.batch, " samples in ", count(plan.lanes, "lane"), ", seed ", plan.seed, "\n");
     out += core::text("optimizer     ", describe(plan.optimizer), ", rate ", describe(plan.schedule), "\n");
     out += core::text("compressor    ", describe(plan.compressor), "\n");
+    if (grid.workers > 0)
+        out += core::text("workers       ", grid.workers,
+                          plan.workers == 0
+                              ? core::text(", one for each rank: .workers = ", grid.workers, " keeps these bits on other numbers of ranks")
+                              : "",
+                          ", segments of ", core::grouped(plan.segment), " numbers\n");
+    if (const std::string_view sync{plan.sync.name}; sync != "every_step") out += core::text("sync          ", describe(plan.sync), "\n");
     if (!plan.algorithms.empty()) out += core::text("algorithms    ", plan.algorithms, "\n");
     out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
     std::size_t number = 0, longest = 9;  // most networks have the same columns
@@ -80,7 +87,7 @@ template <class Trainer>
                       core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");
     out += core::text("transport     ", of.transport(), "\n");
     out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes()), " bytes to average in ",
-                      count(of.buckets(), "bucket"), ", ", core::grouped(of.exchange_bytes()), " bytes between layers\n");
+                      count(of.buckets(), "bucket"), ", ", core::grouped(of.redistribution_bytes()), " bytes between layers\n");
     if (const auto how = of.all_reduce_algorithm(); !how.empty()) out += core::text("              by ", how, "\n");
     const auto memory = of.memory();
     const auto megabytes = [](std::size_t bytes) { return core::fixed(static_cast<double>(bytes) / 1e6, 1); };

@@ -11,17 +11,17 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/comm/all_gather.hpp"
+#include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/kernels/elementwise.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
-#include "lockstep/partition/exchange.hpp"
 #include "lockstep/partition/grid.hpp"
+#include "lockstep/partition/redistribution.hpp"
 
 namespace lockstep::train {
 
@@ -88,7 +88,7 @@ template <class Network, class T>
                 std::copy(part.begin(), part.end(), cut.begin() + static_cast<std::ptrdiff_t>(on.shard() * one.size()));
                 std::vector<parallel::block> strips;
                 for (std::size_t shard = 0; shard < shards; ++shard) strips.push_back({shard * one.size(), (shard + 1) * one.size()});
-                comm::run<T>(group, comm::all_gather(on.shard(), strips), cut);
+                comm::run<T>(group, collectives::all_gather(on.shard(), strips), cut);
                 const std::size_t begin = out.size();
                 out.resize(begin + cut.size());
                 partition::join_features(one.rows, shards, one.columns, cut.data(), out.data() + begin);
@@ -101,16 +101,15 @@ template <class Network, class T>
 }
 
 /// Throws on all ranks alike where these are not the weights and running statistics of such a network, finite and the same on every rank.
-/// Behind it no rank uses its weights. Collective.
+/// After it no rank uses its weights. Collective.
 template <class Network, class T>
 [[gnu::cold]] void require_loadable(const comm::group& ranks, std::span<const T> weights, std::span<const T> statistics) {
     if (weights.size() != Network::parameters)
         core::fail(core::text("load_weights() was given ", weights.size(), " weights for a network of ", Network::parameters),
                    "pass what all_weights() of a trainer with the same network gave");
     if (statistics.size() != Network::statistics)
-        core::fail(
-            core::text("load_weights() was given ", statistics.size(), " running statistics for a network of ", Network::statistics),
-            Network::statistics == 0 ? "pass the weights alone" : "pass running_statistics() of the same trainer behind the weights");
+        core::fail(core::text("load_weights() was given ", statistics.size(), " running statistics for a network of ", Network::statistics),
+                   Network::statistics == 0 ? "pass the weights alone" : "pass running_statistics() of the same trainer after the weights");
     for (const auto& some : {weights, statistics})
         if (const std::size_t bad = kernels::first_non_finite(some); bad != some.size())
             core::fail(core::text("load_weights() was given ", some[bad], " at position ", bad), "load numbers that are finite");

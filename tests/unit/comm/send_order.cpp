@@ -4,12 +4,12 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
+using lockstep::comm::send_entry;
 using lockstep::comm::send_order;
-using lockstep::comm::send_place;
 
 TEST_CASE("comm/send_order: one that yields sees itself and what is more urgent, and only while that is in flight", "[comm]") {
     send_order order{100};
-    send_place late{{&order, 5}}, soon{{&order, 1}}, soon_too{{&order, 1}}, free{{}};
+    send_entry late{{&order, 5}}, soon{{&order, 1}}, soon_too{{&order, 1}}, free{{}};
     CHECK_FALSE(late.yields());
     late.enter();
     late.handed_over(90);
@@ -39,14 +39,14 @@ TEST_CASE("comm/send_order: one that yields sees itself and what is more urgent,
     CHECK_FALSE(late.yields());
 }
 
-TEST_CASE("comm/send_order: a place that moved or went leaves nothing behind", "[comm]") {
+TEST_CASE("comm/send_order: an entry that moved or went leaves nothing behind", "[comm]") {
     send_order order{100};
-    send_place late{{&order, 1}};
+    send_entry late{{&order, 1}};
     {
-        send_place first{{&order, 0}};
+        send_entry first{{&order, 0}};
         first.enter();
         first.handed_over(80);
-        send_place second{std::move(first)};
+        send_entry second{std::move(first)};
         first.leave();
         CHECK(late.yields());
         CHECK_FALSE(late.admits(21));

@@ -22,7 +22,6 @@ namespace {
 struct never_snaps {
     quantize inner;
     static constexpr std::string_view name = "never_snaps";
-    static constexpr auto kind = compress::kind::gather;
     static constexpr std::size_t slot_count = 0;
     [[nodiscard]] std::string settings() const { return {}; }
     template <class T>
@@ -42,7 +41,6 @@ struct never_snaps {
 /// As a user would write one, with state and scratch: signs at the mean magnitude, and a slot that counts messages.
 struct mean_sign {
     static constexpr std::string_view name = "mean_sign";
-    static constexpr auto kind = compress::kind::gather;
     static constexpr std::size_t slot_count = 1;
     [[nodiscard]] std::string settings() const { return {}; }
     template <class T>
@@ -205,7 +203,7 @@ TEMPLATE_TEST_CASE("compress/error_feedback: the residual of quantize is bounded
 TEMPLATE_TEST_CASE("compress/error_feedback: around a user's compressor with a slot and scratch", "[compress]", float, double) {
     using T = TestType;
     using wrapped = error_feedback<mean_sign>;
-    static_assert(Compressor<wrapped> && wrapped::slot_count == 2 && wrapped::kind == kind::gather);
+    static_assert(Compressor<wrapped> && wrapped::slot_count == 2);
     CHECK(compress::scratch_size<T>(wrapped{}, 31) == 31);
     CHECK(compress::scratch_size<T>(error_feedback{none{}}, 31) == 0);
     channel<T, wrapped> one{wrapped{}, 31};
@@ -237,8 +235,8 @@ TEMPLATE_TEST_CASE("compress/error_feedback: a number that is not finite is sent
     check(error_feedback{quantize{}});
 }
 
-TEST_CASE("compress/error_feedback: kind, bytes, settings and check are the inner one's", "[compress]") {
-    static_assert(error_feedback<none>::kind == kind::sum && error_feedback<top_k>::kind == kind::gather);
+TEST_CASE("compress/error_feedback: traits, bytes, settings and check are the inner one's", "[compress]") {
+    static_assert(!traits_of<error_feedback<none>>.dense_vectors && traits_of<error_feedback<top_k>>.dense_vectors);
     static_assert(error_feedback<none>::slot_count == 1);
     CHECK(error_feedback{top_k{.ratio = 0.01}}.max_bytes<float>(1000) == 80);
     CHECK(error_feedback{quantize{}}.max_bytes<float>(1024) == 512 + 8);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the compressor tests share: vectors, messages with a guard behind them, and exact sums of two numbers.
+// What the compressor tests share: vectors, messages with a guard after them, and exact sums of two numbers.
 
 #include <cmath>
 #include <cstddef>
@@ -54,7 +54,7 @@ struct channel {
         return whole.first(bytes);
     }
 
-    /// No byte behind max_bytes was written.
+    /// No byte after max_bytes was written.
     [[nodiscard]] bool guard_holds() const {
         for (const std::byte byte : std::as_bytes(std::span{words}).subspan(most))
             if (byte != std::byte{0xA5}) return false;
@@ -62,7 +62,7 @@ struct channel {
     }
 
     [[nodiscard]] std::vector<T> decode(std::span<const std::byte> message) const {
-        // From an odd address, as messages of odd length arrive behind each other.
+        // From an odd address, as messages of odd length arrive one after the other.
         std::vector<std::byte> moved{std::byte{0}};
         moved.insert(moved.end(), message.begin(), message.end());
         std::vector<T> out(n);

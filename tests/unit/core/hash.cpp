@@ -57,7 +57,7 @@ TEST_CASE("core/hash: every bit, the length and the seed count", "[core]") {
     CHECK(seen.size() == hashed);
 }
 
-TEST_CASE("core/hash: zeros behind the end are seen", "[core]") {
+TEST_CASE("core/hash: zeros after the end are seen", "[core]") {
     const std::vector<std::byte> zeros(40);
     std::set<std::uint64_t> seen;
     for (std::size_t length = 0; length <= zeros.size(); ++length) seen.insert(core::hash(std::span{zeros}.first(length)));

@@ -54,8 +54,8 @@ TEMPLATE_TEST_CASE("layers/activation: relu keeps NaN and infinity", "[layers]",
 }
 
 TEMPLATE_TEST_CASE("layers/activation: tanh", "[layers]", float, double) {
-    // The vector library promises two units in the last place; a unit is at most eps |y|. The slope dy (1 - y^2) is rounded three times,
-    // and an error of d in y^2 is one of d in the slope.
+    // The vector library promises two units in the last place; a unit is at most eps |y|. The gradient dy (1 - y^2) is rounded three times,
+    // and an error of d in y^2 is one of d in the gradient.
     constexpr double eps = std::numeric_limits<TestType>::epsilon();
     for (const std::size_t rows : {0, 1, 3, 300})
         for (const int threads : thread_counts()) {
@@ -64,15 +64,15 @@ TEMPLATE_TEST_CASE("layers/activation: tanh", "[layers]", float, double) {
             const auto dy = uniform<TestType>(of.x.size(), 2);
             const auto ran = forward(of);
             const auto dx = backward(of, ran, dy, one_lane(rows)).dx;
-            double worst = 0, worst_slope = 0;
+            double worst = 0, worst_gradient = 0;
             for (std::size_t i = 0; i < of.x.size(); ++i) {
                 const double y = std::tanh(static_cast<double>(of.x[i]));
                 worst = std::max(worst, std::abs(static_cast<double>(ran.y[i]) - y) / std::abs(y));
-                const double slope = static_cast<double>(dy[i]) * (1 - y * y);
-                worst_slope = std::max(worst_slope, std::abs(static_cast<double>(dx[i]) - slope));
+                const double gradient = static_cast<double>(dy[i]) * (1 - y * y);
+                worst_gradient = std::max(worst_gradient, std::abs(static_cast<double>(dx[i]) - gradient));
             }
             CHECK(worst <= 2 * eps);
-            CHECK(worst_slope <= (2 * 2 + 3) * eps * 0.5);
+            CHECK(worst_gradient <= (2 * 2 + 3) * eps * 0.5);
         }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/layers/batch_norm.hpp"
 
-#include "lockstep/kernels/reference_normalisation.hpp"
+#include "reference/normalisation.hpp"
 #include "unit/layers/support.hpp"
 
 using namespace layer_test;
@@ -129,7 +129,7 @@ TEMPLATE_TEST_CASE("layers/batch_norm: inference takes the running statistics, a
     CHECK(running == std::vector<TestType>{TestType{2}, TestType{1}});
 }
 
-TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers behind it", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/batch_norm: with an epilogue it has the bits of the layers after it", "[layers]", float, double) {
     const auto check = []<class S>(S) {
         using relu = layer_of<layers::relu, S>;
         for (const auto& lanes : lane_cuts())
@@ -141,17 +141,17 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
                 of.w[0] = 0;
                 of.w[S::extents.back()] = TestType{-0.0};
                 const auto addend = uniform<TestType>(of.x.size(), 5), dy = uniform<TestType>(of.x.size(), 3);
-                const auto compare = [&]<layer_api::tail Tail>(std::integral_constant<layer_api::tail, Tail>) {
-                    using fused = layer_api::batch_norm_layer<S, Tail>;
-                    constexpr bool adds = Tail == layer_api::tail::add_relu;
+                const auto compare = [&]<layer_api::epilogue Epilogue>(std::integral_constant<layer_api::epilogue, Epilogue>) {
+                    using fused = layer_api::batch_norm_layer<S, Epilogue>;
+                    constexpr bool adds = Epilogue == layer_api::epilogue::add_relu;
                     for (const auto mode : {layer_api::mode::training, layer_api::mode::inference})
                         for (const bool in_place : {false, true}) {
                             of.mode = mode;
                             of.running = array<TestType>(2 * S::extents.back(), TestType{0.5});
                             const auto norm = forward(of, lanes.count());
-                            problem<TestType, relu> behind{.rows = of.rows, .x = norm.y, .lanes = &lanes};
-                            for (std::size_t i = 0; adds && i < addend.size(); ++i) behind.x[i] = addend[i] + norm.y[i];
-                            const auto want = forward(behind);
+                            problem<TestType, relu> after{.rows = of.rows, .x = norm.y, .lanes = &lanes};
+                            for (std::size_t i = 0; adds && i < addend.size(); ++i) after.x[i] = addend[i] + norm.y[i];
+                            const auto want = forward(after);
 
                             problem<TestType, fused> with{.rows = of.rows, .x = of.x, .w = of.w, .layer = {}, .team = of.team};
                             with.mode = mode;
@@ -161,21 +161,21 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
                             if (adds) with.addend = addend;
                             const auto got = forward(with, lanes.count());
                             REQUIRE(same_bits(got.y, want.y));
-                            REQUIRE(got.stash == norm.stash);
+                            REQUIRE(got.saved == norm.saved);
                             REQUIRE(got.observed.size() == norm.observed.size());
                             for (std::size_t node = 0; node < got.observed.size(); ++node)
                                 REQUIRE(same_bits(got.observed[node], norm.observed[node]));
                             if (mode == layer_api::mode::inference) continue;
 
-                            const auto masked = backward(behind, want, dy, lanes).dx;
+                            const auto masked = backward(after, want, dy, lanes).dx;
                             for (const bool wants_dx : {true, false}) {
                                 if (in_place && !adds && !wants_dx) continue;
-                                const auto slopes = backward(of, norm, masked, lanes, wants_dx);
+                                const auto gradients = backward(of, norm, masked, lanes, wants_dx);
                                 const auto back = backward(with, got, dy, lanes, wants_dx);
-                                REQUIRE(same_bits(back.dx, slopes.dx));
+                                REQUIRE(same_bits(back.dx, gradients.dx));
                                 if (adds) REQUIRE(same_bits(back.daddend, masked));
                                 for (std::size_t node = 0; node < back.nodes.size(); ++node)
-                                    REQUIRE(same_bits(back.nodes[node], slopes.nodes[node]));
+                                    REQUIRE(same_bits(back.nodes[node], gradients.nodes[node]));
                             }
                             if (!adds || dy.empty()) continue;
                             // dy in two parts has the bits of their sum.
@@ -190,8 +190,8 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
                                 REQUIRE(same_bits(parts.nodes[node], whole.nodes[node]));
                         }
                 };
-                compare(std::integral_constant<layer_api::tail, layer_api::tail::relu>{});
-                compare(std::integral_constant<layer_api::tail, layer_api::tail::add_relu>{});
+                compare(std::integral_constant<layer_api::epilogue, layer_api::epilogue::relu>{});
+                compare(std::integral_constant<layer_api::epilogue, layer_api::epilogue::add_relu>{});
             }
     };
     check(shape<3, 2, 9>{});
@@ -199,7 +199,7 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with a tail it has the bits of the layers
     check(shape<5>{});
 }
 
-TEST_CASE("layers/batch_norm: one number in a lane becomes the shift, and has no slope", "[layers]") {
+TEST_CASE("layers/batch_norm: one number in a lane becomes the shift, and has no gradient", "[layers]") {
     const auto of = random_problem<double, shape<4>>(one_lane(1));
     const auto ran = forward(of);
     const auto got = backward(of, ran, uniform<double>(4, 5), one_lane(1));

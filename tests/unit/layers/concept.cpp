@@ -53,7 +53,7 @@ TEST_CASE("layers/concept: what holds for a layer that leaves out the optional m
     using plain = doubled::layer<shape<3>>;
     STATIC_REQUIRE(!layer_api::is_view<plain> && !layer_api::adds_lanes<plain> && !layer_api::is_elementwise<plain> &&
                    !layer_api::is_shardable<plain>);
-    STATIC_REQUIRE(layer_api::stash_bytes<plain, float> == 0 && layer_api::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
+    STATIC_REQUIRE(layer_api::saved_bytes<plain, float> == 0 && layer_api::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
 
     using dense = layer_of<layers::dense<4>, shape<3>>;
     STATIC_REQUIRE(layer_api::adds_lanes<dense> && layer_api::is_shardable<dense> && !layer_api::is_elementwise<dense> &&
@@ -61,7 +61,7 @@ TEST_CASE("layers/concept: what holds for a layer that leaves out the optional m
     STATIC_REQUIRE(layer_api::is_elementwise<layer_of<layers::relu, shape<3>>> &&
                    !layer_api::is_shardable<layer_of<layers::relu, shape<3>>>);
     STATIC_REQUIRE(layer_api::is_view<layer_of<layers::flatten, shape<2, 2, 2>>>);
-    STATIC_REQUIRE(layer_api::stash_bytes<layer_of<layers::max_pool<2>, shape<4, 4, 3>>, double> == 12);
+    STATIC_REQUIRE(layer_api::saved_bytes<layer_of<layers::max_pool<2>, shape<4, 4, 3>>, double> == 12);
 }
 
 TEMPLATE_LIST_TEST_CASE("layers/concept: every layer is one for float and double", "[layers]", all_layers) {
@@ -103,7 +103,7 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any b
             const auto again_y = forward(again);
             INFO(layer::name << ": " << threads << " threads");
             REQUIRE(same_bits(again_y.y, y.y));
-            REQUIRE(again_y.stash == y.stash);
+            REQUIRE(again_y.saved == y.saved);
             const auto again_dx = backward(again, again_y, dy, one_lane(rows));
             REQUIRE(same_bits(again_dx.dx, dx.dx));
             REQUIRE(same_bits(again_dx.nodes.at(0), dx.nodes.at(0)));

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/layers/conv.hpp"
 
-#include "lockstep/kernels/reference.hpp"
+#include "reference/kernels.hpp"
 #include "unit/layers/support.hpp"
 
 using namespace layer_test;
 
 namespace {
 
-/// The geometry once more, as the tests understand conv<Filters, Kernel, Stride, Padding>.
+/// The geometry once more, as the tests understand conv and its options.
 template <std::size_t Filters, std::size_t Kernel, std::size_t Stride, std::size_t Padding, class Input>
 struct geometry {
-    using layer = layer_of<layers::conv<Filters, Kernel, Stride, Padding>, Input>;
+    using layer = layer_of<layers::conv<Filters, Kernel, layers::conv_options{.stride = Stride, .padding = Padding}>, Input>;
     static constexpr kernels::convolution value{.rows = Input::extents[0],
                                                 .columns = Input::extents[1],
                                                 .channels = Input::extents[2],
@@ -91,8 +91,9 @@ TEMPLATE_LIST_TEST_CASE("layers/conv: the gradient is that of each lane, added o
 
 TEMPLATE_TEST_CASE("layers/conv: without a bias it is the convolution whose bias is 0", "[layers]", float, double) {
     using T = TestType;
-    using with_bias = layer_of<layers::conv<17, 3, 2, 1>, shape<9, 8, 3>>;
-    using without = layer_of<layers::conv<17, 3, 2, 1, layers::bias::none>, shape<9, 8, 3>>;
+    using with_bias = layer_of<layers::conv<17, 3, layers::conv_options{.stride = 2, .padding = 1}>, shape<9, 8, 3>>;
+    using without =
+        layer_of<layers::conv<17, 3, layers::conv_options{.stride = 2, .padding = 1, .bias = layers::bias::none}>, shape<9, 8, 3>>;
     static_assert(without::parameters.size() == 1 && tensor::total_size(without::parameters) == 3 * 3 * 3 * 17);
     static_assert(layer_api::Layer<without> && without::flops == with_bias::flops);
     for (const auto& lanes : lane_cuts()) {
@@ -124,6 +125,7 @@ TEST_CASE("layers/conv: what it declares", "[layers]") {
     static_assert(layer::parameters[1].initial == tensor::start::zeros && !layer::parameters[1].decays);
     static_assert(!layer_api::is_shardable<layer>);
     // Stride 2 and one row and column of zeros on each side; what does not fill a window is left out.
-    static_assert(std::is_same_v<layer_of<layers::conv<6, 3, 2, 1>, shape<9, 8, 3>>::output, shape<5, 4, 6>>);
+    static_assert(std::is_same_v<layer_of<layers::conv<6, 3, layers::conv_options{.stride = 2, .padding = 1}>, shape<9, 8, 3>>::output,
+                                 shape<5, 4, 6>>);
     CHECK(layer::name == "conv");
 }

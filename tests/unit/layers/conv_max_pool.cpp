@@ -10,8 +10,11 @@ namespace {
 /// The layer, and the two that it stands for.
 template <std::size_t Filters, std::size_t Kernel, std::size_t Stride, std::size_t Padding, std::size_t Window, class Input>
 struct twins {
-    using layer = layer_of<layers::conv_max_pool<Filters, Kernel, Stride, Padding, Window>, Input>;
-    using conv = layer_of<layers::conv<Filters, Kernel, Stride, Padding, layers::bias::each, kernels::always_direct>, Input>;
+    using layer = layer_of<
+        layers::conv_max_pool<Filters, Kernel, layers::conv_max_pool_options{.stride = Stride, .padding = Padding, .window = Window}>,
+        Input>;
+    using conv =
+        layer_of<layers::conv<Filters, Kernel, layers::conv_options{.stride = Stride, .padding = Padding}, kernels::always_direct>, Input>;
     using pool = layer_of<layers::max_pool<Window>, typename conv::output>;
 };
 
@@ -40,8 +43,8 @@ TEMPLATE_LIST_TEST_CASE("layers/conv_max_pool: what conv and max_pool compute on
                 const auto want = forward(second);
                 const auto got = forward(of);
                 CHECK(same_bits(got.y, want.y));
-                const auto slopes = backward(second, want, dy, lanes);
-                const auto wanted = backward(first, between, slopes.dx, lanes);
+                const auto gradients = backward(second, want, dy, lanes);
+                const auto wanted = backward(first, between, gradients.dx, lanes);
                 const auto ran = backward(of, got, dy, lanes);
                 // Whole numbers: the order of additions does not show.
                 for (std::size_t i = 0; i < ran.dx.size(); ++i) CHECK(ran.dx[i] == wanted.dx[i]);
@@ -51,7 +54,7 @@ TEMPLATE_LIST_TEST_CASE("layers/conv_max_pool: what conv and max_pool compute on
                 of.mode = layer_api::mode::inference;
                 const auto inferred = forward(of);
                 CHECK(same_bits(inferred.y, got.y));
-                CHECK(std::all_of(inferred.stash.begin(), inferred.stash.end(), [](std::byte one) { return one == std::byte{99}; }));
+                CHECK(std::all_of(inferred.saved.begin(), inferred.saved.end(), [](std::byte one) { return one == std::byte{99}; }));
             }
     };
     check(0.0F);

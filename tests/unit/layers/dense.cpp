@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/layers/dense.hpp"
 
-#include "lockstep/kernels/reference.hpp"
+#include "reference/kernels.hpp"
 #include "unit/layers/support.hpp"
 
 using namespace layer_test;

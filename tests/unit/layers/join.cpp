@@ -29,7 +29,7 @@ TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memor
         }
 }
 
-TEMPLATE_TEST_CASE("layers/join: concatenate puts channels behind channels, backward takes them apart", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/join: concatenate puts channels after channels, backward takes them apart", "[layers]", float, double) {
     using T = TestType;
     using layer = decltype(layer_api::concatenate_join{}.on(shape<2, 3, 4>{}, shape<2, 3, 1>{}, shape<2, 3, 5>{}));
     static_assert(std::is_same_v<typename layer::output, shape<2, 3, 10>> && layer_api::Layer<layer> && !layer_api::passes_gradient<layer>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/layers/layer_norm.hpp"
 
-#include "lockstep/kernels/reference_normalisation.hpp"
+#include "reference/normalisation.hpp"
 #include "unit/layers/support.hpp"
 
 using namespace layer_test;
@@ -25,7 +25,7 @@ TEMPLATE_TEST_CASE("layers/layer_norm: a sample by its own mean and variance, in
         of.mode = layer_api::mode::inference;
         const auto inferred = forward(of);
         CHECK(same_bits(inferred.y, y));
-        CHECK(std::all_of(inferred.stash.begin(), inferred.stash.end(), [](std::byte one) { return one == std::byte{99}; }));
+        CHECK(std::all_of(inferred.saved.begin(), inferred.saved.end(), [](std::byte one) { return one == std::byte{99}; }));
     }
 }
 
@@ -38,9 +38,9 @@ TEMPLATE_TEST_CASE("layers/layer_norm: gradients of scale and shift are added ov
         const auto got = backward(of, forward(of, lanes.count()), dy, lanes);
         CHECK(adds_over_tree(got, lanes, [&](parallel::block part) {
             const auto mine = of.part(part.first, part.size());
-            const array<TestType> slope(dy.begin() + static_cast<std::ptrdiff_t>(part.first * 9),
-                                        dy.begin() + static_cast<std::ptrdiff_t>(part.last * 9));
-            return backward(mine, forward(mine), slope, one_lane(part.size())).nodes.at(0);
+            const array<TestType> gradient(dy.begin() + static_cast<std::ptrdiff_t>(part.first * 9),
+                                           dy.begin() + static_cast<std::ptrdiff_t>(part.last * 9));
+            return backward(mine, forward(mine), gradient, one_lane(part.size())).nodes.at(0);
         }));
     }
 }
@@ -50,7 +50,7 @@ TEST_CASE("layers/layer_norm: what it declares and refuses", "[layers]") {
     static_assert(std::is_same_v<layer::input, layer::output> && tensor::total_size(layer::parameters) == 240);
     static_assert(layer::parameters[0].initial == tensor::start::ones && layer::parameters[1].initial == tensor::start::zeros);
     static_assert(!layer::parameters[0].decays && !layer::parameters[1].decays);
-    static_assert(layer_api::stash_bytes<layer, double> == 16);
+    static_assert(layer_api::saved_bytes<layer, double> == 16);
     CHECK(layer::name == "layer_norm");
     CHECK(layers::layer_norm{}.settings() == "epsilon=1e-05");
     CHECK_NOTHROW(layers::layer_norm{}.check());

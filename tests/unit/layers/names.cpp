@@ -5,8 +5,8 @@
 
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/layers/conv.hpp"
 #include "lockstep/layers/conv_max_pool.hpp"
-#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/dropout.hpp"
 #include "lockstep/layers/flatten.hpp"
@@ -24,7 +24,7 @@ using namespace lockstep::layers;
 namespace detail {
 constexpr int own = 1;
 }
-struct tail {};
+struct epilogue {};
 struct features {};
 struct block {};
 struct parameters {};
@@ -39,18 +39,23 @@ struct conv_layer {};
 struct conv_settings {};
 struct add_layer {};
 enum class mode { fast, slow };
-constexpr bool is_view = true, is_image = true, in_place = true, needs_x = true, stash_bytes = true, widens = true, takes_tail = true;
+constexpr bool is_view = true, is_image = true, in_place = true, needs_x = true, saved_bytes = true, widens = true, takes_epilogue = true;
 int add_lanes() { return 2; }
 
 TEST_CASE("layers/names: a program may use the names of the library's own parts for itself", "[layers]") {
-    constexpr auto net = lockstep::sequential{
-        lockstep::input<8, 8, 4>, conv<4, 3, 1, 1, bias::none>{}, batch_norm{}, relu{}, flatten{}, dropout{.rate = 0.5}, dense<2>{}};
+    constexpr auto net = lockstep::sequential{lockstep::input<8, 8, 4>,
+                                              conv<4, 3, conv_options{.padding = 1, .bias = bias::none}>{},
+                                              batch_norm{},
+                                              relu{},
+                                              flatten{},
+                                              dropout{.rate = 0.5},
+                                              dense<2>{}};
     CHECK(net.size == 6);
-    STATIC_REQUIRE(std::is_empty_v<tail> && std::is_empty_v<features> && std::is_empty_v<block> && std::is_empty_v<parameters>);
+    STATIC_REQUIRE(std::is_empty_v<epilogue> && std::is_empty_v<features> && std::is_empty_v<block> && std::is_empty_v<parameters>);
     STATIC_REQUIRE(std::is_empty_v<statistics> && std::is_empty_v<Layer> && std::is_empty_v<Described> && std::is_empty_v<unbound>);
     STATIC_REQUIRE(std::is_empty_v<forward_pass> && std::is_empty_v<backward_pass> && std::is_empty_v<dense_layer>);
     STATIC_REQUIRE(std::is_empty_v<conv_layer> && std::is_empty_v<conv_settings> && std::is_empty_v<add_layer>);
-    STATIC_REQUIRE(is_view && is_image && in_place && needs_x && stash_bytes && widens && takes_tail);
+    STATIC_REQUIRE(is_view && is_image && in_place && needs_x && saved_bytes && widens && takes_epilogue);
     CHECK(add_lanes() == 2);
     CHECK(mode::fast != mode::slow);
     CHECK(detail::own == 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/layers/pool.hpp"
 
-#include "lockstep/kernels/reference.hpp"
+#include "reference/kernels.hpp"
 #include "unit/layers/support.hpp"
 
 using namespace layer_test;
@@ -42,13 +42,13 @@ TEMPLATE_LIST_TEST_CASE("layers/pool: the maximum, and the gradient to the first
             kernels::reference::max_pool_backward<T>(g, rows, dy.data(), which.data(), dx.data());
             const auto ran = forward(of);
             CHECK(equal(ran.y, y));
-            CHECK(ran.stash.size() == y.size());
+            CHECK(ran.saved.size() == y.size());
             CHECK(equal(backward(of, ran, dy, one_lane(rows)).dx, dx));
 
             of.mode = layer_api::mode::inference;
             const auto inferred = forward(of);
             CHECK(same_bits(inferred.y, ran.y));
-            CHECK(std::all_of(inferred.stash.begin(), inferred.stash.end(), [](std::byte one) { return one == std::byte{99}; }));
+            CHECK(std::all_of(inferred.saved.begin(), inferred.saved.end(), [](std::byte one) { return one == std::byte{99}; }));
         }
     };
     check(0.0F);
@@ -136,7 +136,7 @@ TEST_CASE("layers/pool: what they declare", "[layers]") {
     static_assert(side_by_side::parameters.size() == 0);
     using overlapping = layer_of<layers::mean_pool<3, 2>, shape<13, 12, 4>>;
     static_assert(std::is_same_v<overlapping::output, shape<6, 5, 4>>);
-    static_assert(layer_api::stash_bytes<overlapping, float> == 0);
+    static_assert(layer_api::saved_bytes<overlapping, float> == 0);
     CHECK(side_by_side::name == "max_pool");
     CHECK(overlapping::name == "mean_pool");
 }

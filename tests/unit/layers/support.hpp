@@ -14,8 +14,8 @@
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/conv.hpp"
 #include "lockstep/layers/conv_max_pool.hpp"
-#include "lockstep/layers/conv_with.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/depthwise_conv.hpp"
 #include "lockstep/layers/dropout.hpp"
@@ -39,30 +39,34 @@ struct placed {
     using layer = layer_of<Spec, Input>;
 };
 
-inline constexpr layers::conv_options rectangle{.filters = 3, .kernel = {2, 3}, .stride = {2, 1}, .padding = {1, 0}};
-inline constexpr layers::conv_options dilated_groups{
-    .filters = 6, .kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 3}, .groups = 2, .bias = layers::bias::none};
+using rectangle = layers::conv<3, layers::rows_and_columns{2, 3}, layers::conv_options{.stride = {2, 1}, .padding = {1, 0}}>;
+using dilated_groups =
+    layers::conv<6, layers::rows_and_columns{3, 2},
+                 layers::conv_options{.stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 3}, .groups = 2, .bias = layers::bias::none}>;
 
-/// A batch normalisation with the relu behind it.
+/// A batch normalisation with the relu after it.
 struct batch_norm_relu {
     template <tensor::Shape Input>
     constexpr auto on(Input input) const {
-        return layers::batch_norm{}.on(input).template with_tail<layer_api::tail::relu>();
+        return layers::batch_norm{}.on(input).template with_epilogue<layer_api::epilogue::relu>();
     }
 };
 
 /// Every layer with parameters, and every other layer that computes something.
-using weighted_layers =
-    std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<20>, shape<3>>,
-               placed<layers::conv<4, 3>, shape<5, 6, 3>>, placed<layers::conv<3, 3, 2, 1>, shape<6, 5, 1>>,
-               placed<layers::conv<2, 3, 1, 1>, shape<4, 4, 3>>, placed<layers::conv<5, 1>, shape<3, 2, 2>>,
-               placed<layers::conv<2, 2, 3, 1>, shape<5, 5, 2>>, placed<layers::conv_with<rectangle>, shape<5, 6, 2>>,
-               placed<layers::conv_with<dilated_groups>, shape<6, 5, 4>>, placed<layers::depthwise_conv<3, 2, 1>, shape<4, 5, 3>>,
-               placed<layers::conv_max_pool<4, 3>, shape<6, 7, 3>>, placed<layers::conv_max_pool<6, 5, 1, 2>, shape<6, 9, 1>>,
-               placed<layers::conv_max_pool<3, 3, 2, 1, 3, layers::bias::none>, shape<11, 12, 2>>,
-               placed<layers::batch_norm, shape<3, 2, 5>>, placed<layers::batch_norm, shape<2, 2, 9>>,
-               placed<layers::batch_norm, shape<11>>, placed<batch_norm_relu, shape<3, 2, 5>>, placed<batch_norm_relu, shape<11>>,
-               placed<layers::layer_norm, shape<7>>, placed<layers::layer_norm, shape<2, 3, 6>>>;
+using weighted_layers = std::tuple<
+    placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<20>, shape<3>>,
+    placed<layers::conv<4, 3>, shape<5, 6, 3>>, placed<layers::conv<3, 3, layers::conv_options{.stride = 2, .padding = 1}>, shape<6, 5, 1>>,
+    placed<layers::conv<2, 3, layers::conv_options{.padding = 1}>, shape<4, 4, 3>>, placed<layers::conv<5, 1>, shape<3, 2, 2>>,
+    placed<layers::conv<2, 2, layers::conv_options{.stride = 3, .padding = 1}>, shape<5, 5, 2>>, placed<rectangle, shape<5, 6, 2>>,
+    placed<dilated_groups, shape<6, 5, 4>>,
+    placed<layers::depthwise_conv<3, layers::conv_options{.stride = 2, .padding = 1}>, shape<4, 5, 3>>,
+    placed<layers::conv_max_pool<4, 3>, shape<6, 7, 3>>,
+    placed<layers::conv_max_pool<6, 5, layers::conv_max_pool_options{.padding = 2}>, shape<6, 9, 1>>,
+    placed<layers::conv_max_pool<3, 3, layers::conv_max_pool_options{.stride = 2, .padding = 1, .window = 3, .bias = layers::bias::none}>,
+           shape<11, 12, 2>>,
+    placed<layers::batch_norm, shape<3, 2, 5>>, placed<layers::batch_norm, shape<2, 2, 9>>, placed<layers::batch_norm, shape<11>>,
+    placed<batch_norm_relu, shape<3, 2, 5>>, placed<batch_norm_relu, shape<11>>, placed<layers::layer_norm, shape<7>>,
+    placed<layers::layer_norm, shape<2, 3, 6>>>;
 using weightless_layers =
     std::tuple<placed<layers::max_pool<2>, shape<5, 4, 3>>, placed<layers::max_pool<3, 2>, shape<7, 7, 2>>,
                placed<layers::max_pool<3, 1>, shape<4, 5, 1>>, placed<layers::mean_pool<2>, shape<5, 4, 3>>,
@@ -112,7 +116,7 @@ struct problem {
 template <class T>
 struct forward_result {
     array<T> y;
-    array<std::byte> stash;
+    array<std::byte> saved;
     std::vector<array<T>> observed{};  ///< statistics of the nodes of the lane tree
 };
 
@@ -134,7 +138,7 @@ forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
     constexpr std::size_t n = tensor::total_size(layer_api::statistics_of<L>), gap = 2;
     const auto alone = one_lane(of.rows);
     const tensor::lane_set& cut = of.lanes ? *of.lanes : alone;
-    forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layer_api::stash_bytes<L, T>, std::byte{99})};
+    forward_result<T> out{unwritten<T>(of.rows * L::output::size), array<std::byte>(of.rows * layer_api::saved_bytes<L, T>, std::byte{99})};
     scratch<T> s(layer_api::scratch_size<T>(of.layer, of.rows, std::max(lanes, cut.count()), of.team), of.team);
     auto observed = unwritten<T>(cut.trees().size() * (n + gap));
     auto partials = unwritten<T>(n * layer_api::partial_sums<L>(cut.count(), of.team));
@@ -144,7 +148,7 @@ forward_result<T> forward(const problem<T, L>& of, std::size_t lanes = 1) {
                                                    .y = {out.y.data(), of.rows},
                                                    .addend = {of.addend.data(), of.rows},
                                                    .w = {of.w.data()},
-                                                   .stash = out.stash,
+                                                   .saved = out.saved,
                                                    .use = s.use,
                                                    .mode = of.mode,
                                                    .random = of.random,
@@ -176,15 +180,15 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
         out.daddend = of.in_place ? dy : unwritten<T>(dy.size());
     else if (of.in_place)
         std::copy(dy.begin(), dy.end(), out.dx.begin());
-    const T* const slopes = !of.in_place ? dy.data() : layer_api::has_addend<L> ? out.daddend.data() : out.dx.data();
+    const T* const gradients = !of.in_place ? dy.data() : layer_api::has_addend<L> ? out.daddend.data() : out.dx.data();
     of.layer.backward(layer_api::backward_pass<T, L>{.x = {of.x.data(), of.rows},
                                                      .y = {ran.y.data(), of.rows},
-                                                     .dy = {slopes, of.rows},
+                                                     .dy = {gradients, of.rows},
                                                      .more_dy = {of.more_dy.empty() ? nullptr : of.more_dy.data(), of.rows},
                                                      .dx = {wants_dx ? (of.rows == 0 ? &nothing : out.dx.data()) : nullptr, of.rows},
                                                      .daddend = {out.daddend.data(), of.rows},
                                                      .w = {of.w.data()},
-                                                     .stash = ran.stash,
+                                                     .saved = ran.saved,
                                                      .use = s.use,
                                                      .random = of.random,
                                                      .first_row = of.first_row,

@@ -11,10 +11,10 @@ using kernels::convolution_pass;
 namespace {
 
 using input = shape<7, 6, 5>;
-using spec = layers::conv<9, 3, 1, 1, layers::bias::each, layers::tuned>;
+using spec = layers::conv<9, 3, layers::conv_options{.padding = 1}, layers::tuned>;
 using layer = layer_of<spec, input>;
 template <kernels::algorithm_rule Rule>
-using fixed = layer_of<layers::conv<9, 3, 1, 1, layers::bias::each, Rule>, input>;
+using fixed = layer_of<layers::conv<9, 3, layers::conv_options{.padding = 1}, Rule>, input>;
 
 constexpr kernels::algorithm always_im2col(const kernels::convolution&, convolution_pass) noexcept { return algorithm::im2col; }
 constexpr kernels::algorithm always_winograd4(const kernels::convolution&, convolution_pass) noexcept { return algorithm::winograd4; }
@@ -108,8 +108,9 @@ TEST_CASE("layers/tuned_conv: scratch is that of the choice, or of the lanes tha
 TEST_CASE("layers/tuned_conv: what it says of itself", "[layers]") {
     static_assert(layer_api::Layer<layer> && layer_api::Layer<layer, double>);
     static_assert(tensor::total_size(layer::parameters) == tensor::total_size(fixed<kernels::always_direct>::parameters));
-    static_assert(std::is_same_v<decltype(layers::conv<9, 3, 1, 1>{}.with_rule<layers::tuned>()), spec>);
-    static_assert(std::is_empty_v<layers::conv<9, 3, 1, 1>> && std::is_empty_v<fixed<kernels::preferred_algorithm>>);
+    static_assert(std::is_same_v<decltype(layers::conv<9, 3, layers::conv_options{.padding = 1}>{}.with_rule<layers::tuned>()), spec>);
+    static_assert(std::is_empty_v<layers::conv<9, 3, layers::conv_options{.padding = 1}>> &&
+                  std::is_empty_v<fixed<kernels::preferred_algorithm>>);
     spec one;
     CHECK(one.chosen.algorithms() == "default rule\n");
     one.chosen.choice = kernels::choice_of(mixed, layer::geometry);

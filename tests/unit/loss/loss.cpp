@@ -41,7 +41,7 @@ struct rows_of {
         }
     }
 
-    double sum_and_slope(T scale, std::size_t first = 0, std::size_t count = ~std::size_t{0}) {
+    double sum_and_gradient(T scale, std::size_t first = 0, std::size_t count = ~std::size_t{0}) {
         count = std::min(count, rows - first);
         constexpr std::size_t each = tensor::label_size<label>;
         return Loss{}(tensor::batch<const T, output>{y.data() + first * Features, count},
@@ -78,7 +78,7 @@ void value_is_right() {
         rows_of<T, Loss, Features> rows{count};
         long double expected = 0;
         for (std::size_t row = 0; row < count; ++row) expected += plain(rows, row);
-        const auto got = rows.sum_and_slope(T{1});
+        const auto got = rows.sum_and_gradient(T{1});
         INFO(Loss::name << " of " << count << " rows of " << Features);
         CHECK(std::abs(got - static_cast<double>(expected)) <=
               8 * static_cast<double>(std::numeric_limits<T>::epsilon()) * (static_cast<double>(count) + static_cast<double>(expected)));
@@ -87,12 +87,12 @@ void value_is_right() {
 }
 
 template <class Loss, std::size_t Features>
-void slope_is_right() {
+void gradient_is_right() {
     constexpr double h = 1e-5;
     constexpr double scale = 0.375;
     rows_of<double, Loss, Features> rows{3};
-    rows.sum_and_slope(scale);
-    const auto slope = rows.dy;
+    rows.sum_and_gradient(scale);
+    const auto gradient = rows.dy;
     for (std::size_t i = 0; i < rows.y.size(); ++i) {
         const double middle = rows.y[i];
         rows.y[i] = middle + h;
@@ -101,7 +101,7 @@ void slope_is_right() {
         const double below = rows.sum_only();
         rows.y[i] = middle;
         INFO(Loss::name << " of " << Features << " features, element " << i);
-        CHECK(std::abs(slope[i] - scale * (above - below) / (2 * h)) <= 1e-9);
+        CHECK(std::abs(gradient[i] - scale * (above - below) / (2 * h)) <= 1e-9);
     }
 }
 
@@ -112,8 +112,8 @@ void float_follows_double() {
     for (std::size_t i = 0; i < wide.y.size(); ++i) wide.y[i] = static_cast<double>(narrow.y[i]);
     for (std::size_t i = 0; i < wide.target.size(); ++i)
         wide.target[i] = static_cast<typename rows_of<double, Loss, Features>::element>(narrow.target[i]);
-    wide.sum_and_slope(0.25);
-    narrow.sum_and_slope(0.25F);
+    wide.sum_and_gradient(0.25);
+    narrow.sum_and_gradient(0.25F);
     for (std::size_t i = 0; i < wide.dy.size(); ++i)
         CHECK(std::abs(static_cast<double>(narrow.dy[i]) - wide.dy[i]) <= 1e-6 * (0.25 + std::abs(wide.dy[i])));
 }
@@ -123,10 +123,10 @@ void rows_are_independent() {
     rows_of<T, Loss, Features> whole{7};
     auto parts = whole;
     auto alone = whole;
-    whole.sum_and_slope(T{0.3F});
-    parts.sum_and_slope(T{0.3F}, 0, 3);
-    parts.sum_and_slope(T{0.3F}, 3, 4);
-    for (std::size_t row = 7; row-- > 0;) alone.sum_and_slope(T{0.3F}, row, 1);
+    whole.sum_and_gradient(T{0.3F});
+    parts.sum_and_gradient(T{0.3F}, 0, 3);
+    parts.sum_and_gradient(T{0.3F}, 3, 4);
+    for (std::size_t row = 7; row-- > 0;) alone.sum_and_gradient(T{0.3F}, row, 1);
     CHECK(parts.dy == whole.dy);
     CHECK(alone.dy == whole.dy);
 }
@@ -137,7 +137,7 @@ void not_a_number_shows() {
         rows_of<T, Loss, Features> rows{3};
         rows.y[Features + at] = std::numeric_limits<T>::quiet_NaN();
         CHECK(std::isnan(rows.sum_only()));
-        CHECK(std::isnan(rows.sum_and_slope(T{1})));
+        CHECK(std::isnan(rows.sum_and_gradient(T{1})));
         CHECK(std::isnan(rows.dy[Features + at]));
         for (std::size_t i = 0; i < Features; ++i) {
             CHECK(std::isfinite(rows.dy[i]));
@@ -154,7 +154,7 @@ void all_sizes() {
         rows_are_independent<T, Loss, Features>();
         not_a_number_shows<T, Loss, Features>();
         if constexpr (std::is_same_v<T, double>)
-            slope_is_right<Loss, Features>();
+            gradient_is_right<Loss, Features>();
         else
             float_follows_double<Loss, Features>();
     };
@@ -181,7 +181,7 @@ TEMPLATE_TEST_CASE("loss/softmax_cross_entropy: large outputs do not overflow", 
     rows_of<T, softmax_cross_entropy, 3> rows{2};
     rows.y = {T{10000}, T{-10000}, T{0}, T{-10000}, T{-10000}, T{-10000}};
     rows.target = {1, 2};
-    CHECK(rows.sum_and_slope(T{1}) == Approx(20000 + std::log(3.0)));
+    CHECK(rows.sum_and_gradient(T{1}) == Approx(20000 + std::log(3.0)));
     CHECK(rows.dy[0] == T{1});
     CHECK(rows.dy[1] == T{-1});
     CHECK(rows.dy[2] == T{0});
@@ -194,7 +194,7 @@ TEMPLATE_TEST_CASE("loss/softmax_cross_entropy: an unknown label is not a number
         rows_of<T, softmax_cross_entropy, 3> rows{2};
         rows.target[1] = label;
         CHECK(std::isnan(rows.sum_only()));
-        CHECK(std::isnan(rows.sum_and_slope(T{1})));
+        CHECK(std::isnan(rows.sum_and_gradient(T{1})));
         for (std::size_t i = 0; i < 3; ++i) {
             CHECK(std::isfinite(rows.dy[i]));
             CHECK(std::isnan(rows.dy[3 + i]));

@@ -13,9 +13,9 @@
 #include "unit/model/networks.hpp"
 
 using namespace model_test;
-using ls::model::exchange;
 using ls::model::network;
 using ls::model::placement;
+using ls::model::redistribution;
 using ls::tensor::shape;
 
 namespace {
@@ -69,10 +69,10 @@ void each_count(F&& f) {
 }
 
 template <class Network>
-std::vector<exchange> exchanges() {
-    std::vector<exchange> out;
-    for (const auto& fact : Network::facts) out.push_back(fact.in_front);
-    out.push_back(Network::behind);
+std::vector<redistribution> redistributions() {
+    std::vector<redistribution> out;
+    for (const auto& fact : Network::facts) out.push_back(fact.redistribution_before);
+    out.push_back(Network::redistribution_after);
     return out;
 }
 
@@ -87,18 +87,18 @@ TEST_CASE("model/binding: each layer takes what the one before it gives", "[mode
     CHECK(whole::facts[7].name == "dense");
 }
 
-TEST_CASE("model/binding: one rank exchanges nothing", "[model]") {
-    CHECK(exchanges<network<lenet_type, 1>>() == std::vector<exchange>(lenet_type::size + 1, exchange::none));
-    CHECK(exchanges<network<mixed_type, 1>>() == std::vector<exchange>(mixed_type::size + 1, exchange::none));
+TEST_CASE("model/binding: one rank redistributes nothing", "[model]") {
+    CHECK(redistributions<network<lenet_type, 1>>() == std::vector<redistribution>(lenet_type::size + 1, redistribution::none));
+    CHECK(redistributions<network<mixed_type, 1>>() == std::vector<redistribution>(mixed_type::size + 1, redistribution::none));
 }
 
 TEST_CASE("model/binding: what two ranks exchange in LeNet", "[model]") {
     using half = network<lenet_type, 2>;
-    std::vector<exchange> expected(lenet_type::size + 1, exchange::none);
-    expected[7] = exchange::gather_samples;   // the first dense layer sees the samples of both
-    expected[9] = exchange::gather_features;  // relu stays on its features
-    expected[10] = exchange::to_samples;      // for the loss
-    CHECK(exchanges<half>() == expected);
+    std::vector<redistribution> expected(lenet_type::size + 1, redistribution::none);
+    expected[7] = redistribution::gather_samples;   // the first dense layer sees the samples of both
+    expected[9] = redistribution::gather_features;  // relu stays on its features
+    expected[10] = redistribution::to_samples;      // for the loss
+    CHECK(redistributions<half>() == expected);
     static_assert(std::is_same_v<half::layer<7>, dense_layer<1024, 256, 512>> && std::is_same_v<half::layer<9>, dense_layer<512, 5, 10>>);
     static_assert(std::is_same_v<half::layer<8>::input, shape<256>> && std::is_same_v<half::layer<8>::output, shape<256>>);
     static_assert(std::is_same_v<half::layer<3>, network<lenet_type, 1>::layer<3>>);
@@ -107,29 +107,30 @@ TEST_CASE("model/binding: what two ranks exchange in LeNet", "[model]") {
 
 TEST_CASE("model/binding: a layer that needs whole samples gets them, and the next dense layer gathers again", "[model]") {
     using half = network<mixed_type, 2>;
-    const std::vector<exchange> expected{
-        exchange::none,             // conv
-        exchange::none,             // tanh
-        exchange::none,             // flatten
-        exchange::gather_samples,   // dense
-        exchange::none,             // dropout on the features of this rank
-        exchange::to_samples,       // whole_sample
-        exchange::none,             // dropout on whole samples
-        exchange::gather_samples,   // dense
-        exchange::gather_features,  // dense behind dense
-        exchange::none,             // relu
-        exchange::to_samples,       // loss
+    const std::vector<redistribution> expected{
+        redistribution::none,             // conv
+        redistribution::none,             // tanh
+        redistribution::none,             // flatten
+        redistribution::gather_samples,   // dense
+        redistribution::none,             // dropout on the features of this rank
+        redistribution::to_samples,       // whole_sample
+        redistribution::none,             // dropout on whole samples
+        redistribution::gather_samples,   // dense
+        redistribution::gather_features,  // dense after dense
+        redistribution::none,             // relu
+        redistribution::to_samples,       // loss
     };
-    CHECK(exchanges<half>() == expected);
+    CHECK(redistributions<half>() == expected);
     static_assert(half::at<4>::after == placement::features && half::at<5>::after == placement::samples);
     static_assert(std::is_same_v<half::layer<4>::input, shape<12>> && std::is_same_v<half::layer<6>::input, shape<24>>);
     static_assert(half::at<3>::is_sharded && !half::at<4>::is_sharded && !half::at<0>::is_sharded);
 }
 
-TEST_CASE("model/binding: a network that ends on whole samples exchanges nothing behind it", "[model]") {
+TEST_CASE("model/binding: a network that ends on whole samples redistributes nothing after it", "[model]") {
     constexpr auto net = ls::sequential{ls::input<8>, dense<8>{}, whole_sample{}};
     using half = network<std::remove_const_t<decltype(net)>, 2>;
-    STATIC_REQUIRE(half::behind == exchange::none && half::facts[1].in_front == exchange::to_samples);
+    STATIC_REQUIRE(half::redistribution_after == redistribution::none &&
+                   half::facts[1].redistribution_before == redistribution::to_samples);
 }
 
 TEST_CASE("model/binding: the numbers of a spec reach its layer, cut or not", "[model]") {
@@ -143,10 +144,10 @@ TEST_CASE("model/binding: the numbers of a spec reach its layer, cut or not", "[
         STATIC_REQUIRE(net::template at<0>::make(numbered).beta == 0.25);
         STATIC_REQUIRE(net::template at<0>::make(numbered).offset == 3);
         // A normalisation that computes what stands after it, and one that does not.
-        STATIC_REQUIRE(net::template at<1>::tail == ls::layer_api::tail::relu);
+        STATIC_REQUIRE(net::template at<1>::epilogue == ls::layer_api::epilogue::relu);
         STATIC_REQUIRE(net::template at<1>::make(numbered).momentum == 0.75);
         STATIC_REQUIRE(net::template at<1>::make(numbered).epsilon == 0.125);
-        STATIC_REQUIRE(net::template at<3>::tail == ls::layer_api::tail::none);
+        STATIC_REQUIRE(net::template at<3>::epilogue == ls::layer_api::epilogue::none);
         STATIC_REQUIRE(net::template at<3>::make(numbered).momentum == 0.5);
         STATIC_REQUIRE(net::template at<3>::make(numbered).epsilon == 0.0625);
         STATIC_REQUIRE(net::template at<5>::make(numbered).gain == 3);

@@ -9,8 +9,8 @@
 #include "unit/model/networks.hpp"
 
 using namespace model_test;
-using ls::model::exchange;
 using ls::model::network;
+using ls::model::redistribution;
 using ls::model::the_samples;
 using ls::tensor::shape;
 
@@ -42,14 +42,15 @@ TEST_CASE("model/combine: a plain network reads each value once", "[model]") {
     }
 }
 
-TEST_CASE("model/combine: residual, add and concatenate become nodes behind their paths", "[model]") {
+TEST_CASE("model/combine: residual, add and concatenate become nodes after their paths", "[model]") {
     constexpr auto net = ls::sequential{
         ls::input<8, 8, 3>,
-        conv<4, 3, 1, 1>{},                                                                         // 0
-        ls::residual{conv<4, 3, 1, 1>{}, relu{}, dropout{.rate = 0.25}},                            // 1 2 3, join 4
-        ls::add{ls::path{conv<6, 3, 2, 1>{}, relu{}}, shortcut<6, 2>{}},                            // 5 6, 7, join 8
-        ls::concatenate{ls::path{}, conv<2, 1>{}, ls::path{max_pool<3, 1>{}, conv<1, 1, 1, 1>{}}},  // 9, 10 11, join 12
-        flatten{},                                                                                  // 13
+        conv<4, 3, conv_options{.padding = 1}>{},                                                            // 0
+        ls::residual{conv<4, 3, conv_options{.padding = 1}>{}, relu{}, dropout{.rate = 0.25}},               // 1 2 3, join 4
+        ls::add{ls::path{conv<6, 3, conv_options{.stride = 2, .padding = 1}>{}, relu{}}, shortcut<6, 2>{}},  // 5 6, 7, join 8
+        ls::concatenate{ls::path{}, conv<2, 1>{},
+                        ls::path{max_pool<3, 1>{}, conv<1, 1, conv_options{.padding = 1}>{}}},  // 9, 10 11, join 12
+        flatten{},                                                                              // 13
     };
     using type = std::remove_const_t<decltype(net)>;
     CHECK(reads<type>() == list{{the_samples}, {0}, {1}, {2}, {0, 3}, {4}, {5}, {4}, {6, 7}, {8}, {8}, {10}, {8, 9, 11}, {12}});
@@ -92,7 +93,7 @@ TEST_CASE("model/combine: gradients are asked for where something that learns wa
     }
     CHECK(learns == std::vector<bool>{false, false, true, true, true});
     CHECK(input_learns == std::vector<bool>{false, false, false, true, true});
-    // The dense layer needs no data gradient: nothing learns in front of it.
+    // The dense layer needs no data gradient: nothing learns before it.
     static_assert(whole::training_flops == 2 * whole::forward_flops);
 }
 
@@ -106,26 +107,26 @@ TEST_CASE("model/combine: in a model partition several readers share whole sampl
         ls::concatenate{ls::path{}, dense<4>{}},  // 6, join 7
     };
     using half = network<std::remove_const_t<decltype(net)>, 2>;
-    std::vector<exchange> in_front, behind;
+    std::vector<redistribution> before, after;
     for (const auto& fact : half::facts) {
-        in_front.push_back(fact.in_front);
-        behind.push_back(fact.behind);
+        before.push_back(fact.redistribution_before);
+        after.push_back(fact.redistribution_after);
     }
-    using enum exchange;
-    CHECK(in_front == std::vector<exchange>{gather_samples, gather_samples, none, none, gather_samples, none, gather_samples, none});
-    CHECK(behind == std::vector<exchange>{to_samples, none, to_samples, none, none, to_samples, to_samples, none});
-    static_assert(half::behind == none);
+    using enum redistribution;
+    CHECK(before == std::vector<redistribution>{gather_samples, gather_samples, none, none, gather_samples, none, gather_samples, none});
+    CHECK(after == std::vector<redistribution>{to_samples, none, to_samples, none, none, to_samples, to_samples, none});
+    static_assert(half::redistribution_after == none);
     static_assert(std::is_same_v<half::layer<2>::input, shape<4>> && std::is_same_v<half::layer<7>::output, shape<12>>);
 }
 
 TEST_CASE("model/combine: a recompute is its layers, of which those run again that backward needs", "[model]") {
     constexpr auto net = ls::sequential{
         ls::input<8, 8, 3>,
-        conv<4, 3, 1, 1>{},                                                                    // 0
-        ls::recompute{conv<4, 3, 1, 1>{}, relu{}, conv<4, 3, 1, 1>{}},                         // 1 2 3
-        ls::residual{ls::recompute{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, 1, 1>{}, relu{}}},  // 4 5 6 7, join 8
-        flatten{},                                                                             // 9
-        ls::recompute{dense<10>{}},                                                            // 10
+        conv<4, 3, conv_options{.padding = 1}>{},                                                                    // 0
+        ls::recompute{conv<4, 3, conv_options{.padding = 1}>{}, relu{}, conv<4, 3, conv_options{.padding = 1}>{}},   // 1 2 3
+        ls::residual{ls::recompute{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, conv_options{.padding = 1}>{}, relu{}}},  // 4 5 6 7, join 8
+        flatten{},                                                                                                   // 9
+        ls::recompute{dense<10>{}},                                                                                  // 10
     };
     using type = std::remove_const_t<decltype(net)>;
     CHECK(reads<type>() == list{{the_samples}, {0}, {1}, {2}, {3}, {4}, {5}, {6}, {3, 7}, {8}, {9}});
@@ -137,12 +138,16 @@ TEST_CASE("model/combine: a recompute is its layers, of which those run again th
         again.push_back(fact.runs_again);
         if (fact.runs_again) work += fact.flops;
     }
-    // The value of the last convolution of a block is nobody's affair in its backward; a maximum needs to know its winner.
+    // The value of the last convolution of a block is not read in its backward; a maximum needs to know its winner.
     CHECK(again == std::vector<bool>{false, true, true, false, true, true, true, true, false, false, false});
-    constexpr auto plain = ls::sequential{ls::input<8, 8, 3>, conv<4, 3, 1, 1>{},
-                                          conv<4, 3, 1, 1>{}, relu{},
-                                          conv<4, 3, 1, 1>{}, ls::residual{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, 1, 1>{}, relu{}},
-                                          flatten{},          dense<10>{}};
+    constexpr auto plain = ls::sequential{ls::input<8, 8, 3>,
+                                          conv<4, 3, conv_options{.padding = 1}>{},
+                                          conv<4, 3, conv_options{.padding = 1}>{},
+                                          relu{},
+                                          conv<4, 3, conv_options{.padding = 1}>{},
+                                          ls::residual{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, conv_options{.padding = 1}>{}, relu{}},
+                                          flatten{},
+                                          dense<10>{}};
     using other = network<std::remove_const_t<decltype(plain)>, 1>;
     CHECK(network<type, 1>::training_flops == other::training_flops + work);
     CHECK(network<type, 1>::forward_flops == other::forward_flops);

@@ -9,14 +9,14 @@
 #include "unit/model/networks.hpp"
 
 using namespace model_test;
-using ls::layer_api::tail;
+using ls::layer_api::epilogue;
 using ls::model::network;
 
 namespace {
 
 template <std::size_t Shards = 1, class Net>
-std::vector<tail> tails_of(const Net&) {
-    const auto& all = ls::model::fusion<Net, Shards>::tails;
+std::vector<epilogue> epilogues_of(const Net&) {
+    const auto& all = ls::model::fusion<Net, Shards>::epilogues;
     return {all.begin(), all.end()};
 }
 template <std::size_t Shards = 1, class Net>
@@ -37,7 +37,7 @@ using conv_1 = conv<2, 1>;
 
 }  // namespace
 
-TEST_CASE("model/fusion: a normalisation computes the relu behind it, and a sum with relu", "[model]") {
+TEST_CASE("model/fusion: a normalisation computes the relu after it, and a sum with relu", "[model]") {
     constexpr auto net = ls::sequential{ls::input<4, 4, 2>,
                                         conv_1{},
                                         batch_norm{.momentum = 0.25, .epsilon = 1e-3},
@@ -47,28 +47,30 @@ TEST_CASE("model/fusion: a normalisation computes the relu behind it, and a sum 
                                         ls::add{conv_1{}, ls::path{conv_1{}, batch_norm{}}},
                                         relu{}};
     using type = std::remove_const_t<decltype(net)>;
-    CHECK(tails_of(net) == std::vector<tail>{tail::none, tail::relu, tail::none, tail::none, tail::add_relu, tail::none, tail::none,
-                                             tail::none, tail::none, tail::add_relu, tail::none, tail::none});
+    CHECK(epilogues_of(net) == std::vector<epilogue>{epilogue::none, epilogue::relu, epilogue::none, epilogue::none, epilogue::add_relu,
+                                                     epilogue::none, epilogue::none, epilogue::none, epilogue::none, epilogue::add_relu,
+                                                     epilogue::none, epilogue::none});
     CHECK(views_of(net) == std::vector<bool>{false, false, true, false, false, true, true, false, false, false, true, true});
     CHECK(reads_of(net) == std::vector<std::vector<std::size_t>>{{samples}, {0}, {1}, {2}, {3, 2}, {4}, {5}, {6}, {6}, {8, 7}, {9}, {10}});
     // What a network says of itself stays.
     const auto& facts = network<type, 1>::facts;
     CHECK((facts[1].name == "batch_norm" && facts[2].name == "relu" && facts[5].name == "add" && facts[6].name == "relu"));
     CHECK((facts[2].flops == 32 && facts[5].flops == 32 && facts[2].outputs == 32));
-    // A layer that inherits from one with a tail may compute something else, and one has a single tail.
+    // A layer that inherits from one with an epilogue may compute something else, and one has a single epilogue.
     struct derived : batch_norm_layer<ls::tensor::shape<4>> {};
-    STATIC_REQUIRE(ls::layer_api::takes_tail<batch_norm_layer<ls::tensor::shape<4>>>);
-    STATIC_REQUIRE(!ls::layer_api::takes_tail<derived>);
-    STATIC_REQUIRE(!ls::layer_api::takes_tail<batch_norm_layer<ls::tensor::shape<4>, tail::relu>>);
+    STATIC_REQUIRE(ls::layer_api::takes_epilogue<batch_norm_layer<ls::tensor::shape<4>>>);
+    STATIC_REQUIRE(!ls::layer_api::takes_epilogue<derived>);
+    STATIC_REQUIRE(!ls::layer_api::takes_epilogue<batch_norm_layer<ls::tensor::shape<4>, epilogue::relu>>);
     const auto made = network<type, 1>::at<1>::make(net);
     CHECK((made.momentum == 0.25 && made.epsilon == 1e-3));
-    STATIC_REQUIRE(std::is_same_v<decltype(made), const batch_norm_layer<ls::tensor::shape<4, 4, 2>, tail::relu>>);
+    STATIC_REQUIRE(std::is_same_v<decltype(made), const batch_norm_layer<ls::tensor::shape<4, 4, 2>, epilogue::relu>>);
 }
 
-TEST_CASE("model/fusion: nothing is computed in front that somebody else reads, in another order or in another block", "[model]") {
+TEST_CASE("model/fusion: nothing is computed early that another layer reads, in another order or in another block", "[model]") {
     const auto none = [](const auto& net) {
-        const auto tails = tails_of(net);
-        return tails == std::vector<tail>(tails.size(), tail::none) && views_of(net) == std::vector<bool>(tails.size(), false);
+        const auto epilogues = epilogues_of(net);
+        return epilogues == std::vector<epilogue>(epilogues.size(), epilogue::none) &&
+               views_of(net) == std::vector<bool>(epilogues.size(), false);
     };
     constexpr auto in = ls::input<4, 4, 2>;
     CHECK(none(ls::sequential{in, batch_norm{}, ls::layers::tanh{}}));
@@ -86,18 +88,18 @@ TEST_CASE("model/fusion: nothing is computed in front that somebody else reads, 
     CHECK(none(ls::sequential{in, conv_1{}, ls::residual{ls::recompute{conv_1{}, batch_norm{}}}, relu{}}));
     CHECK(none(ls::sequential{in, conv_1{}, ls::recompute{ls::residual{conv_1{}, batch_norm{}}}, relu{}}));
     constexpr auto block = ls::sequential{in, conv_1{}, ls::recompute{ls::residual{conv_1{}, batch_norm{}}, relu{}}};
-    CHECK(tails_of(block)[2] == tail::add_relu);
+    CHECK(epilogues_of(block)[2] == epilogue::add_relu);
 }
 
-TEST_CASE("model/fusion: in a model partition a sum that meets an exchange stays by itself", "[model]") {
+TEST_CASE("model/fusion: in a model partition a sum next to a redistribution stays by itself", "[model]") {
     constexpr auto net = ls::sequential{ls::input<8>, dense<8>{}, batch_norm{}, relu{}, ls::residual{dense<8>{}, batch_norm{}}, relu{}};
-    CHECK(tails_of<1>(net)[4] == tail::add_relu);
-    CHECK(tails_of<2>(net)[4] == tail::none);
-    CHECK(tails_of<2>(net)[1] == tail::relu);
+    CHECK(epilogues_of<1>(net)[4] == epilogue::add_relu);
+    CHECK(epilogues_of<2>(net)[4] == epilogue::none);
+    CHECK(epilogues_of<2>(net)[1] == epilogue::relu);
 }
 
 TEST_CASE("model/fusion: all of a residual network", "[model]") {
-    const auto tails = tails_of(ls::models::resnet<20>);
-    CHECK(std::count(tails.begin(), tails.end(), tail::relu) == 10);
-    CHECK(std::count(tails.begin(), tails.end(), tail::add_relu) == 9);
+    const auto epilogues = epilogues_of(ls::models::resnet<20>);
+    CHECK(std::count(epilogues.begin(), epilogues.end(), epilogue::relu) == 10);
+    CHECK(std::count(epilogues.begin(), epilogues.end(), epilogue::add_relu) == 9);
 }

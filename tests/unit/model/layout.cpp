@@ -13,10 +13,11 @@ using ls::model::network;
 
 namespace {
 
-constexpr auto branched = ls::sequential{ls::input<6, 6, 2>, ls::residual{conv<2, 3, 1, 1, bias::none>{}, batch_norm{}, relu{}},
-                                         ls::layers::tanh{}, flatten{},
-                                         dense<8>{},         relu{},
-                                         dense<4>{}};
+constexpr auto branched =
+    ls::sequential{ls::input<6, 6, 2>, ls::residual{conv<2, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}, relu{}},
+                   ls::layers::tanh{}, flatten{},
+                   dense<8>{},         relu{},
+                   dense<4>{}};
 using branched_type = std::remove_const_t<decltype(branched)>;
 
 }  // namespace

@@ -16,13 +16,13 @@ using support::dice;
 
 namespace {
 
-void check_placement(const std::vector<piece>& all, std::size_t bytes) {
+void check_offsets(const std::vector<piece>& all, std::size_t bytes) {
     for (std::size_t i = 0; i < all.size(); ++i) {
         REQUIRE(all[i].offset % ls::simd::alignment == 0);
         REQUIRE(all[i].offset + all[i].bytes <= bytes);
         for (std::size_t j = 0; j < i; ++j) {
             const bool apart = all[i].offset + all[i].bytes <= all[j].offset || all[j].offset + all[j].bytes <= all[i].offset;
-            if (all[i].meets(all[j]) && all[i].bytes > 0 && all[j].bytes > 0) REQUIRE(apart);
+            if (all[i].overlaps(all[j]) && all[i].bytes > 0 && all[j].bytes > 0) REQUIRE(apart);
         }
     }
 }
@@ -39,8 +39,8 @@ TEST_CASE("model/memory_plan: pieces that are live at once never overlap, and li
             one.first = roll(20);
             one.last = one.first + roll(10);
         }
-        const std::size_t bytes = ls::model::place_pieces(all);
-        check_placement(all, bytes);
+        const std::size_t bytes = ls::model::assign_offsets(all);
+        check_offsets(all, bytes);
         // The least that any placement needs, with every piece on cache lines.
         auto rounded = all;
         for (auto& one : rounded) one.bytes = (one.bytes + ls::simd::alignment - 1) / ls::simd::alignment * ls::simd::alignment;
@@ -96,7 +96,7 @@ TEST_CASE("model/memory_plan: the gradient of a sum is that of its parts, and is
     nodes[2].passes_gradient = true;
     const auto plan = ls::model::plan_memory(nodes);
     CHECK(plan.nodes[1].value != plan.nodes[0].value);  // the sum still reads x
-    CHECK(plan.nodes[2].value == plan.nodes[0].value);  // relu needs its output in backward, nobody needs x
+    CHECK(plan.nodes[2].value == plan.nodes[0].value);  // relu needs its output in backward, and x is not needed
     CHECK(plan.nodes[1].dvalue == plan.network_gradient);
     const auto& last = plan.nodes[1].inputs[0];
     CHECK(last.others == plan.network_gradient);
@@ -123,7 +123,7 @@ TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in 
         CHECK(apart.nodes[i].more == apart.nodes[2].inputs[0].given);
     }
     CHECK(apart.bytes == sums.bytes);
-    // Where somebody else reads the value behind the view, the view's gradient is one of two itself.
+    // Where another node reads the value after the view, the view's gradient is one of two itself.
     const std::vector<std::vector<std::size_t>> more{{the_samples}, {0}, {1}, {2, 1}, {3, 0}};
     for (std::size_t i = 0; i < 4; ++i) nodes[i].reads = more[i];
     nodes.push_back(layer(more[4], false, false, false));
@@ -169,7 +169,7 @@ TEST_CASE("model/memory_plan: a chain in blocks keeps the input of each block an
         return ls::model::plan_memory(nodes);
     };
     const auto plain = plan_of(0), blocks = plan_of(4);
-    // 11 inputs, the output and, behind the loss, two gradients.
+    // 11 inputs, the output and, after the loss, two gradients.
     CHECK(plain.bytes == 13 * 64);
     // The inputs of two blocks; of the last block three values, and two gradients.
     CHECK(blocks.bytes == 7 * 64);
@@ -180,8 +180,8 @@ TEST_CASE("model/memory_plan: a chain in blocks keeps the input of each block an
 
 TEST_CASE("model/memory_plan: pieces that together exceed what a program can have are an error", "[model]") {
     std::vector<piece> all(3, {.bytes = std::size_t{1} << 62U, .first = 0, .last = 1});
-    CHECK_THROWS_WITH(ls::model::place_pieces(all), Catch::Contains("bytes of a step"));
+    CHECK_THROWS_WITH(ls::model::assign_offsets(all), Catch::Contains("bytes of a step"));
     all[1].first = all[1].last = 2;
     all[2].first = all[2].last = 3;
-    CHECK(ls::model::place_pieces(all) == std::size_t{1} << 62U);
+    CHECK(ls::model::assign_offsets(all) == std::size_t{1} << 62U);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps of random networks on the memory that is planned for them. The simulation knows what layers, exchanges and sums read and write, and
-// nothing of how the plan comes about: every read finds what was written for it, of at least its size, within the life of its piece.
+// Steps of random networks on the memory that is planned for them. The simulation knows what layers, redistributions and sums read and
+// write, and nothing of how the plan comes about: every read finds what was written for it, of at least its size, within the life of its
+// piece.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -37,7 +38,7 @@ public:
           x_(n_),
           y_(n_),
           value_(n_),
-          stash_(n_),
+          saved_(n_),
           dvalue_(n_) {}
 
     void run() {
@@ -59,7 +60,7 @@ public:
 private:
     static constexpr std::size_t line = ls::simd::alignment;
 
-    /// Content and where it lies. Samples, and what nobody has, lie nowhere.
+    /// Content and where it lies. Samples, and what has no piece, lie nowhere.
     struct array {
         std::size_t where = no_piece;
         int token = 0;
@@ -97,12 +98,12 @@ private:
     [[nodiscard]] array value(std::size_t of) const { return of == the_samples ? array{} : value_[of]; }
     [[nodiscard]] std::size_t size_of(std::size_t of) const { return of == the_samples ? 0 : net_.nodes[of].value; }
 
-    /// The exchange before a layer: `from` stays as it is.
-    array exchange_input(std::size_t i, const ls::model::node_memory& memory, const array& from) {
-        const array buffer = write(memory.exchange_forward, net_.nodes[i].exchange, "the buffer of an exchange");
-        const array to = write(memory.input, net_.nodes[i].input, "the exchanged input");
-        read(from, size_of(net_.reads[i][0]), "what is exchanged");
-        read(buffer, net_.nodes[i].exchange, "the buffer of an exchange");
+    /// The redistribution before a layer: `from` stays as it is.
+    array redistribute_input(std::size_t i, const ls::model::node_memory& memory, const array& from) {
+        const array buffer = write(memory.redistribution_forward, net_.nodes[i].redistribution, "the buffer of a redistribution");
+        const array to = write(memory.input, net_.nodes[i].input, "the redistributed input");
+        read(from, size_of(net_.reads[i][0]), "what is redistributed");
+        read(buffer, net_.nodes[i].redistribution, "the buffer of a redistribution");
         return to;
     }
 
@@ -110,19 +111,19 @@ private:
         const auto& node = net_.nodes[i];
         const auto& reads = net_.reads[i];
         const auto read_all = [&](const char* what, std::size_t but = no_piece) {
-            if (node.exchanges_in_front) return read(x_[i], node.input, what);
+            if (node.redistributes_before) return read(x_[i], node.input, what);
             for (const std::size_t from : reads)
                 if (but == no_piece || value(from).where != but) read(value(from), size_of(from), what);
         };
         for (const std::size_t from : reads) read(value(from), size_of(from), "an input");
         x_[i] = value(reads[0]);
-        if (node.exchanges_in_front) x_[i] = exchange_input(i, memory, x_[i]);
+        if (node.redistributes_before) x_[i] = redistribute_input(i, memory, x_[i]);
         y_[i] = x_[i];
         if (!node.is_view) {
             const std::size_t sums = &memory == &plan_.nodes[i] ? node.observed : node.observed_again;
             const array scratch = write(memory.scratch_forward, node.scratch, "scratch");
             const array observed = write(memory.observed, sums, "statistics");
-            stash_[i] = write(memory.stash, node.stash, "what forward saves");
+            saved_[i] = write(memory.saved, node.saved, "what forward saves");
             read_all("an input, beside scratch");
             y_[i] = write(memory.output, node.output, "the output");
             // The output may lie in one of the inputs of a layer that works in place.
@@ -133,15 +134,15 @@ private:
             read_all("an input, beside the output", taken);
             read(scratch, node.scratch, "scratch");
             read(observed, sums, "statistics");
-            read(stash_[i], node.stash, "what forward saves");
+            read(saved_[i], node.saved, "what forward saves");
         }
         value_[i] = y_[i];
-        if (!node.exchanges_behind) return;
-        const array buffer = write(memory.exchange_forward, node.exchange, "the buffer of an exchange");
-        read(y_[i], node.output, "the output, before its exchange");
-        value_[i] = write(memory.value, node.value, "the exchanged output");
-        read(y_[i], node.output, "the output, beside the exchanged one");
-        read(buffer, node.exchange, "the buffer of an exchange");
+        if (!node.redistributes_after) return;
+        const array buffer = write(memory.redistribution_forward, node.redistribution, "the buffer of a redistribution");
+        read(y_[i], node.output, "the output, before its redistribution");
+        value_[i] = write(memory.value, node.value, "the redistributed output");
+        read(y_[i], node.output, "the output, beside the redistributed one");
+        read(buffer, node.redistribution, "the buffer of a redistribution");
     }
 
     void run_again(std::size_t block) {
@@ -154,9 +155,9 @@ private:
                 continue;
             }
             x_[i] = value(net_.reads[i][0]);
-            if (!net_.nodes[i].exchanges_in_front || plan_.again[i].input == no_piece) continue;
-            read(x_[i], size_of(net_.reads[i][0]), "the input of an exchange");
-            x_[i] = exchange_input(i, plan_.again[i], x_[i]);
+            if (!net_.nodes[i].redistributes_before || plan_.again[i].input == no_piece) continue;
+            read(x_[i], size_of(net_.reads[i][0]), "the input of a redistribution");
+            x_[i] = redistribute_input(i, plan_.again[i], x_[i]);
             ++seen_.gathered;
         }
     }
@@ -172,18 +173,18 @@ private:
         const bool in_two = whole.parts.size() == 2;
         require(whole.parts.size() < 3 && memory.dvalue == whole.parts[0].where, "a gradient lies elsewhere");
         require(memory.more == (in_two ? whole.parts[1].where : no_piece), "the second part of a gradient lies elsewhere");
-        require(!in_two || !node.exchanges_behind, "a gradient in two parts is exchanged");
-        require(!in_two || node.sums_gradient || (node.is_view && !node.exchanges_in_front), "nobody adds the parts of a gradient");
+        require(!in_two || !node.redistributes_after, "a gradient in two parts is redistributed");
+        require(!in_two || node.sums_gradient || (node.is_view && !node.redistributes_before), "the parts of a gradient are never added");
         seen_.in_two_parts += in_two;
         const array more = in_two ? whole.parts[1] : array{};
         array dy = whole.parts[0];
         read(dy, node.value, "a gradient");
         read(more, node.value, "the second part of a gradient");
-        if (node.exchanges_behind) {
-            const array buffer = write(memory.exchange_backward, node.exchange, "the buffer of an exchange");
-            read(dy, node.value, "a gradient, before its exchange");
-            dy = write(memory.doutput, node.output, "the exchanged gradient");
-            read(buffer, node.exchange, "the buffer of an exchange");
+        if (node.redistributes_after) {
+            const array buffer = write(memory.redistribution_backward, node.redistribution, "the buffer of a redistribution");
+            read(dy, node.value, "a gradient, before its redistribution");
+            dy = write(memory.doutput, node.output, "the redistributed gradient");
+            read(buffer, node.redistribution, "the buffer of a redistribution");
         }
         require(memory.doutput == dy.where, "a layer finds its gradient elsewhere");
         const bool passes = node.is_view || node.passes_gradient;
@@ -197,12 +198,12 @@ private:
             const auto& to = memory.inputs[k];
             const std::size_t from = net_.reads[i][k];
             array given = dx[k];
-            if (node.exchanges_in_front) {
-                const array buffer = write(memory.exchange_backward, node.exchange, "the buffer of an exchange");
-                read(given, node.input, "a gradient, before its exchange");
-                given = write(to.given, node_size(from), "the gradient before an exchange");
-                read(buffer, node.exchange, "the buffer of an exchange");
-                // Sums are made in the memory of what is exchanged.
+            if (node.redistributes_before) {
+                const array buffer = write(memory.redistribution_backward, node.redistribution, "the buffer of a redistribution");
+                read(given, node.input, "a gradient, before its redistribution");
+                given = write(to.given, node_size(from), "the gradient before a redistribution");
+                read(buffer, node.redistribution, "the buffer of a redistribution");
+                // Sums are made in the memory of what is redistributed.
                 if (!node.is_view) (void)write(to.written, node.input, "a gradient that is used up");
             }
             require(to.given == given.where, "the gradient of an input lies elsewhere");
@@ -227,9 +228,9 @@ private:
         const array scratch = write(memory.scratch_backward, node.scratch, "scratch of backward");
         const array partials = write(memory.partials, node.partials, "partial sums");
         const auto read_operands = [&](const char* when) {
-            if (node.needs_x && !is_join) read(x_[i], node.exchanges_in_front ? node.input : size_of(net_.reads[i][0]), "x in backward");
+            if (node.needs_x && !is_join) read(x_[i], node.redistributes_before ? node.input : size_of(net_.reads[i][0]), "x in backward");
             if (node.needs_y && !is_join) read(y_[i], node.output, "y in backward");
-            read(stash_[i], node.stash, when);
+            read(saved_[i], node.saved, when);
             read(scratch, node.scratch, "scratch of backward");
             read(partials, node.partials, "partial sums");
             read(more, node.value, "the second part of a gradient");
@@ -242,7 +243,7 @@ private:
         for (std::size_t k = 0; k < inputs; ++k) {
             const bool is_addend = node.has_addend && k == 1;
             if (!is_asked_for(i, k) && !is_addend) continue;
-            bytes[k] = is_addend ? node.output : node.exchanges_in_front ? node.input : node_size(net_.reads[i][k]);
+            bytes[k] = is_addend ? node.output : node.redistributes_before ? node.input : node_size(net_.reads[i][k]);
             seen_.wider_paths += is_join && bytes[k] > size_of(net_.reads[i][0]);
             const bool takes_dy = memory.inputs[k].written == dy.where;
             require(!takes_dy || (node.in_place && !in_place && node.has_addend == is_addend && bytes[k] == node.output),
@@ -280,7 +281,7 @@ private:
     counters& seen_;
     std::size_t n_;
     std::vector<int> lines_;                    ///< what each cache line holds
-    std::vector<array> x_, y_, value_, stash_;  ///< of each node: what it read, wrote, gives its readers, and keeps
+    std::vector<array> x_, y_, value_, saved_;  ///< of each node: what it read, wrote, gives its readers, and keeps
     std::vector<gradient> dvalue_;              ///< the gradient of each value so far
     std::size_t event_ = 0;
     int token_ = 0;
@@ -302,7 +303,7 @@ std::string fault_of(const ls::model::memory_plan& plan) {
     const auto& all = plan.pieces;
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i].offset % ls::simd::alignment != 0) return "a piece begins in the middle of a line";
-        if (all[i].offset + all[i].bytes > plan.bytes) return "a piece ends behind the memory";
+        if (all[i].offset + all[i].bytes > plan.bytes) return "a piece ends beyond the memory";
         for (std::size_t j = 0; j < i; ++j) {
             const bool at_once = all[i].first <= all[j].last && all[j].first <= all[i].last && all[i].bytes > 0 && all[j].bytes > 0;
             if (at_once && all[i].offset < all[j].offset + all[j].bytes && all[j].offset < all[i].offset + all[i].bytes)

@@ -41,7 +41,7 @@ TEST_CASE("model/network: operations of LeNet", "[model]") {
     constexpr double c1 = 2.0 * 24 * 24 * 25 * 32, c2 = 2.0 * 8 * 8 * 25 * 32 * 64, d1 = 2.0 * 1024 * 512, d2 = 2.0 * 512 * 10;
     constexpr double relus = 24 * 24 * 32 + 8 * 8 * 64 + 512, pools = 12 * 12 * 32 * 4 + 4 * 4 * 64 * 4;
     CHECK(whole::forward_flops == c1 + c2 + d1 + d2 + relus + pools);
-    // Forward, and two gradients; nobody asks for that of the images.
+    // Forward, and two gradients; that of the images is not asked for.
     CHECK(whole::training_flops == 2 * c1 + 3 * (c2 + d1 + d2) + 2 * (relus + pools));
     static_assert(whole::first_learning_layer == 0);
     static_assert(network<mixed_type, 1>::first_learning_layer == 0);
@@ -51,7 +51,7 @@ TEST_CASE("model/network: operations of LeNet", "[model]") {
     static_assert(network<std::remove_const_t<decltype(never)>, 1>::first_learning_layer == 1);
 }
 
-TEST_CASE("model/network: parameters lie one behind the other, the sharded ones last", "[model]") {
+TEST_CASE("model/network: parameters lie one after the other, the sharded ones last", "[model]") {
     using whole = network<lenet_type, 1>;
     STATIC_REQUIRE(whole::offset(0) == 0 && whole::offset(3) == conv_1 && whole::offset(7) == conv_1 + conv_2);
     STATIC_REQUIRE(whole::offset(9) == conv_1 + conv_2 + dense_1);

@@ -57,7 +57,7 @@ struct random_network {
                 node.needs_x = roll(2) == 0;
                 node.needs_y = roll(2) == 0;
                 node.in_place = roll(2) == 0;
-                node.stash = roll(2) * some();
+                node.saved = roll(2) * some();
                 node.scratch = roll(2) * some();
                 node.partials = roll(2) * some();
                 node.sums_gradient = roll(2) == 0;
@@ -79,12 +79,12 @@ struct random_network {
             const std::size_t from = size_of(reads[i][0]);
             if (node.is_view || node.passes_gradient || (node.in_place && !node.has_addend && roll(2) == 0)) node.output = from;
             if (node.has_addend && from != node.output) node.in_place = false;
-            node.exchanges_in_front = reads[i].size() == 1 && roll(8) == 0;
-            node.exchanges_behind = !node.has_addend && roll(8) == 0;
-            node.exchange = node.exchanges_in_front || node.exchanges_behind ? some() : 0;
-            node.input = node.exchanges_in_front ? some() : from;
+            node.redistributes_before = reads[i].size() == 1 && roll(8) == 0;
+            node.redistributes_after = !node.has_addend && roll(8) == 0;
+            node.redistribution = node.redistributes_before || node.redistributes_after ? some() : 0;
+            node.input = node.redistributes_before ? some() : from;
             if (node.is_view) node.output = node.input;
-            node.value = node.exchanges_behind ? some() : node.output;
+            node.value = node.redistributes_after ? some() : node.output;
             node.learns = kind > 3 && roll(3) == 0;
             for (const std::size_t value : reads[i]) {
                 if (value == the_samples) continue;
@@ -92,7 +92,7 @@ struct random_network {
                 node.learns = node.learns || nodes[value].learns;
             }
         }
-        // Values that nobody reads are no values of a network: the last node reads all of them.
+        // Values that are never read are no values of a network: the last node reads all of them.
         auto& last = nodes[n - 1];
         if (std::count(read.begin(), read.end() - 1, false) > 0) {
             last = {.reads = {}, .needs_x = false, .needs_y = false};
@@ -126,13 +126,13 @@ private:
             }
         return outside.size() <= 1;
     }
-    /// Those of the block in front of `end` that backward needs, and some more.
+    /// Those of the block before `end` that backward needs, and some more.
     void run_again(std::size_t end, dice& roll) {
         const auto block = nodes[end - 1].block;
         for (std::size_t i = end; i-- > 0 && nodes[i].block == block;) {
             auto& node = nodes[i];
             const bool keeps = node.learns && !node.is_view;
-            node.runs_again = node.runs_again || (keeps && (node.needs_y || node.stash > 0)) || (!node.is_view && roll(8) == 0);
+            node.runs_again = node.runs_again || (keeps && (node.needs_y || node.saved > 0)) || (!node.is_view && roll(8) == 0);
             if (node.runs_again || (keeps && node.needs_x))
                 for (std::size_t k = 0; k < (node.runs_again ? reads[i].size() : 1); ++k)
                     if (const std::size_t value = reads[i][k]; value != the_samples && nodes[value].block == block)

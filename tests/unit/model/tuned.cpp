@@ -16,7 +16,7 @@ using namespace lockstep::layers;
 namespace {
 
 template <std::size_t Filters>
-using tuned_conv = conv<Filters, 3, 1, 1, bias::each, layers::tuned>;
+using tuned_conv = conv<Filters, 3, conv_options{.padding = 1}, layers::tuned>;
 
 template <class A, class B>
 constexpr bool same(const A&, const B&) {
@@ -27,11 +27,11 @@ constexpr bool same(const A&, const B&) {
 
 TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model]") {
     constexpr auto net = sequential{input<8, 8, 3>,
-                                    conv<4, 3, 1, 1>{},
-                                    residual{conv<4, 3, 1, 1>{}, relu{}},
-                                    add{path{conv<5, 3, 1, 1>{}, relu{}}, conv<5, 3, 1, 1>{}},
-                                    concatenate{path{}, path{path{conv<6, 3, 1, 1>{}}}},
-                                    recompute{conv<6, 3, 1, 1>{}, relu{}},
+                                    conv<4, 3, conv_options{.padding = 1}>{},
+                                    residual{conv<4, 3, conv_options{.padding = 1}>{}, relu{}},
+                                    add{path{conv<5, 3, conv_options{.padding = 1}>{}, relu{}}, conv<5, 3, conv_options{.padding = 1}>{}},
+                                    concatenate{path{}, path{path{conv<6, 3, conv_options{.padding = 1}>{}}}},
+                                    recompute{conv<6, 3, conv_options{.padding = 1}>{}, relu{}},
                                     flatten{},
                                     dropout{.rate = 0.125},
                                     dense<3>{}};
@@ -51,9 +51,9 @@ TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model
 }
 
 TEST_CASE("model/tuned: a convolution that is tuned already keeps its choice", "[model]") {
-    constexpr layers::conv<4, 3, 1, 1, layers::bias::each, layers::tuned> chosen{{kernels::convolution_choice{}}};
+    constexpr layers::conv<4, 3, layers::conv_options{.padding = 1}, layers::tuned> chosen{{kernels::convolution_choice{}}};
     static_assert(chosen.chosen.choice.has_value());
-    const auto net = lockstep::tuned(sequential{input<8, 8, 3>, residual{conv<3, 3, 1, 1>{}}, chosen});
+    const auto net = lockstep::tuned(sequential{input<8, 8, 3>, residual{conv<3, 3, conv_options{.padding = 1}>{}}, chosen});
     CHECK(net.node<2>().chosen.choice.has_value());
     CHECK(!net.node<0>().chosen.choice.has_value());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the optimizer tests share: memory with a guard behind every array, random numbers, and one update from start to finish.
+// What the optimizer tests share: memory with a guard after every array, random numbers, and one update from start to finish.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ std::vector<T> normals(std::size_t n, std::uint64_t seed) {
     return out;
 }
 
-/// Weights and slots of one optimizer, and the gradients of a few steps. A number behind each array shows a write beyond its end.
+/// Weights and slots of one optimizer, and the gradients of a few steps. A number after each array shows a write beyond its end.
 template <class T>
 struct problem {
     static constexpr T guard = T{12345};

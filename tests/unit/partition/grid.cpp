@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/partition/grid.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <set>
 #include <vector>
@@ -93,4 +95,63 @@ TEST_CASE("partition/grid: fewer lanes than ranks are refused", "[partition]") {
         "another number gives other bits)");
     CHECK_THROWS_WITH((make_grid<partition::data>(1, 2, 1)), Catch::Contains("2 ranks share 1 lane, so"));
     CHECK_NOTHROW(make_grid<partition::data>(0, 8, 8));
+}
+
+TEST_CASE("partition/grid: workers are dealt to ranks, lanes inside of them; no rank holds parts of two", "[partition]") {
+    for (std::size_t shards = 1; shards <= 3; ++shards)
+        for (std::size_t replicas = 1; replicas <= 5; ++replicas)
+            for (std::size_t workers = 1; workers <= 7; ++workers)
+                for (std::size_t lanes = std::max(workers, shards * replicas); lanes <= 40; lanes += 3) {
+                    const std::size_t ranks = shards * replicas;
+                    INFO(ranks << " ranks, " << shards << " shards, " << workers << " workers, " << lanes << " lanes");
+                    grid on{.rank = 0, .ranks = ranks, .shards = shards, .lanes = lanes};
+                    on.workers = workers;
+                    bool fits = true;  // no worker has more ranks than lanes
+                    for (std::size_t rank = 0; rank < ranks; ++rank) {
+                        const auto part = on.part_of(rank);
+                        fits = fits && part.count <= lockstep::parallel::split(lanes, workers, part.workers.first).size();
+                    }
+                    on.workers = 0;
+                    if (!fits) {
+                        REQUIRE_THROWS_WITH(partition::deal_workers(on, workers), Catch::Contains("set lanes to at least"));
+                        continue;
+                    }
+                    partition::deal_workers(on, workers);
+                    const std::size_t each = on.worker_lanes();
+                    REQUIRE(std::has_single_bit(each));
+                    REQUIRE(on.lanes == each * workers);
+                    std::size_t at = 0;
+                    for (std::size_t rank = 0; rank < ranks; ++rank) {
+                        const auto run = on.lanes_of(rank);
+                        REQUIRE(run.first == at);
+                        REQUIRE(run.last > run.first);
+                        at = run.last;
+                        const auto part = on.part_of(rank);
+                        const bool inside = run.first / each == (run.last - 1) / each;
+                        REQUIRE((inside || (run.first % each == 0 && run.last % each == 0)));
+                        REQUIRE(part.workers == block{run.first / each, (run.last - 1) / each + 1});
+                        REQUIRE((part.count > 1 || run.size() == part.workers.size() * each));
+                        for (const auto& node : on.nodes_of(run)) REQUIRE(node.count <= each);
+                    }
+                    REQUIRE(at == on.lanes);
+                    // Rows are dealt to as many lanes as the recipe has, in their order.
+                    std::size_t dealt = 0;
+                    for (std::size_t lane = 0; lane < on.lanes; ++lane) {
+                        REQUIRE(on.recipe_lane(lane) == dealt);
+                        REQUIRE(on.recipe_lane(lane + 1) - dealt <= 1);
+                        dealt = on.recipe_lane(lane + 1);
+                    }
+                    REQUIRE(dealt == lanes);
+                }
+}
+
+TEST_CASE("partition/grid: with a power of two of lanes for each worker the lanes are those of a recipe without workers", "[partition]") {
+    for (const std::size_t ranks : {1UL, 2UL, 4UL, 8UL}) {
+        grid on{.rank = 0, .ranks = ranks, .shards = 1, .lanes = 16};
+        const grid plain = on;
+        partition::deal_workers(on, 4);
+        CHECK(on.lanes == 16);
+        for (std::size_t rank = 0; rank < ranks; ++rank) CHECK(on.lanes_of(rank) == plain.lanes_of(rank));
+        for (std::size_t lane = 0; lane <= 16; ++lane) CHECK(on.recipe_lane(lane) == lane);
+    }
 }

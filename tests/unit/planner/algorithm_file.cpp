@@ -127,7 +127,7 @@ TEST_CASE("planner/algorithm_file: every mistake is one error that names the lin
     CHECK(message("winograd6", "winograd6 micro 4") ==
           "lockstep: a.txt line 6: weight gradients are taken lane by lane, without micro-batches; remove 'micro' and what follows");
     CHECK(message("28x30x1-5x4x6 backward_weights", "28x30x1-5x4x6 backward_data") ==
-          "lockstep: a.txt line 3: layer 0 computes no data gradient: nothing in front of it learns; remove the line");
+          "lockstep: a.txt line 3: layer 0 computes no data gradient: nothing before it learns; remove the line");
     CHECK(message("3 backward_data", "3 forward") ==
           "lockstep: a.txt line 5: layer 4 forward stands here for the second time; remove one of the two lines");
     CHECK(message("layer 4 conv 32x32x16-3x3x24+1,2,0,3 backward_data winograd2\n", "") ==

@@ -2,7 +2,9 @@
 #include "lockstep/reduce/gathered_messages.hpp"
 
 #include <catch2/catch.hpp>
-#include <numeric>
+#include <cmath>
+#include <limits>
+#include <vector>
 
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/top_k.hpp"
@@ -31,13 +33,14 @@ std::vector<float> largest_tenth() {
 
 TEST_CASE("reduce/gathered_messages: one rank gets what its message decodes to, also when several sums follow", "[reduce]") {
     ls::tensor::arena arena;
-    ls::reduce::gathered_messages<float, ls::compress::top_k> sum{reduce_test::bucket_of(n, 8), ls::compress::top_k{.ratio = 0.1}, arena};
+    ls::reduce::gathered_messages<float, ls::compress::top_k> sum{reduce_test::bucket_of_workers(n, 1, 8, 4, n),
+                                                                  ls::compress::top_k{.ratio = 0.1}, arena};
     arena.allocate();
     sum.bind(arena);
     CHECK(sum.owned() == ls::parallel::block{0, n});
     for (int again = 0; again < 3; ++again) {
         auto gradient = alternating();
-        sum.start(gradient, {1, ls::core::purpose::rounding});
+        sum.start(gradient, 0);
         sum.finish();
         CHECK(gradient == largest_tenth());
         sum.finish();  // nothing is decoded twice
@@ -53,36 +56,68 @@ TEST_CASE("reduce/gathered_messages: one rank gets what its message decodes to, 
     CHECK(sum.bytes_per_step() == 0);
 }
 
-TEST_CASE("reduce/gathered_messages: the nodes of a rank are added before its message is written", "[reduce]") {
-    // Lanes 0 to 2 of 8 are two nodes: 0 and 1 together, and 2.
-    auto bucket = reduce_test::bucket_of(n, 8);
-    bucket.runs = {{0, 3}};
+TEST_CASE("reduce/gathered_messages: each worker of a rank is compressed by itself, segment by segment", "[reduce]") {
+    // A worker sends the largest of each ten numbers.
     ls::tensor::arena arena;
-    ls::reduce::gathered_messages<float, ls::compress::top_k> sum{bucket, ls::compress::top_k{.ratio = 0.1}, arena};
+    ls::reduce::gathered_messages<float, ls::compress::top_k> sum{reduce_test::bucket_of_workers(n, 3, 2, 4, 10),
+                                                                  ls::compress::top_k{.ratio = 0.1}, arena};
     arena.allocate();
     sum.bind(arena);
-    std::vector<float> gradient(2 * n);
-    for (std::size_t i = 0; i < n; ++i) {
-        gradient[i] = 1000 - alternating()[i];
-        gradient[n + i] = 2 * alternating()[i] - 1000;
-    }
-    sum.start(gradient, {1, ls::core::purpose::rounding});
+    std::vector<float> gradient(3 * n), expected(n);
+    for (std::size_t worker = 0; worker < 3; ++worker)
+        for (std::size_t i = 0; i < n; ++i) {
+            const bool largest = i % 10 == worker + i / 10;
+            gradient[worker * n + i] = largest ? 100.0F + static_cast<float>(i) : static_cast<float>(worker);
+            if (largest) expected[i] += gradient[worker * n + i];
+        }
+    sum.start(gradient, 0);
     sum.finish();
     gradient.resize(n);
-    CHECK(gradient == largest_tenth());
+    CHECK(gradient == expected);
+}
+
+TEST_CASE("reduce/gathered_messages: vectors travel as they are where the compressor says so", "[reduce]") {
+    // One row: a bias.
+    ls::tensor::arena arena;
+    ls::reduce::gathered_messages<float, ls::compress::top_k> sum{reduce_test::bucket_of_workers(n, 2, 1, n, n),
+                                                                  ls::compress::top_k{.ratio = 0.1}, arena};
+    arena.allocate();
+    sum.bind(arena);
+    std::vector<float> gradient = alternating();
+    gradient.insert(gradient.end(), n, 0.5F);
+    sum.start(gradient, 0);
+    sum.finish();
+    gradient.resize(n);
+    auto expected = alternating();
+    for (float& one : expected) one += 0.5F;
+    CHECK(gradient == expected);
+}
+
+TEST_CASE("reduce/gathered_messages: a number that is not finite makes all sums NaN", "[reduce]") {
+    ls::tensor::arena arena;
+    ls::reduce::gathered_messages<float, ls::compress::top_k> sum{reduce_test::bucket_of_workers(n, 2, 1, 4, 10),
+                                                                  ls::compress::top_k{.ratio = 0.1}, arena};
+    arena.allocate();
+    sum.bind(arena);
+    std::vector<float> gradient(2 * n, 1.0F);
+    gradient[n + 25] = std::numeric_limits<float>::infinity();
+    sum.start(gradient, 0);
+    sum.finish();
+    for (std::size_t i = 0; i < n; ++i) CHECK(std::isnan(gradient[i]));
 }
 
 TEST_CASE("reduce/gathered_messages: the state of a compressor lasts from step to step", "[reduce]") {
     const ls::compress::error_feedback compressor{ls::compress::top_k{.ratio = 0.1}};
     ls::tensor::arena arena;
-    ls::reduce::gathered_messages<float, std::remove_const_t<decltype(compressor)>> sum{reduce_test::bucket_of(n, 8), compressor, arena};
+    ls::reduce::gathered_messages<float, std::remove_const_t<decltype(compressor)>> sum{reduce_test::bucket_of_workers(n, 1, 8, 4, n),
+                                                                                        compressor, arena};
     arena.allocate();
     sum.bind(arena);
     // What is not sent is kept; with no new gradient, ten messages of a tenth bring all of it.
     std::vector<float> sent(n);
     for (int step = 0; step < 10; ++step) {
         auto gradient = step == 0 ? alternating() : std::vector<float>(n);
-        sum.start(gradient, {1, ls::core::purpose::rounding});
+        sum.start(gradient, 0);
         sum.finish();
         for (std::size_t i = 0; i < n; ++i) sent[i] += gradient[i];
     }

@@ -10,7 +10,7 @@ namespace simd = lockstep::simd;
 TEMPLATE_TEST_CASE("simd/part: the first elements and no others, up to the last one of an array", "[simd]", float, double) {
     constexpr std::size_t width = simd::width<TestType>;
     for (std::size_t count = 0; count <= width; ++count) {
-        // Arrays that end where the part ends: whoever touches more is seen by the sanitizers.
+        // Arrays that end where the part ends: code that touches more is seen by the sanitizers.
         std::vector<TestType> from(count), whole(width);
         for (std::size_t i = 0; i < count; ++i) from[i] = static_cast<TestType>(i + 1);
         simd::store(whole.data(), simd::load_first(from.data(), count));

@@ -10,7 +10,7 @@ namespace simd = lockstep::simd;
 TEST_CASE("simd/transpose: four columns of as many rows as a vector has elements, and back", "[simd]") {
     constexpr std::size_t width = simd::width<float>;
     for (const std::size_t ld : {4, 5, 10, 17}) {
-        // The array ends with the last column: whoever touches more is seen by the sanitizers.
+        // The array ends with the last column: code that touches more is seen by the sanitizers.
         std::vector<float> from((width - 1) * ld + 4);
         for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i + 1);
         simd::batch<float> columns[4];

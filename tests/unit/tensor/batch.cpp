@@ -6,7 +6,7 @@
 
 namespace tensor = lockstep::tensor;
 
-TEST_CASE("tensor/batch: samples lie one behind the other", "[tensor]") {
+TEST_CASE("tensor/batch: samples lie one after the other", "[tensor]") {
     std::vector<float> numbers(5 * 6);
     const tensor::batch<float, tensor::shape<3, 2>> all{numbers.data(), 5};
     CHECK(all.size() == 30);

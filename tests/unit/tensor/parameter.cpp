@@ -5,7 +5,7 @@
 
 namespace tensor = lockstep::tensor;
 
-TEST_CASE("tensor/parameter: sizes and offsets of parameters that lie one behind the other", "[tensor]") {
+TEST_CASE("tensor/parameter: sizes and offsets of parameters that lie one after the other", "[tensor]") {
     static constexpr std::array all{
         tensor::parameter{.name = "weight", .rows = 5, .columns = 7},
         tensor::parameter{.name = "bias", .columns = 7, .initial = tensor::start::zeros, .decays = false},

@@ -27,7 +27,7 @@ struct lockstep::tensor::views<seen> {
     }
 };
 
-TEST_CASE("tensor/views: there are none until somebody defines them, for one type at a time", "[tensor]") {
+TEST_CASE("tensor/views: there are none until a header defines them, for one type at a time", "[tensor]") {
     using lockstep::tensor::has_views;
     STATIC_REQUIRE(!has_views<unseen>);
     STATIC_REQUIRE(!has_views<const seen>);

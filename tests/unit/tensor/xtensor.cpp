@@ -23,7 +23,7 @@ TEST_CASE("tensor/xtensor: an adaptor is a view of the same memory in row-major 
     CHECK(view(0, 0, 0) == 9);
 }
 
-TEST_CASE("tensor/xtensor: a batch has the rows in front of the extents of its shape", "[tensor]") {
+TEST_CASE("tensor/xtensor: a batch has the rows before the extents of its shape", "[tensor]") {
     const std::vector<double> numbers(5 * 6);
     const auto view = tensor::as_xtensor_batch<tensor::shape<3, 2>>(std::span{numbers});
     REQUIRE(view.dimension() == 3);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/comm/sum_algorithms.hpp"
+#include "lockstep/collectives/sum_algorithms.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/augmented.hpp"
 #include "lockstep/data/digits.hpp"
@@ -43,7 +43,8 @@ struct strided {
 constexpr auto net = ls::sequential{ls::input<28, 28, 1>, ls::layers::flatten{}, ls::layers::dense<10>{}};
 
 template <class Initialise = ls::model::he, class Sampler = ls::data::shuffled>
-auto recipe(const Initialise& initialise = {}, const Sampler& sampler = {}, ls::comm::sum_family sums = ls::comm::lane_sums) {
+auto recipe(const Initialise& initialise = {}, const Sampler& sampler = {},
+            ls::collectives::sum_family sums = ls::collectives::lane_tree_sums) {
     return ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .initialise = initialise, .sampler = sampler, .sums = sums};
 }
 
@@ -95,5 +96,5 @@ TEST_CASE("train/checks: samplers and families of sums are compared over ranks",
     CHECK(line(recipe(), "sampler") == "shuffled");
     CHECK(line(recipe(ls::model::he{}, ls::data::ordered{}), "sampler") == "ordered");
     CHECK(line(recipe(), "sums") == "those up to doubling");
-    CHECK(line(recipe(ls::model::he{}, ls::data::shuffled{}, ls::comm::all_sums), "sums") == "those up to halving-doubling");
+    CHECK(line(recipe(ls::model::he{}, ls::data::shuffled{}, ls::collectives::all_sums), "sums") == "those up to halving-doubling");
 }

@@ -83,3 +83,23 @@ TEST_CASE("train/deal: rows that ranks brought stay on their ranks", "[train]") 
     here.brought(std::vector<std::size_t>{2, 2});
     CHECK(lengths_of(here) == std::vector<std::size_t>{1, 1, 1, 1});
 }
+
+TEST_CASE("train/deal: no rank gets more rows of fewer than its capacity, also where ranks share workers", "[train]") {
+    for (std::size_t ranks = 1; ranks <= 9; ++ranks)
+        for (std::size_t lanes = ranks; lanes <= 20; lanes += 3)
+            for (std::size_t workers = 0; workers <= lanes; ++workers) {
+                grid on{.rank = 0, .ranks = ranks, .shards = 1, .lanes = lanes};
+                try {
+                    if (workers > 0) lockstep::partition::deal_workers(on, workers);
+                } catch (const lockstep::core::error&) {
+                    continue;
+                }
+                for (const std::size_t least : {1UL, 2UL, 3UL})
+                    for (const std::size_t batch : {lanes * least, lanes * least + 5, 3 * lanes + 1}) {
+                        const std::size_t most = deal::capacity(batch, on, least);
+                        for (std::size_t rows = 0; rows <= batch; ++rows)
+                            for (on.rank = 0; on.rank < ranks; ++on.rank) REQUIRE(deal::own_rows(rows, on, least).size() <= most);
+                        on.rank = 0;
+                    }
+            }
+}

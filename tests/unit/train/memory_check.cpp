@@ -56,7 +56,7 @@ struct faulty_layer {
     static constexpr double flops = 1;
     static constexpr bool needs_x = false, needs_y = false;
     template <class T>
-    static constexpr std::size_t stash_bytes = sizeof(T);
+    static constexpr std::size_t saved_bytes = sizeof(T);
     template <class T>
     static std::size_t scratch(std::size_t, std::size_t, ls::parallel::team) {
         return 3;
@@ -69,7 +69,7 @@ struct faulty_layer {
         if (Fault == fault::past_output) write(pass.y.data + count, 1);
         if (Fault == fault::past_output_in_sight) pass.y.data[count] = 1;
         if (Fault == fault::before_output) write(pass.y.data - 1, 1);
-        if (Fault == fault::past_saved) write(reinterpret_cast<float*>(pass.stash.data() + pass.stash.size()), 1);
+        if (Fault == fault::past_saved) write(reinterpret_cast<float*>(pass.saved.data() + pass.saved.size()), 1);
         if (Fault == fault::past_scratch) write(pass.use.scratch.data() + pass.use.scratch.size(), 1);
         kept_input = pass.x.data;
         kept_output = pass.y.data;

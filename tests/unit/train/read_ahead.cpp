@@ -84,7 +84,7 @@ TEST_CASE("train/read_ahead: an error is thrown by the take that wanted the mini
     CHECK(two.swaps == 1);
 }
 
-TEST_CASE("train/read_ahead: what is being read when nobody wants it any more is waited for, its error dropped", "[train]") {
+TEST_CASE("train/read_ahead: what is being read when it is no longer wanted is waited for, its error dropped", "[train]") {
     std::atomic<bool> begun{false};
     bool ended = false;  // no lock: the thread is gone when it is looked at
     const auto load = [&](std::uint64_t, std::size_t, bool ahead) {

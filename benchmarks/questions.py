@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The questions of benchmarks/report. Each is a function of a run: it runs commands, and returns the columns of its table and
+the records, one for each row. Its documentation is the title and a sentence. Columns read `header {field:format} | ..`; one without any
+figure is left out."""
+import itertools
+import re
+import statistics
+
+NETWORKS = {"lenet-5": 128, "mlp": 128, "cd-dnn": 1024, "resnet-20": 128, "resnet-44": 128, "overfeat-fast": 32, "vgg-a": 32}
+SIZES = ["4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M", "256M"]
+QUESTIONS = {}
+
+
+def question(function):
+    QUESTIONS[function.__name__] = function
+    return function
+
+
+def merge(records, *keys):
+    """One record for all with the same keys: the medians of their numbers."""
+    groups = {}
+    for record in records:
+        group = groups.setdefault(tuple(record[key] for key in keys), {})
+        for key, value in record.items():
+            group.setdefault(key, []).append(value)
+    return [{key: statistics.median_low(values) if isinstance(values[0], (int, float)) else values[0]
+             for key, values in group.items()} for group in groups.values()]
+
+
+@question
+def step(run):
+    """How fast is a whole training step?
+    Forward, loss, backward, communication and update, with a core for each rank or thread."""
+    ours = "@bench_train --case {network} " + run.few("--repeats 3 --seconds 1", "--repeats 1 --seconds 0.05")
+    theirs = " --models {network} " + run.few("--min-time 1", "--min-time 0 --reps 3 --warmup 1")
+    ways = [(1, 1, "taskset -c {core} " + ours, "taskset -c {core} {python} {peers}/torch_train.py --threads 1" + theirs),
+            (1, 2, "OMP_PROC_BIND=true taskset -c {pair} " + ours + " --threads 2",
+             "OMP_PROC_BIND=true taskset -c {pair} {python} {peers}/torch_train.py --threads 2" + theirs),
+            (2, 1, "scripts/mpirun -n 2 --bind-to core " + ours + " --transport automatic",
+             "{python} {peers}/torch_ddp.py --cores {pair} --modes ddp --batch {half}" + theirs)]
+    found = []
+    for network in NETWORKS:
+        for ranks, threads, our, their in ways * run.few(3, 1):
+            key = {"network": network, "ranks": ranks, "threads": threads}
+            found += run.records(our, **key)
+            theirs_found = run.records(their, **key, half=NETWORKS[network] // 2)
+            found += [{**key, "torch": line["images_per_s"]} for line in theirs_found if "images_per_s" in line]
+    found = merge(found, "network", "ranks", "threads")
+    for line in found:
+        if "torch" in line and "samples_per_second" in line:
+            line["ratio"] = line["samples_per_second"] / line["torch"]
+    return """network {network} | batch {batch} | ranks {ranks} | threads of a rank {threads} | step, ms {ms:.2f} |
+        samples/s {samples_per_second:.1f} | GFLOP/s {gflops:.1f} | of the FMA peak, % {fraction_of_peak:.0%} |
+        communication exposed, % {exposed_percent:.1f} | PyTorch, samples/s {torch:.1f} |
+        lockstep / PyTorch {ratio:.2f}""", found
+
+
+@question
+def products(run):
+    """How fast are matrix products?
+    One core, float; `lanes` is the weight gradient over 8 lanes beside the plain product, `ratio` is lockstep over the best of
+    the others."""
+    lines = run.lines("taskset -c {core} @bench_gemm " + run.few("--repeats 9", "--repeats 1 --shapes 512x512x512,64x64x64"))
+    rows = [line.split() for line in lines]
+    return """M x N x K {shape} | product {op} | lockstep, GFLOP/s {lockstep:.1f} | of the FMA peak, % {peak:.0%} |
+        plain, GFLOP/s {plain:.1f} | OpenBLAS, GFLOP/s {openblas:.1f} | oneDNN, GFLOP/s {onednn:.1f} |
+        oneDNN packed, GFLOP/s {onednn-packed:.1f} | libxsmm, GFLOP/s {libxsmm:.1f} | ratio {ratio:.2f}""", [
+        {"shape": row[0], "op": row[1], **dict(zip(row[2::2], map(float, row[3::2])))} for row in rows]
+
+
+@question
+def convolutions(run):
+    """How fast are convolutions?
+    One core, float; GFLOP/s as the direct algorithm counts them, beside the same algorithm of oneDNN."""
+    command = "taskset -c {core} @bench_convolutions --algorithm {algorithm} " + run.few("--repeats 9", "--repeats 1 --batch 1")
+    found = []
+    for line in run.records(command, algorithm="direct") + run.records(command, algorithm="rule"):
+        layer, of = line["case"].split(".")
+        found.append({"layer": layer, "algorithm": line["algorithm"], "batch": line["batch"], **{f"{of}_{key}": line.get(key) for key in
+                      ("gflops", "fraction_of_peak", "ratio")}})
+    columns = "layer {layer} | algorithm {algorithm} | batch {batch}"
+    for of, name in (("forward", "forward"), ("backward_data", "data gradient"), ("backward_weights", "weight gradient")):
+        columns += f" | {name}, GFLOP/s {{{of}_gflops:.1f}} | % of the FMA peak {{{of}_fraction_of_peak:.0%}}"
+        columns += f" | {name}, lockstep / oneDNN {{{of}_ratio:.2f}}"
+    return columns, merge(found, "layer", "algorithm")
+
+
+@question
+def bandwidth(run):
+    """How fast are kernels that move more than they compute?
+    One core, float, beside a copy of as many bytes."""
+    return """kernel {case} | largest array, MiB {megabytes} | time, ms {ms:.2f} | GB/s {gbytes_per_second:.1f} |
+        of the rate of a copy, % {fraction_of_copy:.0%}""", run.records(
+        "taskset -c {core} @bench_memory " + run.few("--repeats 7", "--repeats 1 --megabytes 16"))
+
+
+@question
+def trainer(run):
+    """What does the trainer cost beside a plain loop?
+    One core; single steps of the trainer in turns with forward, loss, backward and update written as a loop."""
+    command = "taskset -c {core} @bench_train --serial --case {network} " + run.few("--repeats 10 --seconds 1", "--seconds 0.05")
+    return """network {network} | batch {batch} | turns {turns} | loop, ms {serial_ms:.3f} | trainer / loop {ratio:.3f} |
+        quartiles {ratio_quartiles[0]:.3f} to {ratio_quartiles[1]:.3f}""", [
+        line for network in ("lenet-5", "mlp", "resnet-20") for line in run.records(command, network=network)]
+
+
+@question
+def allreduce(run):
+    """How fast is all-reduce on one node?
+    2 ranks on 2 cores, float, GB/s = bytes / time of the slowest rank; `bound` is the work of `shared` without a wait."""
+    found = []
+    for size in SIZES:
+        ours = run.records("OMPI_MCA_btl_vader_single_copy_mechanism=cma scripts/mpirun -n 2 --bind-to core @bench_collectives "
+                           "--methods bound,shared,tree,doubling,mpi,impi --sizes {size} " +
+                           run.few("--min-time 0.5", "--min-time 0.02 --reps 3"), size=size)
+        gloo = run.records("{python} {peers}/allreduce_gloo.py --ranks 2 --cores {pair} --sizes {size} " +
+                           run.few("--min-time 0.5 --reps 7", "--min-time 0.02 --reps 3"), size=size)
+        record = {line.get("method", "gloo"): line["algorithm_GB_per_s"] for line in ours + gloo if "algorithm_GB_per_s" in line}
+        if "shared" in record:
+            best = max(record.get(name, 0) for name in ("mpi", "impi", "gloo"))
+            found.append({**record, "size": size.replace("K", " KiB").replace("M", " MiB"), "ratio": record["shared"] / best})
+    return """size {size} | bound, GB/s {bound:.3g} | shared, GB/s {shared:.3g} | tree, GB/s {tree:.3g} |
+        doubling, GB/s {doubling:.3g} | MPI_Allreduce, GB/s {mpi:.3g} | MPI_Iallreduce, GB/s {impi:.3g} | gloo, GB/s {gloo:.3g} |
+        shared / best of MPI and gloo {ratio:.2f}""", found
+
+
+@question
+def hosts(run):
+    """How fast is all-reduce between hosts?
+    4 emulated hosts, links of 1 Gbit/s; the bound is 2n(h-1)/h bytes at the full rate."""
+    found = run.records("benchmarks/cluster/run --hosts 4 --rate 1gbit -- @bench_cluster --mebibytes 1,64 " +
+                        run.few("--repeats 9", "--repeats 1"))
+    return "method {case} | size, MiB {mib:.0f} | time, ms {ms:.2f} | of the bound, % {of_bound:.0%}", [
+        {**line, "mib": line["bytes"] / 2**20, "ms": 1e3 * line["seconds"]} for line in found if "of_bound" in line]
+
+
+@question
+def overlap(run):
+    """How much communication is hidden?
+    2 ranks; `hidden` is the share of what could be hidden at best, `gained` the difference to steps without overlap."""
+    found = []
+    for network, batch, bucket in (("vgg", 128, 100000), ("lenet5", run.few(4096, 512), 10000)):
+        size = f"--net {network} --batch {batch} --bucket {bucket} --steps {run.few(10, 3)} --turns {run.few(4, 1)}"
+        for transport in ("automatic", "messages"):
+            lines = run.records("scripts/mpirun -n 2 --bind-to core @bench_overlap --transport {transport} " + size,
+                                transport=transport)
+            # Through shared memory a step sends no bytes, so there is no part of them that could be hidden.
+            found += [{**line, "links": f"one node, {transport}", "of_hideable": line["hideable"] and line["of_hideable"]} for line in lines]
+        for share in run.few((0.5, 0.8), (0.5,)):
+            record, names = {"net": network, "batch": batch}, []
+            for line in run.lines("BUILD={build} benchmarks/overlap/at_share --hosts 2 --share {share} " +
+                                  run.few("--series 5", "--series 1 --trials 2") + " -- " + size, share=share, network=network):
+                first, *rest = line.split()
+                if rate := re.search(r"links of (\d+) kbit/s", line):
+                    record["links"] = f"2 hosts, {int(rate[1]) / 1000:.0f} Mbit/s"
+                elif first == "progress":
+                    names = rest
+                elif first == "median":
+                    found.append({**record, **dict(zip(names, map(float, rest)))})
+                elif first in ("least", "most"):
+                    found[-1][first] = float(rest[names.index("of_hideable")])
+                else:
+                    record["progress"] = first
+    return """network {net} | batch {batch} | links {links} | progress by {progress} | compute, ms {compute:.2f} |
+        communication, ms {blocking:.2f} | exposed, ms {exposed:.2f} | hidden, % {of_hideable:.0%} |
+        least to most of the series, % {least:.0%} to {most:.0%} | gained, ms {gained:.2f} | step, ms {step:.2f}""", found
+
+
+@question
+def compression(run):
+    """What do workers and compression cost?
+    The network mlp of examples/train at batch 128; memory is that of rank 0, `sent` that of the rank that sends most."""
+    found, counts = [], ["one a rank", "8"]
+    if not run.has_option("train", "--workers"):
+        counts.pop()
+        run.miss("8 workers", "examples/train has no option --workers")
+    rows = [("none", "automatic", "-"), ("none", "messages", "-")]
+    rows += itertools.product(("topk:0.01", "quantize:4"), ("messages",), counts)
+    command = "scripts/mpirun -n {ranks} --bind-to core @train --net mlp --train-samples 2048 --test-samples 128 --quiet"
+    command += f" --steps {run.few(200, 5)} --report {{file}} --transport {{transport}} --compress {{compressor}}"
+    for ranks, (compressor, transport, workers) in itertools.product((1, 2), rows):
+        more = " --workers 8" if workers == "8" else ""
+        for line in run.report(command + more, ranks=ranks, transport=transport, compressor=compressor):
+            plan, steps = line["plan"], line["steps"]
+            mb = {f"{key}_mb": value / 1e6 for key, value in {**plan["memory"], "all": plan["memory_bytes"]}.items()}
+            found.append({**line, **mb, "workers": workers, "ms": 128e3 / line["samples_per_second"],
+                          "exposed": 1e3 * line["seconds"]["communication_exposed"] / steps,
+                          "kb": line["bytes_sent_per_rank"] / steps / 1e3})
+    return """compressor {compressor} | transport {transport} | workers {workers} | ranks {ranks} | step, ms {ms:.2f} |
+        exposed, ms {exposed:.2f} | sent in a step, kB {kb:.1f} | memory, MB {all_mb:.2f} | of it optimizer, MB {optimizer_mb:.2f} |
+        of it messages, MB {messages_mb:.2f}""", found
+
+
+@question
+def memory(run):
+    """How much memory does a process take?
+    Largest resident set after a few steps, one rank and thread; `planned` is what the trainer says."""
+    found = []
+    for network, batch in {**NETWORKS, "vgg-a": run.few(64, 8)}.items():
+        key = {"network": network, "batch": batch}
+        found += run.records("taskset -c {core} @bench_train --case {network} --batch {batch} --repeats 1 --seconds 0.05", **key)
+        for line in run.records("taskset -c {core} {python} {peers}/torch_train.py --models {network} --batch {batch} --warmup 1 "
+                                "--reps 1 --min-time 0", **key):
+            found.append({**key, "torch_mb": line["process_mb"]})
+    return """network {network} | batch {batch} | process, MB {process_mb:.0f} | planned, MB {memory_mb:.0f} |
+        PyTorch, MB {torch_mb:.0f}""", merge(found, "network", "batch")
+
+
+@question
+def compiling(run):
+    """How long do programs compile?
+    One translation unit at -O3; a unit of cost is the time of a short compile on the same core at the same time."""
+    found = []
+    for form, flags in (("header-only", ""), ("compiled", "FLAGS=-DLOCKSTEP_COMPILED ")):
+        for line in run.records(flags + f"RUNS={run.few(2, 1)} benchmarks/compile_time/compare .", form=form):
+            found.append({"file": "examples/smallest.cpp", "form": form, "cost": line["cost"], "peak_mb": line["peak_mb"]})
+        if run.few(False, True):
+            run.miss("seconds of the examples", "left out by --quick")
+            continue
+        for line in run.records(flags + "RUNS=3 benchmarks/compile_time/run", form=form):
+            found.append({**line, "form": "compiled" if line["file"].startswith("src/") else form})
+    return """file {file} | form {form} | user time, s {user_seconds:.1f} | wall time, s {seconds:.1f} | memory, MiB {peak_mb} |
+        cost, units {cost:.1f}""", merge(found, "file", "form")
+
+
+@question
+def cifar10(run):
+    """What does ResNet-20 reach on CIFAR-10?
+    2 ranks, the recipe of examples/cifar10; `FOLDER` has the pictures."""
+    command = "scripts/mpirun -n 2 --bind-to core @cifar10 --data {data} --quiet --report {file}"
+    command += run.few("", " --epochs 1 --train-samples 1024 --test-samples 256")
+    found = run.report(command) if run.given.cifar10 else run.miss("all of it", "no --cifar10 FOLDER")
+    return """epoch {epoch} | time, s {seconds:.1f} | training loss {loss:.3f} | test loss {test_loss:.3f} |
+        test accuracy, % {test_accuracy:.2%} | weights at the end {weights_hash}""", [
+        {**line, **epoch, "epoch": number} for line in found for number, epoch in enumerate(line["epochs"], 1)]

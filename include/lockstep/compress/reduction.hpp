@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a reduction of gradients in rounds must offer: elements of known number in each round, and plain code between
+// the rounds. No I/O.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/compress/concept.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/tensor/slots.hpp"
+
+namespace lockstep::compress {
+
+/// How the elements of a round are combined over workers, so that the bits do not depend on the number of ranks. max:
+/// of numbers, in any order. exact_sum: of unsigned integers of 32 bits, in any order; fields of a word that do not
+/// overflow are added at once. ordered_sum: of numbers, over the binary tree of workers. Messages that cannot be
+/// combined on the way are those of a Compressor.
+enum class algebra : std::uint8_t { max, exact_sum, ordered_sum };
+
+/// The element type of a round.
+template <class T, algebra Combine>
+using round_element = std::conditional_t<Combine == algebra::exact_sum, std::uint32_t, T>;
+
+/// The number of a round as a type: an overload of `encode` or `combined` for each.
+template <std::size_t Number>
+using round_number = std::integral_constant<std::size_t, Number>;
+
+/// What a reduction sees at once, in row-major order: a whole tensor, or a segment of one as a single row.
+struct matrix {
+    std::size_t rows = 1;
+    std::size_t columns = 1;
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
+};
+
+/// What a reduction needs for one matrix.
+template <std::size_t Rounds>
+struct reduction_sizes {
+    std::array<std::size_t, Rounds> elements{};  ///< of each round
+    std::size_t shared = 0;                      ///< numbers that are the same on all ranks and last from step to step
+    std::size_t kept = 0;                        ///< numbers of each worker that last from round to round
+};
+
+/// One matrix of one worker.
+template <class T>
+struct worker_pass {
+    matrix shape;
+    std::size_t workers = 1;  ///< in all
+    std::span<const T> values;
+    tensor::slots<T> state;                                  ///< slot_count of them, as long as values, zero before the first step
+    std::span<T> kept;                                       ///< of this step
+    std::span<const T> shared;                               ///< where earlier rounds have left their results
+    core::random_stream random{0, core::purpose::rounding};  ///< of this worker, matrix and step; word i belongs to value i
+    parallel::team team{};
+};
+
+/// One matrix, for what every rank does alike.
+template <class T>
+struct shared_pass {
+    matrix shape;
+    std::size_t workers = 1;
+    std::span<T> shared;                                      ///< zero before the first step
+    core::random_stream random{0, core::purpose::reduction};  ///< of this matrix and step, the same on all ranks
+    parallel::team team{};
+};
+
+namespace detail {
+
+/// What a reduction says for one of its rounds.
+template <class R, class T, std::size_t Number>
+concept has_encode = requires(const R& reduction, const worker_pass<T>& in, std::span<round_element<T, R::rounds[Number]>> out) {
+    requires noexcept(reduction.encode(round_number<Number>{}, in, out));
+};
+template <class R, class T, std::size_t Number>
+concept has_combined = requires(const R& reduction, const shared_pass<T>& all,
+                                std::span<const round_element<T, R::rounds[Number]>> result) {
+    requires noexcept(reduction.combined(round_number<Number>{}, all, result));
+};
+template <class R, class T>
+inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence<Number...>) {
+    return ((has_encode<R, T, Number> && (Number + 1 == R::rounds.size() || has_combined<R, T, Number>)) && ...);
+}
+(std::make_index_sequence<R::rounds.size()>{});
+
+}  // namespace detail
+
+/// From the gradients of all workers to their sum, in rounds that are known to the compiler: `rounds`, an array of
+/// `algebra`. Gradients are scaled by 1 / samples of the global minibatch, so the sum over workers is the mean. What
+/// runs in a step is noexcept and allocates nothing.
+/// `sizes(shape, workers)`: a reduction_sizes, the same on all ranks.
+/// `encode(round_number<k>{}, in, out)`: writes all elements of a worker for round k; what earlier rounds have given is
+/// in `in.shared`.
+/// `combined(round_number<k>{}, all, result)`, for all rounds but the last: once for each matrix, on every rank alike,
+/// behind round k; leaves in `all.shared` what later rounds need, because `result` is gone then.
+/// `finish(all, result, mean)`: the same behind the last round; writes all of `mean`.
+/// `decode_own(in, elements, scale, sum)`: sum += scale x the worker's part of the mean, from the elements that it has
+/// encoded for the last round; the parts of all workers add up to the mean but for rounding. `sum` may be in.values.
+/// Optional: `check()` throws core::error on settings that make no sense; `check_feedback()` on settings with which
+/// error feedback would not keep its residual bounded; `initialise(all)`, noexcept, fills all.shared before the first
+/// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it.
+/// A worker whose values are not finite is not encoded: the sums of its bucket become NaN. What overflows later must
+/// not vanish.
+template <class R, class T = float>
+concept Reduction = std::copy_constructible<R> && requires {
+    requires R::rounds.size() > 0;
+} && requires(const R& reduction, const matrix& shape, std::size_t workers, const worker_pass<T>& in, const shared_pass<T>& all,
+              std::span<const round_element<T, R::rounds.back()>> result, T scale, std::span<T> mean) {
+    { R::slot_count } -> std::convertible_to<std::size_t>;
+    { R::name } -> std::convertible_to<std::string_view>;
+    { reduction.settings() } -> std::convertible_to<std::string>;
+    { reduction.sizes(shape, workers) } -> std::same_as<reduction_sizes<R::rounds.size()>>;
+    requires noexcept(reduction.finish(all, result, mean));
+    requires noexcept(reduction.decode_own(in, result, scale, mean));
+} && detail::has_rounds<R, T>;
+
+/// Whether a matrix is added as it is.
+template <class R>
+[[nodiscard]] constexpr bool is_dense(const R& reduction, const matrix& shape) {
+    if (traits_of<R>.dense_vectors && (shape.rows == 1 || shape.columns == 1)) return true;
+    if constexpr (requires { reduction.is_dense(shape); })
+        return reduction.is_dense(shape);
+    else
+        return false;
+}
+
+/// Whether something lasts from step to step.
+template <class C>
+inline constexpr bool keeps_state = C::slot_count > 0;
+template <class R>
+    requires requires { R::rounds.size(); }
+inline constexpr bool keeps_state<R> = true;
+
+}  // namespace lockstep::compress

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Averaging in rounds: runs any compress::Reduction over messages, all matrices of a bucket together in each round.
+// Models Reducer.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/lane_sum.hpp"
+#include "lockstep/comm/executor.hpp"
+#include "lockstep/compress/reduction.hpp"
+#include "lockstep/core/checked.hpp"
+#include "lockstep/core/pack.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
+#include "lockstep/reduce/concept.hpp"
+#include "lockstep/reduce/whole_sum.hpp"
+#include "lockstep/tensor/lanes.hpp"
+
+namespace lockstep::reduce {
+
+/// A number whose sum with another is the larger one, so that a schedule of additions finds the maximum. NaN is larger
+/// than all numbers, +0 than -0: the order changes no bit.
+template <class T>
+struct largest {
+    T value;
+    friend largest operator+(const largest& a, const largest& b) noexcept {
+        if (a.value != a.value || b.value != b.value) return {std::numeric_limits<T>::quiet_NaN()};
+        if (a.value == b.value) return std::signbit(a.value) ? b : a;
+        return a.value > b.value ? a : b;
+    }
+};
+
+}  // namespace lockstep::reduce
+
+namespace lockstep::comm {
+template <class T>
+inline constexpr bool is_addable<reduce::largest<T>> = true;
+}  // namespace lockstep::comm
+
+namespace lockstep::reduce {
+
+/// The arrays of a round that the workers of this rank have side by side, and how they become those that the schedule
+/// adds: one for each node of the tree over workers, or a single one.
+struct worker_fold {
+    struct action {
+        bool adds = true;  ///< else copies
+        std::size_t to = 0;
+        std::size_t from = 0;
+    };
+    std::vector<action> actions{};
+
+    /// `own`: the workers of this rank, of `workers`.
+    [[nodiscard, gnu::cold]] static worker_fold in_order(parallel::block own, std::size_t workers);
+    /// The same into one array.
+    [[nodiscard, gnu::cold]] static worker_fold in_any_order(std::size_t own);
+
+    /// `arrays` of n each.
+    template <class E>
+    void run(std::span<E> arrays, std::size_t n, parallel::team team) const noexcept {
+        for (const action& one : actions) {
+            const auto from = arrays.subspan(one.from * n, n), to = arrays.subspan(one.to * n, n);
+            if (one.adds)
+                comm::add(team, to.data(), static_cast<const E*>(from.data()), n);
+            else
+                std::copy(from.begin(), from.end(), to.begin());
+        }
+    }
+
+private:
+    /// The sum of arrays first .. first + count - 1 in the first of them: both halves of a node, the left one a power
+    /// of two.
+    [[gnu::cold]] void add(std::size_t first, std::size_t count) {
+        if (count <= 1) return;
+        const std::size_t left = std::bit_ceil(count) / 2;
+        add(first, left);
+        add(first + left, count - left);
+        actions.push_back({true, first, first + left});
+    }
+};
+
+/// A sum of n elements over the workers of a bucket, on all of its ranks. in_order: over the binary tree of workers;
+/// else of one array for each rank that sends. By doubling for short vectors on a power of two of ranks, else by the
+/// tree: the bits are equal. One worker: nothing.
+[[nodiscard, gnu::cold]] collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n, std::size_t element_bytes, bool in_order);
+
+/// All matrices of the bucket go through each round of R together, as one sum over workers; those that R leaves alone
+/// (compress::is_dense) are added over the binary tree of workers, as they are, beside the rounds. The same bits on any
+/// number of ranks and for any buckets. Ranks that share a worker add its lanes first, over its own lane tree; then
+/// each of them encodes the sum, and the first one sends it. Every rank owns the whole bucket (its weights are never
+/// sent) and keeps the whole optimizer state.
+/// Cost for each rank, with W workers on p <= W ranks, a power of two: in a round of m elements 2 log2(p) messages of
+/// 2m(p-1)/p elements in all, log2(p) messages of m up to 8 KiB; W/p encodings. Memory: W/p times the state and the
+/// longest round.
+/// A worker with a number that is not finite makes all sums of the bucket NaN, on all ranks.
+template <class T, compress::Reduction<T> R>
+class rounds {
+    static constexpr std::size_t round_count = R::rounds.size();
+    template <std::size_t K>
+    using encoded = compress::round_element<T, R::rounds[K]>;
+    template <std::size_t K>
+    using summed = std::conditional_t<R::rounds[K] == compress::algebra::max, largest<T>, encoded<K>>;
+
+public:
+    [[gnu::cold]] rounds(const bucket& of, const R& reduction, tensor::arena& arena)
+        : reduction_{reduction}, n_{of.n}, team_{of.team}, deal_{of.deal}, inside_{make_sum_of_shared_worker<T>(of)} {
+        lay_out();
+        ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
+        unordered_ = worker_fold::in_any_order(own());
+        std::size_t data_bytes = 0, work_bytes = inside_ ? inside_->work_size() * sizeof(T) : 0;
+        core::for_each_index<round_count>([&](auto round) {
+            using E = summed<round>;
+            auto& sum = core::get<round>(sums_);
+            sum = make_sum<E>(of, length_[round], R::rounds[round] == compress::algebra::ordered_sum);
+            data_bytes = std::max(data_bytes, core::checked_product("bytes of a round", own(), length_[round], sizeof(E)));
+            work_bytes = std::max(work_bytes, sum->work_size() * sizeof(E));
+        });
+        dense_sum_ = make_sum<T>(of, dense_length_, true);
+        state_ = arena.reserve<T>(core::checked_product("numbers of a reduction", std::size_t{R::slot_count}, own(), of.n));
+        shared_ = arena.reserve<T>(shared_length_);
+        kept_ = arena.reserve<T>(core::checked_product("numbers of a reduction", own(), kept_length_));
+        data_ = arena.reserve<std::byte>(data_bytes);
+        work_ = arena.reserve<std::byte>(work_bytes);
+        dense_ = arena.reserve<T>(core::checked_product("numbers of dense tensors", own(), dense_length_));
+        dense_work_ = arena.reserve<T>(dense_sum_->work_size());
+    }
+
+    void bind(const tensor::arena& arena) noexcept {
+        arena_ = &arena;
+        // Random words of a step that never comes.
+        if constexpr (requires(const compress::shared_pass<T>& all) { reduction_.initialise(all); })
+            for (const part& one : parts_)
+                if (!one.is_dense) reduction_.initialise(shared_of(one, std::numeric_limits<std::uint32_t>::max()));
+    }
+    [[nodiscard]] parallel::block owned() const noexcept { return {0, n_}; }
+
+    void start(std::span<T> gradient, std::uint64_t step) {
+        gradient_ = gradient;
+        step_ = static_cast<std::uint32_t>(step);
+        is_finished_ = false;
+        is_lost_ = false;
+        if (!inside_) return start_rounds();
+        is_adding_ = true;
+        inside_->start(gradient, as<T>(work_));
+    }
+    bool poll() {
+        return advance([](auto& operation) { return operation.poll(); });
+    }
+    bool progress() {
+        return advance([](auto& operation) { return operation.progress(); });
+    }
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
+        if (is_adding_) return inside_->pending();
+        comm::pending_operation out = dense_sum_->pending();
+        core::for_each_index<round_count>([&](auto round) {
+            if (round_ == round) out = core::get<round>(sums_)->pending();
+        });
+        return out;
+    }
+    void finish() {
+        (void)advance([](auto& operation) {
+            operation.finish();
+            return true;
+        });
+        if (std::exchange(is_finished_, true)) return;
+        const std::span<T> mean = gradient_.first(n_);
+        // Without a first round the sums themselves say it.
+        const std::span<const T> dense = (*arena_)[dense_].first(dense_length_);
+        if (flag_ == 0) is_lost_ = kernels::first_non_finite(dense, team_) < dense.size();
+        if (is_lost_) return std::fill(mean.begin(), mean.end(), std::numeric_limits<T>::quiet_NaN());
+        constexpr std::size_t last = round_count - 1;
+        const auto results = result_of<last>();
+        for (const part& one : parts_) {
+            const std::span<T> here = mean.subspan(one.what.first, one.what.count);
+            if (one.is_dense)
+                std::ranges::copy(dense.subspan(one.dense, one.what.count), here.begin());
+            else
+                reduction_.finish(shared_of(one, step_), results.subspan(one.first[last], one.sizes.elements[last]), here);
+        }
+    }
+    template <class F>
+    void update(std::span<T>, const F& change) noexcept {
+        change_blocks<T>(team_, owned(), gradient_.first(n_), change);
+    }
+    /// Every rank has made the same update: nothing is sent.
+    void share(std::span<T>) noexcept {}
+
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        std::size_t out = dense_sum_->bytes() + (inside_ ? inside_->bytes() : 0);
+        core::for_each_index<round_count>([&](auto round) { out += core::get<round>(sums_)->bytes(); });
+        return out;
+    }
+
+private:
+    /// A piece, and where its numbers lie.
+    struct part {
+        piece what;
+        compress::matrix shape;
+        bool is_dense = false;
+        std::size_t dense = 0;                         // among those that are added as they are,
+        std::array<std::size_t, round_count> first{};  // in each round
+        std::size_t shared = 0, kept = 0;              // among these numbers
+        compress::reduction_sizes<round_count> sizes{};
+    };
+    template <std::size_t... K>
+    static auto sums_of(std::index_sequence<K...>) -> core::pack<std::unique_ptr<whole_sum<summed<K>>>...>;
+
+    [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
+
+    [[gnu::cold]] void lay_out() {
+        constexpr std::string_view what = "elements of a round";
+        for (const piece& one : deal_.pieces) {
+            part next{.what = one, .shape = {1, one.count}};
+            if (one.count == one.rows * one.columns) next.shape = {one.rows, one.columns};
+            // A segment of a matrix is none of one extent.
+            next.is_dense = compress::is_dense(reduction_, compress::matrix{one.rows, one.columns});
+            if (next.is_dense) {
+                next.dense = dense_length_;
+                dense_length_ += one.count;
+            } else {
+                next.sizes = reduction_.sizes(next.shape, deal_.workers);
+                next.first = length_;
+                next.shared = shared_length_;
+                next.kept = kept_length_;
+                for (std::size_t round = 0; round < round_count; ++round)
+                    length_[round] = core::checked_sum(what, length_[round], next.sizes.elements[round]);
+                shared_length_ = core::checked_sum(what, shared_length_, next.sizes.shared);
+                kept_length_ = core::checked_sum(what, kept_length_, next.sizes.kept);
+                flag_ = 1;
+            }
+            parts_.push_back(next);
+        }
+        length_[0] += flag_;
+    }
+    template <class E>
+    [[nodiscard, gnu::cold]] static std::unique_ptr<whole_sum<E>> make_sum(const bucket& of, std::size_t n, bool in_order) {
+        return std::make_unique<whole_sum<E>>(of.ranks, make_worker_sum(of, n, sizeof(E), in_order), of.team, of.sum);
+    }
+
+    template <class E>
+    [[nodiscard]] std::span<E> as(tensor::slice<std::byte> bytes) const noexcept {
+        return (*arena_)[tensor::slice<E>{bytes.offset, bytes.count / sizeof(E)}];
+    }
+    template <std::size_t K>
+    [[nodiscard]] std::span<const encoded<K>> result_of() const noexcept {
+        return as<encoded<K>>(data_).first(length_[K]);
+    }
+
+    /// Goes on as far as step(operation) says that one is over; true when all are.
+    template <class Step>
+    bool advance(const Step& step) {
+        if (is_adding_) {
+            if (!inside_->advance(step)) return false;
+            is_adding_ = false;
+            start_rounds();
+        }
+        const bool dense = dense_sum_->advance(step);
+        core::for_each_index<round_count>([&](auto round) {
+            if (round_ == round && core::get<round>(sums_)->advance(step)) end_round(round);
+        });
+        return dense && round_ == round_count;
+    }
+
+    void start_rounds() {
+        const std::span<T> dense = (*arena_)[dense_];
+        for (std::size_t worker = 0; worker < own(); ++worker)
+            for (const part& one : parts_)
+                if (one.is_dense) std::ranges::copy(values_of(worker, one), dense.subspan(worker * dense_length_ + one.dense).begin());
+        ordered_.run(dense, dense_length_, team_);
+        dense_sum_->start(dense, (*arena_)[dense_work_]);
+        start_round(core::index_constant<0>{});
+    }
+    template <std::size_t K>
+    void start_round(core::index_constant<K>) {
+        round_ = K;
+        const auto elements = as<encoded<K>>(data_);
+        for (std::size_t worker = 0; worker < own(); ++worker) {
+            const auto mine = elements.subspan(worker * length_[K], length_[K]);
+            bool sound = !is_lost_;
+            if constexpr (K == 0) {
+                // Later rounds of all ranks know what the first one says.
+                sound = kernels::first_non_finite(std::span<const T>{gradient_.subspan(worker * n_, n_)}, team_) == n_;
+                if (flag_ > 0) mine.back() = sound ? encoded<K>{} : lost_flag<encoded<K>>();
+            }
+            if (!sound) std::ranges::fill(mine.first(length_[K] - (K == 0 ? flag_ : 0)), encoded<K>{});
+            for (const part& one : parts_)
+                if (sound && !one.is_dense)
+                    reduction_.encode(compress::round_number<K>{}, pass_of(worker, one), mine.subspan(one.first[K], one.sizes.elements[K]));
+        }
+        const auto data = as<summed<K>>(data_);
+        (R::rounds[K] == compress::algebra::ordered_sum ? ordered_ : unordered_).run(data, length_[K], team_);
+        core::get<K>(sums_)->start(data, as<summed<K>>(work_));
+    }
+    /// The result of a round is there.
+    template <std::size_t K>
+    void end_round(core::index_constant<K>) {
+        const auto results = result_of<K>();
+        if constexpr (K == 0) is_lost_ = flag_ > 0 && results.back() != encoded<K>{};
+        if constexpr (K + 1 < round_count) {
+            for (const part& one : parts_)
+                if (!is_lost_ && !one.is_dense)
+                    reduction_.combined(compress::round_number<K>{}, shared_of(one, step_),
+                                        results.subspan(one.first[K], one.sizes.elements[K]));
+            start_round(core::index_constant<K + 1>{});
+        } else {
+            round_ = round_count;
+        }
+    }
+    template <class E>
+    [[nodiscard]] static E lost_flag() noexcept {
+        if constexpr (std::is_integral_v<E>)
+            return E{1};
+        else
+            return std::numeric_limits<E>::quiet_NaN();
+    }
+
+    /// `worker`: of this rank.
+    [[nodiscard]] std::span<const T> values_of(std::size_t worker, const part& one) const noexcept {
+        return gradient_.subspan(worker * n_ + one.what.first, one.what.count);
+    }
+    [[nodiscard]] compress::worker_pass<T> pass_of(std::size_t worker, const part& one) const noexcept {
+        const auto series = static_cast<std::uint32_t>(one.what.tensor * deal_.workers + deal_.own.first + worker);
+        T* const state = (*arena_)[state_].data() + worker * R::slot_count * n_;
+        return {.shape = one.shape,
+                .workers = deal_.workers,
+                .values = values_of(worker, one),
+                .state = tensor::slots<T>{state, R::slot_count, n_, n_}.part(one.what.first, one.what.count),
+                .kept = (*arena_)[kept_].subspan(worker * kept_length_ + one.kept, one.sizes.kept),
+                .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+                .random = core::random_stream{deal_.seed, core::purpose::rounding, series, step_}.from(one.what.offset / 4),
+                .team = team_};
+    }
+    [[nodiscard]] compress::shared_pass<T> shared_of(const part& one, std::uint32_t step) const noexcept {
+        const auto series = static_cast<std::uint32_t>(one.what.tensor);
+        return {.shape = one.shape,
+                .workers = deal_.workers,
+                .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+                .random = core::random_stream{deal_.seed, core::purpose::reduction, series, step}.from(one.what.offset / 4),
+                .team = team_};
+    }
+
+    R reduction_;
+    std::size_t n_;
+    parallel::team team_;
+    worker_deal deal_;
+    std::vector<part> parts_;
+    std::array<std::size_t, round_count> length_{};  // of each round: elements of a worker
+    std::size_t flag_ = 0;                           // 1: the last element of the first round says that a worker is not finite
+    std::size_t dense_length_ = 0;
+    std::size_t shared_length_ = 0;
+    std::size_t kept_length_ = 0;
+    worker_fold ordered_;
+    worker_fold unordered_;
+    std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
+    decltype(sums_of(std::make_index_sequence<round_count>{})) sums_;
+    std::unique_ptr<whole_sum<T>> dense_sum_;
+    tensor::slice<T> state_;
+    tensor::slice<T> shared_;
+    tensor::slice<T> kept_;
+    tensor::slice<std::byte> data_;  // of the round that is under way
+    tensor::slice<std::byte> work_;
+    tensor::slice<T> dense_;
+    tensor::slice<T> dense_work_;
+    const tensor::arena* arena_ = nullptr;
+    std::span<T> gradient_;
+    std::uint32_t step_ = 0;
+    std::size_t round_ = round_count;
+    bool is_adding_ = false;
+    bool is_lost_ = false;
+    bool is_finished_ = true;
+};
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION worker_fold worker_fold::in_order(parallel::block own, std::size_t workers) {
+    worker_fold out;
+    std::size_t from = 0, to = 0;
+    for (const auto& node : tensor::cover(own, workers)) {
+        out.add(from, node.count);
+        if (from != to) out.actions.push_back({false, to, from});
+        from += node.count;
+        ++to;
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION worker_fold worker_fold::in_any_order(std::size_t own) {
+    worker_fold out;
+    out.add(0, own);
+    return out;
+}
+
+LOCKSTEP_FUNCTION collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n, std::size_t element_bytes, bool in_order) {
+    constexpr std::size_t longest_doubling = 8192;
+    if (of.deal.workers <= 1 || n == 0) return {{0, n}, collectives::schedule{"", true}, collectives::schedule{"", true}};
+    std::vector<parallel::block> runs;
+    std::size_t senders = 0;
+    for (const auto& workers : of.deal.messages) {
+        if (in_order)
+            runs.push_back(workers);
+        else
+            runs.push_back({senders, senders + (workers.empty() ? 0 : 1)});
+        senders += workers.empty() ? 0 : 1;
+    }
+    const bool doubles = collectives::is_halving(runs) && n * element_bytes <= longest_doubling;
+    return collectives::make_lane_sum(doubles ? collectives::sum_algorithm::doubling : collectives::sum_algorithm::tree, of.ranks.rank(),
+                                      runs, n, {});
+}
+
+#endif
+
+}  // namespace lockstep::reduce

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a run tells its observers, and the report at its end.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/core/checked.hpp"
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::report {
+
+/// Why a rank waited. Estimates of report/overlap_clock.hpp, but `slow_rank`, which ranks tell each other with their losses.
+struct exposed_because {
+    double last_bucket = 0;   ///< nothing was left to compute beside it: the last sum, the weights of the first layer
+    double no_progress = 0;   ///< it could have been there, had the rank polled in time
+    double large_bucket = 0;  ///< it started early enough to be hidden in part, and there was too much of it
+    double slow_rank = 0;     ///< another rank had not finished its work
+    double other = 0;         ///< exchanges of a model partition, statistics, losses on their way
+
+    [[nodiscard]] double sum() const noexcept { return last_bucket + no_progress + large_bucket + slow_rank + other; }
+};
+
+/// Wall time of one rank. Communication is hidden while kernels run beside it, exposed while the rank does nothing but wait for it.
+struct seconds_spent {
+    double data = 0;
+    double forward = 0;
+    double backward = 0;
+    double update = 0;  ///< of this rank's strips; through shared memory also their sums and the copies into other ranks' weights
+    double communication_hidden = 0;
+    double communication_exposed = 0;
+    exposed_because because{};  ///< sums up to communication_exposed
+
+    [[nodiscard]] double communication() const noexcept { return communication_hidden + communication_exposed; }
+    [[nodiscard]] double total() const noexcept { return data + forward + backward + update + communication_exposed; }
+};
+
+[[nodiscard, gnu::noinline]] inline seconds_spent operator-(const seconds_spent& a, const seconds_spent& b) noexcept {
+    return {.data = a.data - b.data,
+            .forward = a.forward - b.forward,
+            .backward = a.backward - b.backward,
+            .update = a.update - b.update,
+            .communication_hidden = a.communication_hidden - b.communication_hidden,
+            .communication_exposed = a.communication_exposed - b.communication_exposed,
+            .because = {.last_bucket = a.because.last_bucket - b.because.last_bucket,
+                        .no_progress = a.because.no_progress - b.because.no_progress,
+                        .large_bucket = a.because.large_bucket - b.because.large_bucket,
+                        .slow_rank = a.because.slow_rank - b.because.slow_rank,
+                        .other = a.because.other - b.because.other}};
+}
+
+/// How many steps or epochs a fit() is to run. epochs{10}: ten more epochs. steps{200}: 200 more steps.
+/// Where it is written stands for the place of the call in messages.
+struct epochs {
+    std::size_t count = 1;
+    std::source_location where = std::source_location::current();
+};
+struct steps {
+    std::size_t count = 1;
+    std::source_location where = std::source_location::current();
+};
+
+/// Steps of a fit() over minibatches, `begun` of which an earlier one has left of an epoch. Throws core::error above core::largest_size.
+[[nodiscard]] inline std::uint64_t steps_until(const epochs& until, std::size_t minibatches, std::size_t begun) {
+    const std::size_t all = core::checked_product("steps of a fit() of so many epochs", until.count, minibatches);
+    return until.count > 0 ? all - begun : 0;
+}
+[[nodiscard]] inline std::uint64_t steps_until(const steps& until, std::size_t, std::size_t) noexcept { return until.count; }
+
+/// After each step.
+struct step_event {
+    std::uint64_t step = 0;        ///< 1 for the first step of the trainer
+    std::uint64_t epoch = 0;       ///< 0 for the first
+    std::size_t samples = 0;       ///< of this minibatch
+    double loss = 0;               ///< mean over the minibatch
+    double rate = 0;               ///< learning rate
+    double seconds = 0;            ///< since fit() began
+    std::uint64_t steps_done = 0;  ///< of this fit()
+    std::uint64_t steps_left = 0;
+    double samples_per_second = 0;  ///< since fit() began
+    seconds_spent spent{};          ///< on this rank, since the end of the step before
+};
+
+/// A metric over a data set: its sum over the samples, divided by their number.
+struct metric_value {
+    std::string_view name;
+    double value = 0;
+};
+
+/// The mean loss and the share of correctly classified samples (classification only) over a data set, and the metrics that were asked for.
+struct evaluation {
+    double loss = 0;
+    std::optional<double> accuracy;
+    std::size_t samples = 0;
+    std::vector<metric_value> metrics{};
+
+    /// The metric of this name. Throws core::error if it was not asked for.
+    [[nodiscard]] double operator[](std::string_view name) const;
+};
+
+/// After each epoch, or the part of one that fit() ran.
+struct epoch_event {
+    std::uint64_t epoch = 0;
+    double loss = 0;     ///< mean over the samples of the epoch
+    double seconds = 0;  ///< of the epoch, without validation
+    std::optional<evaluation> test;
+};
+
+/// Bytes of a trainer's memory on one rank, all of it there before the first step.
+struct memory_by_kind {
+    std::size_t weights = 0;      ///< and running statistics
+    std::size_t gradients = 0;    ///< of weights: one set for each node of the rank's lanes
+    std::size_t optimizer = 0;    ///< momenta and the like
+    std::size_t activations = 0;  ///< what layers keep for backward, gradients of activations, and `scratch`; dead memory is used again
+    std::size_t scratch = 0;      ///< the most that one layer works with, a part of `activations`
+    std::size_t messages = 0;     ///< sums of gradients on their way, state of the compressor
+    std::size_t data = 0;         ///< samples and labels, and what is left
+
+    [[nodiscard]] std::size_t sum() const noexcept { return weights + gradients + optimizer + activations + data + messages; }
+};
+
+/// What has been done since the trainer was made.
+struct totals {
+    std::uint64_t steps = 0;
+    std::uint64_t samples = 0;
+    std::size_t ranks = 1;
+    std::size_t threads = 1;
+    seconds_spent seconds;       ///< of this rank; observers are told those of rank 0
+    std::size_t bytes_sent = 0;  ///< by this rank
+    std::vector<epoch_event> epochs;
+
+    [[nodiscard]] double samples_per_second() const noexcept {
+        return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0;
+    }
+    [[nodiscard]] double core_hours() const noexcept { return seconds.total() * static_cast<double>(ranks * threads) / 3600; }
+};
+
+/// Ten lines for people.
+[[nodiscard, gnu::cold]] std::string to_text(const totals& run);
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION double evaluation::operator[](std::string_view name) const {
+    std::string known;
+    for (const auto& metric : metrics) {
+        if (metric.name == name) return metric.value;
+        known += core::text(known.empty() ? "" : ", ", metric.name);
+    }
+    core::fail(core::text("there is no metric '", name, "'"),
+               known.empty() ? "pass metrics::list{..} to evaluate()" : core::text("choose one of: ", known));
+}
+
+LOCKSTEP_FUNCTION std::string to_text(const totals& run) {
+    const double total = run.seconds.total();
+    const auto line = [&](const char* name, double seconds) {
+        std::string out = core::text("  ", name);
+        out.resize(26, ' ');
+        std::string number = core::fixed(seconds, 3);
+        out += std::string(number.size() < 10 ? 10 - number.size() : 0, ' ') + number + " s";
+        return out + core::text("  ", core::fixed(total > 0 ? 100 * seconds / total : 0, 1), " %\n");
+    };
+    std::string out =
+        core::text(run.steps, " steps, ", core::grouped(run.samples), " samples, ", run.ranks, run.ranks == 1 ? " rank x " : " ranks x ",
+                   run.threads, run.threads == 1 ? " thread: " : " threads: ", core::fixed(run.samples_per_second(), 0), " samples/s, ",
+                   core::fixed(run.core_hours(), 4), " core-hours\n");
+    out += line("data", run.seconds.data) + line("forward", run.seconds.forward) + line("backward", run.seconds.backward) +
+           line("update", run.seconds.update) + line("communication exposed", run.seconds.communication_exposed);
+    const auto& because = run.seconds.because;
+    if (run.ranks > 1)
+        out += core::text("  exposed because: last bucket ", core::fixed(because.last_bucket, 3), " s, no progress ",
+                          core::fixed(because.no_progress, 3), " s, large bucket ", core::fixed(because.large_bucket, 3), " s, slow rank ",
+                          core::fixed(because.slow_rank, 3), " s, other ", core::fixed(because.other, 3), " s\n");
+    out += core::text("  communication hidden behind the work ", core::fixed(run.seconds.communication_hidden, 3), " s; ",
+                      core::grouped(run.bytes_sent), " bytes sent by rank 0\n");
+    return out;
+}
+
+#endif
+
+}  // namespace lockstep::report
+
+namespace lockstep {
+using report::epochs;
+using report::steps;
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Logs for programs: a CSV file with a line for each step, and JSON lines with an object for each step, epoch and end. Observers.
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/output_file.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/report/events.hpp"
+
+namespace lockstep::report {
+
+/// A file that rank 0 opens with the first line. Every line reaches the file at once. Throws core::error if it cannot be written, or if
+/// this process writes it already.
+class log_file {
+public:
+    explicit log_file(std::string path, std::string head = {}) : path_{std::move(path)}, head_{std::move(head)} {}
+
+    /// Empties the file, before hours of work are spent on what goes into it.
+    void open() {
+        if (file_.is_open()) return;  // a further fit() goes on in the same file
+        file_.open(path_);
+        if (!head_.empty()) file_.write(head_ + "\n");
+    }
+    void line(const std::string& text);
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+private:
+    std::string path_;
+    std::string head_;
+    core::output_file file_;
+};
+
+/// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds:
+/// communication_hidden, communication_exposed, of which last_bucket,no_progress,large_bucket,slow_rank (what is left has other causes).
+class csv_log {
+public:
+    explicit csv_log(std::string path)
+        : file_{std::move(path),
+                "step,epoch,samples,loss,rate,seconds,samples_per_second,"
+                "communication_hidden,communication_exposed,last_bucket,no_progress,"
+                "large_bucket,slow_rank"} {}
+
+    [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
+    void on_begin() { file_.open(); }
+    void on_step(const step_event& event);
+
+private:
+    log_file file_;
+};
+
+/// json_log{"run.jsonl"}: one object on each line, "event" is step, epoch or end. A number that JSON cannot hold is null.
+class json_log {
+public:
+    explicit json_log(std::string path) : file_{std::move(path)} {}
+
+    [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
+    void on_begin() { file_.open(); }
+    void on_step(const step_event& event);
+    void on_epoch(const epoch_event& event);
+    void on_end(const totals& run);
+
+private:
+    /// Seconds, and why they were exposed.
+    static std::string communication(const seconds_spent& seconds) {
+        return core::text(R"(,"communication_hidden":)", number(seconds.communication_hidden), R"(,"communication_exposed":)",
+                          number(seconds.communication_exposed), R"(,"last_bucket":)", number(seconds.because.last_bucket),
+                          R"(,"no_progress":)", number(seconds.because.no_progress), R"(,"large_bucket":)",
+                          number(seconds.because.large_bucket), R"(,"slow_rank":)", number(seconds.because.slow_rank));
+    }
+    static std::string number(double value) { return std::isfinite(value) ? core::text(value) : "null"; }
+
+    log_file file_;
+};
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void log_file::line(const std::string& text) {
+    if (!file_.is_open()) open();
+    file_.write(text + "\n");
+}
+
+LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {
+    file_.line(core::text(event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
+                          core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1), ",",
+                          core::fixed(event.spent.communication_hidden, 6), ",", core::fixed(event.spent.communication_exposed, 6), ",",
+                          core::fixed(event.spent.because.last_bucket, 6), ",", core::fixed(event.spent.because.no_progress, 6), ",",
+                          core::fixed(event.spent.because.large_bucket, 6), ",", core::fixed(event.spent.because.slow_rank, 6)));
+}
+
+LOCKSTEP_FUNCTION void json_log::on_step(const step_event& event) {
+    file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)", event.samples,
+                          R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate), R"(,"seconds":)", number(event.seconds),
+                          R"(,"samples_per_second":)", number(event.samples_per_second), communication(event.spent), "}"));
+}
+
+LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
+    std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss), R"(,"seconds":)",
+                                  number(event.seconds));
+    if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
+    if (event.test && event.test->accuracy) text += core::text(R"(,"test_accuracy":)", number(*event.test->accuracy));
+    if (event.test)
+        for (const auto& metric : event.test->metrics)
+            if (metric.name != "loss" && !(metric.name == "accuracy" && event.test->accuracy))
+                text += core::text(",", core::json_string(core::text("test_", metric.name)), ":", number(metric.value));
+    file_.line(text + "}");
+}
+
+LOCKSTEP_FUNCTION void json_log::on_end(const totals& run) {
+    file_.line(core::text(R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"samples_per_second":)",
+                          number(run.samples_per_second()), R"(,"bytes_sent":)", run.bytes_sent, R"(,"forward":)",
+                          number(run.seconds.forward), R"(,"backward":)", number(run.seconds.backward), R"(,"communication_hidden":)",
+                          number(run.seconds.communication_hidden), R"(,"communication_exposed":)",
+                          number(run.seconds.communication_exposed), R"(,"update":)", number(run.seconds.update), R"(,"data":)",
+                          number(run.seconds.data), R"(,"core_hours":)", number(run.core_hours()), "}"));
+}
+
+#endif
+
+}  // namespace lockstep::report
+
+namespace lockstep {
+using report::csv_log;
+using report::json_log;
+}  // namespace lockstep

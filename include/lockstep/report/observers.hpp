@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// How a trainer tells its observers. An observer has any of on_begin() or on_begin(ranks), on_step(event), on_epoch(event),
+// on_end(report), the last three also with the trainer as first argument.
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/core/output_file.hpp"
+#include "lockstep/metrics/list.hpp"
+#include "lockstep/report/events.hpp"
+#include "lockstep/report/recorder.hpp"
+
+namespace lockstep::report {
+
+/// `static constexpr bool on_every_rank = true`: the observer makes collective calls. Others are told on rank 0 only.
+template <class Observer>
+inline constexpr bool on_every_rank = false;
+template <class Observer>
+    requires requires { Observer::on_every_rank; }
+inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
+
+/// An observer that is given the trainer after each step finds all weights there, and so does one that works on every rank: then they do
+/// not arrive during the next forward. One that does not look at them says `static constexpr bool sees_weights = false`.
+template <class Observer, class Trainer>
+inline constexpr bool sees_weights = requires(Observer& o, Trainer& t, step_event& e) {
+    o.on_step(t, e);
+}
+|| (on_every_rank<Observer> && requires(Observer & o, step_event& e) { o.on_step(e); });
+template <class Observer, class Trainer>
+    requires requires { Observer::sees_weights; }
+inline constexpr bool sees_weights<Observer, Trainer> = Observer::sees_weights;
+
+/// The recorder of a timeline among the observers; null if there is none.
+template <class... Observers>
+[[nodiscard]] recorder* recorder_of(Observers&... observers) {
+    recorder* found = nullptr;
+    [[maybe_unused]] const auto look = [&](auto& observer) {
+        if constexpr (requires { observer.events_of_this_rank(); }) found = observer.events_of_this_rank();
+    };
+    (look(observers), ...);
+    return found;
+}
+/// Tells a recorder of a trainer's work as long as it lives.
+template <class Source>
+struct recording {
+    Source& source;
+    recording(Source& from, recorder* to) : source{from} { source.record(to); }
+    recording(const recording&) = delete;
+    recording& operator=(const recording&) = delete;
+    ~recording() { source.record(nullptr); }
+};
+
+/// An observer that hears of nothing is a mistake.
+template <class Observer, class Trainer>
+inline constexpr bool is_observer = requires(Observer& o, const comm::group& ranks) {
+    o.on_begin(ranks);
+}
+|| requires(Observer& o) { o.on_begin(); }
+|| requires(Observer& o, Trainer& t, step_event& e) { o.on_step(t, e); }
+|| requires(Observer& o, step_event& e) { o.on_step(e); }
+|| requires(Observer& o, Trainer& t, epoch_event& e) { o.on_epoch(t, e); }
+|| requires(Observer& o, epoch_event& e) { o.on_epoch(e); }
+|| requires(Observer& o, Trainer& t, const totals& r) { o.on_end(t, r); }
+|| requires(Observer& o, const totals& r) { o.on_end(r); };
+
+/// What the observers of a fit() write, before any of them does: no two of their files are one. An observer that writes files has
+/// `files()`, a range of their paths; empty paths are left out. On rank 0, which writes.
+template <class... Observers>
+[[gnu::cold]] void require_different_outputs(const comm::group& ranks, const Observers&... observers) {
+    std::vector<std::string> paths;
+    [[maybe_unused]] const auto add = [&](const auto& observer) {
+        if constexpr (requires { observer.files(); })
+            for (const auto& path : observer.files()) paths.emplace_back(path);
+    };
+    (add(observers), ...);
+    if (ranks.rank() == 0) core::require_different_outputs(paths);
+}
+
+/// Before the first step of a fit(): what cannot work should fail now.
+template <class Observer>
+void tell_begin(Observer& observer, const comm::group& ranks) {
+    if (ranks.rank() != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_begin(ranks); })
+        observer.on_begin(ranks);
+    else if constexpr (requires { observer.on_begin(); })
+        observer.on_begin();
+}
+template <class Observer, class Trainer>
+void tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {
+    static_assert(is_observer<Observer, Trainer>,
+                  "lockstep: an observer has on_begin(), on_step(event), on_epoch(event) or on_end(report)");
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_step(trainer, event); })
+        observer.on_step(trainer, event);
+    else if constexpr (requires { observer.on_step(event); })
+        observer.on_step(event);
+}
+template <class Observer, class Trainer>
+void tell_epoch(Observer& observer, std::size_t rank, Trainer& trainer, epoch_event& event) {
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_epoch(trainer, event); })
+        observer.on_epoch(trainer, event);
+    else if constexpr (requires { observer.on_epoch(event); })
+        observer.on_epoch(event);
+}
+template <class Observer, class Trainer>
+void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const totals& event) {
+    if (rank != 0 && !on_every_rank<Observer>) return;
+    if constexpr (requires { observer.on_end(trainer, event); })
+        observer.on_end(trainer, event);
+    else if constexpr (requires { observer.on_end(event); })
+        observer.on_end(event);
+}
+
+/// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named after it.
+/// `validate{set, top{.of = 5}}`: with further metrics. A data set with a name is read where it is, and must outlive this; a temporary one
+/// is kept. `Held`: a reference, or the data set.
+template <class Held, class... Metrics>
+struct validate {
+    static constexpr bool on_every_rank = true;
+    Held set;
+    metrics::list<Metrics...> also;
+
+    explicit validate(std::type_identity_t<Held> samples, const Metrics&... metrics)
+        : set(static_cast<Held&&>(samples)), also{metrics...} {}
+
+    template <class Trainer>
+    void on_epoch(Trainer& trainer, epoch_event& event) {
+        event.test = trainer.evaluate(set, also);
+    }
+};
+template <class Dataset, class... Metrics>
+validate(const Dataset&, const Metrics&...) -> validate<const Dataset&, Metrics...>;
+template <class Dataset, class... Metrics>
+    requires(!std::is_lvalue_reference_v<Dataset>)
+validate(Dataset&&, const Metrics&...)
+->validate<std::remove_const_t<Dataset>, Metrics...>;
+
+}  // namespace lockstep::report
+
+namespace lockstep {
+using report::validate;
+}  // namespace lockstep

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Buckets: runs of layers whose gradients are averaged together, in the order in which backward finishes them.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/core/checked.hpp"
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/model/network.hpp"
+#include "lockstep/partition/grid.hpp"
+#include "lockstep/reduce/choose.hpp"
+#include "lockstep/reduce/sum_rule.hpp"
+#include "lockstep/sync/commit.hpp"
+#include "lockstep/tensor/parameter.hpp"
+
+namespace lockstep::sync {
+
+/// Parameters first .. first + count - 1 of this rank, all of one segment. Ready when backward has finished `lowest_layer`.
+struct bucket_range {
+    model::segment segment = model::segment::replicated;
+    std::size_t first = 0;
+    std::size_t count = 0;
+    std::size_t lowest_layer = 0;
+    std::size_t highest_layer = 0;
+};
+
+/// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and gradients are not
+/// compressed.
+template <class T, class Plan>
+[[nodiscard, gnu::cold]] std::size_t least_bucket(const Plan& of, const reduce::sum_rule& rule, const partition::grid& on) {
+    if (of.bucket > 0) return of.bucket;
+    if constexpr (reduce::method<T, decltype(of.compressor)>::has_workers) return reduce::sum_rule::usual_bucket;
+    std::vector<parallel::block> runs;
+    for (std::size_t rank = 0; rank < on.ranks; ++rank) runs.push_back(on.lanes_of(rank));
+    return rule.least_bucket(runs, sizeof(T));
+}
+
+/// For messages, with layers numbered as everywhere, from 0: `layers 3-5`.
+[[nodiscard, gnu::cold]] std::string name_of(const bucket_range& range);
+
+/// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network
+/// alone.
+template <class Network>
+[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least) {
+    std::vector<bucket_range> out;
+    for (const auto segment : {model::segment::sharded, model::segment::replicated}) {
+        bool open = false;
+        for (std::size_t layer = Network::size; layer-- > 0;) {
+            const auto& fact = Network::facts[layer];
+            if (fact.segment != segment || fact.parameters_here == 0) continue;
+            if (!open) out.push_back({segment, Network::offset(layer), 0, layer, layer});
+            auto& last = out.back();
+            last.first = Network::offset(layer);
+            last.count += fact.parameters_here;
+            last.lowest_layer = layer;
+            open = last.count < least;
+        }
+    }
+    return out;
+}
+
+/// What a compressor sees of a bucket: tensors of more than `segment` numbers in segments, counted from their start; 0: all of them whole.
+template <class Network>
+[[nodiscard, gnu::cold]] std::vector<reduce::piece> make_pieces(const bucket_range& range, const partition::grid& on, std::size_t segment) {
+    std::vector<reduce::piece> out;
+    std::size_t tensor = 0;
+    const bool sharded = range.segment == model::segment::sharded;
+    core::for_each_index<Network::size>([&](auto layer) {
+        std::size_t at = Network::offset(layer);
+        for (const auto& parameter : Network::template layer<layer>::parameters) {
+            const std::size_t size = parameter.size(), each = segment == 0 ? size : segment;
+            for (std::size_t first = 0; first < size && at >= range.first && at < range.first + range.count; first += each)
+                out.push_back({.first = at - range.first + first,
+                               .count = std::min(each, size - first),
+                               .tensor = tensor * on.shards + (sharded ? on.shard() : 0),
+                               .offset = first,
+                               .rows = parameter.rows,
+                               .columns = parameter.columns});
+            at += size;
+            ++tensor;
+        }
+    });
+    return out;
+}
+
+/// The groups of ranks that buckets are added over: all ranks, and those with the same shard; and of each, the ranks that share a worker
+/// with this one.
+struct bucket_groups {
+    comm::group all;
+    comm::group replicas;
+    comm::group sharing{};
+    comm::group replicas_sharing{};
+};
+/// Collective.
+[[nodiscard, gnu::cold]] bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all, const comm::group& replicas);
+
+/// Who adds up a bucket: all ranks, or those with the same shard. `memory`: what all ranks share, if they do.
+[[nodiscard, gnu::cold]] reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const bucket_groups& groups,
+                                                  parallel::team team, node::shared_parts* memory);
+
+/// Tensors of parameters in the whole network.
+template <class Network>
+[[nodiscard]] constexpr std::size_t tensor_count() {
+    std::size_t out = 0;
+    core::for_each_index<Network::size>([&](auto layer) { out += Network::template layer<layer>::parameters.size(); });
+    return out;
+}
+
+/// Throws core::error where the random words of so many tensors cannot be told apart for each worker.
+[[gnu::cold]] void require_series(std::size_t tensors, const partition::grid& on);
+
+/// What weights of type T and so many sets of gradients take where ranks share memory.
+template <class T, class Network>
+[[nodiscard, gnu::cold]] std::size_t shared_bytes(const partition::grid& on, std::size_t least, std::size_t gradient_sets) {
+    std::size_t most = 1;
+    for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, on.nodes_of(on.lanes_of(rank)).size());
+    for (std::size_t of = 0; of < on.replicas(); ++of) most = std::max(most, on.nodes_of(on.lanes_of_replica(of)).size());
+    constexpr std::string_view what = "bytes of shared gradients and weights";
+    std::size_t bytes = tensor::arena::footprint(core::checked_product(what, Network::parameters_here, sizeof(T))) + commit::shared_bytes;
+    for (const auto& range : make_buckets<Network>(least))
+        bytes =
+            core::checked_sum(what, bytes,
+                              core::checked_product(what, gradient_sets,
+                                                    tensor::arena::footprint(core::checked_product(what, most, range.count, sizeof(T))) +
+                                                        sizeof(node::shared_signal)));
+    return bytes;
+}
+
+/// A run of parameters that the optimizer treats alike.
+struct update_run {
+    std::size_t first = 0;
+    std::size_t count = 0;
+    bool decays = true;
+};
+
+/// Parameters first .. first + count - 1 of this rank as runs.
+template <class Network>
+[[nodiscard, gnu::cold]] std::vector<update_run> make_runs(std::size_t first, std::size_t count) {
+    std::vector<update_run> out;
+    core::for_each_index<Network::size>([&](auto layer) {
+        std::size_t at = Network::offset(layer);
+        for (const auto& parameter : Network::template layer<layer>::parameters) {
+            const std::size_t begin = std::max(at, first), end = std::min(at + parameter.size(), first + count);
+            at += parameter.size();
+            if (begin >= end) continue;
+            if (!out.empty() && out.back().decays == parameter.decays && out.back().first + out.back().count == begin)
+                out.back().count += end - begin;
+            else
+                out.push_back({begin, end - begin, parameter.decays});
+        }
+    });
+    return out;
+}
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::string name_of(const bucket_range& range) {
+    if (range.lowest_layer == range.highest_layer) return core::text("layer ", range.lowest_layer);
+    return core::text("layers ", range.lowest_layer, "-", range.highest_layer);
+}
+
+LOCKSTEP_FUNCTION void require_series(std::size_t tensors, const partition::grid& on) {
+    if (core::checked_product("series of random words", tensors, on.shards, on.workers) > core::random_stream::series_count)
+        core::fail(core::text(tensors, " tensors, ", on.shards, " shards and ", on.workers, " workers are more than the ",
+                              core::random_stream::series_count, " series of random words that a compressor has"),
+                   "use fewer workers");
+}
+
+LOCKSTEP_FUNCTION bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all, const comm::group& replicas) {
+    bucket_groups out{.all = all, .replicas = replicas};
+    if (on.workers == 0) return out;
+    // Ranks that share nothing are alone in a group.
+    bool ranks_share = false;
+    for (std::size_t rank = 0; rank < on.ranks; ++rank) ranks_share = ranks_share || on.part_of(rank).count > 1;
+    if (ranks_share) out.sharing = all.split(on.part_of(on.rank).workers.first, on.rank);
+    if (on.shards > 1 && on.replicas() > on.workers)
+        out.replicas_sharing = all.split(on.part_of_replica(on.replica()).workers.first * on.shards + on.shard(), on.rank);
+    return out;
+}
+
+LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const bucket_groups& groups,
+                                           parallel::team team, node::shared_parts* memory) {
+    const bool sharded = range.segment == model::segment::sharded;
+    reduce::bucket of{.ranks = (sharded ? groups.replicas : groups.all).named(name_of(range)),
+                      .runs = {},
+                      .lanes = on.lanes,
+                      .n = range.count,
+                      .team = team,
+                      .memory = memory};
+    const auto part_of = [&](std::size_t rank) { return sharded ? on.part_of_replica(rank) : on.part_of(rank); };
+    const std::size_t mine = sharded ? on.replica() : on.rank;
+    if (on.workers > 0) {
+        const partition::worker_part own = part_of(mine);
+        of.deal.workers = on.workers;
+        of.deal.lanes = on.worker_lanes();
+        of.deal.own = own.workers;
+        if (own.count > 1) of.deal.sharing = (sharded ? groups.replicas_sharing : groups.sharing).named(name_of(range));
+    }
+    for (std::size_t rank = 0; rank < of.ranks.size(); ++rank) {
+        of.runs.push_back(sharded ? on.lanes_of_replica(rank) : on.lanes_of(rank));
+        of.parts.push_back(sharded ? rank * on.shards + on.shard() : rank);
+        if (on.workers == 0) continue;
+        // The first of those that share a worker sends its messages.
+        const partition::worker_part part = part_of(rank);
+        of.deal.messages.push_back(part.index == 0 ? part.workers : parallel::block{part.workers.last, part.workers.last});
+        const std::size_t first = part.workers.first * on.worker_lanes();
+        if (part.count > 1 && part.workers == of.deal.own)
+            of.deal.lanes_of.push_back({of.runs.back().first - first, of.runs.back().last - first});
+    }
+    return of;
+}
+
+#endif
+
+}  // namespace lockstep::sync

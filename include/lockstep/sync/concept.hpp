@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The concept Strategy: when ranks exchange what, and who keeps which weights, in the words of a training step.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/node/shared_parts.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/partition/grid.hpp"
+#include "lockstep/reduce/choose.hpp"
+#include "lockstep/reduce/sum_rule.hpp"
+#include "lockstep/sync/commit.hpp"
+#include "lockstep/sync/lane_sums.hpp"
+#include "lockstep/tensor/arena.hpp"
+
+namespace lockstep::sync {
+
+/// Where backward writes the gradient of one layer: node s of the lane tree at data + s stride.
+template <class T>
+struct gradient_place {
+    T* data = nullptr;
+    std::size_t stride = 0;
+};
+
+/// Called before each layer of a forward walk: one pointer, so that there is one walk for training and inference.
+struct layer_hook {
+    void* of = nullptr;
+    void (*call)(void* of, std::size_t layer) = nullptr;
+
+    void operator()(std::size_t layer) const {
+        if (call != nullptr) call(of, layer);
+    }
+};
+
+/// The types of a run that a strategy is made for.
+template <class T, class Network, class Optimizer, class Compressor>
+struct run_types {
+    using value_type = T;
+    using network = Network;
+    using optimizer = Optimizer;
+    using compressor = Compressor;
+    using method = reduce::method<T, Compressor>;
+};
+
+/// What a trainer lends a strategy when it makes one. All of it outlives the strategy.
+template <class Plan>
+struct setup {
+    const Plan& plan;
+    const partition::grid& grid;
+    const comm::group& all;
+    const comm::group& replicas;  ///< the ranks with the same shard
+    std::size_t least_bucket;     ///< parameters
+    reduce::sum_rule& rule;
+    parallel::team team;
+    tensor::arena& arena;        ///< memory of a step is reserved here, on construction
+    node::shared_parts* memory;  ///< null where ranks share none
+    commit& change;
+};
+
+/// What a plan names as `.sync`: settings, and the class template that a trainer makes of them. `strategy<Types>` models Strategy.
+template <class S>
+concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
+    { S::name } -> std::convertible_to<std::string_view>;
+    { choice.settings() } -> std::convertible_to<std::string>;
+};
+
+/// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates and says some of them
+/// differently: examples/own_strategy.cpp.
+/// - `begin(step)`: steps count from 0.
+/// - `weights_needed()`: a hook that forward calls before each layer: its weights have to be there.
+/// - `forward_done()`.
+/// - `gradient_location(layer)`: where backward writes. `gradient_ready(layer, step, others)`: it has; calls others() if this thread may make
+///   MPI calls.
+/// - `reduce_loss(losses, step)`: waits for the losses of all ranks. Who has all of them knows that no rank can fail any more in this step.
+/// - `commit(weights, rate, step)`: makes new weights, or lets them set off. False: numbers of this rank are not finite.
+/// - `complete()`: weights are whole, because they are looked at. `abandon()`: after a failure, of whatever rank.
+template <class S, class T>
+concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& arena, std::span<T> weights, step_sums& losses, double rate,
+                            std::uint64_t step, std::size_t layer) {
+    strategy.bind(arena);
+    strategy.begin(step);
+    { strategy.weights_needed() } -> std::same_as<layer_hook>;
+    strategy.forward_done();
+    { fixed.gradient_location(layer) } -> std::same_as<gradient_place<T>>;
+    strategy.gradient_ready(layer, step, [] {});
+    { strategy.reduce_loss(losses, step) } -> std::same_as<double>;
+    { strategy.commit(weights, rate, step) } -> std::same_as<bool>;
+    strategy.complete();
+    { strategy.abandon() }
+    noexcept;
+    // What a trainer reports, and its progress thread: those of owner_updates do.
+    { S::gradient_sets } -> std::convertible_to<std::size_t>;
+    strategy.times();
+    strategy.thread();
+    strategy.step_in_turns();
+    strategy.record(nullptr);
+    { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;
+    { fixed.slot_numbers() } -> std::convertible_to<std::size_t>;
+    { fixed.gradient_numbers() } -> std::convertible_to<std::size_t>;
+    { fixed.message_bytes() } -> std::convertible_to<std::size_t>;
+    { fixed.bucket_count() } -> std::convertible_to<std::size_t>;
+};
+
+}  // namespace lockstep::sync

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Synchronous SGD with gradients of the step before: all communication has a whole step to hide behind.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/sync/owner_updates.hpp"
+
+namespace lockstep::sync {
+
+/// The words of `delayed`. Two queues take turns: while one adds the gradients of this step, the sums of the other update the weights.
+template <class Types>
+class delayed_updates : public owner_updates<Types> {
+    using base = owner_updates<Types>;
+    using typename base::network;
+    using typename base::queue;
+    using typename base::stage;
+    using typename base::T;
+
+public:
+    static constexpr std::size_t gradient_sets = 2;
+
+    template <class Plan>
+    [[gnu::cold]] explicit delayed_updates(const setup<Plan>& from) : base{from}, other_{from, this->times_} {
+        if (from.plan.progress_thread)
+            core::fail("the plan asks for a progress thread with sync::delayed, which hides its communication without one",
+                       "leave progress_thread out");
+        this->queue_.goes_with(other_);
+    }
+
+    void bind(const tensor::arena& arena) {
+        base::bind(arena);
+        other_.bind(arena);
+    }
+    void begin(std::uint64_t step) {
+        base::begin(step);
+        fresh_ = step % 2;
+    }
+    [[nodiscard]] layer_hook weights_needed() noexcept {
+        return {this, [](void* of, std::size_t layer) {
+                    auto& self = *static_cast<delayed_updates*>(of);
+                    // The queue whose turn it is has made the last new weights.
+                    self.stale().poll();
+                    self.fresh().wait_before(layer);
+                }};
+    }
+    [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept {
+        return (fresh_ == 0 ? this->queue_ : other_).gradient_location(layer);
+    }
+    template <class Others>
+    void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
+        this->times_.note(report::activity::backward, layer);
+        if (this->overlaps_) fresh().ready(layer, step);
+        stale().poll();
+        fresh().beside_backward(others);
+    }
+    [[nodiscard]] double reduce_loss(step_sums& losses, std::uint64_t step) {
+        if (!this->overlaps_) fresh().start_all(step);
+        return this->agree_on_loss(losses, [&] {
+            fresh().poll();
+            stale().poll();
+        });
+    }
+    /// The first step changes no weight.
+    [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
+        if (!is_any_pending_) {
+            is_any_pending_ = true;
+            stale().completes(step + 1);
+            return true;
+        }
+        return this->commit_sums(stale(), weights, rate, step, {}, 1);
+    }
+
+    /// Sums that are pending are brought to their end as well: nothing is under way while weights are looked at.
+    void complete() {
+        for (queue* one : {&this->queue_, &other_}) {
+            one->wait_all();
+            one->wait_for_sums();
+        }
+    }
+    [[gnu::cold]] void abandon() noexcept {
+        this->queue_.abandon(false);
+        other_.abandon();
+        is_any_pending_ = false;
+    }
+    [[gnu::cold]] void record(report::recorder* to) {
+        base::record(to);
+        if (to != nullptr) base::add_buckets(*to, other_);
+    }
+
+    [[nodiscard]] std::size_t gradient_numbers() const noexcept { return base::gradient_numbers() + other_.gradient_numbers(); }
+    [[nodiscard]] std::size_t message_bytes() const noexcept { return base::message_bytes() + other_.message_bytes(); }
+
+private:
+    [[nodiscard]] queue& fresh() noexcept { return fresh_ == 0 ? this->queue_ : other_; }
+    [[nodiscard]] queue& stale() noexcept { return fresh_ == 0 ? other_ : this->queue_; }
+
+    queue other_;
+    std::size_t fresh_ = 0;  // which of the two takes the gradients of this step
+    bool is_any_pending_ = false;
+};
+
+/// w(t+1) = w(t) - rate(t) g(t-1): one step stale, and with the same bits on any number of ranks. The first step applies nothing; the last
+/// gradient stays pending, also between two fit() and after load_weights(), and is lost in a failure. A compressor keeps a state for even and
+/// one for odd steps. Losses and statistics are those of the step. Staleness of one slows convergence at high
+/// rates with momentum: lower the rate or warm up (Agarwal and Duchi, NIPS 2011; Pipe-SGD, Li et al., NeurIPS 2018).
+/// Memory: a second set of gradients and of the reducers. No progress thread.
+struct delayed {
+    static constexpr std::string_view name = "delayed";
+
+    [[nodiscard]] std::string settings() const { return {}; }
+
+    template <class Types>
+    using strategy = delayed_updates<Types>;
+};
+
+static_assert(StrategyChoice<delayed>);
+
+}  // namespace lockstep::sync

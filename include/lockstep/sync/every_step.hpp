@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Synchronous SGD: every rank has the weights after every step. The default of a plan.
+
+#include <string>
+#include <string_view>
+
+#include "lockstep/sync/owner_updates.hpp"
+
+namespace lockstep::sync {
+
+/// w(t+1) = w(t) - rate(t) g(t), with the gradient over the whole minibatch: the owner of each strip adds, updates and hands out.
+struct every_step {
+    static constexpr std::string_view name = "every_step";
+
+    [[nodiscard]] std::string settings() const { return {}; }
+
+    template <class Types>
+    using strategy = owner_updates<Types>;
+};
+
+static_assert(StrategyChoice<every_step>);
+
+}  // namespace lockstep::sync

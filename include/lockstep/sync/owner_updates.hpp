@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// From summed gradients to new weights: each rank updates the strips that it owns and hands them out. What strategies are built on.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/optim/concept.hpp"
+#include "lockstep/sync/bucket_queue.hpp"
+#include "lockstep/sync/buckets.hpp"
+#include "lockstep/sync/commit.hpp"
+#include "lockstep/sync/concept.hpp"
+#include "lockstep/sync/lane_sums.hpp"
+#include "lockstep/sync/step_times.hpp"
+
+namespace lockstep::sync {
+
+/// Synchronous SGD: a bucket starts when backward has finished its lowest layer. When all losses are there (nobody can fail any more),
+/// buckets are updated as their sums arrive, and their weights set off in the order in which the next forward needs them; it waits before
+/// each layer for its bucket. A strategy of one's own derives from this and says its own words for those that differ.
+/// What reads weights waits for all of them: evaluation, prediction, views, hashes, observers that may look, the ends
+/// of an epoch, of fit() and of step(). That wait is local: all ranks have started what it waits for.
+/// Memory: that of a bucket_queue, and optimizer slots for the strips that this rank owns.
+template <class Types>
+class owner_updates {
+protected:
+    using T = typename Types::value_type;
+    using network = typename Types::network;
+    using optimizer = typename Types::optimizer;
+    using queue = bucket_queue<Types>;
+    using stage = typename queue::stage;
+
+public:
+    /// Sets of gradients, each with its reducers.
+    static constexpr std::size_t gradient_sets = 1;
+
+    template <class Plan>
+    [[gnu::cold]] explicit owner_updates(const setup<Plan>& from)
+        : all_{from.all},
+          change_{&from.change},
+          optimizer_{from.plan.optimizer},
+          overlaps_{from.plan.overlap},
+          times_{from.plan.overlap},
+          queue_{from, times_} {
+        for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) {
+            const bucket_range& range = queue_[bucket].range;
+            const auto owned = queue_[bucket].reducer.owned();
+            owned_.push_back({from.arena.template reserve<T>(optimizer::slot_count * owned.size()),
+                              make_runs<network>(range.first + owned.first, owned.size())});
+        }
+    }
+
+    void bind(const tensor::arena& arena) {
+        arena_ = &arena;
+        queue_.bind(arena);
+    }
+
+    void begin(std::uint64_t step) { times_.begin_step(step + 1); }
+    [[nodiscard]] layer_hook weights_needed() noexcept {
+        return {this, [](void* of, std::size_t layer) { static_cast<owner_updates*>(of)->queue_.wait_before(layer); }};
+    }
+    void forward_done() {
+        queue_.take_turn();
+        times_.note(report::activity::forward, network::size - 1);
+    }
+    [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept { return queue_.gradient_location(layer); }
+    /// Backward has finished a layer: starts what is complete and moves on what is under way.
+    template <class Others>
+    void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
+        times_.note(report::activity::backward, layer);
+        if (overlaps_) queue_.ready(layer, step);
+        queue_.beside_backward(others);
+    }
+
+    /// Backward is over. Waits until all ranks have come so far. Number 1 of `losses` is used here.
+    [[nodiscard]] double reduce_loss(step_sums& losses, std::uint64_t step) {
+        if (!overlaps_) queue_.start_all(step);
+        return agree_on_loss(losses, [&] { queue_.poll(); });
+    }
+
+    /// Updates the strips of this rank as their sums arrive, and lets the weights set off.
+    /// False: gradients or new weights of this rank's strips are not finite.
+    [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) { return commit_sums(queue_, weights, rate, step); }
+
+    void complete() { queue_.wait_all(); }
+    [[gnu::cold]] void abandon() noexcept { queue_.abandon(); }
+
+    /// For redistributions between layers; null where there is none.
+    [[nodiscard]] comm::progress_thread* thread() noexcept { return queue_.thread(); }
+    /// To be kept through a step: however that ends, the thread rests before anything else is unwound.
+    [[nodiscard]] auto step_in_turns() noexcept {
+        struct end {
+            queue& of;
+            ~end() { of.rest(); }
+        };
+        return end{queue_};
+    }
+    [[nodiscard]] step_times& times() noexcept { return times_; }
+    [[nodiscard]] const step_times& times() const noexcept { return times_; }
+
+    /// Tells `to` what happens from now on; null: nobody.
+    [[gnu::cold]] void record(report::recorder* to) {
+        times_.record(to);
+        if (to == nullptr) return;
+        to->name_of_layer = [](std::size_t layer) { return layer < network::size ? network::facts[layer].name : std::string_view{}; };
+        to->buckets.clear();
+        add_buckets(*to, queue_);
+    }
+
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept { return queue_.bytes_per_step(); }
+    /// Optimizer state on this rank, in numbers.
+    [[nodiscard]] std::size_t slot_numbers() const noexcept {
+        std::size_t sum = 0;
+        for (const auto& one : owned_) sum += one.slots.count;
+        return sum;
+    }
+    [[nodiscard]] std::size_t gradient_numbers() const noexcept { return queue_.gradient_numbers(); }
+    [[nodiscard]] std::size_t message_bytes() const noexcept { return queue_.message_bytes(); }
+    [[nodiscard]] std::size_t bucket_count() const noexcept { return queue_.size(); }
+
+protected:
+    /// What this rank keeps for its strip of a bucket.
+    struct owned_strip {
+        tensor::slice<T> slots;
+        std::vector<update_run> runs;
+    };
+
+    [[gnu::cold]] static void add_buckets(report::recorder& to, const queue& of) {
+        for (std::size_t bucket = 0; bucket < of.size(); ++bucket)
+            to.buckets.push_back({of[bucket].range.lowest_layer, of[bucket].range.highest_layer, of[bucket].reducer.bytes_per_step()});
+    }
+
+    /// All ranks have done all that can fail; poll() meanwhile. The mean loss.
+    template <class Poll>
+    [[nodiscard]] double agree_on_loss(step_sums& losses, const Poll& poll) {
+        const double since_last = times_.begin_agreeing();
+        queue_.take_turn();
+        losses.fill(1, since_last);
+        change_->agree(
+            queue_.among_all(losses.pending()), [&] { losses.start(); }, [&] { return losses.progress(); }, poll);
+        const double loss = losses.finish<1>()[0];
+        times_.agreed(losses.largest(1) - since_last);
+        return loss;
+    }
+
+    /// Changes nothing after an update.
+    struct nothing_more {
+        void operator()(const optim::update_pass<T>&, std::size_t) const noexcept {}
+    };
+
+    /// Updates what the sums of a queue say, and lets the weights set off. `after(pass, first)` may change pass.weights once more, number by
+    /// number, before others get them: they begin at parameter `first` of this rank. Called on the threads of the team.
+    template <class After = nothing_more>
+    /// `delay`: steps since the gradients, which the optimizer's count of updates leaves out.
+    [[nodiscard]] bool commit_sums(queue& of, std::span<T> weights, double rate, std::uint64_t step, const After& after = {},
+                                   std::uint64_t delay = 0) {
+        const std::span<const std::size_t> needed = of.needed();
+        std::optional<comm::backoff> waiting;
+        times_.begin_updates();
+        std::size_t shared = 0;
+        while (shared < needed.size()) {
+            of.poll();
+            std::size_t next = shared;
+            while (next < needed.size() && of[needed[next]].state != stage::summed) ++next;
+            if (next == needed.size()) {
+                if (!waiting) waiting.emplace(of.among_all(of[needed[shared]].reducer.pending()));
+                waiting->wait(all_.aborts());
+                continue;
+            }
+            waiting.reset();
+            times_.begin_update();
+            of[needed[next]].reducer.finish();
+            of.lend();
+            change_->begin();
+            update(of, needed[next], weights, rate, step - delay, after);
+            of.take_turn();
+            of[needed[next]].state = stage::updated;
+            // What is needed first goes first, and alone as long as the sums before it use the links.
+            for (; shared < needed.size() && of[needed[shared]].state == stage::updated; ++shared) of.share(needed[shared], weights);
+            times_.end_update(of.first() + needed[next]);
+        }
+        times_.end_updates();
+        of.completes(step + 1);
+        overlaps_ ? of.poll() : of.wait_all();
+        return finite_.exchange(true, std::memory_order_relaxed);
+    }
+
+    /// New weights for the strip of this rank, whose sum is there.
+    template <class After>
+    void update(queue& of, std::size_t bucket, std::span<T> weights, double rate, std::uint64_t step, const After& after) {
+        auto& one = of[bucket];
+        const owned_strip& strip = owned_[bucket];
+        const auto owned = one.reducer.owned();
+        const std::span<T> here = weights.subspan(one.range.first, one.range.count);
+        const tensor::slots<T> slots{(*arena_)[strip.slots].data(), optimizer::slot_count, owned.size(), owned.size()};
+        one.reducer.update(here, [&](parallel::block part, std::span<const T> sum) noexcept {
+            for (const auto& run : strip.runs) {
+                const std::size_t begin = run.first - one.range.first;
+                const std::size_t first = std::max(begin, part.first), last = std::min(begin + run.count, part.last);
+                if (first >= last) continue;
+                const optim::update_pass<T> pass{.weights = here.subspan(first, last - first),
+                                                 .gradient = sum.subspan(first - part.first, last - first),
+                                                 .slots = slots.part(first - owned.first, last - first),
+                                                 .rate = rate,
+                                                 .step = step,
+                                                 .decays = run.decays};
+                if (!optim::update_checked(optimizer_, pass)) [[unlikely]]
+                    finite_.store(false, std::memory_order_relaxed);
+                after(pass, one.range.first + first);
+            }
+        });
+    }
+
+    comm::group all_;
+    sync::commit* change_;
+    optimizer optimizer_;
+    bool overlaps_;
+    step_times times_;
+    queue queue_;
+    std::deque<owned_strip> owned_;
+    const tensor::arena* arena_ = nullptr;
+    std::atomic<bool> finite_ = true;  // gradients and weights of this step
+};
+
+}  // namespace lockstep::sync

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a trainer is made of, and its step.
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/compress/reduction.hpp"
+#include "lockstep/sync/commit.hpp"
+#include "lockstep/sync/concept.hpp"
+#include "lockstep/sync/lane_sums.hpp"
+#include "lockstep/train/agreement.hpp"
+#include "lockstep/train/algorithms.hpp"
+#include "lockstep/train/checks.hpp"
+#include "lockstep/train/inference.hpp"
+#include "lockstep/train/inputs.hpp"
+#include "lockstep/train/lane_rows.hpp"
+#include "lockstep/train/network_run.hpp"
+#include "lockstep/train/recipe.hpp"
+#include "lockstep/train/refusals.hpp"
+#include "lockstep/train/statistics.hpp"
+#include "lockstep/train/weights.hpp"
+
+namespace lockstep::train {
+
+/// The parts of a trainer in the order in which they are made. Public to the trainer and to fit(), which are its only users.
+template <class Plan>
+struct engine {
+    using T = typename decltype(std::declval<Plan&>().precision)::type;
+    using net = decltype(std::declval<Plan&>().model);
+    using partition_type = decltype(std::declval<Plan&>().partition);
+    using loss_type = decltype(std::declval<Plan&>().loss);
+    using compressor_type = decltype(std::declval<Plan&>().compressor);
+    static constexpr std::size_t shards = partition_type::shards, least_rows = least_lane_rows<net>;
+    using network = model::network<net, shards>;
+    using input = typename network::input;
+    using output = typename network::output;
+    using label = typename loss_type::template label<output>;
+    using label_element = tensor::label_element<label, T>;
+    using run_type = network_run<T, net, shards>;
+    using types = sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type>;
+    using method = typename types::method;
+    using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
+    using clock = std::chrono::steady_clock;
+
+    [[gnu::cold]] engine(const Plan& given, const comm::group& all, const comm::watched_call&)
+        : plan{with_algorithms(given)},
+          ranks{all},
+          grid{[&] {
+              ranks.check();
+              check(given);
+              if (given.timeout) ranks.aborts().set_timeout(*given.timeout);
+              const std::size_t workers = !method::has_workers ? 0 : given.workers > 0 ? given.workers : ranks.size();
+              const auto made = partition::make_grid<partition_type>(ranks.rank(), ranks.size(), given.lanes, workers);
+              agree(ranks, describe_plan(plan));
+              return made;
+          }()},
+          group{shards > 1 ? ranks.split(grid.replica(), grid.shard()).named("values") : comm::group{}},
+          replicas{shards > 1 ? ranks.split(grid.shard(), grid.replica()) : ranks},
+          team{static_cast<int>(given.threads)},
+          capacity{deal::capacity(given.batch, grid, least_rows)},
+          rows{grid},
+          rule{ranks, given.all_reduce, given.sums, measures<T, network>(given)},
+          least_bucket{sync::least_bucket<T>(given, rule, grid)},
+          memory{ranks, given.all_reduce.empty() ? given.transport : transport::messages,
+                 sync::shared_bytes<T, network>(grid, least_bucket, strategy_type::gradient_sets), arena},
+          change{ranks, memory.parts(), arena},
+          run{plan.model, grid, group, capacity, shards * capacity, team, arena},  // step() may fill every rank of a group
+          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(), change}},
+          observed{grid, ranks.named("statistics"), rule, team, arena},
+          losses{grid, ranks.named("losses")},
+          counts{grid, ranks.named("rows")},
+          samples{capacity, given.prefetch, team, arena},
+          weight_slice{arena.template reserve_shared<T>(network::parameters_here)} {
+        arena.allocate();
+        run.bind(arena, strategy.thread());
+        strategy.bind(arena);
+        observed.bind(arena);
+        samples.bind(arena);
+        observed.initialise(given.seed, given.initialise);
+        totals.ranks = grid.ranks;
+        totals.threads = given.threads;
+        initialise_weights<network>(arena[weight_slice], grid, given.seed, given.initialise);
+        require_equal_weights<network>(ranks, grid, std::span<const T>{arena[weight_slice]}, std::span<const T>{observed.running()});
+        ranks.end_together();
+    }
+
+    /// Where this rank fails, all others are told why and fail too.
+    template <class F>
+    decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) {
+        const comm::watched_call here{ranks.aborts(), name, where};
+        // After a failure messages of the broken step are still under way, and would be taken for those of the next one.
+        // And what a compressor carries over to the next step is that of the broken one.
+        const bool stays_failed = ranks.size() > 1 || compress::keeps_state<compressor_type>;
+        try {
+            if (stays_failed) ranks.check();
+            strategy.complete();
+            return f();
+        } catch (...) {
+            tell_all(ranks);
+            strategy.abandon();
+            change.found(kernels::first_non_finite(std::span<const T>{arena[weight_slice]}) == weight_slice.count);
+            rethrow_with(change.state().text(grid.rank));
+        }
+    }
+    /// Forward over the rows of the deal; what the layers observe sets off.
+    [[nodiscard]] tensor::batch<const T, output> forward(const T* x) {
+        const auto out =
+            run.forward(weights().data(), x, rows, key(layer_api::mode::training), observed.place(), strategy.weights_needed());
+        strategy.forward_done();
+        observed.start();
+        return out;
+    }
+
+    /// The loss of each lane and the gradient of the output. Returns the learning rate, which travels with the losses.
+    double compute_loss(tensor::batch<const T, output> out, const label_element* y, std::uint64_t step) {
+        const auto dy = run.output_gradient(rows);
+        const auto scale = static_cast<T>(1.0 / static_cast<double>(rows.rows()));
+        losses.clear();
+        parallel::for_each(team, rows.own().count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, loss_type, output>) {
+            const auto own = rows.own().blocks()[lane];
+            const auto [part, target] = of_rows<label>(out, y, own);
+            losses(lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
+        });
+        const double rate = static_cast<double>(plan.schedule(step));
+        losses.fill(2, rate);
+        return rate;
+    }
+
+    /// All ranks agree on the step, then weights change. Returns the mean loss. Throws core::error, on all ranks alike, where a rate, a loss
+    /// or a mean of the statistics makes no sense: no weight has changed then.
+    double commit(double rate, std::uint64_t step) {
+        // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
+        const double loss = strategy.reduce_loss(losses, step) / static_cast<double>(rows.rows());
+        if (const std::size_t lane = losses.first_other(2); lane < grid.lanes || !(std::isfinite(rate) && rate >= 0))
+            refuse_rate(change, losses, grid, lane, step + 1);
+        if (!std::isfinite(loss)) refuse_step(change, core::text("the loss is ", loss), step + 1);
+        // Its messages go before the weights, or they would wait for these.
+        if constexpr (network::statistics > 0) {
+            auto watch = clock::now();
+            if (!observed.finish(rows.rows())) refuse_step(change, "a mean of what layers observe is not finite", step + 1);
+            change.begin();
+            observed.absorb(plan.model);
+            totals.seconds.communication_exposed += report::lap(watch);
+        }
+        const bool finite = strategy.commit(weights(), rate, step);
+        ++totals.steps;
+        ranks.aborts().passed();
+        if (!finite) {
+            strategy.complete();
+            refuse_weights<network>(std::span<const T>{weights()}, totals.steps);
+        }
+        return loss;
+    }
+
+    /// One step on the rows of the deal: forward, loss, backward, commit.
+    report::step_event run_step(const T* x, const label_element* y) {
+        const std::uint64_t step = totals.steps;
+        const auto turns = strategy.step_in_turns();
+        step_clock watch{*this};
+        const auto out = forward(x);
+        const double rate = compute_loss(out, y, step);
+        watch.forward_done();
+        run.backward(
+            weights().data(), rows, key(layer_api::mode::training), [&](std::size_t layer) { return strategy.gradient_location(layer); },
+            [&](std::size_t layer) {
+                strategy.gradient_ready(layer, step, [&] {
+                    observed.poll();
+                    ranks.aborts().glance();
+                });
+            });
+        watch.backward_done();
+        const double loss = commit(rate, step);
+        totals.samples += rows.rows();
+        totals.bytes_sent += strategy.bytes_per_step() + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
+        return {.step = totals.steps, .epoch = epoch, .samples = rows.rows(), .loss = loss, .rate = rate};
+    }
+
+    [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, totals.steps, mode}; }
+    /// Those that are here; complete() of the strategy brings what is under way.
+    [[nodiscard]] std::span<T> weights() noexcept { return arena[weight_slice]; }
+
+    /// Since the last call.
+    report::seconds_spent spent_since() noexcept {
+        const auto now = strategy.times().added_to(totals.seconds);
+        return now - std::exchange(told, now);
+    }
+
+    /// Where the seconds of a step go: computing, and what ranks wait for meanwhile.
+    class step_clock {
+    public:
+        explicit step_clock(engine& of)
+            : of_{of}, redistributed_{of.run.redistribution_seconds()}, waited_{of.strategy.times().exposed_seconds()} {
+            of.strategy.times().note(report::activity::data);
+            watch_ = clock::now();
+        }
+        void forward_done() {
+            of_.strategy.times().note(report::activity::loss);
+            in_forward_ = of_.run.redistribution_seconds() - redistributed_;
+            of_.totals.seconds.forward += report::lap(watch_) - in_forward_ - (of_.strategy.times().exposed_seconds() - waited_);
+        }
+        void backward_done() {
+            const double in_both = of_.run.redistribution_seconds() - redistributed_;
+            of_.totals.seconds.backward += report::lap(watch_) - (in_both - in_forward_);
+            of_.totals.seconds.communication_exposed += in_both;
+        }
+
+    private:
+        engine& of_;
+        double redistributed_, waited_, in_forward_ = 0;
+        clock::time_point watch_;
+    };
+
+    Plan plan;
+    comm::group ranks;  // all
+    partition::grid grid;
+    comm::group group;     // the model group
+    comm::group replicas;  // the ranks with the same shard
+    parallel::team team;
+    std::size_t capacity;
+    tensor::arena arena;
+    deal rows;
+    reduce::sum_rule rule;
+    std::size_t least_bucket;  // parameters, at least
+    typename method::memory memory;
+    sync::commit change;
+    run_type run;
+    strategy_type strategy;
+    statistics<T, network> observed;
+    sync::step_sums losses;
+    sync::row_counts counts;
+    inputs<T, input, label> samples;
+    tensor::slice<T> weight_slice;
+    std::vector<std::uint64_t> order;  // of the samples of an epoch
+    std::uint64_t epoch = 0;
+    std::size_t position = 0;
+    report::totals totals;
+    report::seconds_spent told;
+};
+
+}  // namespace lockstep::train

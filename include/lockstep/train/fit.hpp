@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Passes over a data set: samples are ordered, dealt, read ahead and trained on, and observers hear of it.
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "lockstep/report/events.hpp"
+#include "lockstep/report/observers.hpp"
+#include "lockstep/train/engine.hpp"
+#include "lockstep/train/read_ahead.hpp"
+
+namespace lockstep::train {
+
+/// trainer::fit() with checked types. `self`: what observers are shown.
+template <class Plan, class Trainer, class Dataset, class Until, class... Observers>
+void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
+    using clock = std::chrono::steady_clock;
+    require_samples(set, "fit");
+    require_equal(core.ranks, set.size(), "samples to fit");
+    agree_on(core.ranks, set);
+    require_same_samples<typename engine<Plan>::T>(core.ranks, set);
+    require_equal(core.ranks, until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
+                  "call fit() with the same number on every rank");
+    core.ranks.aborts().passed();
+    const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy, report::recorder_of(observers...)};
+    report::require_different_outputs(core.ranks, observers...);
+    (report::tell_begin(observers, core.ranks), ...);
+    const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
+    if (core.order.size() != n) {
+        core::with_memory("the order of the samples", n * sizeof(core.order[0]), "fit fewer samples, or use a machine with more memory",
+                          [&] { core.order.assign(n, 0); });
+        core.position = 0;
+        core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
+        require_same_order(core.ranks, core.order);
+    }
+    const std::size_t begun = core.position / core.plan.batch;
+    std::uint64_t left = steps_until(until, per_epoch, begun);
+    require_last_minibatch<typename engine<Plan>::net>(n, core.plan.batch, begun, left);
+    if (core.position > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
+    const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
+        if (position == 0) core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
+        const auto own = deal::own_rows(std::min(core.plan.batch, n - position), core.grid, engine<Plan>::least_rows);
+        const std::span<const std::uint64_t> rows = std::span{core.order}.subspan(position + own.first, own.size());
+        return core.samples.template read<Dataset>(set, rows, {core.plan.seed, epoch}, ahead);
+    };
+    read_ahead minibatches{load, core.plan.prefetch};
+    const auto start = clock::now();
+    std::size_t seen = 0;
+    std::uint64_t done = 0;
+    report::epoch_event epoch;
+    epoch.epoch = core.epoch;
+    std::size_t epoch_samples = 0;
+    auto epoch_start = start;
+    double aside = 0;  // seconds of observers that work on all ranks
+    while (left > 0) {
+        auto data_start = clock::now();
+        core.strategy.begin(core.totals.steps);
+        core.rows.whole(std::min(core.plan.batch, n - core.position), engine<Plan>::least_rows);
+        const auto [x, y, count] = minibatches.take(core.epoch, core.position, core.samples);
+        const std::size_t next = core.position + core.rows.rows();
+        if (left > 1) minibatches.begin(next == n ? core.epoch + 1 : core.epoch, next == n ? 0 : next);
+        core.totals.seconds.data += report::lap(data_start);
+        auto event = core.run_step(x, y);
+        core.position = core.position + event.samples == n ? 0 : core.position + event.samples;
+        seen += event.samples;
+        event.seconds = report::seconds_since(start) - aside;
+        event.samples_per_second = static_cast<double>(seen) / event.seconds;
+        event.steps_done = ++done;
+        event.steps_left = --left;
+        if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) core.strategy.complete();
+        event.spent = core.spent_since();
+        (tell_step(observers, core.grid.rank, self, event), ...);
+        epoch.loss += event.loss * static_cast<double>(event.samples);
+        epoch_samples += event.samples;
+        if (core.position != 0 && left > 0) continue;
+        epoch.loss /= static_cast<double>(epoch_samples);
+        epoch.seconds = report::seconds_since(epoch_start);
+        core.strategy.complete();
+        const auto pause = clock::now();
+        (tell_epoch(observers, core.grid.rank, self, epoch), ...);
+        aside += report::seconds_since(pause);
+        core.totals.epochs.push_back(epoch);
+        if (core.position == 0) ++core.epoch;
+        epoch = {};
+        epoch.epoch = core.epoch;
+        epoch_samples = 0;
+        epoch_start = clock::now();
+    }
+    (tell_end(observers, core.grid.rank, self, self.report()), ...);
+    core.ranks.end_together();  // observers of all ranks have had the chance to fail
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Groups of a convolution that has one for each channel.
+// build error: lockstep: depthwise_conv has a group for each channel; leave groups out, or use conv
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/depthwise_conv.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/layers/pool.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{
+        ls::input<28, 28, 1>, conv<8, 5>{}, max_pool<2>{}, depthwise_conv<3, conv_options{.groups = 4}>{}, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}

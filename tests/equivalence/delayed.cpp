@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 8
+// Gradients of the step before: the bits of a reference that holds them back, on any number of ranks.
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "equivalence/support.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/optim/adam.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+#include "lockstep/sync/delayed.hpp"
+
+namespace {
+
+using namespace support;
+
+const samples<> training{190};
+constexpr std::size_t steps = 7;
+constexpr auto rates = [](std::uint64_t step) { return 0.02 / static_cast<double>(1 + step); };
+
+template <class Sync, class Compressor = ls::compress::none, class Partition = ls::partition::data>
+auto recipe(const Sync& sync, ls::transport transport = ls::transport::automatic, std::size_t bucket = 1000, bool overlap = true,
+            const Compressor& compressor = {}, const Partition& partition = {}) {
+    return ls::plan{.model = net,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .schedule = rates,
+                    .partition = partition,
+                    .compressor = compressor,
+                    .sync = sync,
+                    .batch = 61,
+                    .workers = 4,
+                    .seed = 5,
+                    .bucket = bucket,
+                    .overlap = overlap,
+                    .transport = transport};
+}
+
+struct outcome {
+    std::uint64_t weights = 0;
+    std::vector<double> losses;
+    bool operator==(const outcome&) const = default;
+};
+
+/// In two calls: what is pending outlives the first.
+template <class Ranks, class Plan>
+outcome run(const Ranks& ranks, const Plan& plan) {
+    ls::trainer trainer{ranks, plan};
+    losses seen;
+    trainer.fit(training.set(), ls::steps{3}, seen);
+    (void)trainer.evaluate(training.set());
+    trainer.fit(training.set(), ls::steps{steps - 3}, seen);
+    return {trainer.weights_hash(), seen.values};
+}
+
+}  // namespace
+
+TEST_CASE("equivalence/delayed: the first step changes no weight, the second applies the first gradient with its own rate",
+          "[equivalence]") {
+    // The weights after two delayed steps are those after one step at the rate of the second.
+    const auto of = [](const auto& sync, auto schedule) {
+        return ls::plan{.model = net,
+                        .loss = ls::loss::softmax_cross_entropy{},
+                        .optimizer = ls::optim::adam{},
+                        .schedule = schedule,
+                        .sync = sync,
+                        .batch = 61,
+                        .seed = 5};
+    };
+    on_groups({1, 3, 4}, [&](const mpi::communicator& group) {
+        ls::trainer delayed{group, of(ls::sync::delayed{}, rates)};
+        const std::uint64_t before = delayed.weights_hash();
+        delayed.fit(training.set(), ls::steps{1});
+        CHECK(delayed.weights_hash() == before);
+        delayed.fit(training.set(), ls::steps{1});
+        ls::trainer plain{group, of(ls::sync::every_step{}, [](std::uint64_t) { return rates(1); })};
+        plain.fit(training.set(), ls::steps{1});
+        CHECK(delayed.weights_hash() == plain.weights_hash());
+    });
+}
+
+TEST_CASE("equivalence/delayed: the same bits on 1, 2, 3, 4 and 8 ranks, by messages and shared memory", "[equivalence]") {
+    const outcome alone = run(ls::comm::group{}, recipe(ls::sync::delayed{}));
+    CHECK(alone.losses.back() < alone.losses.front());
+    CHECK(run(ls::comm::group{}, recipe(ls::sync::every_step{})) != alone);
+    on_1_2_3_4_8([&](const mpi::communicator& group) {
+        INFO(group.size() << " ranks");
+        CHECK(run(group, recipe(ls::sync::delayed{}, ls::transport::messages, 1)) == alone);
+        CHECK(run(group, recipe(ls::sync::delayed{}, ls::transport::messages, 1U << 20U, false)) == alone);
+        if (group.size() > 1) CHECK(run(group, recipe(ls::sync::delayed{}, ls::transport::shared_memory)) == alone);
+    });
+}
+
+TEST_CASE("equivalence/delayed: with a compressor and in a hybrid partition as well", "[equivalence]") {
+    const auto compressor = ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}};
+    const auto plan = [&](std::size_t bucket) { return recipe(ls::sync::delayed{}, ls::transport::automatic, bucket, true, compressor); };
+    const outcome alone = run(ls::comm::group{}, plan(1000));
+    on_groups({2, 6}, [&](const mpi::communicator& group) { CHECK(run(group, plan(1)) == alone); });
+    constexpr auto hybrid = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}};
+    const auto cut = recipe(ls::sync::delayed{}, ls::transport::messages, 1000, true, ls::compress::none{}, hybrid);
+    std::uint64_t pair = 0;
+    on_groups({2, 2, 2, 2}, [&](const mpi::communicator& group) { pair = run(group, cut).weights; });
+    on_groups({8}, [&](const mpi::communicator& group) { CHECK(run(group, cut).weights == pair); });
+}
+
+TEST_CASE("equivalence/delayed: a progress thread is refused", "[equivalence]") {
+    on_groups({2}, [&](const mpi::communicator& group) {
+        auto plan = recipe(ls::sync::delayed{});
+        plan.progress_thread = true;
+        CHECK_THROWS_WITH(ls::trainer(group, plan),
+                          "lockstep: the plan asks for a progress thread with sync::delayed, which hides its "
+                          "communication without one; leave progress_thread out");
+    });
+}
