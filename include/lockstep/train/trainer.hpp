@@ -14,9 +14,9 @@
 
 #include "lockstep/core/hash.hpp"
 #include "lockstep/metrics/list.hpp"
+#include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/views.hpp"
-#include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checks.hpp"
 #include "lockstep/train/engine.hpp"
 #include "lockstep/train/fit.hpp"
