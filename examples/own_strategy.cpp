@@ -8,8 +8,7 @@
 namespace ls = lockstep;
 using namespace ls::layers;
 
-/// Every `period` steps slow weights go a part of the way to the trained ones, which start again from there. Says one word of a step
-/// differently (see sync/concept.hpp): commit.
+/// Every `period` steps slow weights go a part of the way to the trained ones, which start again from there.
 struct lookahead {
     std::size_t period = 5;
     double part = 0.5;
@@ -38,6 +37,11 @@ struct lookahead {
             });
         }
 
+        void visit_state(auto&& visit) const {
+            base::visit_state(visit);
+            this->visit_owned(visit, "slow weights", 0, (*this->arena_)[slow_]);
+        }
+
     private:
         std::size_t period_;
         T part_;
@@ -48,9 +52,9 @@ struct lookahead {
 int main(int argc, char** argv) {
     return ls::program(argc, argv, [](const boost::mpi::communicator& world) {
         constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<64>{}, relu{}, dense<10>{}};
-        ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::softmax_cross_entropy{}, .sync = lookahead{.period = 5}}};
+        ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::softmax_cross_entropy{}, .sync = lookahead{}}};
         trainer.fit(ls::data::digits{.count = 5'000}, ls::epochs{2}, ls::progress{std::cout});
-        const std::string hash = ls::core::hexadecimal(trainer.weights_hash());
+        const std::string hash = ls::core::hexadecimal(trainer.state_hash());
         if (world.rank() == 0) std::cout << "weights " << hash << std::endl;
         return 0;
     });

@@ -77,7 +77,7 @@ outcome<T> run(const Ranks& ranks, const Partition& partition, ls::transport tra
     trainer.fit(all<T>().training.set(), ls::steps{steps}, seen);
     out.losses = seen.values;
     out.weights = trainer.all_weights();
-    out.hash = trainer.weights_hash();
+    out.hash = trainer.weights_hash() + trainer.state_hash();
     out.predictions = predict();
     out.tested = trainer.evaluate(all<T>().test.set());
 

@@ -70,11 +70,13 @@ auto recipe(std::size_t lanes, const machine& on, std::uint64_t seed = 42) {
 /// Bit by bit what a run gives.
 struct outcome {
     std::uint64_t weights = 0;
+    std::uint64_t state = 0;  // all that outlives a step
     std::vector<double> losses;
     double test_loss = 0;
     double accuracy = 0;
     friend bool operator==(const outcome& a, const outcome& b) {
-        return a.weights == b.weights && std::equal(a.losses.begin(), a.losses.end(), b.losses.begin(), b.losses.end(), equal_bits) &&
+        return a.weights == b.weights && a.state == b.state &&
+               std::equal(a.losses.begin(), a.losses.end(), b.losses.begin(), b.losses.end(), equal_bits) &&
                equal_bits(a.test_loss, b.test_loss) && equal_bits(a.accuracy, b.accuracy);
     }
     static bool equal_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
@@ -90,7 +92,7 @@ outcome run(const Ranks& ranks, std::size_t lanes, machine on, std::size_t until
     losses seen;
     trainer.fit(training.set(), ls::steps{until}, seen);
     const auto tested = trainer.evaluate(test.set());
-    return {trainer.weights_hash(), seen.values, tested.loss, tested.accuracy.value()};
+    return {trainer.weights_hash(), trainer.state_hash(), seen.values, tested.loss, tested.accuracy.value()};
 }
 
 std::string to_text(const machine& on) {

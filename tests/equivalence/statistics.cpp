@@ -86,6 +86,7 @@ auto recipe(const Partition& partition, const Compressor& compressor, const char
 struct outcome {
     std::uint64_t hash = 0;
     std::uint64_t local = 0;
+    std::uint64_t state = 0;
     std::vector<float> statistics;
     double test_loss = 0;
 };
@@ -95,7 +96,11 @@ outcome run(const Ranks& ranks, const Partition& partition, const Compressor& co
     ls::trainer trainer{ranks, recipe(partition, compressor, "", thread)};
     trainer.fit(training.set(), ls::steps{steps});
     const auto running = trainer.running_statistics();
-    return {trainer.weights_hash(), trainer.local_hash(), {running.begin(), running.end()}, trainer.evaluate(test.set()).loss};
+    return {trainer.weights_hash(),
+            trainer.local_hash(),
+            trainer.state_hash(),
+            {running.begin(), running.end()},
+            trainer.evaluate(test.set()).loss};
 }
 
 }  // namespace
@@ -109,6 +114,7 @@ TEST_CASE("equivalence/statistics: the same bits of weights and statistics on 1,
             const auto here = run(group, part::data{}, ls::compress::none{}, thread);
             INFO(group.size() << " ranks" << (thread ? ", progress thread" : ""));
             CHECK(here.hash == serial.hash);
+            CHECK(here.state == serial.state);
             CHECK(here.statistics == serial.statistics);
             CHECK(here.test_loss == serial.test_loss);
         }

@@ -70,6 +70,7 @@ auto recipe(const Model& model, const Compressor& compressor, std::size_t worker
 
 struct outcome {
     std::uint64_t weights = 0;
+    std::uint64_t state = 0;
     std::vector<double> losses;
     bool operator==(const outcome&) const = default;
 };
@@ -80,7 +81,7 @@ outcome run(const Ranks& ranks, const Plan& plan) {
     losses seen;
     trainer.fit(training.set(), ls::steps{steps}, seen);
     if (trainer.grid().shards == 1) CHECK(trainer.weights_hash() == trainer.local_hash());
-    return {trainer.weights_hash(), seen.values};
+    return {trainer.weights_hash(), trainer.state_hash(), seen.values};
 }
 
 /// Groups of 2, 3, 4, 6 and 8 ranks have the bits of one rank, each with other settings of the machine.
@@ -149,11 +150,10 @@ TEST_CASE("equivalence/workers: shards of a model partition compress alike on an
             CHECK(found == of_size.at(8));
         }
     };
-    for (const auto& [workers, lanes] : {std::pair<std::size_t, std::size_t>{2, 8}, {3, 12}, {4, 8}, {8, 10}}) {
+    for (const auto& [workers, lanes] : {std::pair<std::size_t, std::size_t>{2, 8}, {3, 12}, {8, 10}})
         compare(error_feedback{quantize{.bits = 4, .bucket = 128}}, workers, lanes);
-        compare(terngrad{}, workers, lanes);
-        compare(error_feedback{power_sgd{.rank = 2}}, workers, lanes);
-    }
+    compare(terngrad{}, 4, 8);
+    compare(error_feedback{power_sgd{.rank = 2}}, 3, 12);
 }
 
 TEST_CASE("equivalence/workers: as many workers as ranks are the default", "[equivalence]") {

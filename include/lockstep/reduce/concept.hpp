@@ -21,6 +21,7 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/lanes.hpp"
+#include "lockstep/tensor/state.hpp"
 
 namespace lockstep::reduce {
 
@@ -48,6 +49,8 @@ struct worker_deal {
     std::vector<piece> pieces{};              ///< of the bucket
     std::uint64_t seed = 0;
 
+    /// Of the ranks that share a worker, the first one sends its messages.
+    [[nodiscard]] bool sends(std::size_t rank) const noexcept { return rank < messages.size() && !messages[rank].empty(); }
     [[nodiscard]] bool is_shared() const noexcept { return lanes_of.size() > 1; }
 };
 
@@ -78,6 +81,7 @@ struct bucket {
 /// behind the call, which must not throw. `share(weights)` then begins to bring all of them up to date on every rank; what update() has
 /// handed out already is there sooner. `poll` makes progress without waiting and says whether what was begun is over; `progress` is a
 /// `poll` that does not look for failures; `finish` waits; `pending` says for whom. `bytes_per_step` is what this rank sends for both.
+/// `replicates`: every rank owns all of the bucket. `visit_state(visitor, set)` shows what outlives a step (tensor/state.hpp).
 template <class R, class T = float>
 concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, std::uint64_t step,
                            void (*change)(parallel::block, std::span<const T>) noexcept) {
@@ -91,7 +95,25 @@ concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& aren
     reducer.finish();
     { fixed.pending() } -> std::same_as<comm::pending_operation>;
     { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;
+    { fixed.replicates() } -> std::same_as<bool>;
+    fixed.visit_state([](const tensor::state_part<T>&) {}, std::size_t{0});
 };
+
+/// Shows a visitor what a reducer keeps for each worker of this rank: `slots` arrays of n numbers side by side, of which `one` has its part.
+template <class T, class Visitor>
+void visit_worker_state(Visitor&& visit, const worker_deal& of, const piece& one, std::span<T> state, std::size_t slots, std::size_t n,
+                        std::size_t set, bool speaks) {
+    for (std::size_t worker = 0; worker < of.own.size(); ++worker)
+        for (std::size_t slot = 0; slot < slots; ++slot)
+            visit(tensor::state_part<T>{.role = "compressor",
+                                        .slot = slot,
+                                        .set = set,
+                                        .tensor = one.tensor,
+                                        .segment = one.offset,
+                                        .worker = of.own.first + worker,
+                                        .numbers = state.subspan((worker * slots + slot) * n + one.first, one.count),
+                                        .speaks = speaks});
+}
 
 /// Adds the sums of workers that one rank holds, arrays of n side by side, along the tree over workers: what is left is one array for each
 /// node of tensor::cover(run, lanes).

@@ -38,6 +38,7 @@ public:
           n_{of.n},
           team_{of.team},
           deal_{of.deal},
+          speaks_{of.deal.sends(of.ranks.rank())},
           offsets_{offsets()},
           gather_{of.ranks, gathering(of.ranks.rank()), of.team, comm::flow::usual_piece, of.sum},
           inside_{make_sum_of_shared_worker<T>(of)},
@@ -90,6 +91,12 @@ public:
 
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         return gather_.program().sent().elements + (inside_ ? inside_->bytes() : 0);
+    }
+    [[nodiscard]] static bool replicates() noexcept { return true; }
+    template <class Visitor>
+    void visit_state(Visitor&& visit, std::size_t set) const {
+        for (const piece& one : deal_.pieces)
+            if (!is_dense(one)) visit_worker_state(visit, deal_, one, (*arena_)[state_], std::size_t{C::slot_count}, n_, set, speaks_);
     }
 
 private:
@@ -183,6 +190,7 @@ private:
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;
+    bool speaks_;  // of those that share a worker
     std::vector<std::size_t> offsets_;
     comm::operation<std::byte> gather_;
     std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker

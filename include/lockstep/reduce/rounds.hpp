@@ -113,7 +113,13 @@ class rounds {
 
 public:
     [[gnu::cold]] rounds(const bucket& of, const R& reduction, tensor::arena& arena)
-        : reduction_{reduction}, n_{of.n}, team_{of.team}, deal_{of.deal}, inside_{make_sum_of_shared_worker<T>(of)} {
+        : reduction_{reduction},
+          n_{of.n},
+          team_{of.team},
+          deal_{of.deal},
+          speaks_{of.deal.sends(of.ranks.rank())},
+          is_first_{of.ranks.rank() == 0},
+          inside_{make_sum_of_shared_worker<T>(of)} {
         lay_out();
         ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
         unordered_ = worker_fold::in_any_order(own());
@@ -199,6 +205,20 @@ public:
         std::size_t out = dense_sum_->bytes() + (inside_ ? inside_->bytes() : 0);
         core::for_each_index<round_count>([&](auto round) { out += core::get<round>(sums_)->bytes(); });
         return out;
+    }
+    [[nodiscard]] static bool replicates() noexcept { return true; }
+    template <class Visitor>
+    void visit_state(Visitor&& visit, std::size_t set) const {
+        for (const part& one : parts_) {
+            if (one.is_dense) continue;
+            visit_worker_state(visit, deal_, one.what, (*arena_)[state_], std::size_t{R::slot_count}, n_, set, speaks_);
+            visit(tensor::state_part<T>{.role = "reduction",
+                                        .set = set,
+                                        .tensor = one.what.tensor,
+                                        .segment = one.what.offset,
+                                        .numbers = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+                                        .speaks = is_first_});
+        }
     }
 
 private:
@@ -353,6 +373,8 @@ private:
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;
+    bool speaks_;    // of those that share a worker,
+    bool is_first_;  // and of all
     std::vector<part> parts_;
     std::array<std::size_t, round_count> length_{};  // of each round: elements of a worker
     std::size_t flag_ = 0;                           // 1: the last element of the first round says that a worker is not finite

@@ -37,6 +37,7 @@ public:
         }
         auto halves = of.sums.make(of.algorithm, of.ranks.rank(), of.runs, of.n, of.on);
         owned_ = halves.owned;
+        replicates_ = of.ranks.size() > 1 && owned_.size() == of.n && halves.share.rounds().empty();
         messages_ = std::make_unique<over_messages>(of, std::move(halves));
         work_ = arena.reserve<T>(std::max(messages_->sum.program().work_size(), messages_->share.program().work_size()));
     }
@@ -75,6 +76,11 @@ public:
         return (messages_->sum.program().sent().elements + messages_->share.program().sent().elements) * sizeof(T);
     }
 
+    [[nodiscard]] bool replicates() const noexcept { return replicates_; }
+    /// Nothing outlives a step.
+    template <class Visitor>
+    void visit_state(Visitor&&, std::size_t) const noexcept {}
+
 private:
     struct over_messages {
         comm::operation<T> sum;
@@ -86,6 +92,7 @@ private:
 
     parallel::team team_;
     parallel::block owned_;
+    bool replicates_ = false;
     std::unique_ptr<over_messages> messages_;  // one of the two
     std::unique_ptr<node::shared_strips<T>> shared_;
     tensor::slice<T> work_;

@@ -18,6 +18,7 @@
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/tensor/arena.hpp"
+#include "lockstep/tensor/state.hpp"
 
 namespace lockstep::sync {
 
@@ -79,6 +80,7 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 ///   MPI calls.
 /// - `reduce_loss(losses, step)`: waits for the losses of all ranks. Who has all of them knows that no rank can fail any more in this step.
 /// - `commit(weights, rate, step)`: makes new weights, or lets them set off. False: numbers of this rank are not finite.
+/// - `visit_state(visitor)`: shows what it keeps from step to step beside the weights (tensor/state.hpp).
 /// - `complete()`: weights are whole, because they are looked at. `abandon()`: after a failure, of whatever rank.
 template <class S, class T>
 concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& arena, std::span<T> weights, step_sums& losses, double rate,
@@ -94,6 +96,7 @@ concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& ar
     strategy.complete();
     { strategy.abandon() }
     noexcept;
+    fixed.visit_state([](const tensor::state_part<T>&) {});
     // What a trainer reports, and its progress thread: those of owner_updates do.
     { S::gradient_sets } -> std::convertible_to<std::size_t>;
     strategy.times();

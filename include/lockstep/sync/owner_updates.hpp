@@ -45,6 +45,7 @@ public:
     template <class Plan>
     [[gnu::cold]] explicit owner_updates(const setup<Plan>& from)
         : all_{from.all},
+          grid_{&from.grid},
           change_{&from.change},
           optimizer_{from.plan.optimizer},
           overlaps_{from.plan.overlap},
@@ -115,6 +116,17 @@ public:
         add_buckets(*to, queue_);
     }
 
+    /// Shows what outlives a step (tensor/state.hpp) beside the weights: slots of the optimizer, and what reducers keep.
+    template <class Visitor>
+    void visit_state(Visitor&& visit) const {
+        for (std::size_t slot = 0; slot < optimizer::slot_count; ++slot)
+            visit_owned(visit, "optimizer", slot, [&](std::size_t bucket) {
+                const std::size_t n = queue_[bucket].reducer.owned().size();
+                return (*arena_)[owned_[bucket].slots].subspan(slot * n, n);
+            });
+        for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) queue_[bucket].reducer.visit_state(visit, 0);
+    }
+
     [[nodiscard]] std::size_t bytes_per_step() const noexcept { return queue_.bytes_per_step(); }
     /// Optimizer state on this rank, in numbers.
     [[nodiscard]] std::size_t slot_numbers() const noexcept {
@@ -136,6 +148,35 @@ protected:
     [[gnu::cold]] static void add_buckets(report::recorder& to, const queue& of) {
         for (std::size_t bucket = 0; bucket < of.size(); ++bucket)
             to.buckets.push_back({of[bucket].range.lowest_layer, of[bucket].range.highest_layer, of[bucket].reducer.bytes_per_step()});
+    }
+
+    /// Shows numbers for the strips of this rank, tensor by tensor: numbers_of(bucket) are those of its strip.
+    template <class Visitor, class F>
+    void visit_owned(Visitor&& visit, std::string_view role, std::size_t slot, const F& numbers_of) const {
+        for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) {
+            const auto& one = queue_[bucket];
+            const parallel::block owned = one.reducer.owned();
+            const auto numbers = numbers_of(bucket);
+            const bool is_first = (one.range.segment == model::segment::sharded ? grid_->replica() : grid_->rank) == 0;
+            for (const reduce::piece& tensor : make_pieces<network>(one.range, *grid_, 0)) {
+                const std::size_t first = std::max(owned.first, tensor.first), last = std::min(owned.last, tensor.first + tensor.count);
+                if (first >= last) continue;
+                visit(tensor::state_part<T>{.role = role,
+                                            .slot = slot,
+                                            .tensor = tensor.tensor,
+                                            .first = first - tensor.first,
+                                            .numbers = numbers.subspan(first - owned.first, last - first),
+                                            .speaks = !one.reducer.replicates() || is_first});
+            }
+        }
+    }
+    /// The same for an array of all parameters of this rank, as the weights are.
+    template <class Visitor>
+    void visit_owned(Visitor&& visit, std::string_view role, std::size_t slot, std::span<T> all) const {
+        visit_owned(visit, role, slot, [&](std::size_t bucket) {
+            const auto owned = queue_[bucket].reducer.owned();
+            return all.subspan(queue_[bucket].range.first + owned.first, owned.size());
+        });
     }
 
     /// All ranks have done all that can fail; poll() meanwhile. The mean loss.
@@ -220,6 +261,7 @@ protected:
     }
 
     comm::group all_;
+    const partition::grid* grid_;
     sync::commit* change_;
     optimizer optimizer_;
     bool overlaps_;

@@ -183,6 +183,13 @@ struct engine {
         return {.step = totals.steps, .epoch = epoch, .samples = rows.rows(), .loss = loss, .rate = rate};
     }
 
+    /// Shows what outlives a step. Weights are complete.
+    template <class Visitor>
+    void visit_state(Visitor&& visit) {
+        visit_weights<network>(visit, weights(), observed.running(), grid);
+        strategy.visit_state(visit);
+    }
+
     [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, totals.steps, mode}; }
     /// Those that are here; complete() of the strategy brings what is under way.
     [[nodiscard]] std::span<T> weights() noexcept { return arena[weight_slice]; }

@@ -157,6 +157,24 @@ public:
     /// A hash of the weights and statistics on this rank, for comparing replicas.
     [[nodiscard]] std::uint64_t local_hash() const { return with_statistics(core::hash(std::as_bytes(whole_weights()))); }
 
+    /// Shows all that outlives a step on this rank, one tensor::state_part after the other: weights, running statistics, slots of the
+    /// optimizer, residuals and factors of workers, and what the strategy keeps.
+    template <class Visitor>
+    void visit_state(Visitor&& visit, const std::source_location& where = std::source_location::current()) {
+        core_.on_all_ranks("visit_state", where, [&] { core_.visit_state(visit); });
+    }
+    /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks. Collective.
+    [[nodiscard]] std::uint64_t state_hash(const std::source_location& where = std::source_location::current()) {
+        return core_.on_all_ranks("state_hash", where, [&] {
+            tensor::state_hash sum;
+            core_.visit_state(sum);
+            std::uint64_t out = 0;
+            for (const std::uint64_t one : core_.ranks.gather_all(sum.sum())) out += one;
+            for (const std::uint64_t one : {core_.totals.steps, core_.epoch, std::uint64_t{core_.position}}) out = core::mix(out) + one;
+            return out;
+        });
+    }
+
     /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be used.
     [[nodiscard]] sync::weights_state weights_state() const noexcept { return core_.change.state(); }
 

@@ -22,6 +22,7 @@
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/partition/redistribution.hpp"
+#include "lockstep/tensor/state.hpp"
 
 namespace lockstep::train {
 
@@ -68,6 +69,29 @@ template <class Network, class T>
         core::fail(core::text("layer ", layer, " has no parameter '", name, "'"),
                    known.empty() ? core::text("choose a layer with parameters below ", Network::size) : "choose one of: " + known);
     return found;
+}
+
+/// Shows a visitor the weights and running statistics of this rank (tensor/state.hpp).
+template <class Network, class T, class Visitor>
+void visit_weights(Visitor&& visit, std::span<T> weights, std::span<T> statistics, const partition::grid& on) {
+    std::size_t tensor = 0;
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template at<index>;
+        std::size_t at = Network::offset(index);
+        for (const auto& one : here::type::parameters) {
+            visit(tensor::state_part<T>{.role = "weights",
+                                        .tensor = tensor++ * on.shards + (here::is_sharded ? on.shard() : 0),
+                                        .numbers = weights.subspan(at, one.size()),
+                                        .speaks = (here::is_sharded ? on.replica() : on.rank) == 0});
+            at += one.size();
+        }
+        constexpr auto& fact = Network::facts[index];
+        if (fact.statistics > 0)
+            visit(tensor::state_part<T>{.role = "statistics",
+                                        .tensor = index,
+                                        .numbers = statistics.subspan(fact.statistics_offset, fact.statistics),
+                                        .speaks = on.rank == 0});
+    });
 }
 
 /// All weights of the whole network, layer by layer. Collective in a model group.
