@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "lockstep/lockstep.hpp"
-
 namespace ls = lockstep;
 using namespace ls::layers;
 
