@@ -63,6 +63,7 @@
 #include "lockstep/train/deal.hpp"
 #include "lockstep/train/lane_rows.hpp"
 #include "lockstep/sync/lane_sums.hpp"
+#include "lockstep/sync/norm_tree.hpp"
 #include "lockstep/train/memory_check.hpp"
 #include "lockstep/train/recipe.hpp"
 #include "lockstep/train/refusals.hpp"

@@ -9,6 +9,7 @@
 #include "lockstep/kernels/elementwise/column_sums.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/kernels/elementwise/selection.hpp"
+#include "lockstep/kernels/elementwise/sum_of_squares.hpp"
 #include "lockstep/kernels/matrix/gemm.hpp"
 #include "lockstep/kernels/matrix/gemm_lanes.hpp"
 #include "lockstep/kernels/normalisation/column_moments.hpp"

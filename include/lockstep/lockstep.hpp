@@ -40,6 +40,7 @@
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/model/tuned.hpp"
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/optim/sgd.hpp"

@@ -19,6 +19,12 @@
 
 namespace lockstep::optim {
 
+/// Euclidean norms of a whole parameter tensor, all shards of it.
+struct tensor_norms {
+    double weights = 0;
+    double gradient = 0;
+};
+
 /// One update of some weights: all the arrays have one size, and element i of each belongs to weight i.
 template <class T>
 struct update_pass {
@@ -28,6 +34,7 @@ struct update_pass {
     double rate = 0;              ///< of this step
     std::uint64_t step = 0;       ///< 0 for the first update
     bool decays = true;           ///< weight decay applies to these weights
+    tensor_norms norms{};         ///< of the tensor that they are of, where the optimizer needs_norms
 
     /// The same update of weights first .. first + count - 1.
     [[nodiscard]] constexpr update_pass part(std::size_t first, std::size_t count) const noexcept {
@@ -50,6 +57,14 @@ concept Optimizer = std::copy_constructible<O> && requires(const O& optimizer, c
     { optimizer.update(pass) }
     noexcept;
 };
+
+/// The optimizer says `static constexpr bool needs_norms = true`: each pass then has weights of one tensor and its norms, and the first update
+/// waits for the sums of all gradients.
+template <class O>
+inline constexpr bool needs_norms = false;
+template <class O>
+    requires requires { { O::needs_norms } -> std::convertible_to<bool>; }
+inline constexpr bool needs_norms<O> = O::needs_norms;
 
 /// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on simd::batch<T>. A trainer then
 /// calls the rule, not update(): both do the same. A decorator puts its own work before that callable, and the whole stays one loop: each

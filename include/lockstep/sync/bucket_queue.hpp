@@ -90,6 +90,12 @@ public:
         return {(*arena_)[in.gradient].data() + (network::offset(layer) - in.range.first), in.range.count};
     }
 
+    /// Once its sum is there and finished: the sum of what this rank owns, if the plan measures norms.
+    [[nodiscard]] std::span<const T> sum_of(std::size_t bucket) const noexcept {
+        const entry& one = buckets_[bucket];
+        return std::span<const T>{(*arena_)[one.gradient]}.first(one.range.count);
+    }
+
     /// The gradient of a layer is there: begins the sums of what is complete, here or on the thread.
     void ready(std::size_t layer, std::uint64_t step) {
         for (std::size_t bucket = 0; bucket < size(); ++bucket)
@@ -274,8 +280,8 @@ private:
         // The next forward waits for all sums, and for weights as it comes to them.
         bucket.sum = {&order_, 0};
         bucket.share = {&order_, 1 + sooner};
-        // The thread has time to add while layers are computed.
-        if (from.plan.progress_thread) bucket.adding = node::shared_adding::ahead;
+        // The thread has time to add while layers are computed; norms need all sums before the first update.
+        if (from.plan.progress_thread || measures_norms<Types>(from.plan)) bucket.adding = node::shared_adding::ahead;
         if constexpr (method::has_workers) {
             constexpr bool whole_tensors = compress::traits_of<typename Types::compressor>.whole_tensors;
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);

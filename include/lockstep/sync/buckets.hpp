@@ -138,22 +138,25 @@ struct update_run {
     std::size_t first = 0;
     std::size_t count = 0;
     bool decays = true;
+    std::size_t tensor = 0;  ///< of the network, where runs are those of single tensors
 };
 
-/// Parameters first .. first + count - 1 of this rank as runs.
+/// Parameters first .. first + count - 1 of this rank as runs. `each_tensor`: none of two tensors.
 template <class Network>
-[[nodiscard, gnu::cold]] std::vector<update_run> make_runs(std::size_t first, std::size_t count) {
+[[nodiscard, gnu::cold]] std::vector<update_run> make_runs(std::size_t first, std::size_t count, bool each_tensor = false) {
     std::vector<update_run> out;
+    std::size_t tensor = 0;
     core::for_each_index<Network::size>([&](auto layer) {
         std::size_t at = Network::offset(layer);
         for (const auto& parameter : Network::template layer<layer>::parameters) {
             const std::size_t begin = std::max(at, first), end = std::min(at + parameter.size(), first + count);
             at += parameter.size();
+            const std::size_t number = tensor++;
             if (begin >= end) continue;
-            if (!out.empty() && out.back().decays == parameter.decays && out.back().first + out.back().count == begin)
+            if (!each_tensor && !out.empty() && out.back().decays == parameter.decays && out.back().first + out.back().count == begin)
                 out.back().count += end - begin;
             else
-                out.push_back({begin, end - begin, parameter.decays});
+                out.push_back({begin, end - begin, parameter.decays, number});
         }
     });
     return out;

@@ -11,10 +11,12 @@
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/node/shared_parts.hpp"
+#include "lockstep/optim/concept.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/reduce/choose.hpp"
 #include "lockstep/reduce/sum_rule.hpp"
+#include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/tensor/arena.hpp"
@@ -40,14 +42,27 @@ struct layer_hook {
 };
 
 /// The types of a run that a strategy is made for.
-template <class T, class Network, class Optimizer, class Compressor>
+template <class T, class Network, class Optimizer, class Compressor, class Clip = no_clipping>
 struct run_types {
     using value_type = T;
     using network = Network;
     using optimizer = Optimizer;
     using compressor = Compressor;
+    using clip = Clip;
+    static constexpr bool has_norms = optim::needs_norms<Optimizer> || clips<Clip>;  ///< before the first update of a step
     using method = reduce::method<T, Compressor>;
 };
+
+/// Whether the settings of a plan ask for norms.
+template <class Types, class Plan>
+[[nodiscard]] bool measures_norms([[maybe_unused]] const Plan& of) noexcept {
+    if constexpr (optim::needs_norms<typename Types::optimizer>)
+        return true;
+    else if constexpr (clips<typename Types::clip>)
+        return of.clip.is_active();
+    else
+        return false;
+}
 
 /// What a trainer lends a strategy when it makes one. All of it outlives the strategy.
 template <class Plan>
@@ -65,6 +80,8 @@ struct setup {
 };
 
 /// What a plan names as `.sync`: settings, and the class template that a trainer makes of them. `strategy<Types>` models Strategy.
+/// Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and optimizers that need norms of tensors
+/// are refused.
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
@@ -79,6 +96,8 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 /// - `gradient_location(layer)`: where backward writes. `gradient_ready(layer, step, others)`: it has; calls others() if this thread may make
 ///   MPI calls.
 /// - `reduce_loss(losses, step)`: waits for the losses of all ranks. Who has all of them knows that no rank can fail any more in this step.
+/// - `measure_norms(weights)`, where Types::has_norms: norms of all tensors, on all ranks alike, before any weight changes. Returns the first
+///   tensor with a norm that is not finite, or the number of tensors.
 /// - `commit(weights, rate, step)`: makes new weights, or lets them set off. False: numbers of this rank are not finite.
 /// - `visit_state(visitor)`: shows what it keeps from step to step beside the weights (tensor/state.hpp).
 /// - `complete()`: weights are whole, because they are looked at. `abandon()`: after a failure, of whatever rank.
@@ -109,5 +128,12 @@ concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& ar
     { fixed.message_bytes() } -> std::convertible_to<std::size_t>;
     { fixed.bucket_count() } -> std::convertible_to<std::size_t>;
 };
+
+/// A strategy that can measure norms.
+template <class S>
+inline constexpr bool has_norms = false;
+template <class S>
+    requires requires { { S::has_norms } -> std::convertible_to<bool>; }
+inline constexpr bool has_norms<S> = S::has_norms;
 
 }  // namespace lockstep::sync

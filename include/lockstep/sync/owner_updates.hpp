@@ -20,6 +20,7 @@
 #include "lockstep/sync/concept.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/sync/step_times.hpp"
+#include "lockstep/sync/tensor_norms.hpp"
 
 namespace lockstep::sync {
 
@@ -50,12 +51,13 @@ public:
           optimizer_{from.plan.optimizer},
           overlaps_{from.plan.overlap},
           times_{from.plan.overlap},
-          queue_{from, times_} {
+          queue_{from, times_},
+          norms_{from, queue_} {
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) {
             const bucket_range& range = queue_[bucket].range;
             const auto owned = queue_[bucket].reducer.owned();
             owned_.push_back({from.arena.template reserve<T>(optimizer::slot_count * owned.size()),
-                              make_runs<network>(range.first + owned.first, owned.size())});
+                              make_runs<network>(range.first + owned.first, owned.size(), optim::needs_norms<optimizer>)});
         }
     }
 
@@ -85,6 +87,14 @@ public:
     [[nodiscard]] double reduce_loss(step_sums& losses, std::uint64_t step) {
         if (!overlaps_) queue_.start_all(step);
         return agree_on_loss(losses, [&] { queue_.poll(); });
+    }
+
+    /// Norms of all tensors, before any weight changes: waits for the sums of all gradients, and for what other ranks add. The first tensor
+    /// with a norm that is not finite, on all ranks alike; the number of tensors if all norms are.
+    [[nodiscard]] std::size_t measure_norms(std::span<const T> weights) {
+        if constexpr (Types::has_norms)
+            if (norms_.is_active()) return wait_for_norms(weights);
+        return tensor_count<network>();
     }
 
     /// Updates the strips of this rank as their sums arrive, and lets the weights set off.
@@ -127,7 +137,7 @@ public:
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) queue_[bucket].reducer.visit_state(visit, 0);
     }
 
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept { return queue_.bytes_per_step(); }
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept { return queue_.bytes_per_step() + norms_.bytes_per_step(); }
     /// Optimizer state on this rank, in numbers.
     [[nodiscard]] std::size_t slot_numbers() const noexcept {
         std::size_t sum = 0;
@@ -192,6 +202,33 @@ protected:
         return loss;
     }
 
+    /// Squares are added as sums arrive; then those of all ranks meet.
+    [[nodiscard]] std::size_t wait_for_norms(std::span<const T> weights) {
+        times_.begin_norms();
+        const auto wait_for = [&](comm::pending_operation what, const auto& is_there) {
+            for (comm::backoff waiting{queue_.among_all(what)}; !is_there(); waiting.wait(all_.aborts())) queue_.poll();
+            times_.begin_update();
+        };
+        for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) {
+            auto& one = queue_[bucket];
+            wait_for(one.reducer.pending(), [&] { return one.state == stage::summed; });
+            one.reducer.finish();
+            norms_.add(bucket, one.range.first, queue_.sum_of(bucket), weights.subspan(one.range.first, one.range.count));
+            times_.end_update(queue_.first() + bucket);
+        }
+        norms_.start();
+        const auto are_there = [&] { return norms_.progress(); };
+        try {
+            wait_for(norms_.pending(), are_there);
+        } catch (const comm::remote_failure&) {
+            // A rank with all the norms may have refused them, as this rank then does.
+            if (!comm::comes_still(are_there)) throw;
+        }
+        const std::size_t first_bad = norms_.finish();
+        times_.end_update(queue_.first() + queue_.size() - 1);
+        return first_bad;
+    }
+
     /// Changes nothing after an update.
     struct nothing_more {
         void operator()(const optim::update_pass<T>&, std::size_t) const noexcept {}
@@ -234,6 +271,13 @@ protected:
         return finite_.exchange(true, std::memory_order_relaxed);
     }
 
+    [[nodiscard]] bool update_part(const optim::update_pass<T>& pass, [[maybe_unused]] std::size_t tensor) const noexcept {
+        if constexpr (Types::has_norms)
+            return norms_.update(optimizer_, pass, tensor);
+        else
+            return optim::update_checked(optimizer_, pass);
+    }
+
     /// New weights for the strip of this rank, whose sum is there.
     template <class After>
     void update(queue& of, std::size_t bucket, std::span<T> weights, double rate, std::uint64_t step, const After& after) {
@@ -253,7 +297,7 @@ protected:
                                                  .rate = rate,
                                                  .step = step,
                                                  .decays = run.decays};
-                if (!optim::update_checked(optimizer_, pass)) [[unlikely]]
+                if (!update_part(pass, run.tensor)) [[unlikely]]
                     finite_.store(false, std::memory_order_relaxed);
                 after(pass, one.range.first + first);
             }
@@ -267,6 +311,7 @@ protected:
     bool overlaps_;
     step_times times_;
     queue queue_;
+    [[no_unique_address]] norms_for<Types> norms_;
     std::deque<owned_strip> owned_;
     const tensor::arena* arena_ = nullptr;
     std::atomic<bool> finite_ = true;  // gradients and weights of this step

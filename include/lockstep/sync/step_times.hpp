@@ -72,6 +72,8 @@ public:
         note(report::activity::waiting, buckets_);
     }
 
+    /// All sums are waited for before the first update; what they are read for counts as updates.
+    void begin_norms() noexcept { idle_since_ = clock::now(); }
     void begin_updates() noexcept {
         clock_.begin_round(direction::share);
         idle_since_ = clock::now();

@@ -61,6 +61,11 @@ inline constexpr bool is_sync = false;
 template <sync::StrategyChoice Sync, class Types>
     requires requires { typename Sync::template strategy<Types>; }
 inline constexpr bool is_sync<Sync, Types> = sync::Strategy<typename Sync::template strategy<Types>, typename Types::value_type>;
+template <class Clip>
+inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync::clips<Clip>;
+/// Whether a strategy can do what clipping and the optimizer need.
+template <class Sync, class Optimizer, class Clip>
+inline constexpr bool has_norms_for = sync::has_norms<Sync> || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Loss, class Output>
@@ -205,12 +210,20 @@ template <class Plan>
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
         const auto compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{});
         const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
+        const auto clip = or_else<is_clip<decltype(of.clip)>>(of.clip, sync::no_clipping{});
+        static_assert(is_clip<decltype(of.clip)>, "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
         using types = sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>,
-                                      std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(compressor)>>;
+                                      std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(compressor)>,
+                                      std::remove_const_t<decltype(clip)>>;
         constexpr bool syncs = is_sync<decltype(of.sync), types>;
         static_assert(syncs,
                       "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words of a step: see "
                       "sync/concept.hpp");
+        constexpr bool norms =
+            has_norms_for<decltype(of.sync), std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(clip)>>;
+        static_assert(norms,
+                      "lockstep: this strategy measures no norms, which plan::clip and optimizers such as lars need before the first "
+                      "update of a step: take sync::every_step{}, or leave them out");
         auto out = plan{
             .model = net,
             .loss = loss,
@@ -221,7 +234,8 @@ template <class Plan>
             .initialise = of.initialise,
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = of.precision,
-            .sync = or_else<syncs>(of.sync, sync::every_step{}),
+            .sync = or_else < syncs && norms > (of.sync, sync::every_step{}),
+            .clip = clip,
         };
         // A plan without a mistake stays what it is, whatever members it has; another one never runs.
         if constexpr (std::is_same_v<decltype(out), Plan>)

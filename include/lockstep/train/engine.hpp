@@ -45,7 +45,8 @@ struct engine {
     using label = typename loss_type::template label<output>;
     using label_element = tensor::label_element<label, T>;
     using run_type = network_run<T, net, shards>;
-    using types = sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type>;
+    using types = sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type,
+                                  decltype(std::declval<Plan&>().clip)>;
     using method = typename types::method;
     using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
     using clock = std::chrono::steady_clock;
@@ -134,14 +135,17 @@ struct engine {
         return rate;
     }
 
-    /// All ranks agree on the step, then weights change. Returns the mean loss. Throws core::error, on all ranks alike, where a rate, a loss
-    /// or a mean of the statistics makes no sense: no weight has changed then.
+    /// All ranks agree on the step, then weights change. Returns the mean loss. Throws core::error, on all ranks alike, where a rate, a loss,
+    /// a norm or a mean of the statistics makes no sense: no weight has changed then.
     double commit(double rate, std::uint64_t step) {
         // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
         const double loss = strategy.reduce_loss(losses, step) / static_cast<double>(rows.rows());
         if (const std::size_t lane = losses.first_other(2); lane < grid.lanes || !(std::isfinite(rate) && rate >= 0))
             refuse_rate(change, losses, grid, lane, step + 1);
         if (!std::isfinite(loss)) refuse_step(change, core::text("the loss is ", loss), step + 1);
+        if constexpr (types::has_norms)
+            if (const std::size_t bad = strategy.measure_norms(weights()); bad < sync::tensor_count<network>())
+                refuse_norm<network>(change, bad, step + 1);
         // Its messages go before the weights, or they would wait for these.
         if constexpr (network::statistics > 0) {
             auto watch = clock::now();

@@ -25,6 +25,7 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/reduce/choose.hpp"
 #include "lockstep/reduce/transport.hpp"
+#include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/train/lane_rows.hpp"
 
@@ -41,7 +42,7 @@ struct real {
 /// `workers` and `segment` decide as well: with workers = 0, one for each rank, runs are equal for equal numbers of ranks.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>,
-          class Sync = sync::every_step>
+          class Sync = sync::every_step, class Clip = sync::no_clipping>
 struct plan {
     Model model;
     Loss loss;
@@ -53,6 +54,7 @@ struct plan {
     Sampler sampler{};
     Precision precision{};
     Sync sync{};             ///< when ranks exchange what: sync::every_step
+    Clip clip{};             ///< of the mean gradient: sync::clip_by_global_norm{.norm = 1}
     std::size_t batch = 64;  ///< samples of the GLOBAL minibatch, whatever the number of ranks
     std::size_t lanes = 8;   ///< the fixed cut of the minibatch: at least as many as ranks
     /// The fixed cut of what is kept for parts of the minibatch (residuals of a compressor): what papers call worker, learner or node. A
@@ -155,6 +157,7 @@ void check(const Plan& of) {
     detail::check_part(of.initialise);
     detail::check_part(of.sampler);
     detail::check_part(of.sync);
+    detail::check_part(of.clip);
     core::for_each_index<decltype(of.model)::size>([&](auto index) { detail::check_part(of.model.template node<index>()); });
 }
 

@@ -26,6 +26,20 @@ namespace lockstep::train {
 [[noreturn, gnu::cold]] void refuse_rate(sync::commit& change, const sync::step_sums& sums, const partition::grid& on, std::size_t lane,
                                          std::uint64_t step);
 
+/// The same for a norm that is not finite: that of tensor number `tensor` of the network.
+template <class Network>
+[[noreturn, gnu::cold]] void refuse_norm(sync::commit& change, std::size_t tensor, std::uint64_t step) {
+    std::string what;
+    std::size_t number = 0;
+    core::for_each_index<Network::size>([&](auto index) {
+        for (const auto& one : Network::template at<index>::type::parameters)
+            if (number++ == tensor)
+                what = core::text("the norm of the gradient or of the ", one.name, " of layer ", std::size_t{index}, " (",
+                                  Network::facts[index].name, ") is not finite");
+    });
+    refuse_step(change, what, step);
+}
+
 /// After a step whose gradients or new weights are not finite on this rank.
 template <class Network, class T>
 [[noreturn, gnu::cold]] void refuse_weights(std::span<const T> weights, std::uint64_t step) {

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Norms of all tensors before the first update of a step: for clipping, and for optimizers that need them.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/all_gather.hpp"
+#include "lockstep/comm/buffer.hpp"
+#include "lockstep/comm/executor.hpp"
+#include "lockstep/kernels/elementwise/sum_of_squares.hpp"
+#include "lockstep/optim/concept.hpp"
+#include "lockstep/optim/scaled_gradient.hpp"
+#include "lockstep/sync/buckets.hpp"
+#include "lockstep/sync/clip.hpp"
+#include "lockstep/sync/concept.hpp"
+#include "lockstep/sync/norm_tree.hpp"
+#include "lockstep/tensor/lanes.hpp"
+
+namespace lockstep::sync {
+
+/// Every rank adds the squares of its strips, one all-gather brings the sums of all strips to all ranks, and each finishes the norms of all
+/// tensors: squares in double over the tree of a tensor's numbers, then over shards, then over tensors in order (see norm_tree). So they
+/// have the same bits for any number of ranks and threads and any buckets; shards are part of the recipe.
+/// Memory: the slots of all ranks. Cost for each rank and step: its strips are read once, with weights where the optimizer needs_norms; an
+/// all-gather of at most 16 log2(strip) bytes for each tensor of each strip, twice that with weights.
+template <class Types>
+class tensor_norms {
+    using T = typename Types::value_type;
+    using network = typename Types::network;
+    using optimizer = typename Types::optimizer;
+    using clip_type = typename Types::clip;
+    static constexpr std::size_t numbers = optim::needs_norms<optimizer> ? 2 : 1;  // of a slot: gradients, weights
+
+public:
+    /// Collective. `queue`: its buckets say what each rank owns.
+    template <class Plan, class Queue>
+    [[gnu::cold]] tensor_norms(const setup<Plan>& from, const Queue& queue) : clip_{from.plan.clip}, team_{from.team} {
+        if (!measures_norms<Types>(from.plan)) return;
+        const layout all = make_layout();
+        const norm_tree& tree = run_.emplace(running{norm_tree{all.sizes, strips_of_ranks(from, queue, all)}}).tree;
+        // A node is cut into tasks, equal subtrees, so that threads share it.
+        for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
+            const bucket_range& range = queue[bucket].range;
+            const std::size_t first = tasks_.size();
+            for (const auto& node : tree.nodes(from.grid.rank)) {
+                const std::size_t begin = all.offsets[node.part.tensor] + node.part.numbers.first, count = node.part.numbers.size();
+                if (begin < range.first || begin >= range.first + range.count) continue;
+                nodes_.push_back({tasks_.size(), (count + longest - 1) / longest, node.slot});
+                for (std::size_t at = 0; at < count; at += longest) tasks_.push_back({begin + at, std::min(longest, count - at)});
+            }
+            tasks_of_.push_back({first, tasks_.size()});
+        }
+        sums_.resize(tasks_.size() * numbers);
+        norms_.resize(tensor_count<network>());
+        std::vector<parallel::block> parts;
+        for (const parallel::block& slots : tree.slots()) parts.push_back({slots.first * numbers, slots.last * numbers});
+        run_->values.resize(parts.back().last);
+        run_->gather.emplace(from.all.named("norms"), collectives::all_gather(from.all.rank(), parts));
+    }
+
+    [[nodiscard]] bool is_active() const noexcept { return run_.has_value(); }
+
+    /// The sum of this rank's strip of a bucket is there. `gradient`, `weights`: those of the whole bucket, whose first parameter on this
+    /// rank is `first`.
+    void add(std::size_t bucket, std::size_t first, std::span<const T> gradient, std::span<const T> weights) noexcept {
+        const parallel::block tasks = tasks_of_[bucket];
+        const auto one = [&](std::size_t index) noexcept {
+            const auto [begin, count] = tasks_[tasks.first + index];
+            double* const sums = sums_.data() + (tasks.first + index) * numbers;
+            sums[0] = kernels::sum_of_squares(gradient.subspan(begin - first, count));
+            if constexpr (numbers == 2) sums[1] = kernels::sum_of_squares(weights.subspan(begin - first, count));
+        };
+        const bool is_short = gradient.size() < longest;
+        parallel::for_each(is_short ? parallel::team{} : team_, tasks.size(), one);
+    }
+    /// All buckets have been added: sends the sums of this rank.
+    void start() {
+        for (const auto& node : nodes_)
+            for (std::size_t which = 0; which < numbers; ++which) {
+                std::array<double, 64> partials{};
+                tensor::walk(
+                    node.tasks, [&](std::size_t at, std::size_t level) { partials[level] = sums_[(node.first + at) * numbers + which]; },
+                    [&](std::size_t level) { partials[level] += partials[level + 1]; });
+                run_->values[node.slot * numbers + which] = partials[0];
+            }
+        run_->gather->start(run_->values, {});
+    }
+    bool progress() { return run_->gather->progress(); }
+    [[nodiscard]] comm::pending_operation pending() const noexcept { return run_->gather->pending(); }
+    /// All sums have arrived. The first tensor with which a norm is not finite; the number of tensors if all are.
+    [[nodiscard]] std::size_t finish() {
+        run_->gather->finish();
+        std::size_t tensor = 0, first = 0, bad = norms_.size();
+        double total = 0;
+        core::for_each_index<network::size>([&](auto layer) {
+            const std::size_t shards = network::facts[layer].segment == model::segment::sharded ? network::shards : 1;
+            for (std::size_t i = 0; i < network::template layer<layer>::parameters.size(); ++i, ++tensor, first += shards) {
+                std::array<double, 2> squares{};
+                for (std::size_t shard = 0; shard < shards; ++shard)
+                    for (std::size_t which = 0; which < numbers; ++which)
+                        squares[which] += run_->tree.sum(first + shard, run_->values.data() + which, numbers);
+                total += squares[0];
+                if (!std::isfinite(total + squares[1])) bad = std::min(bad, tensor);
+                norms_[tensor] = {.weights = std::sqrt(squares[1]), .gradient = std::sqrt(squares[0])};
+            }
+        });
+        if constexpr (clips<clip_type>) factor_ = clip_.factor(std::sqrt(total));
+        for (optim::tensor_norms& one : norms_) one.gradient *= factor_;
+        return bad;
+    }
+
+    /// An update of weights of one tensor, with its norms and the clipped gradient; whether all numbers are finite.
+    [[nodiscard]] bool update(const optimizer& with, optim::update_pass<T> pass, std::size_t tensor) const noexcept {
+        if constexpr (optim::needs_norms<optimizer>) pass.norms = norms_[tensor];
+        if constexpr (clips<clip_type>)
+            return optim::update_checked(optim::scaled_gradient<optimizer>{&with, factor_}, pass);
+        else
+            return optim::update_checked(with, pass);
+    }
+
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        return is_active() ? run_->gather->program().sent().elements * sizeof(double) : 0;
+    }
+
+private:
+    static constexpr std::size_t longest = std::size_t{1} << 14U;  // numbers of a task
+
+    /// Tensors as norms see them: each shard is one of its own.
+    struct layout {
+        std::vector<std::size_t> sizes;
+        std::vector<std::size_t> offsets;  // among the parameters of its rank
+        std::vector<std::size_t> shards;   // 0: on all ranks; else 1 + which shard
+    };
+    struct task {
+        std::size_t first;  // parameter on this rank
+        std::size_t count;
+    };
+    struct node_tasks {
+        std::size_t first;
+        std::size_t tasks;
+        std::size_t slot;
+    };
+    struct running {
+        norm_tree tree;
+        comm::buffer<double> values{};
+        std::optional<comm::operation<double>> gather{};
+    };
+
+    [[nodiscard, gnu::cold]] static layout make_layout() {
+        layout out;
+        core::for_each_index<network::size>([&](auto layer) {
+            const bool sharded = network::facts[layer].segment == model::segment::sharded;
+            std::size_t at = network::offset(layer);
+            for (const auto& parameter : network::template layer<layer>::parameters) {
+                for (std::size_t shard = 0; shard < (sharded ? network::shards : 1); ++shard) {
+                    out.sizes.push_back(parameter.size());
+                    out.offsets.push_back(at);
+                    out.shards.push_back(sharded ? 1 + shard : 0);
+                }
+                at += parameter.size();
+            }
+        });
+        return out;
+    }
+
+    template <class Plan, class Queue>
+    [[nodiscard, gnu::cold]] static std::vector<std::vector<norm_strip>> strips_of_ranks(const setup<Plan>& from, const Queue& queue,
+                                                                                         const layout& all) {
+        std::vector<std::vector<norm_strip>> out(from.grid.ranks);
+        for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
+            const bucket_range& range = queue[bucket].range;
+            const auto owned = from.all.gather_all(queue[bucket].reducer.owned());
+            const std::size_t groups = range.segment == model::segment::sharded ? from.grid.shards : 1;
+            for (std::size_t group = 0; group < groups; ++group) {
+                std::vector<parallel::block> members;
+                for (std::size_t rank = group; rank < owned.size(); rank += groups) members.push_back(owned[rank]);
+                const auto strips = distinct_strips(std::move(members), range.count);
+                for (std::size_t tensor = 0; tensor < all.sizes.size(); ++tensor) {
+                    if (groups > 1 ? all.shards[tensor] != 1 + group : all.shards[tensor] > 1) continue;
+                    for (std::size_t member = 0; member < strips.size(); ++member) {
+                        const std::size_t begin = std::max(range.first + strips[member].first, all.offsets[tensor]);
+                        const std::size_t end =
+                            std::min(range.first + strips[member].last, all.offsets[tensor] + all.sizes[tensor]);
+                        if (begin < end)
+                            out[group + member * groups].push_back(
+                                {tensor, {begin - all.offsets[tensor], end - all.offsets[tensor]}});
+                    }
+                }
+            }
+        }
+        return out;
+    }
+
+    clip_type clip_;
+    parallel::team team_;
+    std::optional<running> run_;
+    std::vector<task> tasks_;
+    std::vector<parallel::block> tasks_of_;  // each bucket
+    std::vector<node_tasks> nodes_;
+    std::vector<double> sums_;  // of each task
+    std::vector<optim::tensor_norms> norms_;
+    double factor_ = 1;
+};
+
+/// Stands where nothing asks for norms.
+struct no_norms {
+    template <class Plan, class Queue>
+    no_norms(const setup<Plan>&, const Queue&) noexcept {}
+    [[nodiscard]] static std::size_t bytes_per_step() noexcept { return 0; }
+};
+
+template <class Types>
+using norms_for = std::conditional_t<Types::has_norms, tensor_norms<Types>, no_norms>;
+
+}  // namespace lockstep::sync
