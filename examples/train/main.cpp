@@ -2,6 +2,7 @@
 // Trains a network on handwritten digits: drawn by the program itself, or MNIST files. `mpirun -n 2 train --help` lists the options.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <string>
@@ -55,8 +56,10 @@ void interpret(example::options& of) {
     const bool is_plain = of.compressor == "none";
     if (of.sync == "delayed" && !(is_plain && of.optimizer == "momentum"))
         throw error{"--sync delayed is compiled for momentum without compression", "leave --compress and --optimizer out"};
-    if (of.optimizer == "adam" && !is_plain)
-        throw error{"--optimizer adam is compiled without compression", "leave --compress out, or take momentum"};
+    if (of.sync == "delayed" && std::isfinite(of.clip))
+        throw error{"--sync delayed measures no norms before its updates", "leave --clip out"};
+    if (of.optimizer != "momentum" && !is_plain)
+        throw error{text("--optimizer ", of.optimizer, " is compiled without compression"), "leave --compress out, or take momentum"};
 }
 
 /// Shards are compiled in: which numbers divide every dense layer is known before.
@@ -108,14 +111,18 @@ void describe(CLI::App& app, example::options& of) {
                    "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the same on any number of ranks")
         ->check(CLI::IsMember({"every", "delayed"}))
         ->capture_default_str();
-    app.add_option("--optimizer", of.optimizer, "momentum (Nesterov) or adam: other bits")
-        ->check(CLI::IsMember({"momentum", "adam"}))
+    app.add_option("--optimizer", of.optimizer,
+                   "momentum (Nesterov), adam, or lars (a rate for each tensor by its norms; wants an --lr above 1): other bits, the same on any number of ranks")
+        ->check(CLI::IsMember({"momentum", "adam", "lars"}))
         ->capture_default_str();
+    app.add_option("--clip", of.clip,
+                   "longest gradient, by its norm over all weights; none if not given. Where it clips, other bits, the same on any number of ranks")
+        ->check(positive);
     app.add_option("--lr", of.rate, "peak learning rate")->check(positive)->capture_default_str();
     app.add_option("--schedule", of.schedule, "cosine (with warm-up) or constant")
         ->check(CLI::IsMember({"cosine", "constant"}))
         ->capture_default_str();
-    app.add_option("--momentum", of.momentum, "of Nesterov's method")->capture_default_str();
+    app.add_option("--momentum", of.momentum, "of Nesterov's method, or of lars")->capture_default_str();
     app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases")->capture_default_str();
     app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")->capture_default_str();
     app.add_option("--seed", of.seed, "of everything random")->check(example::whole_number(0, UINT64_MAX))->capture_default_str();

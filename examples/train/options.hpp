@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace example {
@@ -24,6 +25,7 @@ struct options {
     std::string schedule = "cosine";
     double momentum = 0.9;
     double weight_decay = 1e-4;
+    double clip = std::numeric_limits<double>::infinity();  // none
     double dropout = 0.4;
     std::uint64_t seed = 1;
     std::size_t threads = 1;

@@ -23,6 +23,7 @@
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/weight_decay.hpp"
 #include "lockstep/partition/data.hpp"
@@ -122,6 +123,7 @@ inline nlohmann::json configuration(const options& of) {
             {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
             {"workers", of.workers}, {"sync", of.sync},         {"optimizer", of.optimizer},
             {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
+            {"clip", of.clip},
             {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads},     {"transport", of.transport},
             {"progress", of.progress}, {"all_reduce", of.all_reduce}, {"timeout", of.timeout}};
 }
@@ -225,8 +227,11 @@ struct chosen_files {
     const chosen_data& test;
 };
 
-template <std::size_t Shards, class Net, class Optimizer, class Compressor = ls::compress::none, class Sync = ls::sync::every_step>
-int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor = {}, const Sync& sync = {}) {
+/// An infinite norm is no clipping, so one type serves both.
+template <std::size_t Shards, class Net, class Optimizer, class Compressor = ls::compress::none, class Sync = ls::sync::every_step,
+          class Clip = ls::sync::clip_by_global_norm>
+int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor, const Sync& sync,
+         const Clip& clip) {
     const auto& [world, of, train, test] = files;
     const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
     const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
@@ -236,7 +241,7 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
         return ls::plan{
             .model = net,
             .loss = ls::loss::softmax_cross_entropy{},
-            .optimizer = ls::optim::weight_decay{.rate = of.weight_decay, .inner = optimizer},
+            .optimizer = optimizer,
             .schedule =
                 chosen_schedule{
                     of.schedule == "cosine",
@@ -244,6 +249,7 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
             .partition = partition,
             .compressor = compressor,
             .sync = sync,
+            .clip = clip,
             .batch = of.batch,
             .lanes = of.lanes,
             .workers = of.workers,
@@ -273,13 +279,19 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
     const chosen_data train = drawn ? chosen_data{ls::data::digits{.count = of.train_samples}} : chosen_data{of.data + "/train"};
     const chosen_data test = drawn ? chosen_data{ls::data::digits{.count = of.test_samples, .first = 1'000'000'000}} : chosen_data{of.data + "/t10k"};
     const chosen_files files{world, of, train, test};
-    const ls::optim::momentum momentum{.beta = of.momentum, .nesterov = true};
+    const auto decaying = [&](auto inner) { return ls::optim::weight_decay{.rate = of.weight_decay, .inner = inner}; };
+    const auto momentum = decaying(ls::optim::momentum{.beta = of.momentum, .nesterov = true});
+    constexpr ls::compress::none whole;
+    constexpr ls::sync::every_step every;
+    const ls::sync::clip_by_global_norm clip{.norm = of.clip};
     using ls::compress::error_feedback;
-    if (of.compressor == "topk") return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}});
-    if (of.compressor == "quantize") return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}});
-    if (of.sync == "delayed") return with<Shards>(files, net, momentum, ls::compress::none{}, ls::sync::delayed{});
-    if (of.optimizer == "adam") return with<Shards>(files, net, ls::optim::adam{});
-    return with<Shards>(files, net, momentum);
+    if (of.compressor == "topk") return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}}, every, clip);
+    if (of.compressor == "quantize") return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}}, every, clip);
+    if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, ls::sync::no_clipping{});
+    if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
+    if (of.optimizer == "lars")
+        return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);
+    return with<Shards>(files, net, momentum, whole, every, clip);
 }
 
 }  // namespace example

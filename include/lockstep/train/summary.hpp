@@ -70,7 +70,8 @@ template <class Trainer>
                               ? core::text(", one for each rank: .workers = ", grid.workers, " keeps these bits on other numbers of ranks")
                               : "",
                           ", segments of ", core::grouped(plan.segment), " numbers\n");
-    if constexpr (sync::clips<decltype(plan.clip)>) out += core::text("clip          ", describe(plan.clip), "\n");
+    if constexpr (sync::clips<decltype(plan.clip)>)
+        if (plan.clip.is_active()) out += core::text("clip          ", describe(plan.clip), "\n");
     if (const std::string_view sync{plan.sync.name}; sync != "every_step") out += core::text("sync          ", describe(plan.sync), "\n");
     if (!plan.algorithms.empty()) out += core::text("algorithms    ", plan.algorithms, "\n");
     out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
