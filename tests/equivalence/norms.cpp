@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/collectives/all_gather.hpp"
+#include "lockstep/collectives/tree.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/layers/batch_norm.hpp"
@@ -18,6 +20,7 @@
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/train/summary.hpp"
 
 namespace {
 
@@ -29,9 +32,9 @@ template <class T>
 const samples<T> training{190};
 
 /// 26,446 parameters in 8 tensors, one of 25,600, and running statistics.
-constexpr auto normalised = ls::sequential{
-    ls::input<12, 12, 1>, ls::layers::conv<4, 3>{},  ls::layers::batch_norm{}, ls::layers::relu{},
-    ls::layers::flatten{}, ls::layers::dense<64>{}, ls::layers::relu{},       ls::layers::dense<10>{}};
+constexpr auto normalised =
+    ls::sequential{ls::input<12, 12, 1>,  ls::layers::conv<4, 3>{}, ls::layers::batch_norm{}, ls::layers::relu{},
+                   ls::layers::flatten{}, ls::layers::dense<64>{},  ls::layers::relu{},       ls::layers::dense<10>{}};
 
 /// What changes no bit.
 struct machine {
@@ -43,9 +46,8 @@ struct machine {
 };
 constexpr auto messages = ls::transport::messages, shared = ls::transport::shared_memory;
 /// Each two of the settings meet in one of them.
-constexpr machine machines[] = {{messages, 1, true, 1},          {messages, 1U << 20U, false, 1}, {shared, 1, false, 2},
-                                {shared, 1U << 20U, true, 1},    {messages, 1U << 20U, true, 1, true},
-                                {shared, 1, true, 1, true}};
+constexpr machine machines[] = {{messages, 1, true, 1},       {messages, 1U << 20U, false, 1},      {shared, 1, false, 2},
+                                {shared, 1U << 20U, true, 1}, {messages, 1U << 20U, true, 1, true}, {shared, 1, true, 1, true}};
 
 /// In double a norm with one other bit would show in every weight; in float most such norms round to the same factor.
 template <class T, class Optimizer, class Clip, class Compressor = ls::compress::none, class Partition = ls::partition::data>
@@ -112,6 +114,33 @@ TEST_CASE("equivalence/norms: LARS, and clipped, has the same bits everywhere", 
     CHECK(same_everywhere([&](const machine& on) { return recipe<double>(lars, clip_by_global_norm{0.2}, on); }) != alone);
 }
 
+TEST_CASE("equivalence/norms: two doubles for each node of a strip are sent, counted, and named in the summary", "[equivalence]") {
+    on_groups({2, 2}, [&](const mpi::communicator& group) {
+        const machine on{messages, 1U << 20U, true, 1};
+        const auto plan = recipe<double>(ls::optim::lars{}, clip_by_global_norm{0.2}, on);
+        ls::trainer trainer{group, plan};
+        using network = decltype(trainer)::network;
+        const auto runs = ls::collectives::deal_lanes(2, plan.lanes);
+        const auto strip = ls::collectives::tree_strips(runs, network::parameters)[static_cast<std::size_t>(group.rank())];
+        std::size_t nodes = 0, at = 0;
+        for (const std::size_t size : {36U, 4U, 4U, 4U, 25'600U, 64U, 640U, 10U}) {
+            const std::size_t first = std::clamp(strip.first, at, at + size), last = std::clamp(strip.last, at, at + size);
+            nodes += ls::tensor::cover({first - at, last - at}, size).size();
+            at += size;
+        }
+        REQUIRE(at == network::parameters);
+        std::size_t sums = 0;
+        for (const auto& range : ls::sync::make_buckets<network>(on.bucket)) {
+            const auto rank = static_cast<std::size_t>(group.rank());
+            const auto strips = ls::collectives::tree_strips(runs, range.count);
+            sums += ls::collectives::tree_reduce_scatter(rank, runs, range.count, strips).sent().elements +
+                    ls::collectives::all_gather(rank, strips).sent().elements;
+        }
+        CHECK(trainer.averaging_bytes() == (sums + 2 * nodes) * sizeof(double));
+        CHECK(ls::summary(trainer).find("\nclip          global_norm(norm=0.2)\n") != std::string::npos);
+    });
+}
+
 TEST_CASE("equivalence/norms: the mean of compressed gradients is clipped, and a hybrid partition keeps its bits", "[equivalence]") {
     const auto compressor = ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}};
     const auto plan = [&](double norm, std::size_t bucket) {
@@ -156,7 +185,7 @@ struct reference {
     std::vector<double> w, v = std::vector<double>(w.size());
     std::size_t clipped = 0;
 
-    static constexpr std::size_t sizes[] = {inputs * hidden, hidden, hidden * outputs, outputs};
+    static constexpr std::size_t sizes[] = {inputs * hidden, hidden, hidden* outputs, outputs};
 
     std::vector<double> gradient(const std::vector<double>& x, const std::vector<double>& t) const {
         std::vector<double> g(w.size());
@@ -280,8 +309,8 @@ struct breaking {
     }
 };
 
-constexpr auto breakable = ls::sequential{ls::input<12, 12, 1>,  ls::layers::conv<4, 3>{}, ls::layers::batch_norm{}, breaking{},
-                                          ls::layers::flatten{}, ls::layers::dense<10>{}};
+constexpr auto breakable = ls::sequential{ls::input<12, 12, 1>, ls::layers::conv<4, 3>{}, ls::layers::batch_norm{},
+                                          breaking{},           ls::layers::flatten{},    ls::layers::dense<10>{}};
 
 }  // namespace
 

@@ -19,6 +19,7 @@
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/optim/lars.hpp"
 #include "lockstep/partition/model.hpp"
 
 namespace {
@@ -89,13 +90,14 @@ struct counter {
     void on_step(const ls::report::step_event& event) { count_from(event.step); }
 };
 
-template <class Compressor>
-auto recipe(const Compressor& compressor, ls::transport transport, bool thread) {
+template <class Compressor, class Optimizer, class Clip>
+auto recipe(const Compressor& compressor, ls::transport transport, bool thread, const Optimizer& optimizer, const Clip& clip) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
-                    .optimizer = ls::optim::momentum{.beta = 0.9},
+                    .optimizer = optimizer,
                     .schedule = ls::optim::constant{.rate = 0.01},
                     .compressor = compressor,
+                    .clip = clip,
                     .batch = 16,
                     .bucket = 1,
                     .progress_thread = thread,
@@ -116,17 +118,18 @@ std::size_t least_of(F&& run) {
     return least;
 }
 
-template <class Compressor>
-void check(const Compressor& compressor, ls::transport transport, bool thread = false) {
+template <class Compressor, class Optimizer = ls::optim::momentum, class Clip = ls::sync::no_clipping>
+void check(const Compressor& compressor, ls::transport transport, bool thread = false, const Optimizer& optimizer = {},
+           const Clip& clip = {}) {
     const mpi::communicator world;
     INFO(ls::reduce::name_of(transport) << (thread ? ", progress thread" : ""));
     const auto fit = least_of([&] {
-        ls::trainer trainer{world, recipe(compressor, transport, thread)};
+        ls::trainer trainer{world, recipe(compressor, transport, thread, optimizer, clip)};
         trainer.fit(all.set(), ls::steps{warm_up + counted + 1}, counter{});
     });
     CHECK(fit == 0);
     const auto step = least_of([&] {
-        ls::trainer trainer{world, recipe(compressor, transport, thread)};
+        ls::trainer trainer{world, recipe(compressor, transport, thread, optimizer, clip)};
         const auto each = static_cast<std::size_t>(16 / (world.size() + 1));
         const auto mine = all.rows(each * static_cast<std::size_t>(world.rank()), each);
         for (std::uint64_t one = 0; one <= warm_up + counted; ++one) {
@@ -161,6 +164,12 @@ TEST_CASE("training/allocations: nor with a compressor or a reduction", "[traini
     check_all(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}});
     check_all(ls::compress::terngrad{});
     check_all(ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}});
+}
+
+TEST_CASE("training/allocations: nor with norms of tensors", "[training]") {
+    const ls::sync::clip_by_global_norm clip{.norm = 0.1};
+    check(ls::compress::none{}, ls::transport::messages, true, ls::optim::lars{}, clip);
+    check(ls::compress::none{}, ls::transport::automatic, false, ls::optim::lars{}, clip);
 }
 
 TEST_CASE("training/allocations: all ranks hear of one that cannot gather the weights", "[training]") {

@@ -58,12 +58,14 @@ concept Optimizer = std::copy_constructible<O> && requires(const O& optimizer, c
     noexcept;
 };
 
-/// The optimizer says `static constexpr bool needs_norms = true`: each pass then has weights of one tensor and its norms, and the first update
-/// waits for the sums of all gradients.
+/// The optimizer says `static constexpr bool needs_norms = true`: each pass then has weights of one tensor and its
+/// norms, and the first update of a step waits for the sums of all gradients.
 template <class O>
 inline constexpr bool needs_norms = false;
 template <class O>
-    requires requires { { O::needs_norms } -> std::convertible_to<bool>; }
+    requires requires {
+        { O::needs_norms } -> std::convertible_to<bool>;
+    }
 inline constexpr bool needs_norms<O> = O::needs_norms;
 
 /// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on simd::batch<T>. A trainer then

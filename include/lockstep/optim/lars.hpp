@@ -15,15 +15,16 @@
 
 namespace lockstep::optim {
 
-/// v = momentum v + rate local (g + decay w), then w -= v, with local = trust |w| / (|g| + decay |w| + epsilon) of the whole tensor, and 1
-/// where |w| or |g| is 0: You, Gitman, Ginsburg (arXiv 1708.03888, 2017), algorithm 1. The rate is inside v: after a change of the rate, old
-/// steps keep theirs. Tensors of one extent (biases, scales) have local = 1 and no decay. One slot: v.
-/// 5 numbers moved and 5 FLOPs for each weight; the norms read weights and gradients once more, before any weight changes.
+/// v = momentum v + rate local (g + decay w), then w -= v, with local = trust |w| / (|g| + decay |w| + epsilon) of the
+/// whole tensor, and 1 where |w| or |g| is 0: You, Gitman, Ginsburg (arXiv 1708.03888, 2017), algorithm 1. The rate is
+/// inside v: after a change of the rate, old steps keep theirs. Tensors of one extent (biases, scales) have local = 1
+/// and no decay. One slot: v. 5 numbers moved and 5 FLOPs for each weight; the norms read weights and gradients once
+/// more, before any weight changes.
 struct lars {
     double momentum = 0.9;
-    double decay = 1e-4;   ///< L2 regularisation: it replaces optim::weight_decay
-    double trust = 1e-3;   ///< the coefficient eta of the paper
-    double epsilon = 0;    ///< some implementations add a small number
+    double decay = 1e-4;  ///< L2 regularisation: it replaces optim::weight_decay
+    double trust = 1e-3;  ///< the coefficient eta of the paper
+    double epsilon = 0;   ///< some implementations add a small number
 
     static constexpr std::string_view name = "lars";
     static constexpr std::size_t slot_count = 1;
@@ -34,7 +35,8 @@ struct lars {
         return core::text("momentum=", momentum, " decay=", decay, " trust=", trust, " epsilon=", epsilon);
     }
 
-    /// Throws core::error unless 0 <= momentum < 1, trust is positive, and decay and epsilon are not negative; all of them finite.
+    /// Throws core::error unless 0 <= momentum < 1, trust is positive, and decay and epsilon are not negative; all of
+    /// them finite.
     void check() const {
         if (!(momentum >= 0 && momentum < 1))
             core::fail(core::text("lars has momentum = ", momentum, ", outside [0, 1)"), "take a momentum such as 0.9");

@@ -14,8 +14,9 @@
 
 namespace lockstep::optim {
 
-/// The inner optimizer sees factor g, rounded to T. It joins the loop of one that HasRule, and hands any other one blocks that fit the
-/// first-level cache; both ways give the same bits. A factor of 1 changes none. Keeps a view of the inner optimizer.
+/// The inner optimizer sees factor g, rounded to T. It joins the loop of one that HasRule, and hands any other one
+/// blocks that fit the first-level cache; both ways give the same bits. A factor of 1 changes none. Keeps a view of the
+/// inner optimizer.
 template <Optimizer Inner>
 struct scaled_gradient {
     const Inner* inner = nullptr;

@@ -23,7 +23,8 @@ namespace lockstep::optim {
 /// one blocks that fit the first-level cache. Both ways give the same bits.
 template <Optimizer Inner>
 struct weight_decay {
-    static_assert(!needs_norms<Inner>, "lockstep: an optimizer that needs norms of tensors, as lars, has a weight decay of its own: .decay");
+    static_assert(!needs_norms<Inner>,
+                  "lockstep: an optimizer that needs norms of tensors, as lars, has a weight decay of its own: .decay");
     double rate = 1e-4;
     bool decoupled = false;
     Inner inner;

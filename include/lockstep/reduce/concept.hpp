@@ -80,9 +80,11 @@ struct bucket {
 /// change(part, sum) for parts that together are owned(), on the threads of the team; `sum` has the numbers of `part` alone, and is gone
 /// behind the call, which must not throw. `share(weights)` then begins to bring all of them up to date on every rank; what update() has
 /// handed out already is there sooner. `poll` makes progress without waiting and says whether what was begun is over; `progress` is a
-/// `poll` that does not look for failures; `finish` waits, also once more: after it the first array of the gradient has the sums of owned(),
-/// where they are added ahead or travel as messages; `pending` says for whom. `bytes_per_step` is what this rank sends for both.
-/// `replicates`: every rank owns all of the bucket. `visit_state(visitor, set)` shows what outlives a step (tensor/state.hpp).
+/// `poll` that does not look for failures; `finish` waits, and may be called once more: after it the
+/// first array of the gradient has the sums of owned(), where they travel as messages or are added ahead; `pending` says
+/// for whom. `bytes_per_step` is what this rank sends for both.
+/// `replicates`: every rank owns all of the bucket. `visit_state(visitor, set)` shows what outlives a step
+/// (tensor/state.hpp).
 template <class R, class T = float>
 concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, std::uint64_t step,
                            void (*change)(parallel::block, std::span<const T>) noexcept) {

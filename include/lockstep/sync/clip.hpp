@@ -18,11 +18,11 @@ struct no_clipping {
     [[nodiscard]] std::string settings() const { return {}; }
 };
 
-/// g becomes g norm / max(norm, |g|), where |g| is the Euclidean norm over all parameters of the whole network: Pascanu, Mikolov, Bengio
-/// (ICML 2013). g is the mean over the minibatch as the optimizer gets it: after any compression, before weight decay. A gradient that is no
-/// longer than `norm` keeps its bits. An infinite norm is no clipping at run time, and costs nothing then.
-/// Cost: the first update of a step waits for the sums of all gradients; each rank reads its strip once more; one all-gather of some doubles
-/// for each tensor and rank.
+/// g becomes g norm / max(norm, |g|), where |g| is the Euclidean norm over all parameters of the whole network:
+/// Pascanu, Mikolov, Bengio (ICML 2013). g is the mean over the minibatch as the optimizer gets it: after any
+/// compression, before weight decay. A gradient that is no longer than `norm` keeps its bits. An infinite norm is no
+/// clipping at run time, and costs nothing then. Cost: the first update of a step waits for the sums of all gradients;
+/// each rank reads its strip once more; one all-gather of some doubles for each tensor and rank.
 struct clip_by_global_norm {
     double norm = 1;
 

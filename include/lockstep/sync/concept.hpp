@@ -80,8 +80,8 @@ struct setup {
 };
 
 /// What a plan names as `.sync`: settings, and the class template that a trainer makes of them. `strategy<Types>` models Strategy.
-/// Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and optimizers that need norms of tensors
-/// are refused.
+/// Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and optimizers that
+/// need norms of tensors are refused.
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
@@ -96,8 +96,8 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 /// - `gradient_location(layer)`: where backward writes. `gradient_ready(layer, step, others)`: it has; calls others() if this thread may make
 ///   MPI calls.
 /// - `reduce_loss(losses, step)`: waits for the losses of all ranks. Who has all of them knows that no rank can fail any more in this step.
-/// - `measure_norms(weights)`, where Types::has_norms: norms of all tensors, on all ranks alike, before any weight changes. Returns the first
-///   tensor with a norm that is not finite, or the number of tensors.
+/// - `measure_norms(weights)`, where Types::has_norms: norms of all tensors, on all ranks alike, before any weight
+///   changes. Returns the first tensor with a norm that is not finite, or the number of tensors.
 /// - `commit(weights, rate, step)`: makes new weights, or lets them set off. False: numbers of this rank are not finite.
 /// - `visit_state(visitor)`: shows what it keeps from step to step beside the weights (tensor/state.hpp).
 /// - `complete()`: weights are whole, because they are looked at. `abandon()`: after a failure, of whatever rank.
@@ -133,7 +133,9 @@ concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& ar
 template <class S>
 inline constexpr bool has_norms = false;
 template <class S>
-    requires requires { { S::has_norms } -> std::convertible_to<bool>; }
+    requires requires {
+        { S::has_norms } -> std::convertible_to<bool>;
+    }
 inline constexpr bool has_norms<S> = S::has_norms;
 
 }  // namespace lockstep::sync

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Which rank adds which part of the sum of each tensor, and how all ranks finish the sums alike: equal bits for any strips.
+// Which rank adds which part of the sum of each tensor, and how all ranks finish the sums alike: equal bits for any
+// strips.
 
 #include <algorithm>
 #include <array>
@@ -28,8 +29,8 @@ struct norm_strip {
 ///     strips       rank 0        | rank 1
 ///     numbers      0 1 2 3 4 5 6 | 7 8 9        rank 0 adds the nodes 0-3, 4-5, 6; rank 1 adds 7 and 8-9: one slot for each
 ///
-/// The slots of a rank are neighbours, so an all-gather brings every slot to every rank; each finishes the tree with the same additions.
-/// A strip of m numbers has at most 2 log2(m) slots.
+/// The slots of a rank are neighbours, so an all-gather brings every slot to every rank; each finishes the tree with
+/// the same additions. A strip of m numbers has at most 2 log2(m) slots.
 class norm_tree {
 public:
     /// Some numbers of a tensor, in one slot.
@@ -38,7 +39,8 @@ public:
         std::size_t slot = 0;
     };
 
-    /// `sizes`: numbers of each tensor. `strips[r]`: what rank r adds. Throws core::error where they are no partition of all tensors.
+    /// `sizes`: numbers of each tensor. `strips[r]`: what rank r adds. Throws core::error where they are no partition
+    /// of all tensors.
     [[gnu::cold]] norm_tree(std::span<const std::size_t> sizes, const std::vector<std::vector<norm_strip>>& strips);
 
     /// The slots of each rank.

@@ -89,8 +89,8 @@ public:
         return agree_on_loss(losses, [&] { queue_.poll(); });
     }
 
-    /// Norms of all tensors, before any weight changes: waits for the sums of all gradients, and for what other ranks add. The first tensor
-    /// with a norm that is not finite, on all ranks alike; the number of tensors if all norms are.
+    /// Norms of all tensors, before any weight changes: waits for the sums of all gradients, and for what other ranks
+    /// add. The first tensor with a norm that is not finite, on all ranks alike; the number of tensors if all are.
     [[nodiscard]] std::size_t measure_norms(std::span<const T> weights) {
         if constexpr (Types::has_norms)
             if (norms_.is_active()) return wait_for_norms(weights);

@@ -27,11 +27,12 @@
 
 namespace lockstep::sync {
 
-/// Every rank adds the squares of its strips, one all-gather brings the sums of all strips to all ranks, and each finishes the norms of all
-/// tensors: squares in double over the tree of a tensor's numbers, then over shards, then over tensors in order (see norm_tree). So they
-/// have the same bits for any number of ranks and threads and any buckets; shards are part of the recipe.
-/// Memory: the slots of all ranks. Cost for each rank and step: its strips are read once, with weights where the optimizer needs_norms; an
-/// all-gather of at most 16 log2(strip) bytes for each tensor of each strip, twice that with weights.
+/// Every rank adds the squares of its strips, one all-gather brings the sums of all strips to all ranks, and each
+/// finishes the norms of all tensors: squares in double over the tree of a tensor's numbers, then over shards, then
+/// over tensors in order (see norm_tree). So they have the same bits for any number of ranks and threads and any
+/// buckets; shards are part of the recipe. Memory: the slots of all ranks. Cost for each rank and step: its strips are
+/// read once, with weights where the optimizer needs_norms; an all-gather of at most 16 log2(strip) bytes for each
+/// tensor of each strip, twice that with weights.
 template <class Types>
 class tensor_norms {
     using T = typename Types::value_type;
@@ -69,8 +70,8 @@ public:
 
     [[nodiscard]] bool is_active() const noexcept { return run_.has_value(); }
 
-    /// The sum of this rank's strip of a bucket is there. `gradient`, `weights`: those of the whole bucket, whose first parameter on this
-    /// rank is `first`.
+    /// The sum of this rank's strip of a bucket is there. `gradient`, `weights`: those of the whole bucket, whose first
+    /// parameter on this rank is `first`.
     void add(std::size_t bucket, std::size_t first, std::span<const T> gradient, std::span<const T> weights) noexcept {
         const parallel::block tasks = tasks_of_[bucket];
         const auto one = [&](std::size_t index) noexcept {
@@ -188,11 +189,9 @@ private:
                     if (groups > 1 ? all.shards[tensor] != 1 + group : all.shards[tensor] > 1) continue;
                     for (std::size_t member = 0; member < strips.size(); ++member) {
                         const std::size_t begin = std::max(range.first + strips[member].first, all.offsets[tensor]);
-                        const std::size_t end =
-                            std::min(range.first + strips[member].last, all.offsets[tensor] + all.sizes[tensor]);
+                        const std::size_t end = std::min(range.first + strips[member].last, all.offsets[tensor] + all.sizes[tensor]);
                         if (begin < end)
-                            out[group + member * groups].push_back(
-                                {tensor, {begin - all.offsets[tensor], end - all.offsets[tensor]}});
+                            out[group + member * groups].push_back({tensor, {begin - all.offsets[tensor], end - all.offsets[tensor]}});
                     }
                 }
             }

@@ -212,9 +212,9 @@ template <class Plan>
         const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
         const auto clip = or_else<is_clip<decltype(of.clip)>>(of.clip, sync::no_clipping{});
         static_assert(is_clip<decltype(of.clip)>, "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
-        using types = sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>,
-                                      std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(compressor)>,
-                                      std::remove_const_t<decltype(clip)>>;
+        using types =
+            sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>, std::remove_const_t<decltype(optimizer)>,
+                            std::remove_const_t<decltype(compressor)>, std::remove_const_t<decltype(clip)>>;
         constexpr bool syncs = is_sync<decltype(of.sync), types>;
         static_assert(syncs,
                       "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words of a step: see "

@@ -45,8 +45,8 @@ struct engine {
     using label = typename loss_type::template label<output>;
     using label_element = tensor::label_element<label, T>;
     using run_type = network_run<T, net, shards>;
-    using types = sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type,
-                                  decltype(std::declval<Plan&>().clip)>;
+    using types =
+        sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type, decltype(std::declval<Plan&>().clip)>;
     using method = typename types::method;
     using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
     using clock = std::chrono::steady_clock;

@@ -29,8 +29,7 @@ template <class T>
 void compare(std::size_t n, std::size_t offset) {
     const core::random_stream random{n, core::purpose::user};
     std::vector<T> all(n + offset);
-    for (std::size_t i = 0; i < all.size(); ++i)
-        all[i] = static_cast<T>(random.normal(2 * i) * std::exp(4 * random.normal(2 * i + 1)));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(random.normal(2 * i) * std::exp(4 * random.normal(2 * i + 1)));
     const std::span<const T> x = std::span{all}.subspan(offset);
     long double exact = 0;
     for (const T one : x) exact += static_cast<long double>(one) * one;

@@ -81,7 +81,8 @@ TEST_CASE("sync/norm_tree: an order of addition by strips would show", "[sync]")
 
 TEST_CASE("sync/norm_tree: strips that leave numbers out or overlap are refused", "[sync]") {
     const std::vector<std::size_t> sizes{10};
-    CHECK_THROWS_WITH((norm_tree{sizes, {{{0, {0, 4}}}, {{0, {4, 9}}}}}), Catch::Contains("the strips of tensor 0 have 9 of its 10 numbers"));
+    CHECK_THROWS_WITH((norm_tree{sizes, {{{0, {0, 4}}}, {{0, {4, 9}}}}}),
+                      Catch::Contains("the strips of tensor 0 have 9 of its 10 numbers"));
     CHECK_THROWS((norm_tree{sizes, {{{0, {0, 6}}}, {{0, {5, 9}}}}}));
 }
 

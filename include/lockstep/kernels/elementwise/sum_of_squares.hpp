@@ -28,9 +28,10 @@ template <std::size_t Count>
 
 }  // namespace detail
 
-/// x[0]^2 + .. + x[n-1]^2 over the tree of tensor::cover(): node (level, i) has the numbers i 2^level .. (i+1) 2^level - 1, cut off at n, and
-/// is the sum of its two halves. Squares of floats are exact in double; the relative error is at most log2(n) epsilons. The same bits for
-/// every vector width. One pass over memory, at the speed of the second-level cache.
+/// x[0]^2 + .. + x[n-1]^2 over the tree of tensor::cover(): node (level, i) has the numbers i 2^level .. (i+1) 2^level
+/// - 1, cut off at n, and is the sum of its two halves. Squares of floats are exact in double; the relative error is at
+/// most log2(n) epsilons. The same bits for every vector width. One pass over memory, at the speed of the second-level
+/// cache.
 template <class T>
 [[nodiscard]] double sum_of_squares(std::span<const T> x) noexcept {
     constexpr std::size_t block = 64;
