@@ -13,6 +13,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/sync/clip.hpp"
 #include "lockstep/train/recipe.hpp"
 
 namespace lockstep::train {
