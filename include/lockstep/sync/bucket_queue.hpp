@@ -289,8 +289,11 @@ private:
         } else if (from.memory == nullptr) {
             from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
         }
-        buckets_.push_back({range, method::make(bucket, from.plan.compressor, from.arena),
-                            from.arena.template reserve_shared<T>(reduce::gradient_vectors(bucket) * range.count)});
+        auto reducer = method::make(bucket, from.plan.compressor, from.arena);
+        const std::size_t numbers = reduce::gradient_vectors(bucket) * range.count;
+        buckets_.push_back({range, std::move(reducer),
+                            from.memory == nullptr ? from.arena.template reserve<T>(numbers)
+                                                   : from.arena.template reserve_shared<T>(numbers)});
         times_->add_bucket(range.count);
         for (std::size_t layer = 0; layer < network::size; ++layer)
             if (network::facts[layer].parameters_here > 0 && network::offset(layer) >= range.first &&

@@ -66,6 +66,12 @@ inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync:
 /// Whether a strategy can do what clipping and the optimizer need.
 template <class Sync, class Optimizer, class Clip>
 inline constexpr bool has_norms_for = sync::has_norms<Sync> || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
+/// Workers with weights of their own are made of whole networks,
+template <class Sync, class Partition>
+inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || Partition::shards == 1;
+/// and average numbers as they are.
+template <class Sync, class Compressor>
+inline constexpr bool averages_exactly = !sync::has_worker_weights<Sync> || std::is_same_v<Compressor, compress::none>;
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Loss, class Output>
@@ -224,6 +230,14 @@ template <class Plan>
         static_assert(norms,
                       "lockstep: this strategy measures no norms, which plan::clip and optimizers such as lars need before the first "
                       "update of a step: take sync::every_step{}, or leave them out");
+        constexpr bool whole = holds_whole_networks<decltype(of.sync), std::remove_const_t<decltype(part)>>;
+        static_assert(whole,
+                      "lockstep: workers with weights of their own hold whole networks, and this partition cuts them: use "
+                      "partition::data{}, or sync::every_step{}");
+        constexpr bool exact = averages_exactly<decltype(of.sync), std::remove_const_t<decltype(compressor)>>;
+        static_assert(exact,
+                      "lockstep: workers with weights of their own exchange weights, which no compressor takes: use compress::none{}, or "
+                      "sync::every_step{}");
         auto out = plan{
             .model = net,
             .loss = loss,
@@ -234,7 +248,7 @@ template <class Plan>
             .initialise = of.initialise,
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = of.precision,
-            .sync = or_else < syncs && norms > (of.sync, sync::every_step{}),
+            .sync = or_else < syncs && norms && whole && exact > (of.sync, sync::every_step{}),
             .clip = clip,
         };
         // A plan without a mistake stays what it is, whatever members it has; another one never runs.

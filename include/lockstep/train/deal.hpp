@@ -28,6 +28,12 @@ public:
     /// same.
     void brought(std::span<const std::size_t> rows_of_rank);
 
+    /// The rows of each lane are those of a deal of the same lanes.
+    void follow(const deal& other) noexcept {
+        std::ranges::copy(other.lengths_, lengths_.begin());
+        assign();
+    }
+
     [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
     [[nodiscard]] const tensor::lane_set& own() const noexcept { return own_; }               ///< lanes of this rank
     [[nodiscard]] const tensor::lane_set& group() const noexcept { return group_; }           ///< lanes of its model group

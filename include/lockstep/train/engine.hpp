@@ -26,6 +26,7 @@
 #include "lockstep/train/recipe.hpp"
 #include "lockstep/train/refusals.hpp"
 #include "lockstep/train/statistics.hpp"
+#include "lockstep/train/walks.hpp"
 #include "lockstep/train/weights.hpp"
 
 namespace lockstep::train {
@@ -49,6 +50,8 @@ struct engine {
         sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type, decltype(std::declval<Plan&>().clip)>;
     using method = typename types::method;
     using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
+    static constexpr bool has_worker_weights = sync::has_worker_weights<strategy_type>;
+    using walks_type = std::conditional_t<has_worker_weights, worker_walks, single_walk>;
     using clock = std::chrono::steady_clock;
 
     [[gnu::cold]] engine(const Plan& given, const comm::group& all, const comm::watched_call&)
@@ -58,7 +61,7 @@ struct engine {
               ranks.check();
               check(given);
               if (given.timeout) ranks.aborts().set_timeout(*given.timeout);
-              const std::size_t workers = !method::has_workers ? 0 : given.workers > 0 ? given.workers : ranks.size();
+              const std::size_t workers = !method::has_workers && !has_worker_weights ? 0 : given.workers > 0 ? given.workers : ranks.size();
               const auto made = partition::make_grid<partition_type>(ranks.rank(), ranks.size(), given.lanes, workers);
               agree(ranks, describe_plan(plan));
               return made;
@@ -68,10 +71,11 @@ struct engine {
           team{static_cast<int>(given.threads)},
           capacity{deal::capacity(given.batch, grid, least_rows)},
           rows{grid},
+          walks{grid},
           rule{ranks, given.all_reduce, given.sums, measures<T, network>(given)},
           least_bucket{sync::least_bucket<T>(given, rule, grid)},
           memory{ranks, given.all_reduce.empty() ? given.transport : transport::messages,
-                 sync::shared_bytes<T, network>(grid, least_bucket, strategy_type::gradient_sets), arena},
+                 shared_bytes(), arena},
           change{ranks, memory.parts(), arena},
           run{plan.model, grid, group, capacity, shards * capacity, team, arena},  // step() may fill every rank of a group
           strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(), change}},
@@ -79,7 +83,9 @@ struct engine {
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
           samples{capacity, given.prefetch, team, arena},
-          weight_slice{arena.template reserve_shared<T>(network::parameters_here)} {
+          weight_slice{has_worker_weights ? arena.template reserve<T>(core::checked_product("weights of workers", walks.count(),
+                                                                                            std::size_t{network::parameters_here}))
+                                          : arena.template reserve_shared<T>(network::parameters_here)} {
         arena.allocate();
         run.bind(arena, strategy.thread());
         strategy.bind(arena);
@@ -88,8 +94,9 @@ struct engine {
         observed.initialise(given.seed, given.initialise);
         totals.ranks = grid.ranks;
         totals.threads = given.threads;
-        initialise_weights<network>(arena[weight_slice], grid, given.seed, given.initialise);
-        require_equal_weights<network>(ranks, grid, std::span<const T>{arena[weight_slice]}, std::span<const T>{observed.running()});
+        initialise_weights<network>(weights(), grid, given.seed, given.initialise);
+        if constexpr (has_worker_weights) strategy.loaded(arena[weight_slice]);
+        require_equal_weights<network>(ranks, grid, std::span<const T>{weights()}, std::span<const T>{observed.running()});
         ranks.end_together();
     }
 
@@ -111,24 +118,30 @@ struct engine {
             rethrow_with(change.state().text(grid.rank));
         }
     }
-    /// Forward over the rows of the deal; what the layers observe sets off.
-    [[nodiscard]] tensor::batch<const T, output> forward(const T* x) {
-        const auto out =
-            run.forward(weights().data(), x, rows, key(layer_api::mode::training), observed.place(), strategy.weights_needed());
+    /// What this rank walks over with one of its sets of weights.
+    [[nodiscard]] walk begin_walk(std::size_t set, std::uint64_t step) {
+        walk out = walks.begin(set, rows);
+        if constexpr (has_worker_weights) out.samples = strategy.begin_walk(set, rows.lengths(), step);
+        return out;
+    }
+    /// Forward over the rows of the walk; after the last one what the layers observe sets off.
+    [[nodiscard]] tensor::batch<const T, output> forward(const walk& here, const T* x) {
+        const auto out = run.forward(weights(here.set).data(), x + here.first_row * input::size, here.rows,
+                                     key(layer_api::mode::training), observed.place(here.set), strategy.weights_needed());
         strategy.forward_done();
-        observed.start();
+        if (here.set + 1 == walks.count()) observed.start();
         return out;
     }
 
     /// The loss of each lane and the gradient of the output. Returns the learning rate, which travels with the losses.
-    double compute_loss(tensor::batch<const T, output> out, const label_element* y, std::uint64_t step) {
-        const auto dy = run.output_gradient(rows);
-        const auto scale = static_cast<T>(1.0 / static_cast<double>(rows.rows()));
-        losses.clear();
-        parallel::for_each(team, rows.own().count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, loss_type, output>) {
-            const auto own = rows.own().blocks()[lane];
+    double compute_loss(const walk& here, tensor::batch<const T, output> out, const label_element* all, std::uint64_t step) {
+        const auto dy = run.output_gradient(here.rows);
+        const auto scale = static_cast<T>(1.0 / static_cast<double>(here.samples));
+        const label_element* const y = all + here.first_row * tensor::label_size<label>;
+        parallel::for_each(team, here.rows.own().count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, loss_type, output>) {
+            const auto own = here.rows.own().blocks()[lane];
             const auto [part, target] = of_rows<label>(out, y, own);
-            losses(lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
+            losses(here.first_lane + lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
         });
         const double rate = static_cast<double>(plan.schedule(step));
         losses.fill(2, rate);
@@ -154,12 +167,12 @@ struct engine {
             observed.absorb(plan.model);
             totals.seconds.communication_exposed += report::lap(watch);
         }
-        const bool finite = strategy.commit(weights(), rate, step);
+        const bool finite = strategy.commit(arena[weight_slice], rate, step);
         ++totals.steps;
         ranks.aborts().passed();
         if (!finite) {
             strategy.complete();
-            refuse_weights<network>(std::span<const T>{weights()}, totals.steps);
+            refuse_weights<network>(spoilt_weights(), totals.steps);
         }
         return loss;
     }
@@ -168,22 +181,28 @@ struct engine {
     report::step_event run_step(const T* x, const label_element* y) {
         const std::uint64_t step = totals.steps;
         const auto turns = strategy.step_in_turns();
-        step_clock watch{*this};
-        const auto out = forward(x);
-        const double rate = compute_loss(out, y, step);
-        watch.forward_done();
-        run.backward(
-            weights().data(), rows, key(layer_api::mode::training), [&](std::size_t layer) { return strategy.gradient_location(layer); },
-            [&](std::size_t layer) {
-                strategy.gradient_ready(layer, step, [&] {
-                    observed.poll();
-                    ranks.aborts().glance();
+        losses.clear();
+        double rate = 0;
+        for (std::size_t set = 0; set < walks.count(); ++set) {  // one, unless workers have weights of their own
+            step_clock watch{*this};
+            const walk here = begin_walk(set, step);
+            const auto out = forward(here, x);
+            rate = compute_loss(here, out, y, step);
+            watch.forward_done();
+            run.backward(
+                weights(set).data(), here.rows, key(layer_api::mode::training),
+                [&](std::size_t layer) { return strategy.gradient_location(layer); },
+                [&](std::size_t layer) {
+                    strategy.gradient_ready(layer, step, [&] {
+                        observed.poll();
+                        ranks.aborts().glance();
+                    });
                 });
-            });
-        watch.backward_done();
+            watch.backward_done();
+        }
         const double loss = commit(rate, step);
         totals.samples += rows.rows();
-        totals.bytes_sent += strategy.bytes_per_step() + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
+        totals.bytes_sent += bytes_of(step) + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
         return {.step = totals.steps, .epoch = epoch, .samples = rows.rows(), .loss = loss, .rate = rate};
     }
 
@@ -195,13 +214,40 @@ struct engine {
     }
 
     [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, totals.steps, mode}; }
-    /// Those that are here; complete() of the strategy brings what is under way.
-    [[nodiscard]] std::span<T> weights() noexcept { return arena[weight_slice]; }
+    /// Those that are here; complete() of the strategy brings what is under way. `set`: of which worker of this rank, where each has some.
+    [[nodiscard]] std::span<T> weights(std::size_t set = 0) noexcept {
+        return arena[weight_slice].subspan(set * network::parameters_here, network::parameters_here);
+    }
+    /// Weights for who looks at them: all that were under way, and the mean where workers have weights of their own. Collective then.
+    [[nodiscard]] std::span<T> whole_weights() {
+        if constexpr (has_worker_weights) return strategy.mean(arena[weight_slice]);
+        strategy.complete();
+        return weights();
+    }
 
     /// Since the last call.
     report::seconds_spent spent_since() noexcept {
         const auto now = strategy.times().added_to(totals.seconds);
         return now - std::exchange(told, now);
+    }
+
+    /// Memory that ranks share, in bytes.
+    [[nodiscard, gnu::cold]] std::size_t shared_bytes() const {
+        if constexpr (has_worker_weights)
+            return strategy_type::shared_bytes(grid);
+        else
+            return sync::shared_bytes<T, network>(grid, least_bucket, strategy_type::gradient_sets);
+    }
+    /// What the strategy sends in a step.
+    [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
+        if constexpr (has_worker_weights) return strategy.bytes_of(step);
+        return strategy.bytes_per_step();
+    }
+    /// The first set that is not finite, or one of which only slots or gradients are not.
+    [[nodiscard, gnu::cold]] std::span<const T> spoilt_weights() noexcept {
+        std::size_t set = 0;
+        while (set + 1 < walks.count() && kernels::first_non_finite(std::span<const T>{weights(set)}) == network::parameters_here) ++set;
+        return weights(set);
     }
 
     /// Where the seconds of a step go: computing, and what ranks wait for meanwhile.
@@ -238,6 +284,7 @@ struct engine {
     std::size_t capacity;
     tensor::arena arena;
     deal rows;
+    walks_type walks;
     reduce::sum_rule rule;
     std::size_t least_bucket;  // parameters, at least
     typename method::memory memory;

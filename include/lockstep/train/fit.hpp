@@ -72,7 +72,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         event.samples_per_second = static_cast<double>(seen) / event.seconds;
         event.steps_done = ++done;
         event.steps_left = --left;
-        if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) core.strategy.complete();
+        if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
         event.spent = core.spent_since();
         (tell_step(observers, core.grid.rank, self, event), ...);
         epoch.loss += event.loss * static_cast<double>(event.samples);
@@ -80,7 +80,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         if (core.position != 0 && left > 0) continue;
         epoch.loss /= static_cast<double>(epoch_samples);
         epoch.seconds = report::seconds_since(epoch_start);
-        core.strategy.complete();
+        (void)core.whole_weights();
         const auto pause = clock::now();
         (tell_epoch(observers, core.grid.rank, self, epoch), ...);
         aside += report::seconds_since(pause);

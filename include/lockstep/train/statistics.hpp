@@ -69,8 +69,9 @@ public:
         });
     }
 
-    [[nodiscard]] statistics_place<T> place() const noexcept {
-        if constexpr (n > 0) return {running().data(), (*arena_)[sums_].data(), n};
+    /// `node`: the first of the tree that is written there.
+    [[nodiscard]] statistics_place<T> place(std::size_t node = 0) const noexcept {
+        if constexpr (n > 0) return {running().data(), (*arena_)[sums_].data() + node * n, n};
         return {};
     }
     /// The running values of all layers, equal on all ranks.

@@ -70,7 +70,10 @@ template <class Trainer>
                           plan.workers == 0
                               ? core::text(", one for each rank: .workers = ", grid.workers, " keeps these bits on other numbers of ranks")
                               : "",
-                          ", segments of ", core::grouped(plan.segment), " numbers\n");
+                          sync::has_worker_weights<decltype(plan.sync)>
+                              ? core::text(", each with weights of its own")
+                              : core::text(", segments of ", core::grouped(plan.segment), " numbers"),
+                          "\n");
     if constexpr (sync::clips<decltype(plan.clip)>)
         if (plan.clip.is_active()) out += core::text("clip          ", describe(plan.clip), "\n");
     if (const std::string_view sync{plan.sync.name}; sync != "every_step") out += core::text("sync          ", describe(plan.sync), "\n");

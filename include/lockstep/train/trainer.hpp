@@ -114,9 +114,10 @@ public:
     /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory: include
     /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and before the next fit() or step();
     /// observers ask anew, because new weights may be on their way. Throws core::error if there is none of that name.
-    [[nodiscard]] auto weights(std::size_t layer, std::string_view name) const {
+    [[nodiscard]] auto weights(std::size_t layer, std::string_view name,
+                               const std::source_location& where = std::source_location::current()) const {
         static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
-        const auto found = find_numbers<network>(layer, name, whole_weights(), core_.observed.running());
+        const auto found = find_numbers<network>(layer, name, view("weights", where), core_.observed.running());
         if constexpr (tensor::has_views<const T>) return tensor::views<const T>::of(std::span<const T>{found.numbers}, found.extents);
     }
 
@@ -135,7 +136,8 @@ public:
             core_.change.agree(
                 core_.losses.pending(), [&] { core_.losses.start(); }, [&] { return core_.losses.progress(); }, [] {});
             core_.change.begin();
-            cut_weights<network>(all, core_.arena[core_.weight_slice], core_.grid);
+            cut_weights<network>(all, core_.weights(), core_.grid);
+            if constexpr (core_type::has_worker_weights) core_.strategy.loaded(core_.arena[core_.weight_slice]);
             std::ranges::copy(statistics, core_.observed.running().begin());
             core_.change.loaded();
             core_.ranks.end_together();
@@ -155,7 +157,9 @@ public:
         });
     }
     /// A hash of the weights and statistics on this rank, for comparing replicas.
-    [[nodiscard]] std::uint64_t local_hash() const { return with_statistics(core::hash(std::as_bytes(whole_weights()))); }
+    [[nodiscard]] std::uint64_t local_hash(const std::source_location& where = std::source_location::current()) const {
+        return with_statistics(core::hash(std::as_bytes(view("local_hash", where))));
+    }
 
     /// Shows all that outlives a step on this rank, one tensor::state_part after the other: weights, running statistics, slots of the
     /// optimizer, residuals and factors of workers, and what the strategy keeps.
@@ -226,21 +230,22 @@ private:
         core::rethrow();
     }
 
-    /// A look at the weights: collective in a model partition, else local and possible after a failure.
+    /// A look at the weights: collective in a model partition and where workers have weights of their own, else local and possible after a
+    /// failure.
     template <class F>
     auto look(const char* name, const std::source_location& where, const F& f) const {
-        if constexpr (shards > 1) return core_.on_all_ranks(name, where, f);
+        if constexpr (shards > 1 || core_type::has_worker_weights) return core_.on_all_ranks(name, where, f);
         const comm::watched_call here{core_.ranks.aborts(), name, where};
         return f();
     }
 
     /// The network's forward walk, without training.
-    [[nodiscard]] inference<T, network, label, Plan> forward_alone() noexcept {
+    [[nodiscard]] inference<T, network, label, Plan> forward_alone() {
         return {.plan = core_.plan,
                 .ranks = core_.ranks,
                 .grid = core_.grid,
                 .capacity = core_.capacity,
-                .weights = core_.weights().data(),
+                .weights = whole_weights().data(),
                 .statistics = core_.observed.place(),
                 .key = core_.key(layer_api::mode::inference),
                 .run = core_.run,
@@ -256,9 +261,11 @@ private:
     }
 
     /// Weights are complete wherever somebody looks at them.
-    [[nodiscard]] std::span<T> whole_weights() const {
-        core_.strategy.complete();
-        return core_.weights();
+    [[nodiscard]] std::span<T> whole_weights() const { return core_.whole_weights(); }
+    /// The same, for a member that hands out a view of this rank.
+    [[nodiscard]] std::span<T> view(const char* name, const std::source_location& where) const {
+        if constexpr (core_type::has_worker_weights) return look(name, where, [&] { return whole_weights(); });
+        return whole_weights();
     }
 
     mutable core_type core_;  // a look at the weights may have to wait for them

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Local SGD: each worker trains weights of its own, and every few steps all of them go on from the mean.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/core/checked.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/partition/grid.hpp"
+#include "lockstep/reduce/tree_sum.hpp"
+#include "lockstep/sync/owner_updates.hpp"
+
+namespace lockstep::sync {
+
+/// What becomes of the optimizer's slots where weights are averaged: each worker keeps its own, or they are averaged, too.
+enum class momenta : std::uint8_t { keep, average };
+
+/// The words of `local_sgd`. A worker is owner_updates among the ranks that share it: a rank alone, or several that add gradients exactly.
+/// What all workers add goes through one array: the values of each worker of this rank side by side, then their sum.
+///
+///     weights   worker 0 | worker 1    (this rank)                 scratch   [0]       | [1]
+///     average:  copy each into scratch, add over the tree of       add       [0] + [1] |  .       in this rank,
+///     workers, divide, copy the mean back into each                          mean      |  .       then over all ranks
+template <class Types>
+class local_updates {
+    using T = typename Types::value_type;
+    using network = typename Types::network;
+    using optimizer = typename Types::optimizer;
+    static constexpr std::size_t n = network::parameters_here;
+
+    /// The weights of one worker, but for their memory.
+    class worker : public owner_updates<Types> {
+        using base = owner_updates<Types>;
+
+    public:
+        using base::agree_on_loss;
+        using base::base;
+        using base::owned_;
+        using base::queue_;
+
+        bool updates = true;  // in this step
+    };
+
+public:
+    static constexpr bool has_worker_weights = true;
+    static constexpr std::size_t gradient_sets = 1;
+
+    template <class Plan>
+    [[gnu::cold]] explicit local_updates(const setup<Plan>& from)
+        : period_{from.plan.sync.period},
+          start_{from.grid.workers > 1 ? from.plan.sync.start : 0},  // the step of one worker is the synchronous one
+          averages_momenta_{from.plan.sync.momentum == momenta::average},
+          overlaps_{from.plan.overlap},
+          team_{from.team},
+          grid_{from.grid},
+          part_{grid_.part_of(grid_.rank)},
+          inside_{.rank = part_.index,
+                  .ranks = part_.count,
+                  .lanes = grid_.worker_lanes(),
+                  .workers = 1,
+                  .recipe_lanes = parallel::split(grid_.recipe_lanes, grid_.workers, part_.workers.first).size()},
+          sharing_{grid_.ranks > grid_.workers ? from.all.split(part_.workers.first, grid_.rank).named("worker") : comm::group{}} {
+        if (from.plan.progress_thread)
+            core::fail("the plan asks for a progress thread with sync::local_sgd, most steps of which send nothing between layers",
+                       "leave progress_thread out");
+        const setup<Plan> alone{from.plan, inside_, sharing_, sharing_, from.least_bucket, from.rule, from.team, from.arena, nullptr,
+                                from.change};
+        for (std::size_t set = 0; set < part_.workers.size(); ++set) workers_.emplace_back(alone);
+        for (std::size_t bucket = 0; bucket < front().queue_.size(); ++bucket) is_kept_here_.push_back(keeps_slots(bucket));
+        reserve_sum(from);
+    }
+
+    void bind(const tensor::arena& arena) {
+        arena_ = &arena;
+        for (worker& one : workers_) one.bind(arena);
+        sum_->bind(arena);
+    }
+
+    /// Of weights and slots on this rank.
+    [[nodiscard]] std::size_t weight_sets() const noexcept { return workers_.size(); }
+    void begin(std::uint64_t step) { front().begin(step); }
+    /// A local gradient is a mean over the rows of its worker. One without rows leaves its weights alone.
+    [[nodiscard]] std::size_t begin_walk(std::size_t set, std::span<const std::size_t> lengths, std::uint64_t step) noexcept {
+        set_ = set;
+        const auto own = lengths.subspan((part_.workers.first + set) * grid_.worker_lanes(), grid_.worker_lanes());
+        const std::size_t rows = sum_of(own);
+        workers_[set].updates = step < start_ || rows > 0;
+        return std::max<std::size_t>(1, step < start_ ? sum_of(lengths) : rows);
+    }
+    /// Only the first worker may share its weights with other ranks, and wait for them.
+    [[nodiscard]] layer_hook weights_needed() noexcept {
+        if (set_ == 0) return front().weights_needed();
+        return {this, [](void* of, std::size_t layer) {
+                    if (layer > 0) static_cast<local_updates*>(of)->times().note(report::activity::forward, layer - 1);
+                }};
+    }
+    void forward_done() { front().forward_done(); }
+    [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept { return workers_[set_].gradient_location(layer); }
+    template <class Others>
+    void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
+        times().note(report::activity::backward, layer);
+        worker& mine = workers_[set_];
+        if (overlaps_ && adds_alone(mine, step)) mine.queue_.ready(layer, step);
+        mine.queue_.beside_backward(others);
+    }
+    [[nodiscard]] double reduce_loss(step_sums& losses, std::uint64_t step) {
+        for (worker& one : workers_)
+            if (!overlaps_ && adds_alone(one, step)) one.queue_.start_all(step);
+        return front().agree_on_loss(losses, [&] { front().queue_.poll(); });
+    }
+
+    [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
+        is_mean_here_ = false;
+        if (step < start_) add_gradients(step);
+        bool finite = true;
+        for (std::size_t set = 0; set < workers_.size(); ++set) {
+            worker& one = workers_[set];
+            if (set > 0) times().begin_update();
+            if (!one.updates)
+                one.queue_.completes(step + 1);
+            else if (!one.commit(weights_of(weights, set), rate, step))
+                finite = false;
+            if (set == 0) continue;
+            one.complete();
+            times().end_update(0);
+        }
+        are_equal_ = grid_.workers == 1 || step < start_;
+        if (averages_after(step)) average(weights);
+        return finite;
+    }
+
+    /// Weights of the workers of this rank are whole. Local.
+    void complete() {
+        for (worker& one : workers_) one.complete();
+    }
+    [[gnu::cold]] void abandon() noexcept {
+        for (worker& one : workers_) one.abandon();
+    }
+    /// The mean over all workers, whose own weights stay as they are; a view that the next step ends. Collective, unless nothing has changed
+    /// since the last look, or all workers have the same weights.
+    [[nodiscard]] std::span<T> mean(std::span<T> weights) {
+        complete();
+        if (are_equal_) return weights_of(weights, 0);
+        if (!is_mean_here_) {
+            put_weights(weights);
+            add_workers(workers());
+            is_mean_here_ = true;
+        }
+        return scratch().first(n);
+    }
+    /// Slots stay as they are.
+    [[gnu::cold]] void loaded(std::span<T> weights) noexcept {
+        for (std::size_t set = 1; set < workers_.size(); ++set) copy(weights_of(weights, 0), weights_of(weights, set));
+        are_equal_ = true;
+        is_mean_here_ = false;
+    }
+
+    [[nodiscard]] comm::progress_thread* thread() noexcept { return nullptr; }
+    [[nodiscard]] auto step_in_turns() noexcept { return front().step_in_turns(); }
+    [[nodiscard]] step_times& times() noexcept { return front().times(); }
+    [[nodiscard]] const step_times& times() const noexcept { return workers_.front().times(); }
+    [[gnu::cold]] void record(report::recorder* to) { front().record(to); }
+
+    /// The mean over the steps of a period.
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        return workers_.front().bytes_per_step() + sum_->bytes_per_step() * averaged_arrays() / period_;
+    }
+    [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {
+        const std::size_t sums = (step < start_ ? 1 : 0) + (averages_after(step) ? averaged_arrays() : 0);
+        return workers_.front().bytes_per_step() + sums * sum_->bytes_per_step();
+    }
+    [[nodiscard]] std::size_t slot_numbers() const noexcept {
+        return over_workers([](const worker& one) { return one.slot_numbers(); });
+    }
+    [[nodiscard]] std::size_t gradient_numbers() const noexcept {
+        return over_workers([](const worker& one) { return one.gradient_numbers(); });
+    }
+    [[nodiscard]] std::size_t message_bytes() const noexcept {
+        return sum_bytes_ + over_workers([](const worker& one) { return one.message_bytes(); });
+    }
+    [[nodiscard]] std::size_t bucket_count() const noexcept { return workers_.front().bucket_count(); }
+    /// Memory in which all ranks add.
+    [[nodiscard, gnu::cold]] static std::size_t shared_bytes(const partition::grid& on) {
+        std::size_t most = 1;
+        for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, on.nodes_of(on.lanes_of(rank)).size());
+        return core::checked_sum("bytes of shared weights", commit::shared_bytes + sizeof(node::shared_signal),
+                                 tensor::arena::footprint(core::checked_product("bytes of shared weights", most, n, sizeof(T))));
+    }
+
+private:
+    [[nodiscard]] worker& front() noexcept { return workers_.front(); }
+    [[nodiscard]] T workers() const noexcept { return static_cast<T>(grid_.workers); }
+    [[nodiscard]] std::span<T> scratch() const noexcept { return (*arena_)[scratch_]; }
+    [[nodiscard]] static std::span<T> weights_of(std::span<T> all, std::size_t set) noexcept { return all.subspan(set * n, n); }
+    [[nodiscard]] static std::size_t sum_of(std::span<const std::size_t> lengths) noexcept {
+        return std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
+    }
+    template <class F>
+    [[nodiscard]] std::size_t over_workers(const F& f) const noexcept {
+        std::size_t sum = 0;
+        for (const worker& one : workers_) sum += f(one);
+        return sum;
+    }
+    /// Weights, and every slot where these are averaged.
+    [[nodiscard]] std::size_t averaged_arrays() const noexcept { return 1 + (averages_momenta_ ? std::size_t{optimizer::slot_count} : 0); }
+    [[nodiscard]] bool averages_after(std::uint64_t step) const noexcept {
+        return grid_.workers > 1 && step >= start_ && (step + 1 - start_) % period_ == 0;
+    }
+    /// Its gradient is a sum over its own ranks alone.
+    [[nodiscard]] bool adds_alone(const worker& one, std::uint64_t step) const noexcept { return one.updates && step >= start_; }
+
+    /// Of the ranks that share a worker, whether this one's slots of a bucket count: each has its strip, or all have all of them and the
+    /// first counts. Collective among these ranks.
+    [[nodiscard, gnu::cold]] bool keeps_slots(std::size_t bucket) {
+        std::size_t all = 0;
+        for (const std::size_t size : sharing_.gather_all(front().queue_[bucket].reducer.owned().size())) all += size;
+        return part_.index == 0 || all == front().queue_[bucket].range.count;
+    }
+    template <class Plan>
+    [[gnu::cold]] void reserve_sum(const setup<Plan>& from) {
+        const std::size_t before = from.arena.bytes();
+        reduce::bucket of{
+            .ranks = from.all.named("mean of workers"), .runs = {}, .lanes = grid_.lanes, .n = n, .team = team_, .memory = from.memory};
+        of.deal.lanes = grid_.worker_lanes();
+        for (std::size_t rank = 0; rank < grid_.ranks; ++rank) {
+            of.runs.push_back(grid_.lanes_of(rank));
+            of.parts.push_back(rank);
+        }
+        if (from.memory == nullptr) from.rule.choose(of, sizeof(T), 1.0);
+        sum_.emplace(of, from.arena);
+        scratch_ = from.arena.template reserve_shared<T>(core::checked_product("numbers of workers", reduce::gradient_vectors(of), n));
+        sum_bytes_ = from.arena.bytes() - before;
+    }
+
+    void copy(std::span<const T> from, std::span<T> to) const noexcept {
+        parallel::for_blocks(team_, from.size(), 4096, [&](parallel::block part) noexcept {
+            std::copy_n(from.data() + part.first, part.size(), to.data() + part.first);
+        });
+    }
+    /// Adds nothing: x + -0.0 is x in every bit, also for x = -0.0.
+    static void leave_out(std::span<T> values) noexcept { std::ranges::fill(values, T{-0.0}); }
+
+    /// Scratch gets the weights of each worker, from one of the ranks that share it.
+    void put_weights(std::span<const T> weights) const noexcept {
+        if (part_.count == 1) return copy(weights, scratch());
+        if (part_.index == 0) copy(weights, scratch());
+        leave_out(part_.index == 0 ? scratch().subspan(n) : scratch());
+    }
+    /// The same for slot `slot`.
+    void put_slots(std::size_t slot) const noexcept {
+        if (part_.count > 1) leave_out(scratch());
+        each_slot(slot, [&](std::span<T> here, std::size_t at, std::size_t, bool is_kept) {
+            if (is_kept) copy(here, scratch().subspan(at, here.size()));
+        });
+    }
+    /// f(numbers, where the same of its worker lie in scratch, where they lie in the mean, whether they count) for each strip on this rank.
+    template <class F>
+    void each_slot(std::size_t slot, const F& f) const noexcept {
+        for (std::size_t set = 0; set < workers_.size(); ++set)
+            for (std::size_t bucket = 0; bucket < workers_[set].queue_.size(); ++bucket) {
+                const auto& entry = workers_[set].queue_[bucket];
+                const parallel::block owned = entry.reducer.owned();
+                const std::size_t first = entry.range.first + owned.first;
+                f((*arena_)[workers_[set].owned_[bucket].slots].subspan(slot * owned.size(), owned.size()), set * n + first, first,
+                  is_kept_here_[bucket]);
+            }
+    }
+
+    /// The first n numbers of scratch become the sum of what all workers have put there, by the tree of workers, divided by `by`; on every
+    /// rank.
+    void add_workers(T by) {
+        const auto begin = step_times::clock::now();
+        const std::span<T> sum = scratch().first(n);
+        reduce::add_workers(scratch(), n, grid_.own_lanes(), grid_.lanes, grid_.worker_lanes());
+        sum_->start(scratch(), 0);
+        sum_->finish();
+        sum_->update(sum, [&](parallel::block part, std::span<const T> strip) noexcept {
+            for (std::size_t i = 0; i < strip.size(); ++i) sum[part.first + i] = strip[i] / by;
+        });
+        sum_->share(sum);
+        sum_->finish();
+        times().waited_at_the_end(begin);
+    }
+    /// All workers go on from the mean. Collective, after the agreement of a step.
+    void average(std::span<T> weights) {
+        complete();
+        put_weights(weights);
+        add_workers(workers());
+        for (std::size_t set = 0; set < workers_.size(); ++set) copy(scratch().first(n), weights_of(weights, set));
+        are_equal_ = true;
+        for (std::size_t slot = 0; averages_momenta_ && slot < optimizer::slot_count; ++slot) {
+            put_slots(slot);
+            add_workers(workers());
+            each_slot(slot, [&](std::span<T> here, std::size_t, std::size_t first, bool) {
+                copy(scratch().subspan(first, here.size()), here);
+            });
+        }
+    }
+    /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on as if it were its own.
+    void add_gradients(std::uint64_t step) {
+        const auto each = [&](const auto& f) {
+            for (std::size_t set = 0; set < workers_.size(); ++set)
+                for (std::size_t bucket = 0; bucket < workers_[set].queue_.size(); ++bucket) {
+                    const auto& entry = workers_[set].queue_[bucket];
+                    const std::size_t count = entry.range.count;
+                    const std::span<T> nodes = (*arena_)[entry.gradient];
+                    for (std::size_t node = 0; node * count < nodes.size(); ++node)
+                        f(nodes.subspan(node * count, count), set + node, entry.range.first, node == 0 && part_.index == 0);
+                }
+        };
+        each([&](std::span<T> node, std::size_t array, std::size_t first, bool) {
+            copy(node, scratch().subspan(array * n + first, node.size()));
+        });
+        add_workers(T{1});
+        each([&](std::span<T> node, std::size_t, std::size_t first, bool counts) {
+            counts ? copy(scratch().subspan(first, node.size()), node) : leave_out(node);
+        });
+        for (worker& one : workers_) one.queue_.start_all(step);
+    }
+
+    std::uint64_t period_, start_;
+    bool averages_momenta_;
+    bool overlaps_;
+    parallel::team team_;
+    partition::grid grid_;
+    partition::worker_part part_;
+    partition::grid inside_;  // the ranks that share a worker
+    comm::group sharing_;
+    std::deque<worker> workers_;  // which stay where they are
+    std::vector<bool> is_kept_here_;
+    std::optional<reduce::tree_sum<T>> sum_;
+    tensor::slice<T> scratch_;
+    std::size_t sum_bytes_ = 0;
+    const tensor::arena* arena_ = nullptr;
+    std::size_t set_ = 0;        // of the walk
+    bool are_equal_ = true;      // the weights of all workers
+    bool is_mean_here_ = false;  // in scratch
+};
+
+/// w_k(t+1) = w_k(t) - rate(t) g_k(t) for each of plan::workers W, g_k the mean gradient over worker k's rows of the minibatch; after every
+/// `period` steps each w_k becomes the mean of all (Stich, ICLR 2019, arXiv:1805.09767). Before step `start` steps are synchronous: post-local
+/// SGD (Lin, Stich, Patel, Jaggi, ICLR 2020, arXiv:1808.07217). A worker without rows in a short minibatch keeps its weights in that step.
+/// The mean has equal parts of all workers, whatever their rows. Workers of one rank, or ranks of one worker: the same bits.
+/// What looks at weights (evaluation, hashes, all_weights(), observers that see them, the end of an epoch) sees the mean at that point, and
+/// changes none. Such a look is collective; one right after an average, or again in the same step, sends nothing.
+/// Losses, the agreement that no rank has failed and the statistics of layers, whose running means are linear in those of the minibatch, stay
+/// those of each step: the latency of a small collective remains, the bandwidth of the gradients goes.
+/// Cost for each rank: 2 n (p-1)/p numbers every `period` steps, with `average` as many again for each slot; not hidden behind layers. A
+/// synchronous step costs that as well. Ranks that share a worker add its gradients in each step, by messages.
+/// Memory: weights, gradients and slots for each worker of the rank, and once more the weights. The network is walked once for each.
+/// Errors: core::error for a period of 0, for workers that cannot be dealt, and for a progress thread. Not with a compressor or a model
+/// partition.
+struct local_sgd {
+    std::uint64_t period = 8;          ///< steps from mean to mean
+    std::uint64_t start = 0;           ///< the first local step
+    momenta momentum = momenta::keep;  ///< of each worker
+
+    static constexpr std::string_view name = "local_sgd";
+    static constexpr bool has_worker_weights = true;
+
+    [[nodiscard]] std::string settings() const {
+        return core::text("period=", period, " start=", start, momentum == momenta::keep ? " momentum=keep" : " momentum=average");
+    }
+    void check() const {
+        if (period == 0)
+            core::fail("sync::local_sgd averages weights every 0 steps", "set period to at least 1, or leave sync out for synchronous steps");
+    }
+
+    template <class Types>
+    using strategy = local_updates<Types>;
+};
+
+static_assert(StrategyChoice<local_sgd>);
+
+}  // namespace lockstep::sync
