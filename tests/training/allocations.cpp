@@ -21,6 +21,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/sync/local_sgd.hpp"
 
 namespace {
 
@@ -170,6 +171,22 @@ TEST_CASE("training/allocations: nor with norms of tensors", "[training]") {
     const ls::sync::clip_by_global_norm clip{.norm = 0.1};
     check(ls::compress::none{}, ls::transport::messages, true, ls::optim::lars{}, clip);
     check(ls::compress::none{}, ls::transport::automatic, false, ls::optim::lars{}, clip);
+}
+
+/// Several workers on some ranks, several ranks for one worker on others; synchronous steps, local ones and means of weights and slots.
+TEST_CASE("training/allocations: nor with workers that have weights of their own", "[training]") {
+    for (const std::size_t workers : {2, 4}) {
+        const auto fit = least_of([&] {
+            ls::trainer trainer{mpi::communicator{},
+                                ls::plan{.model = net,
+                                         .loss = ls::loss::softmax_cross_entropy{},
+                                         .sync = ls::sync::local_sgd{.period = 4, .start = 12, .momentum = ls::sync::momenta::average},
+                                         .batch = 16,
+                                         .workers = workers}};
+            trainer.fit(all.set(), ls::steps{warm_up + counted + 1}, counter{});
+        });
+        CHECK(fit == 0);
+    }
 }
 
 TEST_CASE("training/allocations: all ranks hear of one that cannot gather the weights", "[training]") {

@@ -35,6 +35,13 @@ template <class Observer, class Trainer>
     requires requires { Observer::sees_weights; }
 inline constexpr bool sees_weights<Observer, Trainer> = Observer::sees_weights;
 
+/// An observer that is given the trainer after an epoch or at the end of a fit().
+template <class Observer, class Trainer>
+inline constexpr bool sees_epochs = requires(Observer& o, Trainer& t, epoch_event& e) {
+    o.on_epoch(t, e);
+}
+|| requires(Observer& o, Trainer& t, const totals& r) { o.on_end(t, r); };
+
 /// The recorder of a timeline among the observers; null if there is none.
 template <class... Observers>
 [[nodiscard]] recorder* recorder_of(Observers&... observers) {

@@ -80,7 +80,10 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         if (core.position != 0 && left > 0) continue;
         epoch.loss /= static_cast<double>(epoch_samples);
         epoch.seconds = report::seconds_since(epoch_start);
-        (void)core.whole_weights();
+        if ((report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
+            (void)core.whole_weights();
+        else
+            core.strategy.complete();
         const auto pause = clock::now();
         (tell_epoch(observers, core.grid.rank, self, epoch), ...);
         aside += report::seconds_since(pause);

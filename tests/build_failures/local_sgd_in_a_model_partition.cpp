@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A worker of local SGD holds a whole network.
+// build error: lockstep: workers with weights of their own hold whole networks, and this partition cuts them: use partition::data
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+#include "lockstep/sync/local_sgd.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net,
+                                       .loss = ls::loss::softmax_cross_entropy{},
+                                       .partition = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}},
+                                       .sync = ls::sync::local_sgd{.period = 4}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}
