@@ -132,13 +132,13 @@ void add_workers(std::span<T> sums, std::size_t n, parallel::block run, std::siz
         kernels::add(std::span<const T>{array(first + left)}, array(first));
     };
     std::size_t from = 0, to = 0;
-    for (const auto& node : tensor::cover(run, lanes)) {
+    tensor::each_node(run, lanes, 0, [&](const tensor::subtree& node) {
         const std::size_t count = std::max<std::size_t>(1, node.count / worker_lanes);
         add(add, from, count);
         if (from != to) std::ranges::copy(array(from), array(to).begin());
         from += count;
         ++to;
-    }
+    });
 }
 
 /// Calls change(part, sum[part]) for the part of each thread, where the sums of all that is owned lie in an array.

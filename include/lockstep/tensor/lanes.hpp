@@ -25,6 +25,18 @@ struct subtree {
 /// where the sums of workers are kept apart; 0: no limit.
 [[nodiscard]] std::vector<subtree> cover(parallel::block lanes, std::size_t total, std::size_t longest = 0);
 
+/// The same nodes one after the other, without an allocation: f(subtree).
+template <class F>
+constexpr void each_node(parallel::block lanes, std::size_t total, std::size_t longest, F&& f) {
+    for (std::size_t at = lanes.first; at < lanes.last;) {
+        std::size_t length = at == 0 ? std::bit_ceil(std::max<std::size_t>(total, 1)) : (at & (~at + 1));
+        while (std::min(at + length, total) > lanes.last || (longest != 0 && length > longest)) length /= 2;
+        const std::size_t end = std::min(at + length, total);
+        f(subtree{at, end - at});
+        at = end;
+    }
+}
+
 /// Sums kept while a subtree of `lanes` lanes is walked from left to right.
 [[nodiscard]] constexpr std::size_t tree_depth(std::size_t lanes) noexcept { return std::bit_width(lanes); }
 
@@ -102,13 +114,7 @@ private:
 
 LOCKSTEP_FUNCTION std::vector<subtree> cover(parallel::block lanes, std::size_t total, std::size_t longest) {
     std::vector<subtree> out;
-    for (std::size_t at = lanes.first; at < lanes.last;) {
-        std::size_t length = at == 0 ? std::bit_ceil(std::max<std::size_t>(total, 1)) : (at & (~at + 1));
-        while (std::min(at + length, total) > lanes.last || (longest != 0 && length > longest)) length /= 2;
-        const std::size_t end = std::min(at + length, total);
-        out.push_back({at, end - at});
-        at = end;
-    }
+    each_node(lanes, total, longest, [&](const subtree& node) { out.push_back(node); });
     return out;
 }
 
