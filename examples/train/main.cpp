@@ -52,12 +52,24 @@ void interpret(example::options& of) {
     else if (of.compress != "none")
         throw error{text("--compress '", of.compress, "' is not known"), "write " + compressors};
 
+    const auto [sync, period] = cut(of.sync);
+    const std::string syncs = "every, local:PERIOD or delayed, for example local:8";
+    if (sync == "local") {
+        of.period = read<std::size_t>("--sync", period, syncs);
+        if (of.period == 0) throw error{"--sync local:0 would average weights every 0 steps", "write " + syncs};
+    } else if (of.sync != "every" && of.sync != "delayed") {
+        throw error{text("--sync '", of.sync, "' is not known"), "write " + syncs};
+    }
+
     // Each combination is a trainer of its own; these are compiled into this program.
     const bool is_plain = of.compressor == "none";
-    if (of.sync == "delayed" && !(is_plain && of.optimizer == "momentum"))
-        throw error{"--sync delayed is compiled for momentum without compression", "leave --compress and --optimizer out"};
-    if (of.sync == "delayed" && std::isfinite(of.clip))
-        throw error{"--sync delayed measures no norms before its updates", "leave --clip out"};
+    if (of.sync != "every" && !(is_plain && of.optimizer == "momentum"))
+        throw error{text("--sync ", of.sync, " is compiled for momentum without compression"), "leave --compress and --optimizer out"};
+    if (of.sync != "every" && std::isfinite(of.clip))
+        throw error{text("--sync ", of.sync, " measures no norms before its updates"), "leave --clip out"};
+    if (of.period > 0 && of.shards > 1)
+        throw error{text("--sync ", of.sync, " trains a whole network on each rank, which --partition ", of.partition, " cuts"),
+                    "leave --partition out"};
     if (of.optimizer != "momentum" && !is_plain)
         throw error{text("--optimizer ", of.optimizer, " is compiled without compression"), "leave --compress out, or take momentum"};
 }
@@ -83,7 +95,8 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 4 train --data mnist --epochs 5            on MNIST files in the folder mnist\n"
         "  mpirun -n 4 train --net mlp --partition hybrid:2     dense layers cut over pairs of ranks\n"
         "  mpirun -n 2 train --compress topk:0.01 --workers 8   send 1 % of each gradient; the same weights on 1 to 8 ranks\n"
-        "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step");
+        "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
+        "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps");
     const CLI::Validator positive{[](std::string& word) {
                                       double number = 0;
                                       const bool good = CLI::detail::lexical_cast(word, number) && number > 0;
@@ -104,12 +117,13 @@ void describe(CLI::App& app, example::options& of) {
                    "gradients: none, topk:RATIO or quantize:BITS, with error feedback; another number of ranks has the same bits for the same --workers")
         ->capture_default_str();
     app.add_option("--workers", of.workers,
-                   "owners of residuals with --compress: part of the recipe; 0: one for each rank. Without compression they change no bit")
+                   "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one for each rank. Else they change no bit")
         ->check(example::whole_number(0))
         ->capture_default_str();
     app.add_option("--sync", of.sync,
-                   "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the same on any number of ranks")
-        ->check(CLI::IsMember({"every", "delayed"}))
+                   "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the same on any number of ranks; "
+                   "local:PERIOD: --workers train weights of their own and average them every PERIOD steps, other bits, the same on any number "
+                   "of ranks for the same --workers")
         ->capture_default_str();
     app.add_option("--optimizer", of.optimizer,
                    "momentum (Nesterov), adam, or lars (a rate for each tensor by its norms; wants an --lr above 1): other bits, the same on any number of ranks")

@@ -33,6 +33,7 @@
 #include "lockstep/report/progress.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
+#include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/train/summary.hpp"
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -288,6 +289,9 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
     if (of.compressor == "topk") return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}}, every, clip);
     if (of.compressor == "quantize") return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}}, every, clip);
     if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, ls::sync::no_clipping{});
+    // Workers hold whole networks.
+    if constexpr (Shards == 1)
+        if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, ls::sync::no_clipping{});
     if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
     if (of.optimizer == "lars")
         return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);

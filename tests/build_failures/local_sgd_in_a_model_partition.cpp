@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A worker of local SGD holds a whole network.
-// build error: lockstep: workers with weights of their own hold whole networks, and this partition cuts them: use partition::data
+// A worker of local SGD holds a whole network. build error: lockstep: workers with weights of their own hold whole
+// networks, and this partition cuts them: use partition::data
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"
@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
     boost::mpi::communicator world;
     constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
     ls::trainer trainer{world, ls::plan{.model = net,
-                                       .loss = ls::loss::softmax_cross_entropy{},
-                                       .partition = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}},
-                                       .sync = ls::sync::local_sgd{.period = 4}}};
+                                        .loss = ls::loss::softmax_cross_entropy{},
+                                        .partition = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}},
+                                        .sync = ls::sync::local_sgd{.period = 4}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

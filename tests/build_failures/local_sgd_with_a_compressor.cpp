@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Local SGD exchanges weights, which a compressor of gradients does not take.
-// build error: lockstep: workers with weights of their own exchange weights, which no compressor takes: use compress::none
+// Local SGD exchanges weights, which a compressor of gradients does not take. build error: lockstep: workers with
+// weights of their own exchange weights, which no compressor takes: use compress::none
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/compress/top_k.hpp"
@@ -19,8 +19,8 @@ int main(int argc, char** argv) {
     boost::mpi::communicator world;
     constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
     ls::trainer trainer{world, ls::plan{.model = net,
-                                       .loss = ls::loss::softmax_cross_entropy{},
-                                       .compressor = ls::compress::top_k{.ratio = 0.1},
-                                       .sync = ls::sync::local_sgd{.period = 4}}};
+                                        .loss = ls::loss::softmax_cross_entropy{},
+                                        .compressor = ls::compress::top_k{.ratio = 0.1},
+                                        .sync = ls::sync::local_sgd{.period = 4}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

@@ -83,8 +83,8 @@ struct looking {
 
 /// A dense network that a naive reference computes in double: 144 - 5 - 10.
 constexpr std::size_t inputs = sample::size, hidden = 5, classes = 10;
-constexpr auto dense_net =
-    ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<hidden>{}, ls::layers::relu{}, ls::layers::dense<classes>{}};
+constexpr auto dense_net = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<hidden>{}, ls::layers::relu{},
+                                          ls::layers::dense<classes>{}};
 const samples<double> in_double{3 * batch + 7};
 constexpr double rate = 0.05;
 
@@ -181,7 +181,8 @@ numbers naive(const numbers& begin, const local_sgd& of, std::size_t workers, do
 }  // namespace
 
 TEST_CASE("equivalence/local_sgd: the weights of a naive reference in double", "[equivalence]") {
-    // Not after a multiple of the period: the workers then have different weights. Steps 3 and 7 have 7 rows: a worker of eight has none.
+    // Not after a multiple of the period: the workers then have different weights. Steps 3 and 7 have 7 rows: a worker
+    // of eight has none.
     for (const std::size_t workers : {4, 8, 3})
         for (const local_sgd& sync : {local_sgd{.period = 4}, local_sgd{.period = 2, .start = 2, .momentum = momenta::average}})
             on_groups({2, 6}, [&](const mpi::communicator& group) {
@@ -207,7 +208,8 @@ TEST_CASE("equivalence/local_sgd: a period of one step with equal rows is the sy
         const double error = relative_error(after(local_sgd{.period = 1}, 48, 0), synchronous);
         CHECK(error < 1e-13);
         CHECK(relative_error(after(local_sgd{.period = 2}, 48, 0), synchronous) > 1e-6);
-        // Before `start` each bit is that of the synchronous step, with a momentum and unequal rows as well: 4 trees of 2 lanes are one of 8.
+        // Before `start` each bit is that of the synchronous step, with a momentum and unequal rows as well: 4 trees of
+        // 2 lanes are one of 8.
         CHECK(after(local_sgd{.start = 3}, batch, 0.9) == after(ls::sync::every_step{}, batch, 0.9));
         CHECK(after(local_sgd{.start = 2}, batch, 0.9) != after(ls::sync::every_step{}, batch, 0.9));
     });
@@ -352,7 +354,8 @@ TEST_CASE("equivalence/local_sgd: memory and bytes count all workers, and the su
             sent.push_back(two.report().bytes_sent);
         }
         const std::size_t losses_alone = sent[1];
-        for (const int step : {2, 3, 5}) CHECK(sent[static_cast<std::size_t>(step)] - sent[static_cast<std::size_t>(step) - 1] == losses_alone);
+        for (const int step : {2, 3, 5})
+            CHECK(sent[static_cast<std::size_t>(step)] - sent[static_cast<std::size_t>(step) - 1] == losses_alone);
         CHECK(sent[4] - sent[3] == losses_alone + n);  // half of the sums and half of the mean
     });
 }

@@ -173,7 +173,8 @@ TEST_CASE("training/allocations: nor with norms of tensors", "[training]") {
     check(ls::compress::none{}, ls::transport::automatic, false, ls::optim::lars{}, clip);
 }
 
-/// Several workers on some ranks, several ranks for one worker on others; synchronous steps, local ones and means of weights and slots.
+/// Several workers on some ranks, several ranks for one worker on others; synchronous steps, local ones and means of
+/// weights and slots.
 TEST_CASE("training/allocations: nor with workers that have weights of their own", "[training]") {
     for (const std::size_t workers : {2, 4}) {
         const auto fit = least_of([&] {

@@ -291,9 +291,9 @@ private:
         }
         auto reducer = method::make(bucket, from.plan.compressor, from.arena);
         const std::size_t numbers = reduce::gradient_vectors(bucket) * range.count;
-        buckets_.push_back({range, std::move(reducer),
-                            from.memory == nullptr ? from.arena.template reserve<T>(numbers)
-                                                   : from.arena.template reserve_shared<T>(numbers)});
+        buckets_.push_back(
+            {range, std::move(reducer),
+             from.memory == nullptr ? from.arena.template reserve<T>(numbers) : from.arena.template reserve_shared<T>(numbers)});
         times_->add_bucket(range.count);
         for (std::size_t layer = 0; layer < network::size; ++layer)
             if (network::facts[layer].parameters_here > 0 && network::offset(layer) >= range.first &&

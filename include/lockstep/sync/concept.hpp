@@ -88,11 +88,14 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
     { choice.settings() } -> std::convertible_to<std::string>;
 };
 
-/// Optional, `static constexpr bool has_worker_weights = true`: between steps workers have weights of their own. The strategy then has
-/// - `weight_sets()`: the workers of this rank; a step walks forward and backward with the weights of each, `weights` has them all.
-/// - `begin_walk(set, lengths, step)`: before the walk of one of them; `lengths` are the rows of each lane. Returns the number of samples
-///   that the gradient is a mean of.
-/// - `mean(weights)`: weights for who looks at them. Collective. `loaded(weights)`: the first set is new, and that of all workers.
+/// Optional, `static constexpr bool has_worker_weights = true`: between steps workers have weights of their own. The
+/// choice says so as well. The strategy then has
+/// - `weight_sets()`: the workers of this rank. A step walks forward and backward with the weights of each; `weights`
+///   of commit() has all of them, one after the other.
+/// - `begin_walk(set, lengths, step)`: before the walk of one of them; `lengths` are the rows of each lane. Returns how
+///   many samples its gradient is a mean of.
+/// - `mean(weights)`: weights for looks at them. Collective. `loaded(weights)`: the first set is new, and that of all
+///   workers.
 /// - `bytes_of(step)`: what this rank sends in it. `shared_bytes(grid)`: what is reserved in memory that ranks share.
 template <class S>
 inline constexpr bool has_worker_weights = false;

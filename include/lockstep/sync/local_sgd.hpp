@@ -24,11 +24,13 @@
 
 namespace lockstep::sync {
 
-/// What becomes of the optimizer's slots where weights are averaged: each worker keeps its own, or they are averaged, too.
+/// What becomes of the optimizer's slots where weights are averaged: each worker keeps its own, or they are averaged,
+/// too.
 enum class momenta : std::uint8_t { keep, average };
 
-/// The words of `local_sgd`. A worker is owner_updates among the ranks that share it: a rank alone, or several that add gradients exactly.
-/// What all workers add goes through one array: the values of each worker of this rank side by side, then their sum.
+/// The words of `local_sgd`. A worker is owner_updates among the ranks that share it: a rank alone, or several that add
+/// gradients exactly. What all workers add goes through one array: the values of each worker of this rank side by side,
+/// then their sum.
 ///
 ///     weights   worker 0 | worker 1    (this rank)                 scratch   [0]       | [1]
 ///     average:  copy each into scratch, add over the tree of       add       [0] + [1] |  .       in this rank,
@@ -75,8 +77,8 @@ public:
         if (from.plan.progress_thread)
             core::fail("the plan asks for a progress thread with sync::local_sgd, most steps of which send nothing between layers",
                        "leave progress_thread out");
-        const setup<Plan> alone{from.plan, inside_, sharing_, sharing_, from.least_bucket, from.rule, from.team, from.arena, nullptr,
-                                from.change};
+        const setup<Plan> alone{from.plan, inside_,   sharing_,   sharing_, from.least_bucket,
+                                from.rule, from.team, from.arena, nullptr,  from.change};
         for (std::size_t set = 0; set < part_.workers.size(); ++set) workers_.emplace_back(alone);
         for (std::size_t bucket = 0; bucket < front().queue_.size(); ++bucket) is_kept_here_.push_back(keeps_slots(bucket));
         reserve_sum(from);
@@ -148,8 +150,8 @@ public:
     [[gnu::cold]] void abandon() noexcept {
         for (worker& one : workers_) one.abandon();
     }
-    /// The mean over all workers, whose own weights stay as they are; a view that the next step ends. Collective, unless nothing has changed
-    /// since the last look, or all workers have the same weights.
+    /// The mean over all workers, whose own weights stay as they are; a view that the next step ends. Collective,
+    /// unless nothing has changed since the last look, or all workers have the same weights.
     [[nodiscard]] std::span<T> mean(std::span<T> weights) {
         complete();
         if (are_equal_) return weights_of(weights, 0);
@@ -221,8 +223,8 @@ private:
     /// Its gradient is a sum over its own ranks alone.
     [[nodiscard]] bool adds_alone(const worker& one, std::uint64_t step) const noexcept { return one.updates && step >= start_; }
 
-    /// Of the ranks that share a worker, whether this one's slots of a bucket count: each has its strip, or all have all of them and the
-    /// first counts. Collective among these ranks.
+    /// Of the ranks that share a worker, whether this one's slots of a bucket count: each has its strip, or all have
+    /// all of them and the first counts. Collective among these ranks.
     [[nodiscard, gnu::cold]] bool keeps_slots(std::size_t bucket) {
         std::size_t all = 0;
         for (const std::size_t size : sharing_.gather_all(front().queue_[bucket].reducer.owned().size())) all += size;
@@ -265,7 +267,8 @@ private:
             if (is_kept) copy(here, scratch().subspan(at, here.size()));
         });
     }
-    /// f(numbers, where the same of its worker lie in scratch, where they lie in the mean, whether they count) for each strip on this rank.
+    /// f(numbers, where the same of its worker lie in scratch, where they lie in the mean, whether they count) for each
+    /// strip on this rank.
     template <class F>
     void each_slot(std::size_t slot, const F& f) const noexcept {
         for (std::size_t set = 0; set < workers_.size(); ++set)
@@ -278,8 +281,8 @@ private:
             }
     }
 
-    /// The first n numbers of scratch become the sum of what all workers have put there, by the tree of workers, divided by `by`; on every
-    /// rank.
+    /// The first n numbers of scratch become the sum of what all workers have put there, by the tree of workers,
+    /// divided by `by`; on every rank.
     void add_workers(T by) {
         const auto begin = step_times::clock::now();
         const std::span<T> sum = scratch().first(n);
@@ -303,12 +306,12 @@ private:
         for (std::size_t slot = 0; averages_momenta_ && slot < optimizer::slot_count; ++slot) {
             put_slots(slot);
             add_workers(workers());
-            each_slot(slot, [&](std::span<T> here, std::size_t, std::size_t first, bool) {
-                copy(scratch().subspan(first, here.size()), here);
-            });
+            each_slot(slot,
+                      [&](std::span<T> here, std::size_t, std::size_t first, bool) { copy(scratch().subspan(first, here.size()), here); });
         }
     }
-    /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on as if it were its own.
+    /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on
+    /// as if it were its own.
     void add_gradients(std::uint64_t step) {
         const auto each = [&](const auto& f) {
             for (std::size_t set = 0; set < workers_.size(); ++set)
@@ -349,19 +352,25 @@ private:
     bool is_mean_here_ = false;  // in scratch
 };
 
-/// w_k(t+1) = w_k(t) - rate(t) g_k(t) for each of plan::workers W, g_k the mean gradient over worker k's rows of the minibatch; after every
-/// `period` steps each w_k becomes the mean of all (Stich, ICLR 2019, arXiv:1805.09767). Before step `start` steps are synchronous: post-local
-/// SGD (Lin, Stich, Patel, Jaggi, ICLR 2020, arXiv:1808.07217). A worker without rows in a short minibatch keeps its weights in that step.
-/// The mean has equal parts of all workers, whatever their rows. Workers of one rank, or ranks of one worker: the same bits.
-/// What looks at weights (evaluation, hashes, all_weights(), observers that see them, the end of an epoch) sees the mean at that point, and
-/// changes none. Such a look is collective; one right after an average, or again in the same step, sends nothing.
-/// Losses, the agreement that no rank has failed and the statistics of layers, whose running means are linear in those of the minibatch, stay
-/// those of each step: the latency of a small collective remains, the bandwidth of the gradients goes.
-/// Cost for each rank: 2 n (p-1)/p numbers every `period` steps, with `average` as many again for each slot; not hidden behind layers. A
-/// synchronous step costs that as well. Ranks that share a worker add its gradients in each step, by messages.
-/// Memory: weights, gradients and slots for each worker of the rank, and once more the weights. The network is walked once for each.
-/// Errors: core::error for a period of 0, for workers that cannot be dealt, and for a progress thread. Not with a compressor or a model
-/// partition.
+/// w_k(t+1) = w_k(t) - rate(t) g_k(t) for each worker k of plan::workers, where g_k is the mean gradient over its rows
+/// of the minibatch. After every `period` steps each w_k becomes the mean of all of them (Stich, ICLR 2019,
+/// arXiv:1805.09767). Before step `start` steps are synchronous: post-local SGD (Lin, Stich, Patel, Jaggi, ICLR 2020,
+/// arXiv:1808.07217).
+/// The mean has equal parts of all workers, whatever their rows. A worker without rows in a short minibatch keeps its
+/// weights in that step. The bits depend on the number of workers, not on that of ranks.
+/// Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), observers that are given the trainer) see
+/// the mean at that point and change no worker. A look is collective. It sends nothing right after a mean, and again in
+/// the same step.
+/// Losses, the agreement that no rank has failed and the statistics of layers stay those of each step: the latency of a
+/// small collective remains, the bandwidth of the gradients goes. Running means of a normalisation are linear in those
+/// of the minibatch: with equal rows they are the means over workers.
+/// Cost for each rank: 2 n (p-1)/p numbers every `period` steps, with `average` as many again for each slot, and the
+/// same in each synchronous step; not hidden behind layers. Ranks that share a worker add its gradients in each step,
+/// by messages.
+/// Memory: weights, gradients and slots for each worker of the rank, and once more the weights. The network is walked
+/// once for each worker.
+/// Errors: core::error for a period of 0, for workers that cannot be dealt, and for a progress thread. Not with a
+/// compressor or a model partition.
 struct local_sgd {
     std::uint64_t period = 8;          ///< steps from mean to mean
     std::uint64_t start = 0;           ///< the first local step
@@ -375,7 +384,8 @@ struct local_sgd {
     }
     void check() const {
         if (period == 0)
-            core::fail("sync::local_sgd averages weights every 0 steps", "set period to at least 1, or leave sync out for synchronous steps");
+            core::fail("sync::local_sgd averages weights every 0 steps",
+                       "set period to at least 1, or leave sync out for synchronous steps");
     }
 
     template <class Types>

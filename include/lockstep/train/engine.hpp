@@ -61,7 +61,9 @@ struct engine {
               ranks.check();
               check(given);
               if (given.timeout) ranks.aborts().set_timeout(*given.timeout);
-              const std::size_t workers = !method::has_workers && !has_worker_weights ? 0 : given.workers > 0 ? given.workers : ranks.size();
+              const std::size_t workers = !method::has_workers && !has_worker_weights ? 0
+                                          : given.workers > 0                         ? given.workers
+                                                                                      : ranks.size();
               const auto made = partition::make_grid<partition_type>(ranks.rank(), ranks.size(), given.lanes, workers);
               agree(ranks, describe_plan(plan));
               return made;
@@ -74,8 +76,7 @@ struct engine {
           walks{grid},
           rule{ranks, given.all_reduce, given.sums, measures<T, network>(given)},
           least_bucket{sync::least_bucket<T>(given, rule, grid)},
-          memory{ranks, given.all_reduce.empty() ? given.transport : transport::messages,
-                 shared_bytes(), arena},
+          memory{ranks, given.all_reduce.empty() ? given.transport : transport::messages, shared_bytes(), arena},
           change{ranks, memory.parts(), arena},
           run{plan.model, grid, group, capacity, shards * capacity, team, arena},  // step() may fill every rank of a group
           strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(), change}},
@@ -126,8 +127,8 @@ struct engine {
     }
     /// Forward over the rows of the walk; after the last one what the layers observe sets off.
     [[nodiscard]] tensor::batch<const T, output> forward(const walk& here, const T* x) {
-        const auto out = run.forward(weights(here.set).data(), x + here.first_row * input::size, here.rows,
-                                     key(layer_api::mode::training), observed.place(here.set), strategy.weights_needed());
+        const auto out = run.forward(weights(here.set).data(), x + here.first_row * input::size, here.rows, key(layer_api::mode::training),
+                                     observed.place(here.set), strategy.weights_needed());
         strategy.forward_done();
         if (here.set + 1 == walks.count()) observed.start();
         return out;
@@ -214,11 +215,13 @@ struct engine {
     }
 
     [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, totals.steps, mode}; }
-    /// Those that are here; complete() of the strategy brings what is under way. `set`: of which worker of this rank, where each has some.
+    /// Those that are here; complete() of the strategy brings what is under way. `set`: of which worker of this rank,
+    /// where each has some.
     [[nodiscard]] std::span<T> weights(std::size_t set = 0) noexcept {
         return arena[weight_slice].subspan(set * network::parameters_here, network::parameters_here);
     }
-    /// Weights for who looks at them: all that were under way, and the mean where workers have weights of their own. Collective then.
+    /// Weights for who looks at them: all that were under way, and the mean where workers have weights of their own.
+    /// Collective then.
     [[nodiscard]] std::span<T> whole_weights() {
         if constexpr (has_worker_weights) return strategy.mean(arena[weight_slice]);
         strategy.complete();

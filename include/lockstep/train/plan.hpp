@@ -39,8 +39,8 @@ struct real {
 
 /// The number of ranks, `threads`, `transport`, `all_reduce` (but for ring and halving-doubling), `timeout`, `bucket`, `overlap`,
 /// `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features in another order. With a compressor
-/// `workers` and `segment` decide as well, with sync::local_sgd `workers`: with workers = 0, one for each rank, runs are equal for equal
-/// numbers of ranks.
+/// `workers` and `segment` decide as well, with sync::local_sgd `workers`: with workers = 0, one for each rank, runs
+/// are equal for equal numbers of ranks.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>,
           class Sync = sync::every_step, class Clip = sync::no_clipping>
@@ -58,8 +58,9 @@ struct plan {
     Clip clip{};             ///< of the mean gradient: sync::clip_by_global_norm{.norm = 1}
     std::size_t batch = 64;  ///< samples of the GLOBAL minibatch, whatever the number of ranks
     std::size_t lanes = 8;   ///< the fixed cut of the minibatch: at least as many as ranks
-    /// The fixed cut of what is kept for parts of the minibatch (residuals of a compressor, weights of local SGD): what papers call worker,
-    /// learner or node. A rank holds several, or several ranks share one. 0: one for each rank at the start. Without such state they change nothing.
+    /// The fixed cut of what is kept for parts of the minibatch (residuals of a compressor, weights of local SGD): what
+    /// papers call worker, learner or node. A rank holds several, or several ranks share one. 0: one for each rank at
+    /// the start. Without such state they change nothing.
     std::size_t workers = 0;
     std::size_t segment = std::size_t{1} << 16U;  ///< numbers of a tensor that a compressor sees at once; 0: whole tensors
     std::uint64_t seed = 1;

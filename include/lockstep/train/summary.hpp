@@ -66,14 +66,13 @@ template <class Trainer>
     out += core::text("optimizer     ", describe(plan.optimizer), ", rate ", describe(plan.schedule), "\n");
     out += core::text("compressor    ", describe(plan.compressor), "\n");
     if (grid.workers > 0)
-        out += core::text("workers       ", grid.workers,
-                          plan.workers == 0
-                              ? core::text(", one for each rank: .workers = ", grid.workers, " keeps these bits on other numbers of ranks")
+        out += core::text(
+            "workers       ", grid.workers,
+            plan.workers == 0 ? core::text(", one for each rank: .workers = ", grid.workers, " keeps these bits on other numbers of ranks")
                               : "",
-                          sync::has_worker_weights<decltype(plan.sync)>
-                              ? core::text(", each with weights of its own")
-                              : core::text(", segments of ", core::grouped(plan.segment), " numbers"),
-                          "\n");
+            sync::has_worker_weights<decltype(plan.sync)> ? core::text(", each with weights of its own")
+                                                          : core::text(", segments of ", core::grouped(plan.segment), " numbers"),
+            "\n");
     if constexpr (sync::clips<decltype(plan.clip)>)
         if (plan.clip.is_active()) out += core::text("clip          ", describe(plan.clip), "\n");
     if (const std::string_view sync{plan.sync.name}; sync != "every_step") out += core::text("sync          ", describe(plan.sync), "\n");

@@ -102,8 +102,8 @@ public:
     }
 
     /// The network's outputs for these rows, as an xtensor of rows x the output shape that owns its numbers: include
-    /// lockstep/tensor/xtensor.hpp. Other ranks may bring other numbers of rows. Collective in a model partition and where workers have
-    /// weights of their own (sync::local_sgd), else local.
+    /// lockstep/tensor/xtensor.hpp. Other ranks may bring other numbers of rows. Collective in a model partition and
+    /// where workers have weights of their own (sync::local_sgd), else local.
     template <class X>
     auto predict(const X& x, const std::source_location& where = std::source_location::current()) {
         static_assert(tensor::has_views<const T>, "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
@@ -114,8 +114,8 @@ public:
 
     /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory: include
     /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and before the next fit() or step();
-    /// observers ask anew, because new weights may be on their way. Collective where workers have weights of their own: their mean.
-    /// Throws core::error if there is none of that name.
+    /// observers ask anew, because new weights may be on their way. Collective where workers have weights of their own:
+    /// their mean. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name,
                                const std::source_location& where = std::source_location::current()) const {
         static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
@@ -123,8 +123,8 @@ public:
         if constexpr (tensor::has_views<const T>) return tensor::views<const T>::of(std::span<const T>{found.numbers}, found.extents);
     }
 
-    /// All weights of the whole network, layer by layer, on every rank; their mean where workers have some of their own. Collective then and
-    /// in a model partition. Allocates.
+    /// All weights of the whole network, layer by layer, on every rank; their mean where workers have some of their
+    /// own. Collective then and in a model partition. Allocates.
     [[nodiscard]] std::vector<T> all_weights(const std::source_location& where = std::source_location::current()) const {
         return look("all_weights", where,
                     [&] { return gather_weights<network>(std::span<const T>{whole_weights()}, core_.grid, core_.group); });
@@ -233,8 +233,8 @@ private:
         core::rethrow();
     }
 
-    /// A look at the weights: collective in a model partition and where workers have weights of their own, else local and possible after a
-    /// failure.
+    /// A look at the weights: collective in a model partition and where workers have weights of their own, else local
+    /// and possible after a failure.
     template <class F>
     auto look(const char* name, const std::source_location& where, const F& f) const {
         if constexpr (shards > 1 || core_type::has_worker_weights) return core_.on_all_ranks(name, where, f);

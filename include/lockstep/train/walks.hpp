@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How often a rank walks through the network in a step: once over all its rows, or once for each worker that has weights of its own.
+// How often a rank walks through the network in a step: once over all its rows, or once for each worker that has
+// weights of its own.
 
 #include <cstddef>
 #include <vector>
@@ -35,11 +36,8 @@ public:
         const partition::worker_part part = on.part_of(on.rank);
         // Lanes of a worker are those of a rank that holds this worker alone.
         for (std::size_t worker = part.workers.first; worker < part.workers.last && part.workers.size() > 1; ++worker)
-            workers_.emplace_back(partition::grid{.rank = worker,
-                                                  .ranks = on.workers,
-                                                  .lanes = on.lanes,
-                                                  .workers = on.workers,
-                                                  .recipe_lanes = on.recipe_lanes});
+            workers_.emplace_back(partition::grid{
+                .rank = worker, .ranks = on.workers, .lanes = on.lanes, .workers = on.workers, .recipe_lanes = on.recipe_lanes});
     }
 
     [[nodiscard]] std::size_t count() const noexcept { return workers_.empty() ? 1 : workers_.size(); }
