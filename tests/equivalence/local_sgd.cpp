@@ -400,5 +400,33 @@ TEST_CASE("equivalence/local_sgd: what cannot be is refused on all ranks, and no
             CHECK(trainer.weights_state().steps == fails_in);
             CHECK(error_of([&] { (void)trainer.weights_hash(); }).find("has the value nan") != std::string::npos);
         }
+        // The weights of the last worker become infinite in a step that ends with a mean: its rank says so, the others in their next call.
+        auto diverging = dense_recipe(local_sgd{.period = 1}, 4, 56, 0.9);
+        diverging.schedule.rate = 1e200;
+        ls::trainer trainer{group, diverging};
+        const auto lanes = trainer.grid().own_lanes();
+        auto own = in_double.rows(7 * lanes.first, 7 * lanes.size());
+        const bool is_last = group.rank() + 1 == group.size();
+        for (double& one : own.x) one *= is_last ? 1e150 : 1;
+        const std::string first = error_of([&] { (void)trainer.step(own.x, own.y); });
+        const std::string next = error_of([&] { (void)trainer.evaluate(in_double.set()); });
+        INFO(first << " / " << next);
+        CHECK((!is_last || first.find("lockstep: the weight of layer") == 0));
+        CHECK(next.find("became infinite or NaN in step 1, whose loss was finite") != std::string::npos);
+    });
+    // A look is collective: a rank that looks alone is found, not waited for.
+    on_groups({2, 6}, [&](const mpi::communicator& group) {
+        for (const auto transport : {ls::transport::messages, ls::transport::shared_memory}) {
+            ls::trainer trainer{group, recipe({.period = 4}, 4, {.transport = transport})};
+            trainer.fit(training.set(), ls::steps{1});
+            const std::string told = error_of([&] {
+                if (group.rank() == 0)
+                    (void)trainer.weights_hash();
+                else
+                    trainer.fit(training.set(), ls::steps{1});
+            });
+            INFO(told);
+            CHECK(told.find("wait in different calls") != std::string::npos);
+        }
     });
 }

@@ -207,7 +207,8 @@ public:
     /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on one rank and where
     /// gradients go through shared memory.
     [[nodiscard]] std::string all_reduce_algorithm() const { return core_.memory.is_shared() ? "" : core_.rule.text(); }
-    /// What this rank sends in a step of a full minibatch to average gradients and share weights.
+    /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
+    /// averaged now and then, the mean over such a period.
     [[nodiscard]] std::size_t averaging_bytes() const noexcept { return core_.strategy.bytes_per_step(); }
     /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is collective.
     [[nodiscard]] std::size_t redistribution_bytes() {
