@@ -70,6 +70,10 @@ void interpret(example::options& of) {
     if (of.period > 0 && of.shards > 1)
         throw error{text("--sync ", of.sync, " trains a whole network on each rank, which --partition ", of.partition, " cuts"),
                     "leave --partition out"};
+    if (of.factors != "never" &&
+        !(is_plain && of.optimizer == "momentum" && of.sync == "every" && of.partition == "data" && !std::isfinite(of.clip)))
+        throw error{text("--factors ", of.factors, " is compiled for momentum, without compression or clipping and for whole layers"),
+                    "leave --compress, --optimizer, --sync, --clip and --partition out"};
     if (of.optimizer != "momentum" && !is_plain)
         throw error{text("--optimizer ", of.optimizer, " is compiled without compression"), "leave --compress out, or take momentum"};
 }
@@ -124,6 +128,10 @@ void describe(CLI::App& app, example::options& of) {
                    "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the same on any number of ranks; "
                    "local:PERIOD: --workers train weights of their own and average them every PERIOD steps, other bits, the same on any number "
                    "of ranks for the same --workers")
+        ->capture_default_str();
+    app.add_option("--factors", of.factors,
+                   "dense layers that send rows of x and dy in place of gradients, the same bits: never, always, or automatic (where they cost less)")
+        ->check(CLI::IsMember({"never", "automatic", "always"}))
         ->capture_default_str();
     app.add_option("--optimizer", of.optimizer,
                    "momentum (Nesterov), adam, or lars (a rate for each tensor by its norms; wants an --lr above 1): other bits, the same on any number of ranks")

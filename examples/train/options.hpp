@@ -20,6 +20,7 @@ struct options {
     std::string compress = "none";
     std::size_t workers = 0;  // one for each rank
     std::string sync = "every";
+    std::string factors = "never";
     std::string optimizer = "momentum";
     double rate = 0.05;
     std::string schedule = "cosine";

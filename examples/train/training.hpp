@@ -33,6 +33,7 @@
 #include "lockstep/report/progress.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
+#include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/train/summary.hpp"
 #include "lockstep/report/timeline.hpp"
@@ -122,7 +123,7 @@ struct chosen_logs {
 inline nlohmann::json configuration(const options& of) {
     return {{"net", of.net},         {"data", of.data},         {"epochs", of.epochs},       {"steps", of.steps},
             {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
-            {"workers", of.workers}, {"sync", of.sync},         {"optimizer", of.optimizer},
+            {"workers", of.workers}, {"sync", of.sync},         {"factors", of.factors},     {"optimizer", of.optimizer},
             {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
             {"clip", of.clip},
             {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads},     {"transport", of.transport},
@@ -229,10 +230,9 @@ struct chosen_files {
 };
 
 /// An infinite norm is no clipping, so one type serves both.
-template <std::size_t Shards, class Net, class Optimizer, class Compressor = ls::compress::none, class Sync = ls::sync::every_step,
-          class Clip = ls::sync::clip_by_global_norm>
+template <std::size_t Shards, class Net, class Optimizer, class Compressor, class Sync, class Clip, class Factors = ls::sync::no_factors>
 int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor, const Sync& sync,
-         const Clip& clip) {
+         const Clip& clip, const Factors& factors = {}) {
     const auto& [world, of, train, test] = files;
     const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
     const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
@@ -251,6 +251,7 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
             .compressor = compressor,
             .sync = sync,
             .clip = clip,
+            .factors = factors,
             .batch = of.batch,
             .lanes = of.lanes,
             .workers = of.workers,
@@ -289,9 +290,12 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
     if (of.compressor == "topk") return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}}, every, clip);
     if (of.compressor == "quantize") return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}}, every, clip);
     if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, ls::sync::no_clipping{});
-    // Workers hold whole networks.
-    if constexpr (Shards == 1)
+    // Workers hold whole networks, and factors are those of whole layers.
+    if constexpr (Shards == 1) {
         if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, ls::sync::no_clipping{});
+        if (of.factors != "never")
+            return with<Shards>(files, net, momentum, whole, every, ls::sync::no_clipping{}, ls::sync::factors{.always = of.factors == "always"});
+    }
     if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
     if (of.optimizer == "lars")
         return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);

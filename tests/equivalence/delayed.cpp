@@ -41,6 +41,7 @@ auto recipe(const Sync& sync, ls::transport transport = ls::transport::automatic
 
 struct outcome {
     std::uint64_t weights = 0;
+    std::uint64_t state = 0;
     std::vector<double> losses;
     bool operator==(const outcome&) const = default;
 };
@@ -53,7 +54,7 @@ outcome run(const Ranks& ranks, const Plan& plan) {
     trainer.fit(training.set(), ls::steps{3}, seen);
     (void)trainer.evaluate(training.set());
     trainer.fit(training.set(), ls::steps{steps - 3}, seen);
-    return {trainer.weights_hash(), seen.values};
+    return {trainer.weights_hash(), trainer.state_hash(), seen.values};
 }
 
 }  // namespace

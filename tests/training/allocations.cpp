@@ -21,6 +21,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/local_sgd.hpp"
 
 namespace {
@@ -91,14 +92,16 @@ struct counter {
     void on_step(const ls::report::step_event& event) { count_from(event.step); }
 };
 
-template <class Compressor, class Optimizer, class Clip>
-auto recipe(const Compressor& compressor, ls::transport transport, bool thread, const Optimizer& optimizer, const Clip& clip) {
+template <class Compressor, class Optimizer, class Clip, class Factors>
+auto recipe(const Compressor& compressor, ls::transport transport, bool thread, const Optimizer& optimizer, const Clip& clip,
+            const Factors& factors) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .optimizer = optimizer,
                     .schedule = ls::optim::constant{.rate = 0.01},
                     .compressor = compressor,
                     .clip = clip,
+                    .factors = factors,
                     .batch = 16,
                     .bucket = 1,
                     .progress_thread = thread,
@@ -119,18 +122,18 @@ std::size_t least_of(F&& run) {
     return least;
 }
 
-template <class Compressor, class Optimizer = ls::optim::momentum, class Clip = ls::sync::no_clipping>
+template <class Compressor, class Optimizer = ls::optim::momentum, class Clip = ls::sync::no_clipping, class Factors = ls::sync::no_factors>
 void check(const Compressor& compressor, ls::transport transport, bool thread = false, const Optimizer& optimizer = {},
-           const Clip& clip = {}) {
+           const Clip& clip = {}, const Factors& factors = {}) {
     const mpi::communicator world;
     INFO(ls::reduce::name_of(transport) << (thread ? ", progress thread" : ""));
     const auto fit = least_of([&] {
-        ls::trainer trainer{world, recipe(compressor, transport, thread, optimizer, clip)};
+        ls::trainer trainer{world, recipe(compressor, transport, thread, optimizer, clip, factors)};
         trainer.fit(all.set(), ls::steps{warm_up + counted + 1}, counter{});
     });
     CHECK(fit == 0);
     const auto step = least_of([&] {
-        ls::trainer trainer{world, recipe(compressor, transport, thread, optimizer, clip)};
+        ls::trainer trainer{world, recipe(compressor, transport, thread, optimizer, clip, factors)};
         const auto each = static_cast<std::size_t>(16 / (world.size() + 1));
         const auto mine = all.rows(each * static_cast<std::size_t>(world.rank()), each);
         for (std::uint64_t one = 0; one <= warm_up + counted; ++one) {
@@ -160,6 +163,11 @@ TEST_CASE("training/allocations: what is allocated is counted", "[training]") {
 }
 
 TEST_CASE("training/allocations: a step allocates nothing", "[training]") { check_all(ls::compress::none{}); }
+TEST_CASE("training/allocations: nor where dense layers send factors", "[training]") {
+    for (const bool thread : {false, true})
+        check(ls::compress::none{}, ls::transport::messages, thread, ls::optim::momentum{}, ls::sync::no_clipping{},
+              ls::sync::factors{.always = true});
+}
 TEST_CASE("training/allocations: nor with a compressor or a reduction", "[training]") {
     check_all(ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}});
     check_all(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}});

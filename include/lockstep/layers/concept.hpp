@@ -205,6 +205,15 @@ template <class L>
     requires requires { L::sums_gradient; }
 inline constexpr bool sums_gradient<L> = L::sums_gradient;
 
+/// `static constexpr bool has_factors = true`: the parameters are W (inputs x outputs) and b (outputs), and their
+/// gradients over rows are x^T dy and the sum of dy. Backward leaves them out unless pass.wants_gradient(): others form
+/// them from x and dy.
+template <class L>
+inline constexpr bool has_factors = false;
+template <class L>
+    requires requires { L::has_factors; }
+inline constexpr bool has_factors<L> = L::has_factors;
+
 /// `std::string remark()`, const or static: what the summary of a plan says after the layer.
 template <class L>
 inline constexpr bool has_remark = requires(const L& layer) {

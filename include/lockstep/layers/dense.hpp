@@ -36,6 +36,7 @@ struct dense_layer {
     static constexpr double flops = 2.0 * Inputs * Outputs;
     static constexpr bool adds_lanes = true;
     static constexpr bool needs_y = false;
+    static constexpr bool has_factors = true;
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {
@@ -54,7 +55,8 @@ struct dense_layer {
     template <class Pass>
     void backward(const Pass& pass) const noexcept {
         using T = typename Pass::value_type;
-        for (std::size_t node = 0; node < pass.lanes->trees().size(); ++node) {
+        const std::size_t nodes = pass.wants_gradient() ? pass.lanes->trees().size() : 0;
+        for (std::size_t node = 0; node < nodes; ++node) {
             const auto rows = pass.lanes->blocks(pass.lanes->trees()[node]);
             const auto dw = pass.gradient_of(node);
             kernels::gemm_lanes<T>(rows, Inputs, Outputs, pass.x.data, Inputs, pass.dy.data, Outputs, dw[0].data(), Outputs, pass.use);

@@ -197,6 +197,8 @@ struct backward_pass {
     T* partials = nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane; kept_lanes(lanes, team) for deal_lanes
 
     [[nodiscard]] constexpr bool wants_dx() const noexcept { return dx.data != nullptr; }
+    /// Always, but for a layer that has_factors.
+    [[nodiscard]] constexpr bool wants_gradient() const noexcept { return gradient != nullptr; }
 
     /// Where node `index` of lanes->trees() wants its gradients.
     [[nodiscard]] constexpr parameters<T, L> gradient_of(std::size_t index) const noexcept { return {gradient + index * stride}; }

@@ -54,6 +54,18 @@ struct worker_deal {
     [[nodiscard]] bool is_shared() const noexcept { return lanes_of.size() > 1; }
 };
 
+/// A dense layer whose rows of x and dy travel in place of its gradient [dW (inputs x outputs), db (outputs)].
+/// 0 outputs: there is none.
+struct factor_layer {
+    std::size_t inputs = 0;
+    std::size_t outputs = 0;
+    std::size_t rows = 0;                    ///< for which each rank has room
+    std::span<const std::size_t> lengths{};  ///< rows of each lane in the step: what it views changes from step to step
+
+    /// Numbers of each rank.
+    [[nodiscard]] constexpr std::size_t numbers() const noexcept { return rows * (inputs + outputs); }
+};
+
 /// Who adds up what: n numbers for each node of this rank's lanes, of `lanes` lanes in all. `runs[r]` are the lanes of rank r of the group.
 struct bucket {
     comm::group ranks;
@@ -70,6 +82,7 @@ struct bucket {
     comm::urgency sum{};            ///< of its messages: how soon they are needed,
     comm::urgency share{};          ///< and the new weights
     node::shared_adding adding{};   ///< through shared memory: whether somebody has time to add before the update
+    factor_layer factors{};
 };
 
 /// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.
@@ -80,11 +93,10 @@ struct bucket {
 /// change(part, sum) for parts that together are owned(), on the threads of the team; `sum` has the numbers of `part` alone, and is gone
 /// behind the call, which must not throw. `share(weights)` then begins to bring all of them up to date on every rank; what update() has
 /// handed out already is there sooner. `poll` makes progress without waiting and says whether what was begun is over; `progress` is a
-/// `poll` that does not look for failures; `finish` waits, and may be called once more: after it the
-/// first array of the gradient has the sums of owned(), where they travel as messages or are added ahead; `pending` says
-/// for whom. `bytes_per_step` is what this rank sends for both.
-/// `replicates`: every rank owns all of the bucket. `visit_state(visitor, set)` shows what outlives a step
-/// (tensor/state.hpp).
+/// `poll` that does not look for failures; `finish` waits, and may be called once more: after it `sums` are those of
+/// owned(), where they travel as messages or are added ahead; `pending` says for whom. `bytes_per_step` is what this
+/// rank sends for both. `replicates`: every rank owns all of the bucket. `visit_state(visitor, set)` shows what outlives
+/// a step (tensor/state.hpp).
 template <class R, class T = float>
 concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, std::uint64_t step,
                            void (*change)(parallel::block, std::span<const T>) noexcept) {
@@ -98,6 +110,7 @@ concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& aren
     reducer.finish();
     { fixed.pending() } -> std::same_as<comm::pending_operation>;
     { fixed.bytes_per_step() } -> std::convertible_to<std::size_t>;
+    { reducer.sums() } -> std::same_as<std::span<T>>;
     { fixed.replicates() } -> std::same_as<bool>;
     fixed.visit_state([](const tensor::state_part<T>&) {}, std::size_t{0});
 };

@@ -92,6 +92,7 @@ public:
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         return gather_.program().sent().elements + (inside_ ? inside_->bytes() : 0);
     }
+    [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {

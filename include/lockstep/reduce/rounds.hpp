@@ -206,6 +206,7 @@ public:
         core::for_each_index<round_count>([&](auto round) { out += core::get<round>(sums_)->bytes(); });
         return out;
     }
+    [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {

@@ -39,6 +39,9 @@ public:
         return measured_ ? collectives::least_bucket(runs, element_bytes, model_) : usual_bucket;
     }
 
+    /// Those that were measured; all zero where none were.
+    [[nodiscard]] const collectives::cost_model& costs() const noexcept { return model_; }
+
     /// For printing: the table that was used last, and where it comes from.
     [[nodiscard, gnu::cold]] std::string text() const;
 

@@ -46,15 +46,15 @@ public:
     [[nodiscard]] parallel::block owned() const noexcept { return owned_; }
 
     void start(std::span<T> gradient, std::uint64_t) {
-        if (shared_) return shared_->start_sum(gradient);
         sum_ = gradient;
+        if (shared_) return shared_->start_sum(gradient);
         running_ = &messages_->sum;
         running_->start(gradient, scratch_);
     }
     template <class F>
     void update(std::span<T> weights, const F& change) {
         if (shared_) return shared_->update(weights, change);
-        change_blocks<T>(team_, owned_, sum_, change);
+        change_blocks<T>(team_, owned_, std::span<const T>{sum_}, change);
     }
     void share(std::span<T> weights) {
         if (shared_) return shared_->start_share();
@@ -76,6 +76,7 @@ public:
         return (messages_->sum.program().sent().elements + messages_->share.program().sent().elements) * sizeof(T);
     }
 
+    [[nodiscard]] std::span<T> sums() const noexcept { return sum_.subspan(owned_.first, owned_.size()); }
     [[nodiscard]] bool replicates() const noexcept { return replicates_; }
     /// Nothing outlives a step.
     template <class Visitor>
@@ -97,7 +98,7 @@ private:
     std::unique_ptr<node::shared_strips<T>> shared_;
     tensor::slice<T> work_;
     std::span<T> scratch_;
-    std::span<const T> sum_;
+    std::span<T> sum_;
     comm::operation<T>* running_ = nullptr;
 };
 

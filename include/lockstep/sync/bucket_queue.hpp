@@ -54,7 +54,8 @@ public:
         const bucket_groups groups = make_bucket_groups(from.grid, from.all, from.replicas);
         if constexpr (method::has_workers) require_series(tensor_count<network>(), from.grid);
         const std::size_t before = from.arena.bytes();
-        const auto ranges = make_buckets<network>(from.least_bucket);
+        const auto by_factors = Types::factors::template choose<Types>(from, groups);
+        const auto ranges = make_buckets<network>(from.least_bucket, by_factors);
         for (const auto& range : ranges) add(from, range, ranges, groups);
         for (std::size_t bucket = 0; bucket < size(); ++bucket) needed_.push_back(bucket);
         core::sort(needed_, [&](std::size_t a, std::size_t b) { return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer; });
@@ -87,6 +88,8 @@ public:
     [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept {
         if (network::facts[layer].parameters_here == 0) return {};
         const entry& in = buckets_[layer_bucket_[layer]];
+        if constexpr (Types::factors::are_used)
+            if (in.range.by_factors) return {.factors = in.reducer.own_factors((*arena_)[in.gradient]).data()};
         return {(*arena_)[in.gradient].data() + (network::offset(layer) - in.range.first), in.range.count};
     }
 
@@ -280,8 +283,8 @@ private:
         // The next forward waits for all sums, and for weights as it comes to them.
         bucket.sum = {&order_, 0};
         bucket.share = {&order_, 1 + sooner};
-        // The thread has time to add while layers are computed; norms need all sums before the first update.
-        if (from.plan.progress_thread || measures_norms<Types>(from.plan)) bucket.adding = node::shared_adding::ahead;
+        // The thread has time to add while layers are computed; norms need all sums before the first update; others wait for a step.
+        if (from.plan.progress_thread || measures_norms<Types>(from.plan) || from.sums_wait) bucket.adding = node::shared_adding::ahead;
         if constexpr (method::has_workers) {
             constexpr bool whole_tensors = compress::traits_of<typename Types::compressor>.whole_tensors;
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
@@ -289,8 +292,13 @@ private:
         } else if (from.memory == nullptr) {
             from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
         }
+        std::size_t numbers = reduce::gradient_vectors(bucket) * range.count;
+        if constexpr (Types::factors::are_used)
+            if (range.by_factors) {
+                bucket.factors = Types::factors::template layer_of<network>(range.lowest_layer, from.rows, from.lane_lengths);
+                numbers = core::checked_product("numbers of all factors", bucket.factors.numbers(), bucket.ranks.size());
+            }
         auto reducer = method::make(bucket, from.plan.compressor, from.arena);
-        const std::size_t numbers = reduce::gradient_vectors(bucket) * range.count;
         buckets_.push_back(
             {range, std::move(reducer),
              from.memory == nullptr ? from.arena.template reserve<T>(numbers) : from.arena.template reserve_shared<T>(numbers)});

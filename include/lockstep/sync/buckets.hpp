@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ struct bucket_range {
     std::size_t count = 0;
     std::size_t lowest_layer = 0;
     std::size_t highest_layer = 0;
+    bool by_factors = false;  ///< a single layer, whose rows of x and dy travel in place of its gradient
 };
 
 /// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and gradients are not
@@ -46,21 +48,22 @@ template <class T, class Plan>
 [[nodiscard, gnu::cold]] std::string name_of(const bucket_range& range);
 
 /// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network
-/// alone.
+/// and on `by_factors` alone: a layer of these (no value, or one for each layer) is a bucket of its own.
 template <class Network>
-[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least) {
+[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least, std::span<const bool> by_factors = {}) {
     std::vector<bucket_range> out;
     for (const auto segment : {model::segment::sharded, model::segment::replicated}) {
         bool open = false;
         for (std::size_t layer = Network::size; layer-- > 0;) {
             const auto& fact = Network::facts[layer];
             if (fact.segment != segment || fact.parameters_here == 0) continue;
-            if (!open) out.push_back({segment, Network::offset(layer), 0, layer, layer});
+            const bool alone = !by_factors.empty() && by_factors[layer];
+            if (!open || alone) out.push_back({segment, Network::offset(layer), 0, layer, layer, alone});
             auto& last = out.back();
             last.first = Network::offset(layer);
             last.count += fact.parameters_here;
             last.lowest_layer = layer;
-            open = last.count < least;
+            open = last.count < least && !alone;
         }
     }
     return out;

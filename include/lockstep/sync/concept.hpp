@@ -19,16 +19,19 @@
 #include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/lane_sums.hpp"
+#include "lockstep/sync/no_factors.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/state.hpp"
 
 namespace lockstep::sync {
 
-/// Where backward writes the gradient of one layer: node s of the lane tree at data + s stride.
+/// Where backward writes the gradient of one layer: node s of the lane tree at data + s stride. Or, in place of it, its
+/// rows of x and dy.
 template <class T>
 struct gradient_place {
     T* data = nullptr;
     std::size_t stride = 0;
+    T* factors = nullptr;  ///< as kernels::put_factors() lays them; null: the gradient is wanted
 };
 
 /// Called before each layer of a forward walk: one pointer, so that there is one walk for training and inference.
@@ -42,7 +45,7 @@ struct layer_hook {
 };
 
 /// The types of a run that a strategy is made for.
-template <class T, class Network, class Optimizer, class Compressor, class Clip = no_clipping>
+template <class T, class Network, class Optimizer, class Compressor, class Clip = no_clipping, class Factors = no_factors>
 struct run_types {
     using value_type = T;
     using network = Network;
@@ -50,7 +53,8 @@ struct run_types {
     using compressor = Compressor;
     using clip = Clip;
     static constexpr bool has_norms = optim::needs_norms<Optimizer> || clips<Clip>;  ///< before the first update of a step
-    using method = reduce::method<T, Compressor>;
+    using factors = Factors;
+    using method = typename Factors::template method<T, Compressor>;
 };
 
 /// Whether the settings of a plan ask for norms.
@@ -77,11 +81,21 @@ struct setup {
     tensor::arena& arena;        ///< memory of a step is reserved here, on construction
     node::shared_parts* memory;  ///< null where ranks share none
     commit& change;
+    std::size_t rows = 0;                         ///< the most of a rank
+    std::span<const std::size_t> lane_lengths{};  ///< rows of each lane in the step that runs
+    bool sums_wait = false;                       ///< sums outlive their step
+
+    [[nodiscard]] setup with_sums_that_wait() const {
+        setup out = *this;
+        out.sums_wait = true;
+        return out;
+    }
 };
 
 /// What a plan names as `.sync`: settings, and the class template that a trainer makes of them. `strategy<Types>` models Strategy.
 /// Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and optimizers that
 /// need norms of tensors are refused.
+/// Optional: `static constexpr bool takes_factors = true`, where weights follow from the sums of the buckets of a step.
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
@@ -96,12 +110,18 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 ///   many samples its gradient is a mean of.
 /// - `mean(weights)`: weights for looks at them. Collective. `loaded(weights)`: the first set is new, and that of all
 ///   workers.
+/// - `worker_of(set)`, and `speaks()`: whether this rank shows the state of its workers, of the ranks that share them.
 /// - `bytes_of(step)`: what this rank sends in it. `shared_bytes(grid)`: what is reserved in memory that ranks share.
 template <class S>
 inline constexpr bool has_worker_weights = false;
 template <class S>
     requires requires { S::has_worker_weights; }
 inline constexpr bool has_worker_weights<S> = S::has_worker_weights;
+template <class S>
+inline constexpr bool takes_factors = false;
+template <class S>
+    requires requires { S::takes_factors; }
+inline constexpr bool takes_factors<S> = S::takes_factors;
 
 /// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates and says some of them
 /// differently: examples/own_strategy.cpp.
@@ -130,7 +150,7 @@ concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& ar
     strategy.complete();
     { strategy.abandon() }
     noexcept;
-    fixed.visit_state([](const tensor::state_part<T>&) {});
+    strategy.visit_state([](const tensor::state_part<T>&) {});
     // What a trainer reports, and its progress thread: those of owner_updates do.
     { S::gradient_sets } -> std::convertible_to<std::size_t>;
     strategy.times();

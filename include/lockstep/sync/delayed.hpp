@@ -26,7 +26,8 @@ public:
     static constexpr std::size_t gradient_sets = 2;
 
     template <class Plan>
-    [[gnu::cold]] explicit delayed_updates(const setup<Plan>& from) : base{from}, other_{from, this->times_} {
+    [[gnu::cold]] explicit delayed_updates(const setup<Plan>& from)
+        : base{from.with_sums_that_wait()}, other_{from.with_sums_that_wait(), this->times_} {
         if (from.plan.progress_thread)
             core::fail("the plan asks for a progress thread with sync::delayed, which hides its communication without one",
                        "leave progress_thread out");
@@ -93,6 +94,19 @@ public:
         if (to != nullptr) base::add_buckets(*to, other_);
     }
 
+    /// Behind complete().
+    template <class Visitor>
+    void visit_state(Visitor&& visit) {
+        base::visit_state(visit);
+        for (std::size_t bucket = 0; bucket < other_.size(); ++bucket) other_[bucket].reducer.visit_state(visit, 1);
+        if (is_any_pending_)
+            base::visit_owned(visit, "pending gradient", 0, [&](std::size_t bucket) {
+                auto& reducer = fresh()[bucket].reducer;
+                reducer.finish();
+                return reducer.sums();
+            });
+    }
+
     [[nodiscard]] std::size_t gradient_numbers() const noexcept { return base::gradient_numbers() + other_.gradient_numbers(); }
     [[nodiscard]] std::size_t message_bytes() const noexcept { return base::message_bytes() + other_.message_bytes(); }
 
@@ -112,6 +126,7 @@ private:
 /// Memory: a second set of gradients and of the reducers. No progress thread.
 struct delayed {
     static constexpr std::string_view name = "delayed";
+    static constexpr bool takes_factors = true;
 
     [[nodiscard]] std::string settings() const { return {}; }
 

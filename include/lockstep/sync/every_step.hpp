@@ -13,6 +13,7 @@ namespace lockstep::sync {
 struct every_step {
     static constexpr std::string_view name = "every_step";
     static constexpr bool has_norms = true;
+    static constexpr bool takes_factors = true;
 
     [[nodiscard]] std::string settings() const { return {}; }
 

@@ -169,6 +169,19 @@ public:
         is_mean_here_ = false;
     }
 
+    /// Of set `set` of this rank; whether this rank speaks of those that share it.
+    [[nodiscard]] std::size_t worker_of(std::size_t set) const noexcept { return part_.workers.first + set; }
+    [[nodiscard]] bool speaks() const noexcept { return part_.index == 0; }
+    /// Slots of each worker; the trainer shows their weights.
+    template <class Visitor>
+    void visit_state(Visitor&& visit) {
+        for (std::size_t set = 0; set < workers_.size(); ++set)
+            workers_[set].visit_state([&](auto part) {
+                part.worker = worker_of(set);
+                visit(part);
+            });
+    }
+
     [[nodiscard]] comm::progress_thread* thread() noexcept { return nullptr; }
     [[nodiscard]] auto step_in_turns() noexcept { return front().step_in_turns(); }
     [[nodiscard]] step_times& times() noexcept { return front().times(); }

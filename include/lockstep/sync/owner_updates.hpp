@@ -147,6 +147,10 @@ public:
     [[nodiscard]] std::size_t gradient_numbers() const noexcept { return queue_.gradient_numbers(); }
     [[nodiscard]] std::size_t message_bytes() const noexcept { return queue_.message_bytes(); }
     [[nodiscard]] std::size_t bucket_count() const noexcept { return queue_.size(); }
+    /// Whether rows of x and dy of a layer travel in place of its gradient.
+    [[nodiscard]] bool sends_factors(std::size_t layer) const noexcept {
+        return network::facts[layer].parameters_here > 0 && queue_[queue_.bucket_of_layer(layer)].range.by_factors;
+    }
 
 protected:
     /// What this rank keeps for its strip of a bucket.
@@ -172,11 +176,11 @@ protected:
                 const std::size_t first = std::max(owned.first, tensor.first), last = std::min(owned.last, tensor.first + tensor.count);
                 if (first >= last) continue;
                 visit(tensor::state_part<T>{.role = role,
-                                            .slot = slot,
-                                            .tensor = tensor.tensor,
-                                            .first = first - tensor.first,
-                                            .numbers = numbers.subspan(first - owned.first, last - first),
-                                            .speaks = !one.reducer.replicates() || is_first});
+                                         .slot = slot,
+                                         .tensor = tensor.tensor,
+                                         .first = first - tensor.first,
+                                         .numbers = numbers.subspan(first - owned.first, last - first),
+                                         .speaks = !one.reducer.replicates() || is_first});
             }
         }
     }

@@ -72,6 +72,27 @@ inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || 
 /// and average numbers as they are.
 template <class Sync, class Compressor>
 inline constexpr bool averages_exactly = !sync::has_worker_weights<Sync> || std::is_same_v<Compressor, compress::none>;
+template <class Factors>
+inline constexpr bool is_factors = requires(const Factors& factors) {
+    { Factors::are_used } -> std::convertible_to<bool>;
+    { factors.settings() } -> std::convertible_to<std::string>;
+};
+/// What a plan with factors cannot have beside them.
+template <class Compressor, bool AreUsed>
+inline constexpr bool factors_take_compressor = !AreUsed || std::is_same_v<Compressor, compress::none>;
+template <class Partition, bool AreUsed>
+inline constexpr bool factors_take_partition = !AreUsed || Partition::shards == 1;
+template <class Sync, bool AreUsed>
+inline constexpr bool factors_take_sync = !AreUsed || sync::takes_factors<Sync>;
+template <class Optimizer, class Clip, bool AreUsed>
+inline constexpr bool factors_take_norms = !AreUsed || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
+template <class Net, bool AreUsed>
+inline constexpr bool factors_take_network = !AreUsed;
+template <class Net>
+inline constexpr bool factors_take_network<Net, true> = []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return (layer_api::has_factors<typename model::bound<Net, 1, Index>::whole> || ...);
+}
+(std::make_index_sequence<Net::size>{});
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Loss, class Output>
@@ -172,6 +193,36 @@ template <class Metric, class Output, class Label, class T>
     return is_metric_for<Metric, Output, Label, T>;
 }
 
+/// Factors of a plan, or none where they do not go with something else in it. `Sound`: the layers are.
+template <bool Sound, class Net, class Partition, class Compressor, class Sync, class Optimizer, class Clip, class Factors>
+[[nodiscard]] constexpr auto sound_factors(const Factors& factors) {
+    static_assert(is_factors<Factors>, "lockstep: plan::factors is sync::no_factors{} or sync::factors{.always = ..}");
+    if constexpr (!is_factors<Factors>) {
+        return sync::no_factors{};
+    } else {
+        constexpr bool used = Factors::are_used;
+        constexpr bool compressor_fits = factors_take_compressor<std::remove_const_t<Compressor>, used>;
+        constexpr bool partition_fits = factors_take_partition<Partition, used>, sync_fits = factors_take_sync<Sync, used>;
+        constexpr bool norms_fit = factors_take_norms<std::remove_const_t<Optimizer>, std::remove_const_t<Clip>, used>;
+        constexpr bool looks = Sound && used, network_fits = factors_take_network<Net, looks>;
+        static_assert(
+            compressor_fits,
+            "lockstep: factors are sent in place of gradients, and a compressor takes gradients; leave .factors or .compressor out");
+        static_assert(
+            partition_fits,
+            "lockstep: factors are not defined for dense layers that a model partition has cut; leave .factors or .partition out");
+        static_assert(sync_fits,
+                      "lockstep: this strategy does not say takes_factors = true, so its steps are not defined with factors; "
+                      "leave .factors out, or use sync::every_step");
+        static_assert(norms_fit,
+                      "lockstep: owners form gradients from factors as they update, and plan::clip and optimizers such as lars need "
+                      "norms before that; leave .factors out, or take another optimizer without .clip");
+        static_assert(network_fits, "lockstep: the network has no dense layer, and no other layer has factors; leave .factors out");
+        constexpr bool all_fit = compressor_fits && partition_fits && sync_fits && norms_fit && network_fits;
+        return or_else<all_fit>(factors, sync::no_factors{});
+    }
+}
+
 /// The group that a trainer runs on.
 template <class Ranks>
 [[nodiscard]] comm::group group_of(const Ranks& ranks, const std::source_location& where) {
@@ -218,9 +269,11 @@ template <class Plan>
         const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
         const auto clip = or_else<is_clip<decltype(of.clip)>>(of.clip, sync::no_clipping{});
         static_assert(is_clip<decltype(of.clip)>, "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
-        using types =
-            sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>, std::remove_const_t<decltype(optimizer)>,
-                            std::remove_const_t<decltype(compressor)>, std::remove_const_t<decltype(clip)>>;
+        const auto factors = sound_factors<layers, decltype(net), decltype(part), decltype(compressor), decltype(of.sync),
+                                           decltype(optimizer), decltype(clip)>(of.factors);
+        using types = sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>,
+                                      std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(compressor)>,
+                                      std::remove_const_t<decltype(clip)>, std::remove_const_t<decltype(factors)>>;
         constexpr bool syncs = is_sync<decltype(of.sync), types>;
         static_assert(syncs,
                       "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words of a step: see "
@@ -250,6 +303,7 @@ template <class Plan>
             .precision = of.precision,
             .sync = or_else < syncs && norms && whole && exact > (of.sync, sync::every_step{}),
             .clip = clip,
+            .factors = factors,
         };
         // A plan without a mistake stays what it is, whatever members it has; another one never runs.
         if constexpr (std::is_same_v<decltype(out), Plan>)

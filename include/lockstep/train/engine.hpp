@@ -46,8 +46,8 @@ struct engine {
     using label = typename loss_type::template label<output>;
     using label_element = tensor::label_element<label, T>;
     using run_type = network_run<T, net, shards>;
-    using types =
-        sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type, decltype(std::declval<Plan&>().clip)>;
+    using types = sync::run_types<T, network, decltype(std::declval<Plan&>().optimizer), compressor_type,
+                                  decltype(std::declval<Plan&>().clip), decltype(std::declval<Plan&>().factors)>;
     using method = typename types::method;
     using strategy_type = typename decltype(std::declval<Plan&>().sync)::template strategy<types>;
     static constexpr bool has_worker_weights = sync::has_worker_weights<strategy_type>;
@@ -76,10 +76,11 @@ struct engine {
           walks{grid},
           rule{ranks, given.all_reduce, given.sums, measures<T, network>(given)},
           least_bucket{sync::least_bucket<T>(given, rule, grid)},
-          memory{ranks, given.all_reduce.empty() ? given.transport : transport::messages, shared_bytes(), arena},
+          memory{ranks, asks_for_messages(given) ? transport::messages : given.transport, shared_bytes(), arena},
           change{ranks, memory.parts(), arena},
           run{plan.model, grid, group, capacity, shards * capacity, team, arena},  // step() may fill every rank of a group
-          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(), change}},
+          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(), change, capacity,
+                                     rows.lengths()}},
           observed{grid, ranks.named("statistics"), rule, team, arena},
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
@@ -210,7 +211,19 @@ struct engine {
     /// Shows what outlives a step. Weights are complete.
     template <class Visitor>
     void visit_state(Visitor&& visit) {
-        visit_weights<network>(visit, weights(), observed.running(), grid);
+        if constexpr (has_worker_weights) {
+            for (std::size_t set = 0; set < walks.count(); ++set)
+                visit_weights<network>(
+                    [&](tensor::state_part<T> part) {
+                        const bool is_weight = part.role == "weights";
+                        if (is_weight) part.worker = strategy.worker_of(set);
+                        if (is_weight) part.speaks = strategy.speaks();
+                        if (is_weight || set == 0) visit(part);
+                    },
+                    weights(set), observed.running(), grid);
+        } else {
+            visit_weights<network>(visit, weights(), observed.running(), grid);
+        }
         strategy.visit_state(visit);
     }
 

@@ -14,6 +14,7 @@
 #include "lockstep/comm/progress_thread.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/kernels/matrix/factors.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/model/memory_plan.hpp"
 #include "lockstep/model/network.hpp"
@@ -373,6 +374,9 @@ private:
             pass.gradient = to.data;
             pass.stride = to.stride;
             pass.partials = at<T>(memory.partials);
+            if constexpr (layer_api::has_factors<layer>)
+                if (to.factors != nullptr)
+                    kernels::put_factors(count, layer::input::size, layer::output::size, pass.x.data, pass.dy.data, to.factors, team_);
             here::make(net_).backward(pass);
             if constexpr (tensor::checks_memory)
                 for (std::size_t tree = 0; tree < lanes<Index>(rows).trees().size() && to.data != nullptr; ++tree)

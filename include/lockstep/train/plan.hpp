@@ -27,6 +27,7 @@
 #include "lockstep/reduce/transport.hpp"
 #include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/every_step.hpp"
+#include "lockstep/sync/no_factors.hpp"
 #include "lockstep/train/lane_rows.hpp"
 
 namespace lockstep::train {
@@ -37,13 +38,14 @@ struct real {
     using type = T;
 };
 
-/// The number of ranks, `threads`, `transport`, `all_reduce` (but for ring and halving-doubling), `timeout`, `bucket`, `overlap`,
+/// The number of ranks, `threads`, `transport`, `factors`, `all_reduce` (but for ring and halving-doubling), `timeout`,
+/// `bucket`, `overlap`,
 /// `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features in another order. With a compressor
 /// `workers` and `segment` decide as well, with sync::local_sgd `workers`: with workers = 0, one for each rank, runs
 /// are equal for equal numbers of ranks.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
           class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>,
-          class Sync = sync::every_step, class Clip = sync::no_clipping>
+          class Sync = sync::every_step, class Clip = sync::no_clipping, class Factors = sync::no_factors>
 struct plan {
     Model model;
     Loss loss;
@@ -56,6 +58,7 @@ struct plan {
     Precision precision{};
     Sync sync{};             ///< when ranks exchange what: sync::every_step
     Clip clip{};             ///< of the mean gradient: sync::clip_by_global_norm{.norm = 1}
+    Factors factors{};       ///< dense layers that send rows of x and dy in place of gradients: sync::no_factors, sync::factors
     std::size_t batch = 64;  ///< samples of the GLOBAL minibatch, whatever the number of ranks
     std::size_t lanes = 8;   ///< the fixed cut of the minibatch: at least as many as ranks
     /// The fixed cut of what is kept for parts of the minibatch (residuals of a compressor, weights of local SGD): what
@@ -104,7 +107,17 @@ template <class T, class Network, class Plan>
 [[nodiscard, gnu::cold]] bool measures(const Plan& of) {
     constexpr bool sums = !reduce::method<T, decltype(of.compressor)>::has_workers;
     const bool gradients = sums && of.transport != reduce::transport::shared_memory;
+    if constexpr (decltype(of.factors)::are_used)
+        if (gradients && !of.factors.always) return true;
     return (of.all_reduce.empty() && (gradients || Network::statistics > 0)) || (sums && of.bucket == 0);
+}
+
+/// Whether gradients travel as messages on one node, too, because the plan names something that only messages have.
+template <class Plan>
+[[nodiscard]] bool asks_for_messages(const Plan& of) noexcept {
+    if constexpr (decltype(of.factors)::are_used)
+        if (of.factors.always) return true;
+    return !of.all_reduce.empty();
 }
 
 /// Throws core::error for numbers that make no sense, and asks every component that has `check()`.
@@ -148,6 +161,7 @@ void check(const Plan& of) {
     if (!of.all_reduce.empty() && reduce::method<number, decltype(of.compressor)>::has_workers)
         core::fail(core::text("the plan names the all-reduce '", of.all_reduce, "' for gradients that are compressed"),
                    "leave all_reduce empty, or use compress::none");
+    if constexpr (decltype(of.factors)::are_used) of.factors.check(of.transport, of.all_reduce);
     if (of.timeout)
         if (!(of.timeout->count() >= 0 && of.timeout->count() < 1e9))
             core::fail(core::text("the timeout is ", of.timeout->count(), " s"),

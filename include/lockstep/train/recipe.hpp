@@ -74,6 +74,7 @@ template <class Plan>
     add("compressor", describe(of.compressor));
     add("sync", describe(of.sync));
     add("clip", describe(of.clip));
+    add("factors", describe(of.factors));
     add("partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards"));
     add("sampler", describe(of.sampler));
     add("initialisation", describe(of.initialise));

@@ -77,16 +77,24 @@ template <class Trainer>
         if (plan.clip.is_active()) out += core::text("clip          ", describe(plan.clip), "\n");
     if (const std::string_view sync{plan.sync.name}; sync != "every_step") out += core::text("sync          ", describe(plan.sync), "\n");
     if (!plan.algorithms.empty()) out += core::text("algorithms    ", plan.algorithms, "\n");
+    if constexpr (decltype(plan.factors)::are_used) {
+        std::size_t senders = 0;
+        for (std::size_t layer = 0; layer < network::size; ++layer) senders += of.sends_factors(layer) ? 1 : 0;
+        out += core::text("factors       ", plan.factors.settings(), ": ", count(senders, "layer"), senders == 1 ? " sends" : " send",
+                          " x and dy of each sample in place of a gradient\n");
+    }
     out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
     std::size_t number = 0, longest = 9;  // most networks have the same columns
     const auto rows = layer_rows<network>(plan.model);
     for (const auto& row : rows) longest = std::max(longest, row.name.size());
-    for (const auto& row : rows)
+    for (const auto& row : rows) {
+        const bool sends_factors = of.sends_factors(number);
         out += core::text("  ", right(core::text(number++), 3), "  ", left(std::string{row.name}, longest + 2), left(row.output, 12),
                           right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
                           row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",
                           row.sharded ? core::text("  1/", grid.shards, " on each rank") : "", row.remark.empty() ? "" : "  ", row.remark,
-                          row.runs_again ? "  runs again in backward" : "", "\n");
+                          row.runs_again ? "  runs again in backward" : "", sends_factors ? "  sends factors" : "", "\n");
+    }
     out += core::text("  in all ", right(core::grouped(network::parameters), longest + 25), " parameters",
                       right(core::fixed(network::forward_flops / 1e6, 3), 11), " MFLOP forward, ",
                       core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");

@@ -210,6 +210,11 @@ public:
     /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
     /// averaged now and then, the mean over such a period.
     [[nodiscard]] std::size_t averaging_bytes() const noexcept { return core_.strategy.bytes_per_step(); }
+    /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
+    [[nodiscard]] bool sends_factors(std::size_t layer) const noexcept {
+        if constexpr (core_type::types::factors::are_used) return core_.strategy.sends_factors(layer);
+        return false;
+    }
     /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is collective.
     [[nodiscard]] std::size_t redistribution_bytes() {
         if constexpr (shards > 1) {

@@ -94,6 +94,24 @@ TEST_CASE("sync/buckets: LeNet", "[sync]") {
     CHECK(ls::sync::name_of(two[1]) == "layers 0-3");
 }
 
+TEST_CASE("sync/buckets: a layer that sends factors is alone in its bucket", "[sync]") {
+    using whole = network<lenet_type, 1>;
+    std::array<bool, whole::size> alone{};
+    alone[7] = true;
+    const auto three = ls::sync::make_buckets<whole>(1U << 20U, alone);
+    REQUIRE(three.size() == 3);
+    CHECK((three[0].lowest_layer == 9 && three[0].count == 5130 && !three[0].by_factors));
+    CHECK((three[1].lowest_layer == 7 && three[1].highest_layer == 7 && three[1].count == 524800 && three[1].by_factors));
+    CHECK((three[2].lowest_layer == 0 && three[2].highest_layer == 3 && !three[2].by_factors));
+    // Whatever stands beside it: the next layer does not join it.
+    alone[9] = true;
+    CHECK(ls::sync::make_buckets<whole>(1U << 20U, alone).size() == 3);
+    alone[3] = alone[0] = true;
+    for (const auto& range : ls::sync::make_buckets<whole>(1U << 20U, alone))
+        CHECK((range.by_factors && range.first == whole::offset(range.lowest_layer)));
+    CHECK(ls::sync::make_buckets<whole>(1U << 20U, std::array<bool, whole::size>{}).size() == 1);
+}
+
 TEST_CASE("sync/buckets: runs cover their parameters once, and decay what decays", "[sync]") {
     with_networks([]<class Network>(Network) {
         std::vector<int> decays(Network::parameters_here, -1);

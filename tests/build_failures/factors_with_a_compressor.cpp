@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rows of x and dy in place of gradients, which are to be compressed.
+// build error: lockstep: factors are sent in place of gradients, and a compressor takes gradients; leave .factors or .compressor out
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/sync/factors.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net,
+                                        .loss = ls::loss::softmax_cross_entropy{},
+                                        .compressor = ls::compress::top_k{.ratio = 0.1},
+                                        .factors = ls::sync::factors{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}
