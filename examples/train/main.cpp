@@ -43,13 +43,15 @@ void interpret(example::options& of) {
     of.replicates = partition != "model";
 
     const auto [compressor, strength] = cut(of.compress);
-    const std::string compressors = "none, topk:RATIO or quantize:BITS, for example topk:0.01 or quantize:4";
+    const std::string compressors = "none, topk:RATIO, quantize:BITS, terngrad or powersgd:RANK, for example topk:0.01 or powersgd:2";
     of.compressor = compressor;
     if (compressor == "topk")
         of.ratio = read<double>("--compress", strength, compressors);
     else if (compressor == "quantize")
         of.bits = read<std::size_t>("--compress", strength, compressors);
-    else if (of.compress != "none")
+    else if (compressor == "powersgd")
+        of.rank = read<std::size_t>("--compress", strength, compressors);
+    else if (of.compress != "none" && of.compress != "terngrad")
         throw error{text("--compress '", of.compress, "' is not known"), "write " + compressors};
 
     const auto [sync, period] = cut(of.sync);
@@ -63,6 +65,9 @@ void interpret(example::options& of) {
 
     // Each combination is a trainer of its own; these are compiled into this program.
     const bool is_plain = of.compressor == "none";
+    if (of.shards > 1 && (of.compressor == "terngrad" || of.compressor == "powersgd" || of.optimizer == "lars"))
+        throw error{text("--compress ", of.compress, " with --optimizer ", of.optimizer, " is compiled for whole layers, which --partition ", of.partition, " cuts"),
+                    "leave --partition out"};
     if (of.sync != "every" && !(is_plain && of.optimizer == "momentum"))
         throw error{text("--sync ", of.sync, " is compiled for momentum without compression"), "leave --compress and --optimizer out"};
     if (of.sync != "every" && std::isfinite(of.clip))
@@ -118,7 +123,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition, "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
     app.add_option("--compress", of.compress,
-                   "gradients: none, topk:RATIO or quantize:BITS, with error feedback; another number of ranks has the same bits for the same --workers")
+                   "gradients: none; topk:RATIO, quantize:BITS or powersgd:RANK, with error feedback; terngrad, unbiased. Other bits, the same on any number "
+                   "of ranks for the same --workers")
         ->capture_default_str();
     app.add_option("--workers", of.workers,
                    "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one for each rank. Else they change no bit")

@@ -49,6 +49,7 @@ struct options {
     std::string compressor = "none";
     double ratio = 0;
     std::size_t bits = 0;
+    std::size_t rank = 0;
     // From `sync`: 0 without local steps.
     std::size_t period = 0;
 };

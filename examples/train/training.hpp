@@ -17,7 +17,9 @@
 
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/mnist.hpp"
@@ -287,18 +289,24 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
     constexpr ls::sync::every_step every;
     const ls::sync::clip_by_global_norm clip{.norm = of.clip};
     using ls::compress::error_feedback;
-    if (of.compressor == "topk") return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}}, every, clip);
-    if (of.compressor == "quantize") return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}}, every, clip);
-    if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, ls::sync::no_clipping{});
-    // Workers hold whole networks, and factors are those of whole layers.
-    if constexpr (Shards == 1) {
-        if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, ls::sync::no_clipping{});
-        if (of.factors != "never")
-            return with<Shards>(files, net, momentum, whole, every, ls::sync::no_clipping{}, ls::sync::factors{.always = of.factors == "always"});
-    }
+    constexpr ls::sync::no_clipping unclipped;
+    if (of.compressor == "topk")
+        return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}}, every, clip);
+    if (of.compressor == "quantize")
+        return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}}, every, clip);
+    if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, unclipped);
     if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
-    if (of.optimizer == "lars")
-        return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);
+    // These are for whole networks, or compiled for them alone.
+    if constexpr (Shards == 1) {
+        if (of.compressor == "terngrad") return with<Shards>(files, net, momentum, ls::compress::terngrad{}, every, clip);
+        if (of.compressor == "powersgd")
+            return with<Shards>(files, net, momentum, error_feedback{ls::compress::power_sgd{.rank = of.rank}}, every, clip);
+        if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
+        if (of.factors != "never")
+            return with<Shards>(files, net, momentum, whole, every, unclipped, ls::sync::factors{.always = of.factors == "always"});
+        if (of.optimizer == "lars")
+            return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);
+    }
     return with<Shards>(files, net, momentum, whole, every, clip);
 }
 
