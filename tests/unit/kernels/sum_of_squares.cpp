@@ -44,7 +44,8 @@ void compare(std::size_t n, std::size_t offset) {
 }  // namespace
 
 TEST_CASE("kernels/sum_of_squares: the bits of the tree, for any length and alignment", "[kernels]") {
-    for (const std::size_t n : {0, 1, 2, 3, 7, 31, 63, 64, 65, 127, 128, 129, 191, 192, 257, 1000, 1024, 4099, 16384, 100'003})
+    for (const std::size_t n :
+         {0, 1, 2, 3, 7, 31, 63, 64, 65, 127, 128, 129, 191, 192, 255, 256, 257, 511, 513, 1000, 1024, 4099, 16384, 100'003})
         for (const std::size_t offset : {0, 1, 5}) {
             compare<float>(n, offset);
             compare<double>(n, offset);
