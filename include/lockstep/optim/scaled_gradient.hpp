@@ -26,6 +26,7 @@ struct scaled_gradient {
     static constexpr std::size_t slot_count = Inner::slot_count;
     static constexpr auto non_finite_shows_in() requires ShowsNonFinite<Inner> { return Inner::non_finite_shows_in(); }
 
+    /// Those of the inner optimizer: the factor is a step's, no recipe's.
     [[nodiscard]] std::string settings() const { return inner->settings(); }
 
     template <class T>
@@ -42,6 +43,7 @@ struct scaled_gradient {
         if constexpr (HasRule<Inner, T>) {
             apply<slot_count>(pass, rule(pass));
         } else {
+            // Small enough to stay in the first-level cache until the inner optimizer reads it.
             constexpr std::size_t length = 256;
             std::array<T, length> scaled{};
             for (std::size_t first = 0; first < pass.weights.size(); first += length) {

@@ -80,11 +80,13 @@ public:
             sums[0] = kernels::sum_of_squares(gradient.subspan(begin - first, count));
             if constexpr (numbers == 2) sums[1] = kernels::sum_of_squares(weights.subspan(begin - first, count));
         };
+        // Threads cost more than they gain on a few thousand numbers.
         const bool is_short = gradient.size() < longest;
         parallel::for_each(is_short ? parallel::team{} : team_, tasks.size(), one);
     }
     /// All buckets have been added: sends the sums of this rank.
     void start() {
+        // The tasks of a node are equal subtrees but for the last one: added as a binary counter carries, they are the node.
         for (const auto& node : nodes_)
             for (std::size_t which = 0; which < numbers; ++which) {
                 std::array<double, 64> partials{};
@@ -95,6 +97,7 @@ public:
             }
         run_->gather->start(run_->values, {});
     }
+    /// Moves the sums on without a look for failures; true when those of all ranks are here.
     bool progress() { return run_->gather->progress(); }
     [[nodiscard]] comm::pending_operation pending() const noexcept { return run_->gather->pending(); }
     /// All sums have arrived. The first tensor with which a norm is not finite; the number of tensors if all are.
@@ -114,6 +117,7 @@ public:
                 norms_[tensor] = {.weights = std::sqrt(squares[1]), .gradient = std::sqrt(squares[0])};
             }
         });
+        // An optimizer that needs norms sees those of the gradient that it gets: the clipped one.
         if constexpr (clips<clip_type>) factor_ = clip_.factor(std::sqrt(total));
         for (optim::tensor_norms& one : norms_) one.gradient *= factor_;
         return bad;
@@ -128,6 +132,7 @@ public:
             return optim::update_checked(with, pass);
     }
 
+    /// What this rank sends in a step.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         return is_active() ? run_->gather->program().sent().elements * sizeof(double) : 0;
     }
@@ -141,15 +146,18 @@ private:
         std::vector<std::size_t> offsets;  // among the parameters of its rank
         std::vector<std::size_t> shards;   // 0: on all ranks; else 1 + which shard
     };
+    /// What a thread adds at once.
     struct task {
         std::size_t first;  // parameter on this rank
         std::size_t count;
     };
+    /// The tasks of a node of this rank, and where its sum goes.
     struct node_tasks {
         std::size_t first;
         std::size_t tasks;
         std::size_t slot;
     };
+    /// What is there only where the plan asks for norms. MPI reads and writes `values`, which come before their operation.
     struct running {
         norm_tree tree;
         comm::buffer<double> values{};
@@ -173,6 +181,7 @@ private:
         return out;
     }
 
+    /// What each rank adds: its strips of all buckets, cut where tensors begin and end. Collective.
     template <class Plan, class Queue>
     [[nodiscard, gnu::cold]] static std::vector<std::vector<norm_strip>> strips_of_ranks(const setup<Plan>& from, const Queue& queue,
                                                                                          const layout& all) {
@@ -180,12 +189,14 @@ private:
         for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
             const bucket_range& range = queue[bucket].range;
             const auto owned = from.all.gather_all(queue[bucket].reducer.owned());
+            // A bucket of sharded layers is summed once for each shard, by the ranks that have it.
             const std::size_t groups = range.segment == model::segment::sharded ? from.grid.shards : 1;
             for (std::size_t group = 0; group < groups; ++group) {
                 std::vector<parallel::block> members;
                 for (std::size_t rank = group; rank < owned.size(); rank += groups) members.push_back(owned[rank]);
                 const auto strips = distinct_strips(std::move(members), range.count);
                 for (std::size_t tensor = 0; tensor < all.sizes.size(); ++tensor) {
+                    // Replicated tensors stand in buckets of all ranks, shards in those of their group.
                     if (groups > 1 ? all.shards[tensor] != 1 + group : all.shards[tensor] > 1) continue;
                     for (std::size_t member = 0; member < strips.size(); ++member) {
                         const std::size_t begin = std::max(range.first + strips[member].first, all.offsets[tensor]);
