@@ -35,7 +35,7 @@ public:
     /// Numbers of series for each purpose.
     static constexpr std::uint32_t series_count = std::uint32_t{1} << 24U;
 
-    /// `series`, below series_count, tells apart what has one purpose: the layer, the bucket. `step` is the training step or the epoch.
+    /// `series`, below series_count, tells apart what has one purpose: the layer, the tensor. `step` is the training step or the epoch.
     /// It enters modulo 2^32. Messages of a compressor: series = tensor x workers + worker, word = number of the
     /// element in the tensor.
     constexpr random_stream(std::uint64_t seed, purpose what, std::uint32_t series = 0, std::uint32_t step = 0) noexcept

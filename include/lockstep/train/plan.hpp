@@ -39,8 +39,7 @@ struct real {
 };
 
 /// The number of ranks, `threads`, `transport`, `factors`, `all_reduce` (but for ring and halving-doubling), `timeout`,
-/// `bucket`, `overlap`,
-/// `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features in another order. With a compressor
+/// `bucket`, `overlap`, `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features in another order. With a compressor
 /// `workers` and `segment` decide as well, with sync::local_sgd `workers`: with workers = 0, one for each rank, runs
 /// are equal for equal numbers of ranks.
 template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
@@ -69,7 +68,7 @@ struct plan {
     std::uint64_t seed = 1;
     std::size_t threads = 1;         ///< on each rank
     std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
-    bool overlap = true;             ///< gradients and weights travel while layers are computed; false: between steps, to compare
+    bool overlap = true;             ///< gradients and weights travel while layers are computed; false: between backward and the next forward, to compare
     /// Collectives are moved on by a thread of its own while layers are computed, at MPI_THREAD_SERIALIZED or more; false: between layers.
     /// What is called in them (layers, optimizers, compressors) makes no MPI call then.
     bool progress_thread = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The recipe as text: what every rank must have been given alike, compared over all ranks before the first step.
+// A plan as two texts: the recipe, which decides every bit of a run, and the machine, which decides its speed. All ranks must have been
+// given both alike, and compare them before the first step; runs with equal recipes have equal bits.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +21,8 @@
 
 namespace lockstep::train {
 
-/// Name and value of each number that decides the result.
-using recipe_text = std::vector<std::pair<std::string, std::string>>;
+/// Names and values.
+using plan_text = std::vector<std::pair<std::string, std::string>>;
 
 /// name(settings) of a component; a lambda or a user's own type may have neither.
 template <class Part>
@@ -35,8 +36,9 @@ template <class Part>
     return out;
 }
 
+/// What decides the result. `workers`: those of the run, 0 where nothing is kept for each.
 template <class Plan>
-[[nodiscard, gnu::cold]] recipe_text describe_plan(const Plan& of) {
+[[nodiscard, gnu::cold]] plan_text recipe_of(const Plan& of, std::size_t workers) {
     using net = decltype(of.model);
     using network = model::network<net, 1>;
     std::string layers = tensor::to_text<typename net::input>();
@@ -54,16 +56,13 @@ template <class Plan>
     std::string rates;
     for (const std::uint64_t step : {0, 1, 10, 100, 1'000, 10'000})
         rates += core::text(rates.empty() ? "" : " ", static_cast<double>(of.schedule(step)));
-    recipe_text out;
+    plan_text out;
     const auto add = [&](const char* name, std::string value) { out.emplace_back(name, std::move(value)); };
     add("seed", core::text(of.seed));
     add("batch", core::text(of.batch));
     add("lanes", core::text(of.lanes));
-    add("workers", of.workers == 0 ? "one for each rank" : core::text(of.workers));
-    add("segment", core::text(of.segment));
-    add("bucket", core::text(of.bucket));
-    add("transport", std::string{reduce::name_of(of.transport)});
-    add("all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce);
+    add("workers", workers == 0 ? "none" : core::text(workers));
+    add("segment", workers == 0 ? "none" : core::text(of.segment));
     add("sums", core::text("those up to ", collectives::name_of(of.sums.last)));
     add("network", std::move(layers));
     add("choice of algorithms", algorithms.empty() ? "that of the rules" : core::hexadecimal(core::hash(algorithms)));
@@ -74,16 +73,30 @@ template <class Plan>
     add("compressor", describe(of.compressor));
     add("sync", describe(of.sync));
     add("clip", describe(of.clip));
-    add("factors", describe(of.factors));
     add("partition", core::text(std::string_view{of.partition.name}, " in ", of.partition.shards, " shards"));
     add("sampler", describe(of.sampler));
     add("initialisation", describe(of.initialise));
+    add("precision", core::text(8 * sizeof(typename decltype(of.precision)::type), " bits"));
     add("arithmetic", std::string{core::arithmetic_mode()});
     return out;
 }
 
+/// What decides the speed alone, but for an all-reduce of `sums` beyond the lane tree.
+template <class Plan>
+[[nodiscard, gnu::cold]] plan_text machine_of(const Plan& of) {
+    plan_text out;
+    out.emplace_back("bucket", core::text(of.bucket));
+    out.emplace_back("transport", std::string{reduce::name_of(of.transport)});
+    out.emplace_back("all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce);
+    out.emplace_back("factors", describe(of.factors));
+    return out;
+}
+
+/// A line for each name and value.
+[[nodiscard, gnu::cold]] std::string to_text(const plan_text& of);
+
 /// Throws on all ranks alike where two of them differ, naming the first thing that does. Collective.
-[[gnu::cold]] void agree(const comm::group& ranks, const recipe_text& mine);
+[[gnu::cold]] void agree(const comm::group& ranks, const plan_text& mine);
 
 /// The same for a data set that has settings: every rank has to read its samples alike. Collective.
 template <class Dataset>
@@ -93,12 +106,18 @@ template <class Dataset>
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION void agree(const comm::group& ranks, const recipe_text& mine) {
+LOCKSTEP_FUNCTION std::string to_text(const plan_text& of) {
+    std::string out;
+    for (const auto& [name, value] : of) out += core::text(name, ": ", value, "\n");
+    return out;
+}
+
+LOCKSTEP_FUNCTION void agree(const comm::group& ranks, const plan_text& mine) {
     std::string joined;
     for (const auto& [name, value] : mine) joined += name + '\1' + value + '\2';
     const auto all = ranks.gather_all(std::string_view{joined});
     const auto fields = [](const std::string& of) {
-        recipe_text out;
+        plan_text out;
         for (std::size_t at = 0; at < of.size();) {
             const std::size_t middle = of.find('\1', at), end = of.find('\2', at);
             out.emplace_back(of.substr(at, middle - at), of.substr(middle + 1, end - middle - 1));

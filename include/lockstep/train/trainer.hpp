@@ -186,6 +186,8 @@ public:
     [[nodiscard]] sync::weights_state weights_state() const noexcept { return core_.change.state(); }
 
     [[nodiscard]] const Plan& recipe() const noexcept { return core_.plan; }
+    /// What decides every bit of the run, a line for each name and value. Equal hashes of it: equal bits, on any number of ranks.
+    [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_.plan, core_.grid.workers)); }
     [[nodiscard]] const partition::grid& grid() const noexcept { return core_.grid; }
     [[nodiscard]] const comm::group& ranks() const noexcept { return core_.ranks; }
     [[nodiscard]] std::size_t memory_bytes() const noexcept { return core_.arena.bytes(); }

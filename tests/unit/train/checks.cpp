@@ -50,7 +50,7 @@ auto recipe(const Initialise& initialise = {}, const Sampler& sampler = {},
 
 template <class Plan>
 std::string line(const Plan& of, const std::string& name) {
-    for (const auto& [what, value] : ls::train::describe_plan(of))
+    for (const auto& [what, value] : ls::train::recipe_of(of, 0))
         if (what == name) return value;
     return "not compared";
 }
