@@ -65,9 +65,9 @@ struct engine {
                                           : given.workers > 0                         ? given.workers
                                                                                       : ranks.size();
               const auto made = partition::make_grid<partition_type>(ranks.rank(), ranks.size(), given.lanes, workers);
-              plan_text all = recipe_of(plan, made.workers);
-              for (auto& one : machine_of(plan)) all.push_back(std::move(one));
-              agree(ranks, all);
+              plan_text mine = recipe_of(plan, made.workers);
+              for (auto& one : machine_of(plan)) mine.push_back(std::move(one));
+              agree(ranks, mine);
               return made;
           }()},
           group{shards > 1 ? ranks.split(grid.replica(), grid.shard()).named("values") : comm::group{}},

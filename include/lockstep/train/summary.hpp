@@ -14,6 +14,7 @@
 #include "lockstep/model/network.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/sync/clip.hpp"
+#include "lockstep/sync/concept.hpp"
 #include "lockstep/train/recipe.hpp"
 
 namespace lockstep::train {
