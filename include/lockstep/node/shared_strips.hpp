@@ -102,8 +102,8 @@ public:
         });
         stage_ = stage::updated;
     }
-    /// Tells the others that the strip has been handed out.
-    void start_share() {
+    /// Tells the others that the strip has been handed out, by the walk of update().
+    void start_share(std::span<T> = {}) {
         if (stage_ != stage::updated) core::fail("a strip of shared memory is to be shared before it was updated", "call update() first");
         start(stage::sharing);
     }
@@ -116,6 +116,8 @@ public:
     }
     /// The same without a look for failures: what was started can still end when others have failed.
     bool progress() noexcept { return !running() || advance(); }
+    /// Of messages.
+    [[nodiscard]] static constexpr std::size_t bytes_per_step() noexcept { return 0; }
     /// For a wait of one's own that polls it.
     [[nodiscard]] comm::pending_operation pending() const noexcept { return signals_.pending(); }
     /// Waits until what was started is over. Throws remote_failure if a rank has announced one.

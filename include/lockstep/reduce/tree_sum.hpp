@@ -17,6 +17,56 @@
 
 namespace lockstep::reduce {
 
+/// A sum and a share over messages, in the words of node::shared_strips.
+template <class T>
+class message_strips {
+public:
+    [[gnu::cold]] message_strips(const bucket& of, collectives::sum_halves halves, tensor::arena& arena)
+        : team_{of.team},
+          owned_{halves.owned},
+          sum_{of.ranks, std::move(halves.sum), of.team, comm::flow::usual_piece, of.sum},
+          share_{of.ranks, std::move(halves.share), of.team, comm::flow::usual_piece, of.share},
+          work_{arena.reserve<T>(std::max(sum_.program().work_size(), share_.program().work_size()))} {}
+
+    void bind(const tensor::arena& arena) noexcept { scratch_ = arena[work_]; }
+    void start_sum(std::span<T> gradient) {
+        gradient_ = gradient;
+        start(sum_, gradient);
+    }
+    template <class F>
+    void update(std::span<T>, const F& change) const {
+        change_blocks<T>(team_, owned_, std::span<const T>{gradient_}, change);
+    }
+    void start_share(std::span<T> weights) { start(share_, weights); }
+
+    bool poll() { return running_ == nullptr || running_->poll(); }
+    bool progress() { return running_ == nullptr || running_->progress(); }
+    void finish() {
+        if (running_ != nullptr) running_->finish();
+    }
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
+        return running_ == nullptr ? comm::pending_operation{} : running_->pending();
+    }
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        return (sum_.program().sent().elements + share_.program().sent().elements) * sizeof(T);
+    }
+
+private:
+    void start(comm::operation<T>& next, std::span<T> data) {
+        running_ = &next;
+        next.start(data, scratch_);
+    }
+
+    parallel::team team_;
+    parallel::block owned_;
+    comm::operation<T> sum_;
+    comm::operation<T> share_;
+    tensor::slice<T> work_;
+    std::span<T> scratch_;
+    std::span<T> gradient_;
+    comm::operation<T>* running_ = nullptr;
+};
+
 /// The same bits for every number of ranks, through shared memory or over messages, there by each algorithm of the bucket that keeps the
 /// lane tree. Each rank owns a strip of the bucket and alone keeps the optimizer's state for it; by doubling, for short buckets, every rank
 /// owns all of it and nothing is shared. Cost per rank with aligned lanes on a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p
@@ -25,7 +75,7 @@ namespace lockstep::reduce {
 template <class T>
 class tree_sum {
 public:
-    [[gnu::cold]] tree_sum(const bucket& of, tensor::arena& arena) : team_{of.team} {
+    [[gnu::cold]] tree_sum(const bucket& of, tensor::arena& arena) {
         if (of.memory != nullptr) {
             const auto strips = collectives::tree_strips(of.runs, of.n);
             owned_ = strips[of.ranks.rank()];
@@ -38,68 +88,58 @@ public:
         auto halves = of.sums.make(of.algorithm, of.ranks.rank(), of.runs, of.n, of.on);
         owned_ = halves.owned;
         replicates_ = of.ranks.size() > 1 && owned_.size() == of.n && halves.share.rounds().empty();
-        messages_ = std::make_unique<over_messages>(of, std::move(halves));
-        work_ = arena.reserve<T>(std::max(messages_->sum.program().work_size(), messages_->share.program().work_size()));
+        messages_ = std::make_unique<message_strips<T>>(of, std::move(halves), arena);
     }
 
-    void bind(const tensor::arena& arena) noexcept { scratch_ = arena[work_]; }
+    void bind(const tensor::arena& arena) noexcept {
+        if (messages_) messages_->bind(arena);
+    }
     [[nodiscard]] parallel::block owned() const noexcept { return owned_; }
 
     void start(std::span<T> gradient, std::uint64_t) {
-        sum_ = gradient;
-        if (shared_) return shared_->start_sum(gradient);
-        running_ = &messages_->sum;
-        running_->start(gradient, scratch_);
+        gradient_ = gradient;
+        with([&](auto& strips) { strips.start_sum(gradient); });
     }
     template <class F>
     void update(std::span<T> weights, const F& change) {
-        if (shared_) return shared_->update(weights, change);
-        change_blocks<T>(team_, owned_, std::span<const T>{sum_}, change);
+        with([&](auto& strips) { strips.update(weights, change); });
     }
     void share(std::span<T> weights) {
-        if (shared_) return shared_->start_share();
-        running_ = &messages_->share;
-        running_->start(weights, scratch_);
+        with([&](auto& strips) { strips.start_share(weights); });
     }
-    bool poll() { return shared_ ? shared_->poll() : running_ == nullptr || running_->poll(); }
-    [[nodiscard]] comm::pending_operation pending() const noexcept {
-        return shared_ ? shared_->pending() : running_ == nullptr ? comm::pending_operation{} : running_->pending();
+    bool poll() {
+        return with([](auto& strips) { return strips.poll(); });
     }
-    bool progress() { return shared_ ? shared_->progress() : running_ == nullptr || running_->progress(); }
+    bool progress() {
+        return with([](auto& strips) { return strips.progress(); });
+    }
     void finish() {
-        if (shared_) return shared_->finish();
-        if (running_ != nullptr) running_->finish();
+        with([](auto& strips) { strips.finish(); });
     }
-
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        if (shared_) return 0;
-        return (messages_->sum.program().sent().elements + messages_->share.program().sent().elements) * sizeof(T);
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
+        return with([](const auto& strips) { return strips.pending(); });
     }
-
-    [[nodiscard]] std::span<T> sums() const noexcept { return sum_.subspan(owned_.first, owned_.size()); }
+    [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.subspan(owned_.first, owned_.size()); }
     [[nodiscard]] bool replicates() const noexcept { return replicates_; }
     /// Nothing outlives a step.
     template <class Visitor>
     void visit_state(Visitor&&, std::size_t) const noexcept {}
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        return with([](const auto& strips) { return strips.bytes_per_step(); });
+    }
 
 private:
-    struct over_messages {
-        comm::operation<T> sum;
-        comm::operation<T> share;
-        [[gnu::cold]] over_messages(const bucket& of, collectives::sum_halves halves)
-            : sum{of.ranks, std::move(halves.sum), of.team, comm::flow::usual_piece, of.sum},
-              share{of.ranks, std::move(halves.share), of.team, comm::flow::usual_piece, of.share} {}
-    };
+    /// Through shared memory or over messages: the one place that knows both.
+    template <class F>
+    decltype(auto) with(const F& f) const {
+        return shared_ ? f(*shared_) : f(*messages_);
+    }
 
-    parallel::team team_;
     parallel::block owned_;
     bool replicates_ = false;
-    std::unique_ptr<over_messages> messages_;  // one of the two
+    std::unique_ptr<message_strips<T>> messages_;  // one of the two
     std::unique_ptr<node::shared_strips<T>> shared_;
-    tensor::slice<T> work_;
-    std::span<T> scratch_;
-    std::span<T> sum_;
-    comm::operation<T>* running_ = nullptr;
+    std::span<T> gradient_;
 };
 
 }  // namespace lockstep::reduce

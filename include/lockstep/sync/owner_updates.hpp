@@ -24,7 +24,7 @@
 
 namespace lockstep::sync {
 
-/// Synchronous SGD: a bucket starts when backward has finished its lowest layer. When all losses are there (nobody can fail any more),
+/// Synchronous SGD: a bucket starts when backward has finished its lowest layer. When all losses are there (no rank can fail any more),
 /// buckets are updated as their sums arrive, and their weights set off in the order in which the next forward needs them; it waits before
 /// each layer for its bucket. A strategy of one's own derives from this and says its own words for those that differ.
 /// What reads weights waits for all of them: evaluation, prediction, views, hashes, observers that may look, the ends
@@ -117,7 +117,7 @@ public:
     [[nodiscard]] step_times& times() noexcept { return times_; }
     [[nodiscard]] const step_times& times() const noexcept { return times_; }
 
-    /// Tells `to` what happens from now on; null: nobody.
+    /// Tells `to` what happens from now on; null: none.
     [[gnu::cold]] void record(report::recorder* to) {
         times_.record(to);
         if (to == nullptr) return;

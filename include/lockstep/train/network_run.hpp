@@ -61,7 +61,7 @@ public:
         memory_ = arena.reserve<std::byte>(plan_.bytes, check_.spare(plan_));
     }
 
-    /// `beside`: moves other collectives on while layers are computed; it rests while values are redistributed. Null: nobody does.
+    /// `beside`: moves other collectives on while layers are computed; it rests while values are redistributed. Null: none does.
     void bind(const tensor::arena& arena, comm::progress_thread* beside) noexcept {
         arena_ = &arena;
         beside_ = beside;
