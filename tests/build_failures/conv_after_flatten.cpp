@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A convolution after flatten{}.
-// build error: lockstep: conv takes an image, rows x columns x channels; put it in front of flatten\{\}
+// build error: lockstep: conv takes an image, rows x columns x channels; put it before flatten\{\}
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

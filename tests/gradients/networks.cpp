@@ -45,7 +45,7 @@ constexpr auto branches =
                    flatten{},
                    ls::concatenate{dense<2>{}, ls::path{dense<4>{}, ls::residual{bend, dense<4>{}}}},
                    dense<3>{}};
-/// Nothing learns in front of the first join but one of its paths.
+/// Nothing learns before the first join but one of its paths.
 constexpr auto late =
     ls::sequential{ls::input<6, 6, 2>, bend,      ls::add{ls::path{bend}, ls::path{conv<2, 3, conv_options{.padding = 1}>{}}, ls::path{}},
                    mean_pool<2>{},     flatten{}, dense<3>{},

@@ -35,7 +35,7 @@ struct conv {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(layer_api::is_image<conv, Input>,
-                      "lockstep: conv takes an image, rows x columns x channels; put it in front of flatten{}");
+                      "lockstep: conv takes an image, rows x columns x channels; put it before flatten{}");
         static_assert(layer_api::groups_divide<conv, Input>,
                       "lockstep: the groups of conv do not divide its channels and its filters; use a divisor of both");
         static_assert(

@@ -9,7 +9,7 @@
 
 namespace lockstep::layers {
 
-/// Whether a convolution adds a bias to each filter: none in front of a normalisation, which would take it away again.
+/// Whether a convolution adds a bias to each filter: none before a normalisation, which would take it away again.
 enum class bias : bool { none, each };
 
 /// A number for rows and one for columns: {3, 5}, or 3 for both.

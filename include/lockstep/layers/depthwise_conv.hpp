@@ -28,7 +28,7 @@ struct depthwise_conv {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(layer_api::is_image<depthwise_conv, Input>,
-                      "lockstep: depthwise_conv takes an image, rows x columns x channels; put it in front of flatten{}");
+                      "lockstep: depthwise_conv takes an image, rows x columns x channels; put it before flatten{}");
         static_assert(
             layer_api::window_fits<depthwise_conv, Input>,
             "lockstep: the kernel of depthwise_conv, with its dilation, is larger than its input; use a smaller one, less dilation "

@@ -264,7 +264,7 @@ private:
 
     [[nodiscard]] const T* value(std::size_t node) const noexcept { return node == model::the_samples ? x_ : values_[node]; }
 
-    /// What a layer reads, behind the redistribution in front of it where the plan has room for that.
+    /// What a layer reads, after the redistribution before it where the plan has room for that.
     template <std::size_t Index>
     [[nodiscard]] const T* read_for(const model::node_memory& memory) {
         const T* x = value(graph.read(Index));
