@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What all benchmarks share: clocks, medians, memory, and the rate at which a team can do fused multiply-adds, the limit that every product
-// and convolution is compared with.
+// What all benchmarks share: clocks, medians, memory, and the rate at which a team can do fused multiply-adds, the
+// limit that every product and convolution is compared with.
 
 #include <sys/mman.h>
 #include <time.h>
@@ -59,8 +59,8 @@ struct release {
     void operator()(void* memory) const noexcept { std::free(memory); }
 };
 
-/// An array on huge pages, as a program that trains would have them: zeros for seed 0, else numbers that look random to a branch predictor,
-/// made at the speed of memory.
+/// An array on huge pages, as a program that trains would have them: zeros for seed 0, else numbers that look random to
+/// a branch predictor, made at the speed of memory.
 template <class T>
 class buffer {
 public:
@@ -73,7 +73,8 @@ public:
         std::uint32_t state = seed;
         for (std::size_t i = 0; i < count; ++i) {
             state = state * 1664525U + 1013904223U;
-            data_[i] = seed == 0 ? T{0} : static_cast<T>(low + (high - low) * 0x1p-24 * static_cast<double>(state >> 8));
+            data_[i] =
+                seed == 0 ? T{0} : static_cast<T>(low + (high - low) * 0x1p-24 * static_cast<double>(state >> 8));
         }
     }
     [[nodiscard]] T* data() const noexcept { return data_.get(); }
@@ -97,7 +98,8 @@ double fma_peak(int threads, bool wall) {
         const batch factor(static_cast<T>(0.999));
         const batch term(static_cast<T>(0.001));
         for (std::size_t link = 0; link < links; ++link)
-            lockstep::kernels::detail::unroll<chains>([&](auto i) LOCKSTEP_FLATTEN { sum[i] = lockstep::simd::fma(sum[i], factor, term); });
+            lockstep::kernels::detail::unroll<chains>(
+                [&](auto i) LOCKSTEP_FLATTEN { sum[i] = lockstep::simd::fma(sum[i], factor, term); });
         batch all = sum[0];
         for (std::size_t i = 1; i < chains; ++i) all = all + sum[i];
         lockstep::simd::store(sink.data() + thread * 64, all);
@@ -105,7 +107,8 @@ double fma_peak(int threads, bool wall) {
     const double took = seconds(wall) - begin;
     volatile T keep = sink[0];
     (void)keep;
-    return 2.0 * static_cast<double>(chains * links * lockstep::simd::width<T> * static_cast<std::size_t>(threads)) / took * 1e-9;
+    return 2.0 * static_cast<double>(chains * links * lockstep::simd::width<T> * static_cast<std::size_t>(threads)) /
+           took * 1e-9;
 }
 
 /// One of several ways to do the same work, on one core. GFLOP/s of each turn, and as a fraction of the peak.
@@ -116,8 +119,8 @@ struct contender {
     std::vector<double> fractions{};
 };
 
-/// `repeats` turns of all of them, each a GFLOP or one call after a measurement of the peak, so that a drift of the clock shows in all.
-/// Times are those of this thread on its core: libraries that would take more threads do not.
+/// `repeats` turns of all of them, each a GFLOP or one call after a measurement of the peak, so that a drift of the
+/// clock shows in all. Times are those of this thread on its core: libraries that would take more threads do not.
 template <class T>
 void take_turns(std::vector<contender>& all, double gflop, int repeats) {
 #if defined(_OPENMP)

@@ -8,8 +8,8 @@
 
 namespace benchmark {
 
-constexpr lockstep::kernels::convolution square(std::size_t size, std::size_t channels, std::size_t filters, std::size_t kernel,
-                                                std::size_t pad, std::size_t stride = 1) {
+constexpr lockstep::kernels::convolution square(std::size_t size, std::size_t channels, std::size_t filters,
+                                                std::size_t kernel, std::size_t pad, std::size_t stride = 1) {
     return {.rows = size,
             .columns = size,
             .channels = channels,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All-reduce between hosts, in turns: this library's schedules through its executor, and MPI_Allreduce, as a fraction of what the links
-// allow, and of what the cost model predicts.
-//   benchmarks/cluster/run --hosts 4 --rate 1gbit -- bench_cluster [--mebibytes 64[,1,..]] [--repeats 5] [--piece BYTES] [--only TEXT] [--link]
-// --link measures the link itself: a stream from rank 0 to the last rank, and both directions at once, against the rate asked for.
-// The rate comes from LOCKSTEP_CLUSTER_RATE, or from --rate 1gbit. One JSON line a case, on rank 0; times are those of the slowest rank.
+// All-reduce between hosts, in turns: this library's schedules through its executor, and MPI_Allreduce, as a fraction
+// of what the links allow, and of what the cost model predicts.
+//   benchmarks/cluster/run --hosts 4 --rate 1gbit -- bench_cluster [--mebibytes 64[,1,..]] [--repeats 5] [--piece
+//   BYTES] [--only TEXT] [--link]
+// --link measures the link itself: a stream from rank 0 to the last rank, and both directions at once, against the rate
+// asked for. The rate comes from LOCKSTEP_CLUSTER_RATE, or from --rate 1gbit. One JSON line a case, on rank 0; times
+// are those of the slowest rank.
 
 #include <algorithm>
 #include <cstddef>
@@ -47,7 +49,8 @@ options read(int argc, char** argv) {
             out.link = true;
             continue;
         }
-        if (i + 1 >= argc) core::fail("the argument " + name + " is unknown or has no value", "see the head of all_reduce.cpp");
+        if (i + 1 >= argc)
+            core::fail("the argument " + name + " is unknown or has no value", "see the head of all_reduce.cpp");
         const std::string value = argv[++i];
         if (name == "--mebibytes")
             out.mebibytes = benchmark::split(value);
@@ -113,8 +116,10 @@ void measure_link(const boost::mpi::communicator& world, const options& chosen, 
                 const auto count = static_cast<int>(n);
                 const int peer = world.rank() == 0 ? last : 0;
                 if (world.rank() != 0 && world.rank() != last) return;
-                if (world.rank() == last || both) MPI_Irecv(in.data(), count, MPI_BYTE, peer, 0, world, &requests.emplace_back());
-                if (world.rank() == 0 || both) MPI_Isend(out.data(), count, MPI_BYTE, peer, 0, world, &requests.emplace_back());
+                if (world.rank() == last || both)
+                    MPI_Irecv(in.data(), count, MPI_BYTE, peer, 0, world, &requests.emplace_back());
+                if (world.rank() == 0 || both)
+                    MPI_Isend(out.data(), count, MPI_BYTE, peer, 0, world, &requests.emplace_back());
                 MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
             });
             if (repeat > 0) took.push_back(now);
@@ -127,8 +132,8 @@ void measure_link(const boost::mpi::communicator& world, const options& chosen, 
     }
 }
 
-int measure(const boost::mpi::communicator& world, const comm::group& all, const collectives::cost_model& model, const options& chosen,
-            std::size_t n) {
+int measure(const boost::mpi::communicator& world, const comm::group& all, const collectives::cost_model& model,
+            const options& chosen, std::size_t n) {
     const double rate = bits_per_second(chosen.rate);
     const std::size_t rank = all.rank();
     const std::size_t ranks = all.size();
@@ -140,29 +145,36 @@ int measure(const boost::mpi::communicator& world, const comm::group& all, const
     };
     std::vector<contender> contenders;
     const auto add = [&](std::string name, std::function<void()> f, double predicted) {
-        if (name.find(chosen.only) != std::string::npos) contenders.push_back({std::move(name), std::move(f), predicted});
+        if (name.find(chosen.only) != std::string::npos)
+            contenders.push_back({std::move(name), std::move(f), predicted});
     };
     add(
-        "MPI_Allreduce", [&] { MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM, world); }, 0);
+        "MPI_Allreduce",
+        [&] { MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM, world); }, 0);
     const auto runs = collectives::deal_lanes(ranks, ranks);
-    for (const auto algorithm : {collectives::sum_algorithm::ring, collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling,
-                                 collectives::sum_algorithm::halving_doubling, collectives::sum_algorithm::hierarchical}) {
+    for (const auto algorithm :
+         {collectives::sum_algorithm::ring, collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling,
+          collectives::sum_algorithm::halving_doubling, collectives::sum_algorithm::hierarchical}) {
         const bool levels = collectives::ranks_of_hosts(model.on).size() < ranks;
-        if (algorithm == collectives::sum_algorithm::hierarchical && !(levels && collectives::keeps_lane_tree(runs, model.on))) continue;
+        if (algorithm == collectives::sum_algorithm::hierarchical &&
+            !(levels && collectives::keeps_lane_tree(runs, model.on)))
+            continue;
         std::vector<collectives::schedule> programs;
         for (std::size_t other = 0; other < ranks; ++other) {
             auto halves = collectives::make_sum(algorithm, other, runs, n, model.on);
             programs.push_back(halves.sum.then(halves.share));
         }
         const auto piece = chosen.piece > 0 ? chosen.piece : comm::flow::usual_piece;
-        const auto sum = std::make_shared<comm::operation<float>>(all, programs[rank], lockstep::parallel::team{}, piece);
+        const auto sum =
+            std::make_shared<comm::operation<float>>(all, programs[rank], lockstep::parallel::team{}, piece);
         data.resize(std::max(data.size(), programs[rank].data_size()));
         work.resize(std::max(work.size(), programs[rank].work_size()));
         add(
             std::string{collectives::name_of(algorithm)}, [&, sum] { sum->run(data, work); },
             collectives::predict(programs, sizeof(float), model));
     }
-    for (std::size_t repeat = 0; repeat <= chosen.repeats; ++repeat)  // the first one connects the hosts and is not counted
+    for (std::size_t repeat = 0; repeat <= chosen.repeats;
+         ++repeat)  // the first one connects the hosts and is not counted
         for (auto& one : contenders) {
             fill();
             const double took = slowest(world, one.run);
@@ -182,10 +194,12 @@ int measure(const boost::mpi::communicator& world, const comm::group& all, const
         if (!everywhere) code = 1;
         if (rank == 0)
             std::printf(
-                "{\"case\":\"%s\",\"ranks\":%zu,\"hosts\":%.0f,\"bytes\":%zu,\"seconds\":%.6f,\"best\":%.6f,\"of_bound\":%.3f,"
+                "{\"case\":\"%s\",\"ranks\":%zu,\"hosts\":%.0f,\"bytes\":%zu,\"seconds\":%.6f,\"best\":%.6f,\"of_"
+                "bound\":%.3f,"
                 "\"predicted_s\":%.6f,\"predicted\":%.3f,\"right\":%s}\n",
-                one.name.c_str(), ranks, hosts, n * sizeof(float), seconds, *std::min_element(one.seconds.begin(), one.seconds.end()),
-                bound / seconds, one.predicted, one.predicted / seconds, everywhere ? "true" : "false");
+                one.name.c_str(), ranks, hosts, n * sizeof(float), seconds,
+                *std::min_element(one.seconds.begin(), one.seconds.end()), bound / seconds, one.predicted,
+                one.predicted / seconds, everywhere ? "true" : "false");
     }
     return code;
 }
@@ -201,18 +215,23 @@ int run(const boost::mpi::communicator& world, const options& chosen) {
     const double took = benchmark::seconds(true) - begin;
     if (all.rank() == 0)
         std::printf(
-            "{\"case\":\"cost model\",\"ranks\":%zu,\"seconds\":%.4f,\"model\":\"%s\",\"algorithms\":\"%s\",\"least_bucket\":%zu}\n",
+            "{\"case\":\"cost "
+            "model\",\"ranks\":%zu,\"seconds\":%.4f,\"model\":\"%s\",\"algorithms\":\"%s\",\"least_bucket\":%zu}\n",
             all.size(), took, collectives::to_text(model).c_str(),
-            collectives::choose_algorithms(collectives::deal_lanes(all.size(), all.size()), sizeof(float), model).text().c_str(),
+            collectives::choose_algorithms(collectives::deal_lanes(all.size(), all.size()), sizeof(float), model)
+                .text()
+                .c_str(),
             collectives::least_bucket(collectives::deal_lanes(all.size(), all.size()), sizeof(float), model));
     int code = 0;
     for (const auto& size : chosen.mebibytes)
-        code = std::max(code, measure(world, all, model, chosen, static_cast<std::size_t>(std::stod(size) * 1048576 / sizeof(float))));
+        code = std::max(code, measure(world, all, model, chosen,
+                                      static_cast<std::size_t>(std::stod(size) * 1048576 / sizeof(float))));
     return code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    return comm::program(argc, argv, [&](const boost::mpi::communicator& world) { return run(world, read(argc, argv)); });
+    return comm::program(argc, argv,
+                         [&](const boost::mpi::communicator& world) { return run(world, read(argc, argv)); });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All-reduce of floats by lockstep's schedules over messages, through shared memory, and by MPI: in turns in one run, one JSON line each.
+// All-reduce of floats by lockstep's schedules over messages, through shared memory, and by MPI: in turns in one run,
+// one JSON line each.
 
 #include <sys/resource.h>
 
@@ -81,8 +82,9 @@ std::size_t bytes_of(const std::string& text) {
     return static_cast<std::size_t>(bytes);
 }
 
-const std::vector<std::string> known{"tree",   "doubling", "hierarchical", "ring", "halving-doubling", "shared", "strips",
-                                     "copies", "mpi",      "impi",         "bound"};
+const std::vector<std::string> known{"tree",   "doubling", "hierarchical", "ring", "halving-doubling",
+                                     "shared", "strips",   "copies",       "mpi",  "impi",
+                                     "bound"};
 
 options read(int argc, char** argv) {
     options out;
@@ -109,7 +111,8 @@ options read(int argc, char** argv) {
     }
     for (const auto& one : out.sizes) (void)bytes_of(one);
     for (const auto& one : out.methods)
-        if (one != "all" && std::find(known.begin(), known.end(), one) == known.end()) wrong("unknown method '" + one + "'");
+        if (one != "all" && std::find(known.begin(), known.end(), one) == known.end())
+            wrong("unknown method '" + one + "'");
     return out;
 }
 
@@ -127,20 +130,23 @@ struct method {
 };
 
 /// One vector and one lane for each rank.
-method over_messages(collectives::sum_algorithm algorithm, const comm::group& ranks, std::size_t n, const collectives::cost_model& model) {
+method over_messages(collectives::sum_algorithm algorithm, const comm::group& ranks, std::size_t n,
+                     const collectives::cost_model& model) {
     struct state {
         benchmark::buffer<float> data, work;
         comm::operation<float> operation;
     };
     std::vector<collectives::schedule> all;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        auto halves = collectives::make_sum(algorithm, rank, collectives::deal_lanes(ranks.size(), ranks.size()), n, model.on);
+        auto halves =
+            collectives::make_sum(algorithm, rank, collectives::deal_lanes(ranks.size(), ranks.size()), n, model.on);
         all.push_back(halves.sum.then(halves.share));
     }
     const double predicted = collectives::predict(all, sizeof(float), model);
     const collectives::schedule& program = all[ranks.rank()];
     auto held = std::make_shared<state>(state{benchmark::buffer<float>{std::max(n, program.data_size())},
-                                              benchmark::buffer<float>{program.work_size()}, comm::operation<float>{ranks, program}});
+                                              benchmark::buffer<float>{program.work_size()},
+                                              comm::operation<float>{ranks, program}});
     return {.name = std::string{collectives::name_of(algorithm)},
             .in = held->data.all().first(n),
             .out = held->data.all().first(n),
@@ -152,10 +158,10 @@ method over_messages(collectives::sum_algorithm algorithm, const comm::group& ra
 method through_memory(const std::string& name, const comm::group& ranks, std::size_t n, node::shared_route route) {
     struct state {
         state(const comm::group& ranks, std::size_t n, node::shared_route route)
-            : window{ranks,
-                     node::shared_parts::footprint(n * sizeof(float)) +
-                         (route == node::shared_route::copies ? node::shared_line + 2 * node::shared_parts::footprint(n * sizeof(float))
-                                                              : node::shared_operation<float>::overhead(1, n))},
+            : window{ranks, node::shared_parts::footprint(n * sizeof(float)) +
+                                (route == node::shared_route::copies
+                                     ? node::shared_line + 2 * node::shared_parts::footprint(n * sizeof(float))
+                                     : node::shared_operation<float>::overhead(1, n))},
               data{window.memory().reserve<float>(n)},
               operation{node::shared_all_reduce<float>(window.memory(), ranks.size(), data, n, {}, route)} {}
         node::shared_window window;
@@ -194,15 +200,21 @@ method bound(const comm::group& ranks, std::size_t n) {
         std::vector<float> scratch;
     };
     const std::size_t strip = lockstep::parallel::split(n, ranks.size(), 0, collectives::strip_grain).size();
-    auto held =
-        std::make_shared<state>(state{{}, {}, {}, node::one_pass_sum<float>{collectives::deal_lanes(ranks.size(), ranks.size())}, {}});
+    auto held = std::make_shared<state>(
+        state{{}, {}, {}, node::one_pass_sum<float>{collectives::deal_lanes(ranks.size(), ranks.size())}, {}});
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) held->strips.emplace_back(strip);
     for (auto& one : held->strips) {
         held->from.push_back(one.data());
         held->to.push_back(one.data());
     }
     held->scratch.resize(held->sum.scratch_size());
-    return {"bound", {}, {}, [held = held.get(), strip] { held->sum(held->from, held->to, {0, strip}, held->scratch); }, held};
+    return {"bound",
+            {},
+            {},
+            [held = held.get(), strip] {
+                held->sum(held->from, held->to, {0, strip}, held->scratch);
+            },
+            held};
 }
 
 double slowest(MPI_Comm over, double mine) {
@@ -223,8 +235,9 @@ void check(const method& one, std::size_t rank, std::size_t ranks) {
     for (std::size_t i = 0; i < one.out.size(); ++i) {
         const auto right = static_cast<float>((i % 1000) * ranks * (ranks + 1) / 2);
         if (one.out[i] != right)
-            throw core::error{core::text("element ", i, " of the sum by '", one.name, "' is ", one.out[i], ", not ", right),
-                              "this is an error of the program"};
+            throw core::error{
+                core::text("element ", i, " of the sum by '", one.name, "' is ", one.out[i], ", not ", right),
+                "this is an error of the program"};
     }
 }
 
@@ -243,7 +256,9 @@ void measure(const comm::group& ranks, std::vector<method>& all, std::size_t byt
         one.run();
         MPI_Barrier(over);
         const double once = slowest(over, time_of(one, 1));
-        one.calls = how.rewrite ? 1 : std::max<std::size_t>(1, static_cast<std::size_t>(5e-4 / once));  // short calls are timed in groups
+        one.calls = how.rewrite ? 1
+                                : std::max<std::size_t>(
+                                      1, static_cast<std::size_t>(5e-4 / once));  // short calls are timed in groups
         const double wanted = how.min_time / (static_cast<double>(one.calls) * once);
         one.samples = std::max(how.reps, static_cast<std::size_t>(std::min(1000.0, wanted)));
         for (int warm = 0; warm < 3; ++warm) (void)time_of(one, one.calls);
@@ -272,15 +287,19 @@ void measure(const comm::group& ranks, std::vector<method>& all, std::size_t byt
         const auto p = static_cast<double>(ranks.size());
         const double rate = 1e-9 * static_cast<double>(bytes) / median;
         std::printf(
-            "{\"bench\": \"collectives\", \"op\": \"all_reduce\", \"method\": \"%s\", \"ranks\": %zu, \"dtype\": \"float32\", \"bytes\": "
+            "{\"bench\": \"collectives\", \"op\": \"all_reduce\", \"method\": \"%s\", \"ranks\": %zu, \"dtype\": "
+            "\"float32\", \"bytes\": "
             "%zu, "
-            "\"median_s\": %.4g, \"min_s\": %.4g, \"max_s\": %.4g, \"reps\": %zu, \"calls_per_rep\": %zu, \"algorithm_GB_per_s\": %.4g, "
+            "\"median_s\": %.4g, \"min_s\": %.4g, \"max_s\": %.4g, \"reps\": %zu, \"calls_per_rep\": %zu, "
+            "\"algorithm_GB_per_s\": %.4g, "
             "\"bus_GB_per_s\": %.4g",
             one.name.c_str(), ranks.size(), bytes, median, *std::min_element(one.times.begin(), one.times.end()),
-            *std::max_element(one.times.begin(), one.times.end()), one.samples, one.calls, rate, rate * 2 * (p - 1) / p);
+            *std::max_element(one.times.begin(), one.times.end()), one.samples, one.calls, rate,
+            rate * 2 * (p - 1) / p);
         if (limit > 0) std::printf(", \"of_bound\": %.3g", limit / median);
         if (best_mpi > 0) std::printf(", \"of_best_mpi\": %.3g", best_mpi / median);
-        if (one.predicted > 0) std::printf(", \"predicted_s\": %.4g, \"predicted\": %.3g", one.predicted, one.predicted / median);
+        if (one.predicted > 0)
+            std::printf(", \"predicted_s\": %.4g, \"predicted\": %.3g", one.predicted, one.predicted / median);
         std::printf(", \"rewrite\": %s, \"preempted\": %ld}\n", how.rewrite ? "true" : "false", preempted);
         std::fflush(stdout);
     }
@@ -300,9 +319,12 @@ int main(int argc, char** argv) {
         const collectives::cost_model model = comm::measure_costs(ranks);
         if (ranks.rank() == 0 && ranks.size() > 1)
             std::printf(
-                "{\"bench\": \"collectives\", \"ranks\": %zu, \"cost_model\": \"%s\", \"algorithms\": \"%s\"}\n", ranks.size(),
-                collectives::to_text(model).c_str(),
-                collectives::choose_algorithms(collectives::deal_lanes(ranks.size(), ranks.size()), sizeof(float), model).text().c_str());
+                "{\"bench\": \"collectives\", \"ranks\": %zu, \"cost_model\": \"%s\", \"algorithms\": \"%s\"}\n",
+                ranks.size(), collectives::to_text(model).c_str(),
+                collectives::choose_algorithms(collectives::deal_lanes(ranks.size(), ranks.size()), sizeof(float),
+                                               model)
+                    .text()
+                    .c_str());
         const auto wanted = [&](const std::string& name) {
             const auto named = [&](const char* text) {
                 return std::find(how.methods.begin(), how.methods.end(), text) != how.methods.end();
@@ -316,10 +338,11 @@ int main(int argc, char** argv) {
             const std::size_t n = bytes / sizeof(float);
             std::vector<method> all;
             if (wanted("bound")) all.push_back(bound(ranks, n));
-            for (const auto algorithm :
-                 {collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling, collectives::sum_algorithm::hierarchical,
-                  collectives::sum_algorithm::ring, collectives::sum_algorithm::halving_doubling})
-                if (wanted(std::string{collectives::name_of(algorithm)})) all.push_back(over_messages(algorithm, ranks, n, model));
+            for (const auto algorithm : {collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling,
+                                         collectives::sum_algorithm::hierarchical, collectives::sum_algorithm::ring,
+                                         collectives::sum_algorithm::halving_doubling})
+                if (wanted(std::string{collectives::name_of(algorithm)}))
+                    all.push_back(over_messages(algorithm, ranks, n, model));
             if (wanted("shared")) all.push_back(through_memory("shared", ranks, n, node::shared_route::automatic));
             if (wanted("strips")) all.push_back(through_memory("strips", ranks, n, node::shared_route::strips));
             if (wanted("copies")) all.push_back(through_memory("copies", ranks, n, node::shared_route::copies));

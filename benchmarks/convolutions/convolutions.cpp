@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Convolutions of the networks of the literature beside oneDNN's, in turns: the same sums, each library in its own layouts.
+// Convolutions of the networks of the literature beside oneDNN's, in turns: the same sums, each library in its own
+// layouts.
 
 #include <algorithm>
 #include <array>
@@ -49,13 +50,16 @@ struct layer {
 };
 
 constexpr layer layers[] = {
-    {"vgg_conv1", 4, 224, 3, 64, 3, 1},         {"vgg_conv2", 4, 112, 64, 128, 3, 1},        {"vgg_conv3_1", 8, 56, 128, 256, 3, 1},
-    {"vgg_conv3_2", 8, 56, 256, 256, 3, 1},     {"vgg_conv4_1", 8, 28, 256, 512, 3, 1},      {"vgg_conv4_2", 8, 28, 512, 512, 3, 1},
-    {"vgg_conv5", 8, 14, 512, 512, 3, 1},       {"overfeat_conv1", 8, 231, 3, 96, 11, 0, 4}, {"overfeat_conv2", 16, 28, 96, 256, 5, 0},
-    {"overfeat_conv3", 16, 12, 256, 512, 3, 1}, {"overfeat_conv4", 16, 12, 512, 1024, 3, 1}, {"overfeat_conv5", 16, 12, 1024, 1024, 3, 1},
-    {"resnet_conv1", 64, 32, 3, 16, 3, 1},      {"resnet_stage1", 64, 32, 16, 16, 3, 1},     {"resnet_down2", 64, 32, 16, 32, 3, 1, 2},
-    {"resnet_stage2", 64, 16, 32, 32, 3, 1},    {"resnet_down3", 64, 16, 32, 64, 3, 1, 2},   {"resnet_stage3", 64, 8, 64, 64, 3, 1},
-    {"lenet_conv1", 128, 28, 1, 6, 5, 2},       {"lenet_conv2", 128, 14, 6, 16, 5, 0},
+    {"vgg_conv1", 4, 224, 3, 64, 3, 1},          {"vgg_conv2", 4, 112, 64, 128, 3, 1},
+    {"vgg_conv3_1", 8, 56, 128, 256, 3, 1},      {"vgg_conv3_2", 8, 56, 256, 256, 3, 1},
+    {"vgg_conv4_1", 8, 28, 256, 512, 3, 1},      {"vgg_conv4_2", 8, 28, 512, 512, 3, 1},
+    {"vgg_conv5", 8, 14, 512, 512, 3, 1},        {"overfeat_conv1", 8, 231, 3, 96, 11, 0, 4},
+    {"overfeat_conv2", 16, 28, 96, 256, 5, 0},   {"overfeat_conv3", 16, 12, 256, 512, 3, 1},
+    {"overfeat_conv4", 16, 12, 512, 1024, 3, 1}, {"overfeat_conv5", 16, 12, 1024, 1024, 3, 1},
+    {"resnet_conv1", 64, 32, 3, 16, 3, 1},       {"resnet_stage1", 64, 32, 16, 16, 3, 1},
+    {"resnet_down2", 64, 32, 16, 32, 3, 1, 2},   {"resnet_stage2", 64, 16, 32, 32, 3, 1},
+    {"resnet_down3", 64, 16, 32, 64, 3, 1, 2},   {"resnet_stage3", 64, 8, 64, 64, 3, 1},
+    {"lenet_conv1", 128, 28, 1, 6, 5, 2},        {"lenet_conv2", 128, 14, 6, 16, 5, 0},
 };
 
 constexpr std::array<const char*, 3> pass_names{"forward", "backward_data", "backward_weights"};
@@ -75,7 +79,9 @@ std::optional<contender> peer(const layer& of, convolution_pass pass, bool winog
     static stream line(cpu);
     const convolution g = of.geometry();
     const auto size = [](std::size_t n) { return static_cast<memory::dim>(n); };
-    const auto any = [](memory::dims dims) { return memory::desc(std::move(dims), memory::data_type::f32, memory::format_tag::any); };
+    const auto any = [](memory::dims dims) {
+        return memory::desc(std::move(dims), memory::data_type::f32, memory::format_tag::any);
+    };
     const auto x = any({size(of.batch), size(g.channels), size(g.rows), size(g.columns)});
     const auto w = any({size(g.filters), size(g.channels), size(g.kernel_rows), size(g.kernel_columns)});
     const auto y = any({size(of.batch), size(g.filters), size(g.out_rows()), size(g.out_columns())});
@@ -105,8 +111,8 @@ std::optional<contender> peer(const layer& of, convolution_pass pass, bool winog
                         {DNNL_ARG_DST, filled(forward.dst_desc())}};
             name = forward.impl_info_str();
         } else if (pass == convolution_pass::backward_data) {
-            const convolution_backward_data::primitive_desc data(convolution_backward_data::desc(how, x, w, y, stride, pad, pad), cpu,
-                                                                 forward);
+            const convolution_backward_data::primitive_desc data(
+                convolution_backward_data::desc(how, x, w, y, stride, pad, pad), cpu, forward);
             run = convolution_backward_data(data);
             operands = {{DNNL_ARG_DIFF_DST, filled(data.diff_dst_desc())},
                         {DNNL_ARG_WEIGHTS, filled(data.weights_desc())},
@@ -136,7 +142,8 @@ void measure(const layer& of, convolution_pass pass, algorithm a, int repeats) {
     const parallel::team team{1};
     const convolution g = of.geometry();
     const arrays with(g, of.batch);
-    const std::size_t count = pass == convolution_pass::forward ? kernels::convolve_forward_scratch<float>(a, g, of.batch, team)
+    const std::size_t count = pass == convolution_pass::forward
+                                  ? kernels::convolve_forward_scratch<float>(a, g, of.batch, team)
                               : pass == convolution_pass::backward_data
                                   ? kernels::convolve_backward_data_scratch<float>(a, g, of.batch, team)
                                   : kernels::convolve_backward_weights_scratch<float>(a, g, of.batch, team);
@@ -145,13 +152,14 @@ void measure(const layer& of, convolution_pass pass, algorithm a, int repeats) {
     std::vector<contender> all;
     all.push_back({"lockstep", [&] {
                        if (pass == convolution_pass::forward)
-                           kernels::convolve_forward<float>(a, g, of.batch, with.x.data(), with.w.data(), with.bias.data(), with.y.data(),
-                                                            use);
+                           kernels::convolve_forward<float>(a, g, of.batch, with.x.data(), with.w.data(),
+                                                            with.bias.data(), with.y.data(), use);
                        else if (pass == convolution_pass::backward_data)
-                           kernels::convolve_backward_data<float>(a, g, of.batch, with.y.data(), with.w.data(), with.x.data(), use);
+                           kernels::convolve_backward_data<float>(a, g, of.batch, with.y.data(), with.w.data(),
+                                                                  with.x.data(), use);
                        else
-                           kernels::convolve_backward_weights<float>(a, g, of.batch, with.x.data(), with.y.data(), with.w.data(),
-                                                                     with.bias.data(), use);
+                           kernels::convolve_backward_weights<float>(a, g, of.batch, with.x.data(), with.y.data(),
+                                                                     with.w.data(), with.bias.data(), use);
                    }});
 #if defined(LOCKSTEP_PEER_DNNL)
     if (auto other = peer(of, pass, a != algorithm::direct)) all.push_back(*std::move(other));
@@ -159,9 +167,11 @@ void measure(const layer& of, convolution_pass pass, algorithm a, int repeats) {
     const double gflop = 1e-9 * static_cast<double>(of.batch) * g.flops();
     take_turns<float>(all, gflop, repeats);
     const double rate = median(all[0].rates);
-    std::printf("{\"case\": \"%s.%s\", \"algorithm\": \"%s\", \"batch\": %zu, \"ms\": %.4f, \"gflops\": %.1f, \"fraction_of_peak\": %.3f",
-                of.name, pass_names[static_cast<std::size_t>(pass)], std::string{name(a)}.c_str(), of.batch, gflop / rate * 1e3, rate,
-                median(all[0].fractions));
+    std::printf(
+        "{\"case\": \"%s.%s\", \"algorithm\": \"%s\", \"batch\": %zu, \"ms\": %.4f, \"gflops\": %.1f, "
+        "\"fraction_of_peak\": %.3f",
+        of.name, pass_names[static_cast<std::size_t>(pass)], std::string{name(a)}.c_str(), of.batch, gflop / rate * 1e3,
+        rate, median(all[0].fractions));
     for (std::size_t i = 1; i < all.size(); ++i)
         std::printf(", \"onednn\": \"%s\", \"onednn_gflops\": %.1f, \"onednn_fraction_of_peak\": %.3f, \"ratio\": %.3f",
                     all[i].name.c_str(), median(all[i].rates), median(all[i].fractions), rate / median(all[i].rates));
@@ -191,7 +201,8 @@ int main(int argc, char** argv) {
             return key == "--help" ? 0 : 2;
         }
     }
-    const auto chosen = std::find_if(kernels::algorithms.begin(), kernels::algorithms.end(), [&](algorithm a) { return name(a) == how; });
+    const auto chosen = std::find_if(kernels::algorithms.begin(), kernels::algorithms.end(),
+                                     [&](algorithm a) { return name(a) == how; });
     if (chosen == kernels::algorithms.end() && how != "rule") {
         std::fprintf(stderr, "%s: '%s' is no algorithm (see --help)\n", argv[0], how.c_str());
         return 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matrix products beside those of other libraries: repeats of [peak, ours, peak, peer, ..], so that a drift of the clock shows in all of
-// them.
+// Matrix products beside those of other libraries: repeats of [peak, ours, peak, peer, ..], so that a drift of the
+// clock shows in all of them.
 
 #include <algorithm>
 #include <cstddef>
@@ -45,8 +45,10 @@ Pin it (taskset -c 1). With OPENBLAS_CORETYPE set, OpenBLAS does not choose its 
 )";
 
 constexpr const char* all_shapes =
-    "512x512x512,1024x1024x1024,2048x2048x2048,64x4096x25088,256x4096x25088,64x4096x4096,256x4096x4096,256x1000x4096,64x3072x36864,"
-    "1024x2048x2048,1024x9304x2048,1024x2048x429,64x64x64,128x128x128,32x10x84,4096x25088x64,4096x4096x256,9304x2048x1024,2048x2048x1024";
+    "512x512x512,1024x1024x1024,2048x2048x2048,64x4096x25088,256x4096x25088,64x4096x4096,256x4096x4096,256x1000x4096,"
+    "64x3072x36864,"
+    "1024x2048x2048,1024x9304x2048,1024x2048x429,64x64x64,128x128x128,32x10x84,4096x25088x64,4096x4096x256,"
+    "9304x2048x1024,2048x2048x1024";
 
 struct sizes {
     std::size_t m, n, k;
@@ -55,20 +57,21 @@ struct sizes {
     std::size_t ldb() const { return tb ? k : n; }
 };
 
-void add_peers([[maybe_unused]] std::vector<contender>& all, [[maybe_unused]] const sizes& s, [[maybe_unused]] const float* a,
-               [[maybe_unused]] const float* b, [[maybe_unused]] float* c) {
+void add_peers([[maybe_unused]] std::vector<contender>& all, [[maybe_unused]] const sizes& s,
+               [[maybe_unused]] const float* a, [[maybe_unused]] const float* b, [[maybe_unused]] float* c) {
 #if defined(LOCKSTEP_PEER_OPENBLAS)
     all.push_back({"openblas", [=] {
                        const auto size = [](std::size_t n) { return static_cast<blasint>(n); };
-                       cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans, size(s.m), size(s.n),
-                                   size(s.k), 1.0F, a, size(s.lda()), b, size(s.ldb()), 0.0F, c, size(s.n));
+                       cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans,
+                                   size(s.m), size(s.n), size(s.k), 1.0F, a, size(s.lda()), b, size(s.ldb()), 0.0F, c,
+                                   size(s.n));
                    }});
 #endif
 #if defined(LOCKSTEP_PEER_DNNL)
     const auto size = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
     all.push_back({"onednn", [=] {
-                       dnnl_sgemm(s.ta ? 'T' : 'N', s.tb ? 'T' : 'N', size(s.m), size(s.n), size(s.k), 1.0F, a, size(s.lda()), b,
-                                  size(s.ldb()), 0.0F, c, size(s.n));
+                       dnnl_sgemm(s.ta ? 'T' : 'N', s.tb ? 'T' : 'N', size(s.m), size(s.n), size(s.k), 1.0F, a,
+                                  size(s.lda()), b, size(s.ldb()), 0.0F, c, size(s.n));
                    }});
     // With weights in the layout that the primitive prefers, reordered beforehand.
     using namespace dnnl;
@@ -77,7 +80,8 @@ void add_peers([[maybe_unused]] std::vector<contender>& all, [[maybe_unused]] co
     const auto f32 = memory::data_type::f32;
     const auto tag = [](bool t) { return t ? memory::format_tag::ba : memory::format_tag::ab; };
     const memory::desc da({size(s.m), size(s.k)}, f32, tag(s.ta)), db({size(s.k), size(s.n)}, f32, tag(s.tb));
-    const memory::desc any({size(s.k), size(s.n)}, f32, memory::format_tag::any), dc({size(s.m), size(s.n)}, f32, tag(false));
+    const memory::desc any({size(s.k), size(s.n)}, f32, memory::format_tag::any),
+        dc({size(s.m), size(s.n)}, f32, tag(false));
     const matmul::primitive_desc kind(matmul::desc(da, any, dc), cpu);
     memory ma(da, cpu, const_cast<float*>(a)), mb(db, cpu, const_cast<float*>(b)), mc(dc, cpu, c);
     memory weights = mb;
@@ -99,7 +103,8 @@ void add_peers([[maybe_unused]] std::vector<contender>& all, [[maybe_unused]] co
         const libxsmm_blasint la = number(s.ldb()), lb = number(s.lda()), lc = number(s.n);
         const float alpha = 1, beta = 0;
         const int flags = (s.tb ? LIBXSMM_GEMM_FLAG_TRANS_A : 0) | (s.ta ? LIBXSMM_GEMM_FLAG_TRANS_B : 0);
-        const auto kernel = libxsmm_smmdispatch(number(s.n), number(s.m), number(s.k), &la, &lb, &lc, &alpha, &beta, &flags, nullptr);
+        const auto kernel =
+            libxsmm_smmdispatch(number(s.n), number(s.m), number(s.k), &la, &lb, &lc, &alpha, &beta, &flags, nullptr);
         if (kernel) all.push_back({"libxsmm", [=] { kernel(b, a, c); }});
     }
 #endif
@@ -111,16 +116,19 @@ void measure(const std::string& shape, const std::string& op, const sizes& s, in
     const buffer<T> a(s.m * s.k, 1), b(s.k * s.n, 2), c(s.m * s.n);
     std::vector<parallel::block> lanes;
     for (std::size_t lane = 0; lane < 8; ++lane) lanes.push_back(parallel::split(s.k, 8, lane));
-    const buffer<T> scratch(
-        std::max(kernels::gemm_scratch<T>(s.m, s.n, s.k, team), kernels::gemm_lanes_scratch<T>(lanes.size(), s.k, s.m, s.n, team)));
+    const buffer<T> scratch(std::max(kernels::gemm_scratch<T>(s.m, s.n, s.k, team),
+                                     kernels::gemm_lanes_scratch<T>(lanes.size(), s.k, s.m, s.n, team)));
     const kernels::resources<T> use{team, scratch.all()};
     const auto way = [](bool transposed) { return transposed ? transpose::yes : transpose::no; };
     const std::function<void()> plain = [&] {
-        kernels::gemm<T>(way(s.ta), way(s.tb), s.m, s.n, s.k, a.data(), s.lda(), b.data(), s.ldb(), c.data(), s.n, nullptr, use);
+        kernels::gemm<T>(way(s.ta), way(s.tb), s.m, s.n, s.k, a.data(), s.lda(), b.data(), s.ldb(), c.data(), s.n,
+                         nullptr, use);
     };
     std::vector<contender> all;
     if (op == "lanes") {
-        all.push_back({"lockstep", [&] { kernels::gemm_lanes<T>(lanes, s.m, s.n, a.data(), s.m, b.data(), s.n, c.data(), s.n, use); }});
+        all.push_back({"lockstep", [&] {
+                           kernels::gemm_lanes<T>(lanes, s.m, s.n, a.data(), s.m, b.data(), s.n, c.data(), s.n, use);
+                       }});
         all.push_back({"plain", plain});
     } else {
         all.push_back({"lockstep", plain});

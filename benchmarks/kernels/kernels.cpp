@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Speed of the matrix and convolution kernels as a fraction of the fused-multiply-add peak, which is measured right before each repeat.
+// Speed of the matrix and convolution kernels as a fraction of the fused-multiply-add peak, which is measured right
+// before each repeat.
 
 #include <algorithm>
 #include <cstddef>
@@ -72,8 +73,9 @@ void measure(const options& given, const std::string& name, double flops, F&& ru
     std::printf(
         "{\"case\": \"%s\", \"type\": \"%s\", \"threads\": %d, \"ms\": %.4f, \"gflops\": %.1f, \"peak_gflops\": %.1f, "
         "\"fraction_of_peak\": %.3f, \"best_fraction\": %.3f, \"repeats\": %d, \"instruction_set\": \"%s\"}\n",
-        name.c_str(), sizeof(T) == 4 ? "float" : "double", given.threads, time * 1e3, flops / time * 1e-9, median(peaks), median(fractions),
-        *std::max_element(fractions.begin(), fractions.end()), given.repeats, std::string{simd::instruction_set()}.c_str());
+        name.c_str(), sizeof(T) == 4 ? "float" : "double", given.threads, time * 1e3, flops / time * 1e-9,
+        median(peaks), median(fractions), *std::max_element(fractions.begin(), fractions.end()), given.repeats,
+        std::string{simd::instruction_set()}.c_str());
     std::fflush(stdout);
 }
 
@@ -84,21 +86,24 @@ bool wanted(const options& given, const std::string& name) {
 }
 
 template <class T>
-void gemm_case(const options& given, const std::string& name, transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k) {
+void gemm_case(const options& given, const std::string& name, transpose ta, transpose tb, std::size_t m, std::size_t n,
+               std::size_t k) {
     if (!wanted(given, name)) return;
     const parallel::team team{given.threads};
     const buffer<T> a(m * k, 1), b(k * n, 2), c(m * n), scratch(kernels::gemm_scratch<T>(m, n, k, team));
     measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), [&] {
-        kernels::gemm<T>(ta, tb, m, n, k, a.data(), ta == transpose::no ? k : m, b.data(), tb == transpose::no ? n : k, c.data(), n,
-                         nullptr, {team, scratch.all()});
+        kernels::gemm<T>(ta, tb, m, n, k, a.data(), ta == transpose::no ? k : m, b.data(), tb == transpose::no ? n : k,
+                         c.data(), n, nullptr, {team, scratch.all()});
     });
 }
 
 template <class T>
-void lanes_case(const options& given, const std::string& name, std::size_t lanes, std::size_t rows, std::size_t m, std::size_t n) {
+void lanes_case(const options& given, const std::string& name, std::size_t lanes, std::size_t rows, std::size_t m,
+                std::size_t n) {
     if (!wanted(given, name)) return;
     const parallel::team team{given.threads};
-    const buffer<T> x(rows * m, 1), dy(rows * n, 2), dw(m * n), scratch(kernels::gemm_lanes_scratch<T>(lanes, rows, m, n, team));
+    const buffer<T> x(rows * m, 1), dy(rows * n, 2), dw(m * n),
+        scratch(kernels::gemm_lanes_scratch<T>(lanes, rows, m, n, team));
     std::vector<parallel::block> parts;
     for (std::size_t lane = 0; lane < lanes; ++lane) parts.push_back(parallel::split(rows, lanes, lane));
     measure<T>(given, name, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(rows), [&] {
@@ -115,18 +120,19 @@ void convolution_case(const options& given, const std::string& name, std::size_t
     const bool backward_data = wanted(given, name + ".backward_data");
     const bool backward_weights = wanted(given, name + ".backward_weights");
     if (!forward && !backward_data && !backward_weights) return;
-    const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3), dx(batch * g.in_size()),
-        dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
-    const buffer<T> scratch(
-        std::max({kernels::convolve_forward_scratch<T>(a, g, batch, team), kernels::convolve_backward_data_scratch<T>(a, g, batch, team),
-                  kernels::convolve_backward_weights_scratch<T>(a, g, batch, team)}));
+    const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3),
+        dx(batch * g.in_size()), dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
+    const buffer<T> scratch(std::max({kernels::convolve_forward_scratch<T>(a, g, batch, team),
+                                      kernels::convolve_backward_data_scratch<T>(a, g, batch, team),
+                                      kernels::convolve_backward_weights_scratch<T>(a, g, batch, team)}));
     const kernels::resources<T> use{team, scratch.all()};
     if (backward_data)
         measure<T>(given, name + ".backward_data", flops,
                    [&] { kernels::convolve_backward_data<T>(a, g, batch, y.data(), w.data(), dx.data(), use); });
     if (backward_weights)
-        measure<T>(given, name + ".backward_weights", flops,
-                   [&] { kernels::convolve_backward_weights<T>(a, g, batch, x.data(), y.data(), dw.data(), dbias.data(), use); });
+        measure<T>(given, name + ".backward_weights", flops, [&] {
+            kernels::convolve_backward_weights<T>(a, g, batch, x.data(), y.data(), dw.data(), dbias.data(), use);
+        });
     if (forward)
         measure<T>(given, name + ".forward", flops,
                    [&] { kernels::convolve_forward<T>(a, g, batch, x.data(), w.data(), bias.data(), y.data(), use); });
@@ -139,25 +145,27 @@ convolution grouped(convolution g, std::size_t groups, std::size_t dilation = 1)
 }
 
 template <class T>
-void depthwise_case(const options& given, const std::string& name, std::size_t batch, std::size_t size, std::size_t channels,
-                    std::size_t kernel, std::size_t stride = 1) {
+void depthwise_case(const options& given, const std::string& name, std::size_t batch, std::size_t size,
+                    std::size_t channels, std::size_t kernel, std::size_t stride = 1) {
     const convolution g = grouped(square(size, channels, channels, kernel, kernel / 2, stride), channels);
     const parallel::team team{given.threads};
     const double flops = static_cast<double>(batch) * g.flops();
-    const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3), dx(batch * g.in_size()),
-        dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
+    const buffer<T> x(batch * g.in_size(), 1), w(g.weight_count(), 2), y(batch * g.out_size(), 3),
+        dx(batch * g.in_size()), dw(g.weight_count()), bias(g.filters, 4), dbias(g.filters);
     if (wanted(given, name + ".backward_data"))
         measure<T>(given, name + ".backward_data", flops,
                    [&] { kernels::depthwise_backward_data<T>(g, batch, y.data(), w.data(), dx.data(), team); });
     if (wanted(given, name + ".backward_weights"))
-        measure<T>(given, name + ".backward_weights", flops,
-                   [&] { kernels::depthwise_backward_weights<T>(g, batch, x.data(), y.data(), dw.data(), dbias.data(), team); });
+        measure<T>(given, name + ".backward_weights", flops, [&] {
+            kernels::depthwise_backward_weights<T>(g, batch, x.data(), y.data(), dw.data(), dbias.data(), team);
+        });
     if (wanted(given, name + ".forward"))
         measure<T>(given, name + ".forward", flops,
                    [&] { kernels::depthwise_forward<T>(g, batch, x.data(), w.data(), bias.data(), y.data(), team); });
 }
 
-// The layers of 3 x 3 kernels of VGG-A, OverFeat and the residual networks for CIFAR. GFLOP/s count the direct algorithm.
+// The layers of 3 x 3 kernels of VGG-A, OverFeat and the residual networks for CIFAR. GFLOP/s count the direct
+// algorithm.
 template <class T>
 void winograd_cases(const options& given, algorithm a) {
     std::string end{"."};
@@ -206,7 +214,8 @@ void all(const options& given) {
     depthwise_case<T>(given, "depthwise_56x128_stride_2", 4, 56, 128, 3, 2);
     depthwise_case<T>(given, "depthwise_14x512", 4, 14, 512, 3);
     depthwise_case<T>(given, "depthwise_28x240_kernel_5", 4, 28, 240, 5);
-    for (const algorithm a : {algorithm::winograd2, algorithm::winograd4, algorithm::winograd6}) winograd_cases<T>(given, a);
+    for (const algorithm a : {algorithm::winograd2, algorithm::winograd4, algorithm::winograd6})
+        winograd_cases<T>(given, a);
 }
 
 }  // namespace

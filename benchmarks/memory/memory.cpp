@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bandwidth of the kernels that move more than they compute, as a fraction of the bandwidth of a copy, which is measured right before each
-// repeat.
+// Bandwidth of the kernels that move more than they compute, as a fraction of the bandwidth of a copy, which is
+// measured right before each repeat.
 
 #include <algorithm>
 #include <array>
@@ -65,9 +65,9 @@ public:
     void all() {
         elementwise();
         for (const auto& [side, channels, window, stride] :
-             {std::array<std::size_t, 4>{56, 32, 2, 2}, std::array<std::size_t, 4>{56, 64, 2, 2}, std::array<std::size_t, 4>{56, 33, 2, 2},
-              std::array<std::size_t, 4>{55, 64, 3, 2}, std::array<std::size_t, 4>{28, 256, 2, 2},
-              std::array<std::size_t, 4>{27, 256, 3, 2}})
+             {std::array<std::size_t, 4>{56, 32, 2, 2}, std::array<std::size_t, 4>{56, 64, 2, 2},
+              std::array<std::size_t, 4>{56, 33, 2, 2}, std::array<std::size_t, 4>{55, 64, 3, 2},
+              std::array<std::size_t, 4>{28, 256, 2, 2}, std::array<std::size_t, 4>{27, 256, 3, 2}})
             pooling({.rows = side,
                      .columns = side,
                      .channels = channels,
@@ -119,10 +119,12 @@ private:
             fractions.push_back(moved / took * 1e-9 / copies.back());
         }
         std::printf(
-            "{\"case\": \"%s\", \"megabytes\": %zu, \"ms\": %.3f, \"gbytes_per_second\": %.2f, \"copy_gbytes_per_second\": %.2f, "
+            "{\"case\": \"%s\", \"megabytes\": %zu, \"ms\": %.3f, \"gbytes_per_second\": %.2f, "
+            "\"copy_gbytes_per_second\": %.2f, "
             "\"fraction_of_copy\": %.3f, \"best_fraction\": %.3f, \"repeats\": %d, \"instruction_set\": \"%s\"}\n",
-            name.c_str(), given_.megabytes, median(times) * 1e3, moved / median(times) * 1e-9, median(copies), median(fractions),
-            *std::max_element(fractions.begin(), fractions.end()), given_.repeats, std::string{simd::instruction_set()}.c_str());
+            name.c_str(), given_.megabytes, median(times) * 1e3, moved / median(times) * 1e-9, median(copies),
+            median(fractions), *std::max_element(fractions.begin(), fractions.end()), given_.repeats,
+            std::string{simd::instruction_set()}.c_str());
         std::fflush(stdout);
     }
 
@@ -165,8 +167,10 @@ private:
                 [&] { kernels::max_pool_forward<float>(g, batch, at(0), at(1), nullptr, {1}); });
         measure("max_pool_" + name + ".backward", in + 1.25 * out,
                 [&] { kernels::max_pool_backward<float>(g, batch, at(1), which, at(3), {1}); });
-        measure("mean_pool_" + name + ".forward", in + out, [&] { kernels::mean_pool_forward<float>(g, batch, at(0), at(1), {1}); });
-        measure("mean_pool_" + name + ".backward", in + out, [&] { kernels::mean_pool_backward<float>(g, batch, at(1), at(3), {1}); });
+        measure("mean_pool_" + name + ".forward", in + out,
+                [&] { kernels::mean_pool_forward<float>(g, batch, at(0), at(1), {1}); });
+        measure("mean_pool_" + name + ".backward", in + out,
+                [&] { kernels::mean_pool_backward<float>(g, batch, at(1), at(3), {1}); });
     }
 
     void columns(std::size_t n) {
@@ -179,10 +183,13 @@ private:
         measure(name + ".statistics", array, [&] { kernels::column_moments<float>(rows, n, at(0), m, m + n, use()); });
         measure(name + ".normalise", 2 * array,
                 [&] { kernels::normalise_columns<float>(rows, n, at(0), m, m + n, m + 2 * n, at(1), {1}); });
-        measure(name + ".gradients", 2 * array,
-                [&] { kernels::column_gradients<float>(rows, n, at(0), at(1), m, m + n, m + 2 * n, m + 3 * n, use()); });
-        measure(name + ".backward", 3 * array,
-                [&] { kernels::normalise_columns_backward<float>(rows, n, at(0), at(1), m, m + n, m + 2 * n, m + 3 * n, at(3), {1}); });
+        measure(name + ".gradients", 2 * array, [&] {
+            kernels::column_gradients<float>(rows, n, at(0), at(1), m, m + n, m + 2 * n, m + 3 * n, use());
+        });
+        measure(name + ".backward", 3 * array, [&] {
+            kernels::normalise_columns_backward<float>(rows, n, at(0), at(1), m, m + n, m + 2 * n, m + 3 * n, at(3),
+                                                       {1});
+        });
     }
 
     void rows(std::size_t n) {
@@ -191,13 +198,16 @@ private:
         const std::string name = "layer_norm_" + std::to_string(n);
         std::vector<float> v(4 * n, 0.5F);
         std::vector<kernels::row_moments<float>> moments(count, {0.1F, 2.0F});
-        measure(name + ".forward", 2 * array,
-                [&] { kernels::normalise_rows<float>(count, n, at(0), v.data(), v.data() + n, 1e-5, at(1), moments.data(), {1}); });
-        measure(name + ".gradients", 2 * array, [&] {
-            kernels::normalise_rows_gradients<float>(count, n, at(0), at(1), moments.data(), v.data() + 2 * n, v.data() + 3 * n, {1});
+        measure(name + ".forward", 2 * array, [&] {
+            kernels::normalise_rows<float>(count, n, at(0), v.data(), v.data() + n, 1e-5, at(1), moments.data(), {1});
         });
-        measure(name + ".backward", 3 * array,
-                [&] { kernels::normalise_rows_backward<float>(count, n, at(0), at(1), v.data(), moments.data(), at(3), {1}); });
+        measure(name + ".gradients", 2 * array, [&] {
+            kernels::normalise_rows_gradients<float>(count, n, at(0), at(1), moments.data(), v.data() + 2 * n,
+                                                     v.data() + 3 * n, {1});
+        });
+        measure(name + ".backward", 3 * array, [&] {
+            kernels::normalise_rows_backward<float>(count, n, at(0), at(1), v.data(), moments.data(), at(3), {1});
+        });
     }
 
     void response(std::size_t channels) {
@@ -214,19 +224,25 @@ private:
         const double array = static_cast<double>(count * n * sizeof(float));
         const std::string name = std::to_string(n);
         measure("softmax_" + name, 2 * array, [&] { kernels::softmax<float>(count, n, at(0), at(1), {1}); });
-        measure("softmax_cross_entropy_" + name, 2 * array,
-                [&] { keep_ = kernels::softmax_cross_entropy_rows<float>(count, n, at(0), labels_.data(), 1e-3F, at(1), {1}) > 0; });
+        measure("softmax_cross_entropy_" + name, 2 * array, [&] {
+            keep_ = kernels::softmax_cross_entropy_rows<float>(count, n, at(0), labels_.data(), 1e-3F, at(1), {1}) > 0;
+        });
     }
 
     void updates() {
         const double array = static_cast<double>(n_ * sizeof(float));
         std::fill_n(at(3), n_, 0.0F);
         // Adam's two slots are halves of one array and belong to half of the weights.
-        const auto update = [&](const std::string& name, const auto& optimizer, std::size_t slots, std::size_t numbers) {
+        const auto update = [&](const std::string& name, const auto& optimizer, std::size_t slots,
+                                std::size_t numbers) {
             const std::size_t count = slots > 1 ? n_ / 2 : n_;
-            const optim::update_pass<float> pass{
-                .weights = {at(1), count}, .gradient = {at(0), count}, .slots = {at(3), slots, count, count}, .rate = 1e-6, .step = 10};
-            measure(name, static_cast<double>(numbers) * array * (slots > 1 ? 0.5 : 1), [&] { optimizer.update(pass); });
+            const optim::update_pass<float> pass{.weights = {at(1), count},
+                                                 .gradient = {at(0), count},
+                                                 .slots = {at(3), slots, count, count},
+                                                 .rate = 1e-6,
+                                                 .step = 10};
+            measure(name, static_cast<double>(numbers) * array * (slots > 1 ? 0.5 : 1),
+                    [&] { optimizer.update(pass); });
         };
         update("sgd", optim::sgd{}, 0, 3);
         update("momentum", optim::momentum{}, 1, 5);

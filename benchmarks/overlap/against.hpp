@@ -34,13 +34,13 @@ inline lockstep::comm::group unwatched(const boost::mpi::communicator& world) {
     return out;
 }
 
-/// `what`: `watch`, the first one of the ratio keeps a watch and the other none; `overlap`, it overlaps and the other does not; `same`,
-/// they are alike, which shows the noise; or a table such as `doubling:0-max` of plan.all_reduce, which the other one is given in place of
-/// the automatic choice. Prints one JSON line; `fastest` is the ratio of the tenth parts of the times, which other programs on the machine
-/// move least.
+/// `what`: `watch`, the first one of the ratio keeps a watch and the other none; `overlap`, it overlaps and the other
+/// does not; `same`, they are alike, which shows the noise; or a table such as `doubling:0-max` of plan.all_reduce,
+/// which the other one is given in place of the automatic choice. Prints one JSON line; `fastest` is the ratio of the
+/// tenth parts of the times, which other programs on the machine move least.
 template <class Plan, class Set>
-int measure_against(const boost::mpi::communicator& world, const std::string& what, Plan plan, const Set& set, std::size_t steps,
-                    std::size_t turns) {
+int measure_against(const boost::mpi::communicator& world, const std::string& what, Plan plan, const Set& set,
+                    std::size_t steps, std::size_t turns) {
     namespace ls = lockstep;
     Plan other = plan;
     const bool table = what.find(':') != std::string::npos;
@@ -89,12 +89,14 @@ int measure_against(const boost::mpi::communicator& world, const std::string& wh
     const bool same = first_trainer.weights_hash() == other_trainer.weights_hash();
     if (world.rank() == 0)
         std::printf(
-            "{\"bench\":\"overlap\",\"against\":\"%s\",\"ranks\":%d,\"transport\":\"%s\",\"buckets\":%zu,\"turns\":%zu,\"steps\":%zu,"
+            "{\"bench\":\"overlap\",\"against\":\"%s\",\"ranks\":%d,\"transport\":\"%s\",\"buckets\":%zu,\"turns\":%zu,"
+            "\"steps\":%zu,"
             "\"ms\":%.4f,\"other_ms\":%.4f,\"ratio\":%.4f,\"quartiles\":[%.4f,%.4f],\"fastest\":%.4f,\"glances\":%zu,"
-            "\"glance_ns\":%.1f,\"glances_of_step\":%.6f,\"same_weights\":%s,\"algorithms\":\"%s\",\"other_algorithms\":\"%s\"}\n",
-            what.c_str(), world.size(), first_trainer.transport().c_str(), first_trainer.buckets(), turns, steps, 1e3 * median(first_times),
-            1e3 * median(other_times), median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75),
-            quantile(first_times, 0.1) / quantile(other_times, 0.1), glances, glance,
+            "\"glance_ns\":%.1f,\"glances_of_step\":%.6f,\"same_weights\":%s,\"algorithms\":\"%s\",\"other_"
+            "algorithms\":\"%s\"}\n",
+            what.c_str(), world.size(), first_trainer.transport().c_str(), first_trainer.buckets(), turns, steps,
+            1e3 * median(first_times), 1e3 * median(other_times), median(ratios), quantile(ratios, 0.25),
+            quantile(ratios, 0.75), quantile(first_times, 0.1) / quantile(other_times, 0.1), glances, glance,
             1e-9 * glance * static_cast<double>(glances) / median(first_times), same ? "true" : "false",
             first_trainer.all_reduce_algorithm().c_str(), other_trainer.all_reduce_algorithm().c_str());
     return same ? 0 : 1;

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much of the communication of a training step is hidden: trainers that overlap, by polling between layers and by a progress thread,
-// and one that does not (plan.overlap), in turns.
-//   benchmarks/cluster/run --hosts 2 --rate 500mbit --burst 16384 -- bench_overlap --net vgg [--batch 32] [--bucket 100000] [--steps 20] [--turns 5]
+// How much of the communication of a training step is hidden: trainers that overlap, by polling between layers and by a
+// progress thread, and one that does not (plan.overlap), in turns.
+//   benchmarks/cluster/run --hosts 2 --rate 500mbit --burst 16384 -- bench_overlap --net vgg [--batch 32] [--bucket
+//   100000] [--steps 20] [--turns 5]
 //     [--timeline FILE.json] [--against watch|overlap|same|TABLE] [--transport automatic|messages]
 // A JSON line for polling and one for the thread, times in ms of a step, from rank 0, medians of the turns:
-//   compute    data, forward, backward, update, without overlap        blocking  what communication adds without overlap
-//   hideable   what of it could be hidden at best: buckets one after the other, each at its share of `blocking`, started when backward has
-//              finished it; weights in the order of forward, which waits before each layer (times of the layers as recorded), but those
-//              of the last step of a turn, after which there is nothing to hide them
-//   exposed    what the rank still waits with overlap                 hidden    blocking - exposed, and as a share of hideable
-//   gained     what the step gains by overlap (wall time): less than hidden by the work of sending and receiving itself, `polling` ms in
+//   compute    data, forward, backward, update, without overlap        blocking  what communication adds without
+//   overlap hideable   what of it could be hidden at best: buckets one after the other, each at its share of
+//   `blocking`, started when backward has
+//              finished it; weights in the order of forward, which waits before each layer (times of the layers as
+//              recorded), but those of the last step of a turn, after which there is nothing to hide them
+//   exposed    what the rank still waits with overlap                 hidden    blocking - exposed, and as a share of
+//   hideable gained     what the step gains by overlap (wall time): less than hidden by the work of sending and
+//   receiving itself, `polling` ms in
 //              this process and more in the kernel, which on an emulated cluster is that of all hosts
-//   reported   share of communication that trainer.report() calls hidden   recorded  the same from the recorded events of these steps
-//   in_vain    what of `polling` was in polls with which no bucket arrived
-//   last_bucket .. other   why communication was exposed with overlap, in the last turn
+//   reported   share of communication that trainer.report() calls hidden   recorded  the same from the recorded events
+//   of these steps in_vain    what of `polling` was in polls with which no bucket arrived last_bucket .. other   why
+//   communication was exposed with overlap, in the last turn
 // With --against one line only: the ratio of the times of two trainers in turns, median and quartiles, see against.hpp.
 
 #include <algorithm>
@@ -56,7 +59,9 @@ options read(int argc, char** argv) {
     options out;
     for (int i = 1; i < argc; i += 2) {
         const std::string name = argv[i];
-        if (i + 1 == argc) throw ls::core::error{"the argument " + name + " is unknown or has no value", "see the head of overlap.cpp"};
+        if (i + 1 == argc)
+            throw ls::core::error{"the argument " + name + " is unknown or has no value",
+                                  "see the head of overlap.cpp"};
         const std::string value = argv[i + 1];
         if (name == "--net")
             out.net = value;
@@ -130,7 +135,8 @@ seen from_events(const std::vector<ls::report::recorded_event>& events) {
     std::int64_t all = 0;
     const auto add = [&](std::int64_t from, std::int64_t to) {
         all += to - from;
-        for (const auto& wait : waits) exposed += std::max<std::int64_t>(0, std::min(to, wait.second) - std::max(from, wait.first));
+        for (const auto& wait : waits)
+            exposed += std::max<std::int64_t>(0, std::min(to, wait.second) - std::max(from, wait.first));
     };
     for (const auto& one : flights) {
         if (one.second > end) add(std::max(one.first, end), one.second);
@@ -141,8 +147,8 @@ seen from_events(const std::vector<ls::report::recorded_event>& events) {
     return out;
 }
 
-/// The least that stays exposed of a step with these layers and buckets, `pace` seconds a byte for a sum or a share. After the last of the
-/// steps of a fit there is no forward: its shares are exposed as a whole.
+/// The least that stays exposed of a step with these layers and buckets, `pace` seconds a byte for a sum or a share.
+/// After the last of the steps of a fit there is no forward: its shares are exposed as a whole.
 double unavoidable(const ls::report::recorder& layers, std::size_t steps, std::size_t size, double pace) {
     std::vector<double> forward(size), backward(size);
     double data = 0;
@@ -198,7 +204,8 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.uniform(i)) - 0.5F;
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<std::int32_t>(i % 10);
     const auto set = ls::data::in_memory<input, ls::tensor::classes<10>>(x, y);
-    if (!of.against.empty()) return benchmark::measure_against(world, of.against, plan(true, false), set, of.steps, of.turns);
+    if (!of.against.empty())
+        return benchmark::measure_against(world, of.against, plan(true, false), set, of.steps, of.turns);
     const ls::comm::group ranks{world};
     ls::trainer polling{ranks, plan(true, false)};
     ls::trainer threaded{ranks, plan(true, true)};
@@ -242,7 +249,8 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
             figures& to = of_both[thread];
             to.gains.push_back(a.seconds - b.seconds);
             to.exposed.push_back(per_step(b.spent.communication_exposed));
-            to.of_hideable.push_back(most > 0 ? (wait - to.exposed.back()) / most : 0);  // nothing to hide, nothing hidden
+            to.of_hideable.push_back(most > 0 ? (wait - to.exposed.back()) / most
+                                              : 0);  // nothing to hide, nothing hidden
             to.steps.push_back(b.seconds);
             const double told = b.spent.communication();
             to.reported.push_back(told > 0 ? b.spent.communication_hidden / told : 0);
@@ -264,25 +272,31 @@ int measure(const boost::mpi::communicator& world, const options& of, const Net&
             to.because = b.spent.because;
         }
     }
-    if (!of.timeline.empty()) polling.fit(set, ls::steps{of.steps}, ls::timeline{of.timeline, of.steps, of.timeline + ".svg"});
+    if (!of.timeline.empty())
+        polling.fit(set, ls::steps{of.steps}, ls::timeline{of.timeline, of.steps, of.timeline + ".svg"});
     const auto middle = [&](const std::vector<double>& all) { return benchmark::median(all); };
     for (const bool thread : {false, true}) {
         const figures& one = of_both[thread];
         if (world.rank() == 0)
             std::printf(
-                "{\"bench\":\"overlap\",\"net\":\"%s\",\"progress\":\"%s\",\"ranks\":%d,\"batch\":%zu,\"buckets\":%zu,\"bytes\":%zu,"
+                "{\"bench\":\"overlap\",\"net\":\"%s\",\"progress\":\"%s\",\"ranks\":%d,\"batch\":%zu,\"buckets\":%zu,"
+                "\"bytes\":%zu,"
                 "\"compute\":%."
-                "3f,\"blocking\":%.3f,\"of_compute\":%.2f,\"hideable\":%.3f,\"exposed\":%.3f,\"hidden\":%.3f,\"of_hideable\":%.3f,"
+                "3f,\"blocking\":%.3f,\"of_compute\":%.2f,\"hideable\":%.3f,\"exposed\":%.3f,\"hidden\":%.3f,\"of_"
+                "hideable\":%.3f,"
                 "\"gained\":%."
-                "3f,\"polling\":%.3f,\"in_vain\":%.4f,\"step\":%.3f,\"reported\":%.3f,\"recorded\":%.3f,\"last_bucket\":%.3f,\"no_"
+                "3f,\"polling\":%.3f,\"in_vain\":%.4f,\"step\":%.3f,\"reported\":%.3f,\"recorded\":%.3f,\"last_"
+                "bucket\":%.3f,\"no_"
                 "progress\":%.3f,\"large_"
                 "bucket\":%.3f,\"slow_rank\":%.3f,\"other\":%.3f}\n",
-                of.net.c_str(), thread ? "thread" : "polling", world.size(), batch, polling.buckets(), polling.averaging_bytes(),
-                1e3 * middle(compute), 1e3 * middle(blocking), middle(blocking) / middle(compute), 1e3 * middle(hideable),
-                1e3 * middle(one.exposed), 1e3 * (middle(blocking) - middle(one.exposed)), middle(one.of_hideable), 1e3 * middle(one.gains),
-                1e3 * middle(one.polling), 1e3 * middle(one.in_vain), 1e3 * middle(one.steps), middle(one.reported), middle(one.recorded),
-                1e3 * per_step(one.because.last_bucket), 1e3 * per_step(one.because.no_progress), 1e3 * per_step(one.because.large_bucket),
-                1e3 * per_step(one.because.slow_rank), 1e3 * per_step(one.because.other));
+                of.net.c_str(), thread ? "thread" : "polling", world.size(), batch, polling.buckets(),
+                polling.averaging_bytes(), 1e3 * middle(compute), 1e3 * middle(blocking),
+                middle(blocking) / middle(compute), 1e3 * middle(hideable), 1e3 * middle(one.exposed),
+                1e3 * (middle(blocking) - middle(one.exposed)), middle(one.of_hideable), 1e3 * middle(one.gains),
+                1e3 * middle(one.polling), 1e3 * middle(one.in_vain), 1e3 * middle(one.steps), middle(one.reported),
+                middle(one.recorded), 1e3 * per_step(one.because.last_bucket), 1e3 * per_step(one.because.no_progress),
+                1e3 * per_step(one.because.large_bucket), 1e3 * per_step(one.because.slow_rank),
+                1e3 * per_step(one.because.other));
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Draws JSON lines of the benchmarks as horizontal bars: one for each case, as a fraction of the peak, with the figures beside it.
+// Draws JSON lines of the benchmarks as horizontal bars: one for each case, as a fraction of the peak, with the figures
+// beside it.
 
 #include <algorithm>
 #include <cmath>
@@ -40,12 +41,14 @@ std::vector<bar> read(std::istream& file, const std::string& field, const std::s
         if (line.empty()) continue;
         const auto one = nlohmann::json::parse(line, nullptr, false);
         if (one.is_discarded() || !one.contains("case") || !one.contains(field)) {
-            std::cerr << "lockstep: line " << number << " is no JSON object with \"case\" and \"" << field << "\"; it is left out\n";
+            std::cerr << "lockstep: line " << number << " is no JSON object with \"case\" and \"" << field
+                      << "\"; it is left out\n";
             continue;
         }
         bar next{one["case"].get<std::string>(), {}, one[field].get<double>()};
         if (!without.empty() && next.name.find(without) != std::string::npos) continue;
-        if (one.contains("gflops")) next.note = std::to_string(static_cast<int>(one["gflops"].get<double>() + 0.5)) + " GFLOP/s";
+        if (one.contains("gflops"))
+            next.note = std::to_string(static_cast<int>(one["gflops"].get<double>() + 0.5)) + " GFLOP/s";
         out.push_back(next);
     }
     return out;
@@ -87,7 +90,8 @@ int rank_of(const bar& pass) {
 }
 
 void draw(std::ostream& out, const std::vector<bar>& bars, const std::string& title) {
-    constexpr int row = 16, gap = 8, left = 330, width = 440, percents = left + width + 54, figures = percents + 96, top = 62;
+    constexpr int row = 16, gap = 8, left = 330, width = 440, percents = left + width + 54, figures = percents + 96,
+                  top = 62;
     constexpr const char* kinds[] = {"forward", "data", "weights", "other"};
     double most = 1;
     for (const auto& one : bars) most = std::max(most, one.value);
@@ -97,23 +101,26 @@ void draw(std::ostream& out, const std::vector<bar>& bars, const std::string& ti
     const auto x = [&](double value) { return left + static_cast<int>(value * 100 / end * width); };
     auto layers = by_layer(bars);
     const int height = top + row * static_cast<int>(bars.size()) + gap * static_cast<int>(layers.size());
-    out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << figures + 14 << "\" height=\"" << height + 12 << "\" viewBox=\"0 0 "
-        << figures + 14 << ' ' << height + 12 << "\">\n"
-        << style << "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n<text x=\"12\" y=\"24\" class=\"t\">" << escaped(title)
-        << "</text>\n";
+    out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << figures + 14 << "\" height=\"" << height + 12
+        << "\" viewBox=\"0 0 " << figures + 14 << ' ' << height + 12 << "\">\n"
+        << style << "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n<text x=\"12\" y=\"24\" class=\"t\">"
+        << escaped(title) << "</text>\n";
     for (int at = 0; at <= end; at += percent)
-        out << "<path class=\"" << (at == 100 ? "peak" : "grid") << "\" d=\"M" << x(at / 100.0) << ' ' << top - 6 << 'V' << height
-            << "\"/><text x=\"" << x(at / 100.0) << "\" y=\"" << top - 11 << "\" class=\"m n\">" << at << " %</text>\n";
+        out << "<path class=\"" << (at == 100 ? "peak" : "grid") << "\" d=\"M" << x(at / 100.0) << ' ' << top - 6 << 'V'
+            << height << "\"/><text x=\"" << x(at / 100.0) << "\" y=\"" << top - 11 << "\" class=\"m n\">" << at
+            << " %</text>\n";
     int y = top;
     for (auto& of : layers) {
         out << "<text x=\"12\" y=\"" << y + 12 << "\">" << escaped(of.name) << "</text>\n";
-        std::stable_sort(of.passes.begin(), of.passes.end(), [](const bar& a, const bar& b) { return rank_of(a) < rank_of(b); });
+        std::stable_sort(of.passes.begin(), of.passes.end(),
+                         [](const bar& a, const bar& b) { return rank_of(a) < rank_of(b); });
         for (const auto& one : of.passes) {
-            out << "<text x=\"" << left - 8 << "\" y=\"" << y + 12 << "\" class=\"e n\">" << escaped(one.name) << "</text><rect x=\""
-                << left << "\" y=\"" << y + 1 << "\" width=\"" << x(one.value) - left << "\" height=\"" << row - 2 << "\" class=\""
-                << kinds[rank_of(one)] << "\"/><text x=\"" << percents << "\" y=\"" << y + 12 << "\" class=\"e\">"
-                << static_cast<int>(one.value * 100 + 0.5) << " %</text><text x=\"" << figures << "\" y=\"" << y + 12 << "\" class=\"e n\">"
-                << escaped(one.note) << "</text>\n";
+            out << "<text x=\"" << left - 8 << "\" y=\"" << y + 12 << "\" class=\"e n\">" << escaped(one.name)
+                << "</text><rect x=\"" << left << "\" y=\"" << y + 1 << "\" width=\"" << x(one.value) - left
+                << "\" height=\"" << row - 2 << "\" class=\"" << kinds[rank_of(one)] << "\"/><text x=\"" << percents
+                << "\" y=\"" << y + 12 << "\" class=\"e\">" << static_cast<int>(one.value * 100 + 0.5)
+                << " %</text><text x=\"" << figures << "\" y=\"" << y + 12 << "\" class=\"e n\">" << escaped(one.note)
+                << "</text>\n";
             y += row;
         }
         y += gap;
@@ -142,12 +149,14 @@ int main(int argc, char** argv) {
     }
     std::ifstream file{path};
     if (!file) {
-        std::cerr << "lockstep: cannot open '" << path << "'; pass a file of JSON lines, as the benchmarks print them\n";
+        std::cerr << "lockstep: cannot open '" << path
+                  << "'; pass a file of JSON lines, as the benchmarks print them\n";
         return 1;
     }
     const auto bars = read(file, field, without);
     if (bars.empty()) {
-        std::cerr << "lockstep: '" << path << "' has no line to draw; pass a file of JSON lines, as the benchmarks print them\n";
+        std::cerr << "lockstep: '" << path
+                  << "' has no line to draw; pass a file of JSON lines, as the benchmarks print them\n";
         return 1;
     }
     draw(std::cout, bars, title);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How long an urgent sum takes beside a large one, with an order (comm/send_order.hpp) and without, in turns.
-//   benchmarks/cluster/run --hosts 2 --rate 1gbit -- bench_priorities [urgent MiB = 4] [large MiB = 16] [ms between the starts = 30]
+//   benchmarks/cluster/run --hosts 2 --rate 1gbit -- bench_priorities [urgent MiB = 4] [large MiB = 16] [ms between the
+//   starts = 30]
 //     [us between two polls = 1000] [repeats = 7]
-// The urgent one starts that many ms after the large one; at 0 right before it. One JSON line for each of the two on rank 0, medians in ms:
-// from the start of the urgent sum and of the large one to their ends, and of an urgent sum alone.
+// The urgent one starts that many ms after the large one; at 0 right before it. One JSON line for each of the two on
+// rank 0, medians in ms: from the start of the urgent sum and of the large one to their ends, and of an urgent sum
+// alone.
 
 #include <algorithm>
 #include <cstddef>
@@ -75,7 +77,9 @@ took run(pair& of, double delay, double pause, bool with_large) {
 int main(int argc, char** argv) {
     return lockstep::program(argc, argv, [&](const boost::mpi::communicator& world) {
         const auto argument = [&](int i, double usual) { return argc > i ? std::atof(argv[i]) : usual; };
-        const auto elements = [&](int i, double usual) { return static_cast<std::size_t>(argument(i, usual) * (1 << 20) / sizeof(float)); };
+        const auto elements = [&](int i, double usual) {
+            return static_cast<std::size_t>(argument(i, usual) * (1 << 20) / sizeof(float));
+        };
         const double delay = argument(3, 30), pause = argument(4, 1000), repeats = std::max(1.0, argument(5, 7));
         const comm::group ranks{world};
         pair without{ranks, elements(1, 4), elements(2, 16), false}, with{ranks, elements(1, 4), elements(2, 16), true};
@@ -93,9 +97,11 @@ int main(int argc, char** argv) {
             }
         for (const bool ordered : {false, true})
             if (world.rank() == 0)
-                std::printf("{\"bench\":\"priorities\",\"order\":%s,\"ranks\":%d,\"urgent\":%.1f,\"large\":%.1f,\"alone\":%.1f}\n",
-                            ordered ? "true" : "false", world.size(), benchmark::median(urgent[ordered]), benchmark::median(large[ordered]),
-                            benchmark::median(alone));
+                std::printf(
+                    "{\"bench\":\"priorities\",\"order\":%s,\"ranks\":%d,\"urgent\":%.1f,\"large\":%.1f,\"alone\":%.1f}"
+                    "\n",
+                    ordered ? "true" : "false", world.size(), benchmark::median(urgent[ordered]),
+                    benchmark::median(large[ordered]), benchmark::median(alone));
         return 0;
     });
 }

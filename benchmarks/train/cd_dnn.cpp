@@ -3,4 +3,6 @@
 
 #include "train/step.hpp"
 
-bool benchmark::cd_dnn(const options& given) { return measure_steps<true>(given, "cd-dnn", lockstep::models::cd_dnn, 1024); }
+bool benchmark::cd_dnn(const options& given) {
+    return measure_steps<true>(given, "cd-dnn", lockstep::models::cd_dnn, 1024);
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Speed of whole training steps of the networks of the literature on one process or all ranks, as a fraction of the fused-multiply-add
-// peak.
+// Speed of whole training steps of the networks of the literature on one process or all ranks, as a fraction of the
+// fused-multiply-add peak.
 
 #include <boost/mpi/environment.hpp>
 #include <cstdio>
@@ -55,13 +55,15 @@ int main(int argc, char** argv) {
         } else if (key == "--transport") {
             given.transport = value();
             if (given.transport != "messages" && given.transport != "shared_memory" && given.transport != "automatic") {
-                std::fprintf(stderr, "%s: transport '%s' is not known (see --help)\n", argv[0], given.transport.c_str());
+                std::fprintf(stderr, "%s: transport '%s' is not known (see --help)\n", argv[0],
+                             given.transport.c_str());
                 return 2;
             }
         } else if (key == "--partition") {
             given.partition = value();
             if (given.partition != "hybrid") {
-                std::fprintf(stderr, "%s: partition '%s' is not known (see --help)\n", argv[0], given.partition.c_str());
+                std::fprintf(stderr, "%s: partition '%s' is not known (see --help)\n", argv[0],
+                             given.partition.c_str());
                 return 2;
             }
         } else if (key == "--serial") {

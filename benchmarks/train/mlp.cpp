@@ -5,5 +5,6 @@
 #include "train/step.hpp"
 
 bool benchmark::mlp(const options& given) {
-    return measure_steps(given, "mlp", lockstep::models::mlp, 128) || compare_with_serial(given, "mlp", lockstep::models::mlp, 128);
+    return measure_steps(given, "mlp", lockstep::models::mlp, 128) ||
+           compare_with_serial(given, "mlp", lockstep::models::mlp, 128);
 }

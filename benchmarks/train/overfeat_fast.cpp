@@ -3,4 +3,6 @@
 
 #include "train/step.hpp"
 
-bool benchmark::overfeat_fast(const options& given) { return measure_steps(given, "overfeat-fast", lockstep::models::overfeat_fast, 32); }
+bool benchmark::overfeat_fast(const options& given) {
+    return measure_steps(given, "overfeat-fast", lockstep::models::overfeat_fast, 32);
+}

@@ -3,4 +3,6 @@
 
 #include "train/step.hpp"
 
-bool benchmark::resnet44(const options& given) { return measure_steps(given, "resnet-44", lockstep::models::resnet<44>, 128); }
+bool benchmark::resnet44(const options& given) {
+    return measure_steps(given, "resnet-44", lockstep::models::resnet<44>, 128);
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the trainer costs on one rank: its steps in turns with a plain loop over the same layers, lanes, loss and optimizer.
+// What the trainer costs on one rank: its steps in turns with a plain loop over the same layers, lanes, loss and
+// optimizer.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,16 +21,16 @@
 
 namespace benchmark {
 
-/// Forward, loss, backward, update, as they would be written for one process: no reducer, no owner, no watch, no exchange of losses, no
-/// look at the samples. All arrays lie in an arena as the trainer's do.
+/// Forward, loss, backward, update, as they would be written for one process: no reducer, no owner, no watch, no
+/// exchange of losses, no look at the samples. All arrays lie in an arena as the trainer's do.
 template <class Net, class Optimizer>
 class serial_loop {
     using network = lockstep::model::network<Net, 1>;
     using label = lockstep::loss::softmax_cross_entropy::label<typename network::output>;
 
 public:
-    serial_loop(const Net& net, const Optimizer& optimizer, double rate, std::size_t batch, std::size_t lanes, std::size_t threads,
-                std::uint64_t seed)
+    serial_loop(const Net& net, const Optimizer& optimizer, double rate, std::size_t batch, std::size_t lanes,
+                std::size_t threads, std::uint64_t seed)
         : net_{net},
           optimizer_{optimizer},
           rate_{rate},
@@ -51,8 +52,8 @@ public:
             using layer = typename network::template layer<index>;
             std::size_t at = network::facts[index].statistics_offset, number = layer::parameters.size();
             for (const auto& one : lockstep::layer_api::statistics_of<layer>) {
-                lockstep::model::initialise(one, arena_[running_].subspan(at, one.size()), 0, one.columns, seed, index, number++,
-                                            lockstep::model::he{});
+                lockstep::model::initialise(one, arena_[running_].subspan(at, one.size()), 0, one.columns, seed, index,
+                                            number++, lockstep::model::he{});
                 at += one.size();
             }
         });
@@ -62,12 +63,14 @@ public:
         namespace ls = lockstep;
         const std::span<float> weights = arena_[weights_], gradient = arena_[gradient_];
         const ls::train::step_key key{seed_, step_, ls::layer_api::mode::training};
-        const auto out =
-            walk_.forward(weights.data(), x.data(), deal_, key, {arena_[running_].data(), arena_[observed_].data(), network::statistics});
+        const auto out = walk_.forward(weights.data(), x.data(), deal_, key,
+                                       {arena_[running_].data(), arena_[observed_].data(), network::statistics});
         const auto dy = walk_.output_gradient(deal_);
         for (const ls::parallel::block& rows : deal_.own().blocks())
-            loss_ += loss_of_(out.part(rows.first, rows.size()), ls::tensor::targets<label, float>{y.data() + rows.first, rows.size()},
-                              dy.part(rows.first, rows.size()), static_cast<float>(1.0 / static_cast<double>(deal_.rows())));
+            loss_ +=
+                loss_of_(out.part(rows.first, rows.size()),
+                         ls::tensor::targets<label, float>{y.data() + rows.first, rows.size()},
+                         dy.part(rows.first, rows.size()), static_cast<float>(1.0 / static_cast<double>(deal_.rows())));
         walk_.backward(
             weights.data(), deal_, key,
             [&](std::size_t layer) {
@@ -77,10 +80,12 @@ public:
         if constexpr (network::statistics > 0) {
             for (float& one : arena_[observed_]) one /= static_cast<float>(deal_.rows());
             ls::core::for_each_index<network::size>([&](auto index) {
-                constexpr std::size_t at = network::facts[index].statistics_offset, count = network::facts[index].statistics;
+                constexpr std::size_t at = network::facts[index].statistics_offset,
+                                      count = network::facts[index].statistics;
                 if constexpr (count > 0)
-                    network::template at<index>::make(net_).absorb(arena_[running_].subspan(at, count),
-                                                                   std::span<const float>{arena_[observed_].subspan(at, count)});
+                    network::template at<index>::make(net_).absorb(
+                        arena_[running_].subspan(at, count),
+                        std::span<const float>{arena_[observed_].subspan(at, count)});
             });
         }
         const ls::optim::update_pass<float> all{
@@ -89,8 +94,9 @@ public:
             .slots = {arena_[slots_].data(), Optimizer::slot_count, network::parameters, network::parameters},
             .rate = rate_,
             .step = step_++};
-        ls::parallel::for_blocks(team_, network::parameters, 4096,
-                                 [&](ls::parallel::block part) { optimizer_.update(all.part(part.first, part.size())); });
+        ls::parallel::for_blocks(team_, network::parameters, 4096, [&](ls::parallel::block part) {
+            optimizer_.update(all.part(part.first, part.size()));
+        });
     }
 
     [[nodiscard]] std::uint64_t weights_hash() const {
@@ -114,8 +120,8 @@ private:
     double loss_ = 0;
 };
 
-/// Prints one JSON line: the ratio of the times of trainer.step() and of the loop, median and quartiles over turns, and whether both end
-/// with the same weights. False: this network was not asked for.
+/// Prints one JSON line: the ratio of the times of trainer.step() and of the loop, median and quartiles over turns, and
+/// whether both end with the same weights. False: this network was not asked for.
 template <class Net>
 bool compare_with_serial(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
     namespace ls = lockstep;
@@ -159,13 +165,16 @@ bool compare_with_serial(const options& given, const std::string& name, const Ne
     const auto loop_hash = loop.weights_hash();
     const auto trainer_hash = trainer.weights_hash();
     std::printf(
-        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"threads\": %zu, \"turns\": %zu, \"serial_ms\": %.4f, \"trainer_ms\": "
+        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"threads\": %zu, \"turns\": %zu, \"serial_ms\": "
+        "%.4f, \"trainer_ms\": "
         "%.4f, "
-        "\"ratio\": %.4f, \"ratio_quartiles\": [%.4f, %.4f], \"ratio_of_medians\": %.4f, \"serial_hash\": \"%016llx\", \"trainer_hash\": "
+        "\"ratio\": %.4f, \"ratio_quartiles\": [%.4f, %.4f], \"ratio_of_medians\": %.4f, \"serial_hash\": \"%016llx\", "
+        "\"trainer_hash\": "
         "\"%016llx\", \"same_weights\": %s}\n",
-        name.c_str(), batch, given.threads, turns, 1e3 * median(plain), 1e3 * median(ours), median(ratios), quantile(ratios, 0.25),
-        quantile(ratios, 0.75), median(ours) / median(plain), static_cast<unsigned long long>(loop_hash),
-        static_cast<unsigned long long>(trainer_hash), loop_hash == trainer_hash ? "true" : "false");
+        name.c_str(), batch, given.threads, turns, 1e3 * median(plain), 1e3 * median(ours), median(ratios),
+        quantile(ratios, 0.25), quantile(ratios, 0.75), median(ours) / median(plain),
+        static_cast<unsigned long long>(loop_hash), static_cast<unsigned long long>(trainer_hash),
+        loop_hash == trainer_hash ? "true" : "false");
     std::fflush(stdout);
     if (loop_hash != trainer_hash) {
         std::fprintf(stderr, "lockstep: %s: the loop and the trainer ended with different weights\n", name.c_str());

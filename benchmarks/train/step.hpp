@@ -37,7 +37,8 @@ samples random_samples(std::size_t rows) {
     return out;
 }
 
-/// Steps on samples that stay where they are. Prints one JSON line: medians over the repeats. False: this network was not asked for.
+/// Steps on samples that stay where they are. Prints one JSON line: medians over the repeats. False: this network was
+/// not asked for.
 template <class Net, class Partition>
 bool measure_steps_of(const options& given, const std::string& name, const Net& net, std::size_t default_batch,
                       const Partition& partition) {
@@ -85,26 +86,30 @@ bool measure_steps_of(const options& given, const std::string& name, const Net& 
     const auto report = trainer.report();
     const double all = report.seconds.total() / 100;
     std::printf(
-        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"ranks\": %zu, \"partition\": \"%s\", \"transport\": \"%s\", "
+        "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"ranks\": %zu, \"partition\": \"%s\", "
+        "\"transport\": \"%s\", "
         "\"threads\": %zu, \"ms\": %.3f, "
         "\"samples_per_second\": %.1f, "
-        "\"gflops\": %.1f, \"peak_gflops\": %.1f, \"fraction_of_peak\": %.3f, \"forward_percent\": %.1f, \"backward_percent\": %.1f, "
+        "\"gflops\": %.1f, \"peak_gflops\": %.1f, \"fraction_of_peak\": %.3f, \"forward_percent\": %.1f, "
+        "\"backward_percent\": %.1f, "
         "\"update_percent\": %.1f, \"exposed_percent\": %.1f, \"memory_mb\": %.1f, \"repeats\": %zu}\n",
-        name.c_str(), batch, ranks.size(), Partition::name.data(), trainer.transport().c_str(), given.threads, time * 1e3,
-        static_cast<double>(batch) / time, network::training_flops * static_cast<double>(batch) / time * 1e-9, median(peaks),
-        median(fractions), report.seconds.forward / all, report.seconds.backward / all, report.seconds.update / all,
+        name.c_str(), batch, ranks.size(), Partition::name.data(), trainer.transport().c_str(), given.threads,
+        time * 1e3, static_cast<double>(batch) / time,
+        network::training_flops * static_cast<double>(batch) / time * 1e-9, median(peaks), median(fractions),
+        report.seconds.forward / all, report.seconds.backward / all, report.seconds.update / all,
         report.seconds.communication_exposed / all, static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
     std::fflush(stdout);
     return true;
 }
 
-/// The same by the partition that was asked for. `CutsDense`: also with the dense layers cut among pairs of ranks, a trainer of its own to
-/// the compiler.
+/// The same by the partition that was asked for. `CutsDense`: also with the dense layers cut among pairs of ranks, a
+/// trainer of its own to the compiler.
 template <bool CutsDense = false, class Net>
 bool measure_steps(const options& given, const std::string& name, const Net& net, std::size_t default_batch) {
     namespace part = lockstep::partition;
     if (given.partition.empty()) return measure_steps_of(given, name, net, default_batch, part::data{});
-    if constexpr (CutsDense) return measure_steps_of(given, name, net, default_batch, part::hybrid{part::data{}, part::model<2>{}});
+    if constexpr (CutsDense)
+        return measure_steps_of(given, name, net, default_batch, part::hybrid{part::data{}, part::model<2>{}});
     return false;
 }
 

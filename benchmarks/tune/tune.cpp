@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tunes the convolutions of a network on this machine: times every algorithm of every pass, chooses, writes the file that a plan names.
+// Tunes the convolutions of a network on this machine: times every algorithm of every pass, chooses, writes the file
+// that a plan names.
 
 #include <algorithm>
 #include <array>
@@ -118,20 +119,23 @@ options read(int argc, char** argv) {
 }
 
 void tune(const options& given, const std::vector<planner::convolution_layer>& layers) {
-    const auto measured = planner::measure_convolutions<float>(layers, given.how, [&](std::size_t layer, std::size_t of) {
-        std::fprintf(stderr, "measuring convolution %zu of %zu\n", layer + 1, of);
-    });
-    const auto chosen = planner::choose_algorithms(measured, given.how.samples, static_cast<std::size_t>(given.limit * 1e6),
-                                                   given.divide ? planner::workspace::division : planner::workspace::reuse, given.margin);
-    std::printf("%5s  %-30s %-17s %-24s %9s %9s   %-10s %9s %9s\n", "layer", "geometry", "pass", "chosen", "ms", "MB", "by rule", "ms",
-                "MB");
+    const auto measured =
+        planner::measure_convolutions<float>(layers, given.how, [&](std::size_t layer, std::size_t of) {
+            std::fprintf(stderr, "measuring convolution %zu of %zu\n", layer + 1, of);
+        });
+    const auto chosen = planner::choose_algorithms(
+        measured, given.how.samples, static_cast<std::size_t>(given.limit * 1e6),
+        given.divide ? planner::workspace::division : planner::workspace::reuse, given.margin);
+    std::printf("%5s  %-30s %-17s %-24s %9s %9s   %-10s %9s %9s\n", "layer", "geometry", "pass", "chosen", "ms", "MB",
+                "by rule", "ms", "MB");
     double seconds = 0, rule_seconds = 0;
     std::size_t most = 0, rule_most = 0, sum = 0;
     for (const auto& one : chosen) {
         const auto text = [](std::string_view of) { return std::string{of}; };
         std::printf("%5zu  %-30s %-17s %-24s %9.3f %9.2f   %-10s %9.3f %9.2f\n", layers[one.layer].number,
-                    to_text(layers[one.layer].geometry).c_str(), text(name(one.pass)).c_str(), to_text(one.choice).c_str(),
-                    one.seconds * 1e3, static_cast<double>(one.scratch) / 1e6, text(name(one.by_rule)).c_str(), one.rule_seconds * 1e3,
+                    to_text(layers[one.layer].geometry).c_str(), text(name(one.pass)).c_str(),
+                    to_text(one.choice).c_str(), one.seconds * 1e3, static_cast<double>(one.scratch) / 1e6,
+                    text(name(one.by_rule)).c_str(), one.rule_seconds * 1e3,
                     static_cast<double>(one.rule_scratch) / 1e6);
         seconds += one.seconds;
         rule_seconds += one.rule_seconds;
@@ -140,7 +144,8 @@ void tune(const options& given, const std::vector<planner::convolution_layer>& l
         sum += one.scratch;
     }
     std::printf(
-        "all convolutions of a minibatch of %zu samples: %.3f ms, by the rule %.3f ms: %.3f times as fast; scratch up to %.2f MB "
+        "all convolutions of a minibatch of %zu samples: %.3f ms, by the rule %.3f ms: %.3f times as fast; scratch up "
+        "to %.2f MB "
         "(by the rule %.2f MB), of all passes %.2f MB\n",
         given.how.samples, seconds * 1e3, rule_seconds * 1e3, rule_seconds / seconds, static_cast<double>(most) / 1e6,
         static_cast<double>(rule_most) / 1e6, static_cast<double>(sum) / 1e6);
@@ -158,8 +163,10 @@ void tune(const options& given, const std::vector<planner::convolution_layer>& l
     std::FILE* const file = std::fopen(given.file.c_str(), "wb");
     const bool written = file && std::fputs(text.c_str(), file) >= 0;
     if (!file || std::fclose(file) != 0 || !written)
-        throw ls::core::error{ls::core::text("the file ", given.file, " cannot be written"), "check the folder and its permissions"};
-    std::printf("written to %s: .model = ls::tuned(net), .algorithms = \"%s\"\n", given.file.c_str(), given.file.c_str());
+        throw ls::core::error{ls::core::text("the file ", given.file, " cannot be written"),
+                              "check the folder and its permissions"};
+    std::printf("written to %s: .model = ls::tuned(net), .algorithms = \"%s\"\n", given.file.c_str(),
+                given.file.c_str());
 }
 
 }  // namespace

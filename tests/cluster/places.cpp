@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
         bool right = ranks.size() == hosts * each && static_cast<std::size_t>(size) == each;
         for (std::size_t rank = 0; rank < places.size(); ++rank) right = right && places[rank] == rank / each * each;
         if (!right)
-            lockstep::core::fail(lockstep::core::text("rank ", ranks.rank(), " of ", ranks.size(), " shares memory with ", size, " ranks"),
+            lockstep::core::fail(lockstep::core::text("rank ", ranks.rank(), " of ", ranks.size(),
+                                                      " shares memory with ", size, " ranks"),
                                  lockstep::core::text("there should be ", hosts, " hosts with ", each, " ranks each"));
         return 0;
     });

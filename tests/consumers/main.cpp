@@ -18,7 +18,8 @@ int main(int argc, char** argv) {
     const int ranks = boost::mpi::all_reduce(world, 1, std::plus<int>{});
     if (world.rank() == 0) {
         std::printf("%d ranks, %zu floats per vector, threads %s, %s\n", ranks, lockstep::simd::width<float>,
-                    lockstep::parallel::has_threads ? "on" : "off", lockstep::core::hexadecimal(lockstep::core::hash("lockstep")).c_str());
+                    lockstep::parallel::has_threads ? "on" : "off",
+                    lockstep::core::hexadecimal(lockstep::core::hash("lockstep")).c_str());
     }
     return ranks == world.size() ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
-// A file of chosen algorithms is part of the recipe: the same bits on any number of ranks and threads, and those of the rule that picks the
-// same.
+// A file of chosen algorithms is part of the recipe: the same bits on any number of ranks and threads, and those of the
+// rule that picks the same.
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
@@ -28,22 +28,22 @@ constexpr std::size_t batch = 29, count = 70, steps = 6;
 const samples<> training{count};
 
 template <ls::kernels::algorithm_rule Rule>
-constexpr auto fixed =
-    ls::sequential{ls::input<12, 12, 1>,
-                   ls::layers::conv<5, 3, ls::layers::conv_options{.padding = 1}, Rule>{},
-                   ls::layers::relu{},
-                   ls::residual{ls::layers::conv<5, 3, ls::layers::conv_options{.padding = 1, .bias = ls::layers::bias::none}, Rule>{},
-                                ls::layers::relu{}},
-                   ls::layers::conv<6, 5, ls::layers::conv_options{.stride = 2}, Rule>{},
-                   ls::layers::flatten{},
-                   ls::layers::dense<10>{}};
+constexpr auto fixed = ls::sequential{
+    ls::input<12, 12, 1>,
+    ls::layers::conv<5, 3, ls::layers::conv_options{.padding = 1}, Rule>{},
+    ls::layers::relu{},
+    ls::residual{ls::layers::conv<5, 3, ls::layers::conv_options{.padding = 1, .bias = ls::layers::bias::none}, Rule>{},
+                 ls::layers::relu{}},
+    ls::layers::conv<6, 5, ls::layers::conv_options{.stride = 2}, Rule>{},
+    ls::layers::flatten{},
+    ls::layers::dense<10>{}};
 constexpr auto tuned = ls::tuned(fixed<ls::kernels::preferred_algorithm>);
 
 /// A file in a folder of its own for each process.
 struct file {
     static inline int made = 0;
-    std::filesystem::path folder =
-        std::filesystem::temp_directory_path() / ("lockstep-algorithms-" + std::to_string(getpid()) + "-" + std::to_string(made++));
+    std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                   ("lockstep-algorithms-" + std::to_string(getpid()) + "-" + std::to_string(made++));
     std::string path = (folder / "chosen.txt").string();
 
     explicit file(const std::string& text) {
@@ -112,8 +112,10 @@ std::string failure(const Ranks& ranks, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("equivalence/algorithms: equal bits on 1, 2 and 4 ranks, on 1 and 2 threads, for any micro-batches", "[equivalence]") {
-    const file chosen{file_of(algorithm::winograd2, algorithm::im2col, 3)}, whole{file_of(algorithm::winograd2, algorithm::im2col)};
+TEST_CASE("equivalence/algorithms: equal bits on 1, 2 and 4 ranks, on 1 and 2 threads, for any micro-batches",
+          "[equivalence]") {
+    const file chosen{file_of(algorithm::winograd2, algorithm::im2col, 3)},
+        whole{file_of(algorithm::winograd2, algorithm::im2col)};
     const auto serial = run(ls::comm::group{}, recipe(tuned, chosen.path));
     REQUIRE(serial.losses.size() == steps);
     CHECK(run(ls::comm::group{}, recipe(tuned, chosen.path, 2)) == serial);
@@ -163,18 +165,23 @@ TEST_CASE("equivalence/algorithms: ranks that were given different files are tol
     CHECK(text.substr(text.size() - std::min(text.size(), end.size())) == end);
 }
 
-TEST_CASE("equivalence/algorithms: a file that one rank cannot read, or that does not fit, stops all", "[equivalence]") {
+TEST_CASE("equivalence/algorithms: a file that one rank cannot read, or that does not fit, stops all",
+          "[equivalence]") {
     const mpi::communicator world;
     const file chosen{file_of(algorithm::direct, algorithm::direct)};
     const bool last = world.rank() + 1 == world.size();
     const auto unread = failure(world, recipe(tuned, last ? "/no/such/file" : chosen.path));
-    CHECK(unread.find("lockstep: the file of algorithms /no/such/file cannot be read: No such file or directory; ") != std::string::npos);
+    CHECK(unread.find("lockstep: the file of algorithms /no/such/file cannot be read: No such file or directory; ") !=
+          std::string::npos);
     const auto unasked = failure(world, recipe(fixed<ls::kernels::always_direct>, "a.txt"));
-    CHECK(unasked.find("lockstep: the plan names a file of algorithms, a.txt, but no layer takes them from a file; write .model = "
-                       "ls::tuned(net) with a net that has layers conv, or leave plan.algorithms empty") != std::string::npos);
+    CHECK(
+        unasked.find(
+            "lockstep: the plan names a file of algorithms, a.txt, but no layer takes them from a file; write .model = "
+            "ls::tuned(net) with a net that has layers conv, or leave plan.algorithms empty") != std::string::npos);
 }
 
-TEST_CASE("equivalence/algorithms: the printed plan names the file and the algorithms, and counts their scratch", "[equivalence]") {
+TEST_CASE("equivalence/algorithms: the printed plan names the file and the algorithms, and counts their scratch",
+          "[equivalence]") {
     const ls::comm::group alone;
     const auto scratch_of = [&](const std::string& text) {
         const file chosen{text};

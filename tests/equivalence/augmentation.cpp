@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 3
-// Augmented pictures are those of (number, seed, epoch): the same bits on any number of ranks, read when they are wanted or ahead of it.
+// Augmented pictures are those of (number, seed, epoch): the same bits on any number of ranks, read when they are
+// wanted or ahead of it.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -19,7 +20,8 @@ namespace {
 using namespace support;
 namespace data = ls::data;
 
-constexpr std::size_t count = 190, batch = 61, steps = 14;  // the fourth minibatch of an epoch has 7 rows; 3 epochs and a half
+constexpr std::size_t count = 190, batch = 61,
+                      steps = 14;  // the fourth minibatch of an epoch has 7 rows; 3 epochs and a half
 const samples<> training{count}, other{100, 8};
 
 auto recipe(bool prefetch, std::size_t threads = 1, std::uint64_t seed = 42) {
@@ -62,7 +64,8 @@ outcome run(const Ranks& ranks, const Set& set, bool prefetch, std::size_t threa
 
 }  // namespace
 
-TEST_CASE("equivalence/augmentation: equal weights and losses on 1, 2 and 3 ranks, with and without reading ahead", "[equivalence]") {
+TEST_CASE("equivalence/augmentation: equal weights and losses on 1, 2 and 3 ranks, with and without reading ahead",
+          "[equivalence]") {
     const outcome serial = run(ls::comm::group{}, augmented, false);
     REQUIRE(serial.losses.size() == steps + steps / 3);
     CHECK(run(ls::comm::group{}, augmented, true) == serial);
@@ -102,7 +105,8 @@ TEST_CASE("equivalence/augmentation: evaluation sees no augmentation", "[equival
     const mpi::communicator world;
     ls::trainer trainer{world, recipe(true)};
     trainer.fit(augmented, ls::steps{5});
-    CHECK(std::bit_cast<std::uint64_t>(trainer.evaluate(augmented).loss) == std::bit_cast<std::uint64_t>(trainer.evaluate(plain).loss));
+    CHECK(std::bit_cast<std::uint64_t>(trainer.evaluate(augmented).loss) ==
+          std::bit_cast<std::uint64_t>(trainer.evaluate(plain).loss));
     CHECK(trainer.evaluate(augmented).loss != trainer.evaluate(training.set()).loss);
 }
 
@@ -120,6 +124,7 @@ TEST_CASE("equivalence/augmentation: ranks with other augmentations are told so"
         found = found.substr(0, found.find("\n    the weights on rank "));
     }
     CHECK(found ==
-          "lockstep: ranks were given different plans: data set is normalised mean=0.1 deviation=0.8 flip(probability=0.5) on rank 0 and "
+          "lockstep: ranks were given different plans: data set is normalised mean=0.1 deviation=0.8 "
+          "flip(probability=0.5) on rank 0 and "
           "normalised mean=0.1 deviation=0.8 flip(probability=0.25) on rank 2; give every rank the same plan");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Networks with branches: the same bits on any number of ranks, and up to rounding the same network in a model partition.
+// Networks with branches: the same bits on any number of ranks, and up to rounding the same network in a model
+// partition.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -17,22 +18,22 @@ using namespace support;
 using namespace ls::layers;
 namespace part = ls::partition;
 
-// Values with several readers before and after layers that a model partition cuts; joins of cut and uncut layers; a view of a cut
-// layer.
-constexpr auto branched = ls::sequential{
-    ls::input<12, 12, 1>,
-    conv<4, 3>{},
-    ls::residual{relu{}, conv<4, 3, conv_options{.padding = 1}>{}},
-    relu{},
-    ls::add{ls::path{conv<6, 3, conv_options{.stride = 2, .padding = 1}>{}, relu{}, conv<6, 3, conv_options{.padding = 1}>{}},
-            shortcut<6, 2>{}},
-    ls::concatenate{ls::path{}, ls::path{conv<2, 1>{}, relu{}}},
-    flatten{},
-    dense<24>{},
-    ls::residual{relu{}, ls::layers::dropout{0.25}, dense<24>{}, relu{}},
-    flatten{},
-    ls::concatenate{relu{}, ls::path{dense<8>{}, flatten{}, relu{}}},
-    dense<10>{}};
+// Values with several readers before and after layers that a model partition cuts; joins of cut and uncut layers; a
+// view of a cut layer.
+constexpr auto branched = ls::sequential{ls::input<12, 12, 1>,
+                                         conv<4, 3>{},
+                                         ls::residual{relu{}, conv<4, 3, conv_options{.padding = 1}>{}},
+                                         relu{},
+                                         ls::add{ls::path{conv<6, 3, conv_options{.stride = 2, .padding = 1}>{}, relu{},
+                                                          conv<6, 3, conv_options{.padding = 1}>{}},
+                                                 shortcut<6, 2>{}},
+                                         ls::concatenate{ls::path{}, ls::path{conv<2, 1>{}, relu{}}},
+                                         flatten{},
+                                         dense<24>{},
+                                         ls::residual{relu{}, ls::layers::dropout{0.25}, dense<24>{}, relu{}},
+                                         flatten{},
+                                         ls::concatenate{relu{}, ls::path{dense<8>{}, flatten{}, relu{}}},
+                                         dense<10>{}};
 constexpr std::size_t count = 190, batch = 61, steps = 12;
 const samples<> training{count}, test{133, 8};
 
@@ -66,7 +67,8 @@ outcome run(const Ranks& ranks, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("equivalence/branches: the same bits on 1, 2, 3, 4 and 8 ranks, for all threads and buckets", "[equivalence]") {
+TEST_CASE("equivalence/branches: the same bits on 1, 2, 3, 4 and 8 ranks, for all threads and buckets",
+          "[equivalence]") {
     const auto serial = run(ls::comm::group{}, recipe(part::data{}));
     REQUIRE(serial.losses.back() < 0.9 * serial.losses.front());
     CHECK(run(ls::comm::group{}, recipe(part::data{}, 2, 0)).hash == serial.hash);
@@ -108,7 +110,8 @@ TEST_CASE("equivalence/branches: the memory of a trainer by kind", "[equivalence
         CHECK(memory.optimizer == sizeof(float) * trainer.optimizer_numbers());
         CHECK(memory.gradients % memory.weights == 0);  // one set for each node of the lanes
         CHECK(memory.scratch < memory.activations);
-        // Samples and class numbers of a rank's part of the minibatch, and what is lost to cache lines: less than one for each array.
+        // Samples and class numbers of a rank's part of the minibatch, and what is lost to cache lines: less than one
+        // for each array.
         const std::size_t rows = ls::train::deal::capacity(batch, trainer.grid());
         const std::size_t samples = rows * (sample::size * sizeof(float) + sizeof(std::int32_t));
         CHECK(memory.data >= samples);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Compressed averaging with one worker for each rank: equal runs on equal numbers of ranks, replicas with equal bits, and the exact sum where
-// nothing is left out. For any number of ranks: workers.cpp.
+// Compressed averaging with one worker for each rank: equal runs on equal numbers of ranks, replicas with equal bits,
+// and the exact sum where nothing is left out. For any number of ranks: workers.cpp.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
@@ -30,7 +30,8 @@ constexpr std::size_t count = 190, steps = 60;
 const samples<> training{count};
 
 template <class Compressor>
-auto recipe(const Compressor& compressor, std::size_t threads, std::size_t bucket, std::uint64_t seed = 5, bool thread = false) {
+auto recipe(const Compressor& compressor, std::size_t threads, std::size_t bucket, std::uint64_t seed = 5,
+            bool thread = false) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -99,18 +100,24 @@ struct witness {
 /// The words of all ranks in one step.
 template <class Partition>
 void draws_other_words(const mpi::communicator& group, const Partition& partition) {
-    const ls::plan plan{
-        .model = net, .loss = ls::loss::softmax_cross_entropy{}, .partition = partition, .compressor = witness{}, .batch = 64, .bucket = 1};
+    const ls::plan plan{.model = net,
+                        .loss = ls::loss::softmax_cross_entropy{},
+                        .partition = partition,
+                        .compressor = witness{},
+                        .batch = 64,
+                        .bucket = 1};
     ls::trainer trainer{group, plan};
     witness::words.clear();
     trainer.fit(training.set(), ls::steps{1});
-    // One for each tensor and worker. A model group has the workers of its ranks: each of them compresses its shard for all of these.
+    // One for each tensor and worker. A model group has the workers of its ranks: each of them compresses its shard for
+    // all of these.
     constexpr std::size_t most = 100;
     REQUIRE(witness::words.size() <= most);
     std::set<std::uint64_t> all;
     std::size_t messages = 0;
     for (std::size_t message = 0; message < most; ++message) {
-        const std::uint64_t none = ~std::uint64_t{0}, mine = message < witness::words.size() ? witness::words[message] : none;
+        const std::uint64_t none = ~std::uint64_t{0},
+                            mine = message < witness::words.size() ? witness::words[message] : none;
         for (const auto& word : of_all(group, mine)) {
             messages += word != none;
             if (word != none) all.insert(word);
@@ -123,24 +130,29 @@ void draws_other_words(const mpi::communicator& group, const Partition& partitio
 
 }  // namespace
 
-TEST_CASE("equivalence/compressors: no two messages of a step are rounded with the same random words, whatever the partition",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/compressors: no two messages of a step are rounded with the same random words, whatever the partition",
+    "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) { draws_other_words(group, ls::partition::data{}); });
     on_groups({2, 4}, [&](const mpi::communicator& group) {
         draws_other_words(group, ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}});
     });
 }
 
-TEST_CASE("equivalence/compressors: top_k with error feedback repeats itself, and all ranks have equal weights", "[equivalence]") {
+TEST_CASE("equivalence/compressors: top_k with error feedback repeats itself, and all ranks have equal weights",
+          "[equivalence]") {
     repeats(error_feedback{top_k{.ratio = 0.05}});
 }
 
-TEST_CASE("equivalence/compressors: quantize with error feedback repeats itself, and all ranks have equal weights", "[equivalence]") {
+TEST_CASE("equivalence/compressors: quantize with error feedback repeats itself, and all ranks have equal weights",
+          "[equivalence]") {
     repeats(error_feedback{quantize{.bits = 4, .bucket = 128}});
 }
 
-TEST_CASE("equivalence/compressors: a message that leaves nothing out gives the bits of the exact sum", "[equivalence]") {
-    // One rank sends the sum of all lanes, each of two ranks its half of the tree, and what follows is the same one addition.
+TEST_CASE("equivalence/compressors: a message that leaves nothing out gives the bits of the exact sum",
+          "[equivalence]") {
+    // One rank sends the sum of all lanes, each of two ranks its half of the tree, and what follows is the same one
+    // addition.
     const auto everything = error_feedback{top_k{.ratio = 1}};
     const auto exact = recipe(ls::compress::none{}, 1, 0);
     const outcome serial = run(ls::comm::group{}, exact);
@@ -155,14 +167,17 @@ TEST_CASE("equivalence/compressors: a message that leaves nothing out gives the 
     });
 }
 
-TEST_CASE("equivalence/compressors: every rank owns the whole update, and sends one message of the stated size to each other rank",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/compressors: every rank owns the whole update, and sends one message of the stated size to each other "
+    "rank",
+    "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         const ls::trainer trainer{group, recipe(error_feedback{top_k{.ratio = 0.05}}, 1, 1U << 20U)};
         const std::size_t n = decltype(trainer)::network::parameters;
         CHECK(trainer.optimizer_numbers() == n);  // momentum has one slot
         REQUIRE(trainer.buckets() == 1);
-        // Of each matrix k pairs of a float and an index, of a bias all numbers, and each time the length; in whole numbers of eight bytes.
+        // Of each matrix k pairs of a float and an index, of a bias all numbers, and each time the length; in whole
+        // numbers of eight bytes.
         using network = typename decltype(trainer)::network;
         std::size_t message = 0;
         ls::core::for_each_index<network::size>([&](auto layer) {

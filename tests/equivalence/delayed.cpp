@@ -23,8 +23,8 @@ constexpr std::size_t steps = 7;
 constexpr auto rates = [](std::uint64_t step) { return 0.02 / static_cast<double>(1 + step); };
 
 template <class Sync, class Compressor = ls::compress::none, class Partition = ls::partition::data>
-auto recipe(const Sync& sync, ls::transport transport = ls::transport::automatic, std::size_t bucket = 1000, bool overlap = true,
-            const Compressor& compressor = {}, const Partition& partition = {}) {
+auto recipe(const Sync& sync, ls::transport transport = ls::transport::automatic, std::size_t bucket = 1000,
+            bool overlap = true, const Compressor& compressor = {}, const Partition& partition = {}) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .schedule = rates,
@@ -59,8 +59,9 @@ outcome run(const Ranks& ranks, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("equivalence/delayed: the first step changes no weight, the second applies the first gradient with its own rate",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/delayed: the first step changes no weight, the second applies the first gradient with its own rate",
+    "[equivalence]") {
     // The weights after two delayed steps are those after one step at the rate of the second.
     const auto of = [](const auto& sync, auto schedule) {
         return ls::plan{.model = net,
@@ -83,7 +84,8 @@ TEST_CASE("equivalence/delayed: the first step changes no weight, the second app
     });
 }
 
-TEST_CASE("equivalence/delayed: the same bits on 1, 2, 3, 4 and 8 ranks, by messages and shared memory", "[equivalence]") {
+TEST_CASE("equivalence/delayed: the same bits on 1, 2, 3, 4 and 8 ranks, by messages and shared memory",
+          "[equivalence]") {
     const outcome alone = run(ls::comm::group{}, recipe(ls::sync::delayed{}));
     CHECK(alone.losses.back() < alone.losses.front());
     CHECK(run(ls::comm::group{}, recipe(ls::sync::every_step{})) != alone);
@@ -97,7 +99,9 @@ TEST_CASE("equivalence/delayed: the same bits on 1, 2, 3, 4 and 8 ranks, by mess
 
 TEST_CASE("equivalence/delayed: with a compressor and in a hybrid partition as well", "[equivalence]") {
     const auto compressor = ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}};
-    const auto plan = [&](std::size_t bucket) { return recipe(ls::sync::delayed{}, ls::transport::automatic, bucket, true, compressor); };
+    const auto plan = [&](std::size_t bucket) {
+        return recipe(ls::sync::delayed{}, ls::transport::automatic, bucket, true, compressor);
+    };
     const outcome alone = run(ls::comm::group{}, plan(1000));
     on_groups({2, 6}, [&](const mpi::communicator& group) { CHECK(run(group, plan(1)) == alone); });
     constexpr auto hybrid = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}};

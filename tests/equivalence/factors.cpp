@@ -50,8 +50,9 @@ struct pause {
     }
 };
 
-constexpr auto mlp = ls::sequential{ls::input<12, 12, 1>,    ls::layers::flatten{}, ls::layers::dense<128>{}, ls::layers::relu{}, pause{},
-                                    ls::layers::dense<64>{}, ls::layers::relu{},    ls::layers::dense<10>{}};
+constexpr auto mlp = ls::sequential{
+    ls::input<12, 12, 1>,    ls::layers::flatten{}, ls::layers::dense<128>{}, ls::layers::relu{}, pause{},
+    ls::layers::dense<64>{}, ls::layers::relu{},    ls::layers::dense<10>{}};
 const samples<> training{190};
 constexpr std::size_t steps = 7;  // minibatches of 61, 61, 61 and 7 rows, which are fewer than lanes
 
@@ -63,11 +64,15 @@ struct machine {
     std::size_t threads = 1;
 };
 /// Each two of the settings meet in one of them.
-constexpr machine machines[] = {
-    {1, true, false, 1}, {1, false, false, 2}, {1U << 20U, true, true, 2}, {1U << 20U, false, false, 1}, {1, true, true, 1}};
+constexpr machine machines[] = {{1, true, false, 1},
+                                {1, false, false, 2},
+                                {1U << 20U, true, true, 2},
+                                {1U << 20U, false, false, 1},
+                                {1, true, true, 1}};
 
 template <class Model, class Factors = ls::sync::no_factors, class Sync = ls::sync::every_step>
-auto recipe(const Model& model, const Factors& factors = {}, const machine& on = {}, std::size_t batch = 61, const Sync& sync = {}) {
+auto recipe(const Model& model, const Factors& factors = {}, const machine& on = {}, std::size_t batch = 61,
+            const Sync& sync = {}) {
     return ls::plan{.model = model,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .schedule = ls::optim::constant{.rate = 0.02},
@@ -106,8 +111,8 @@ void same_everywhere(const Model& model) {
     CHECK(alone.losses.back() < alone.losses.front());
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         for (const machine& on : machines) {
-            INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", thread " << on.thread
-                              << ", threads " << on.threads);
+            INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", thread "
+                              << on.thread << ", threads " << on.threads);
             CHECK(run(group, recipe(model, always, on)) == alone);
         }
     });
@@ -115,11 +120,14 @@ void same_everywhere(const Model& model) {
 
 }  // namespace
 
-TEST_CASE("equivalence/factors: dense layers have the bits of the step that exchanges gradients", "[equivalence]") { same_everywhere(mlp); }
+TEST_CASE("equivalence/factors: dense layers have the bits of the step that exchanges gradients", "[equivalence]") {
+    same_everywhere(mlp);
+}
 
 TEST_CASE("equivalence/factors: beside convolutions and dropout as well", "[equivalence]") { same_everywhere(net); }
 
-TEST_CASE("equivalence/factors: the choice by cost changes no bit, and takes no layer with too many samples", "[equivalence]") {
+TEST_CASE("equivalence/factors: the choice by cost changes no bit, and takes no layer with too many samples",
+          "[equivalence]") {
     const outcome alone = run(ls::comm::group{}, recipe(mlp));
     on_groups({1, 3, 4}, [&](const mpi::communicator& group) {
         for (const auto transport : {ls::transport::messages, ls::transport::automatic}) {
@@ -138,7 +146,8 @@ TEST_CASE("equivalence/factors: any rows that ranks bring to a step, also none",
         const auto rank = static_cast<std::size_t>(group.rank());
         const auto hash = [&](const auto& plan) {
             ls::trainer trainer{group, plan};
-            for (const std::vector<std::size_t>& counts : {std::vector<std::size_t>{20, 0, 1}, {0, 21, 20}, {1, 1, 0}, {5, 20, 8}}) {
+            for (const std::vector<std::size_t>& counts :
+                 {std::vector<std::size_t>{20, 0, 1}, {0, 21, 20}, {1, 1, 0}, {5, 20, 8}}) {
                 const auto mine = training.rows(40 * rank, counts[rank]);
                 trainer.step(mine.x, mine.y);
             }
@@ -157,7 +166,8 @@ TEST_CASE("equivalence/factors: gradients of the step before as well", "[equival
 }
 
 TEST_CASE("equivalence/factors: bytes are those of rows and of weights, and fewer", "[equivalence]") {
-    constexpr std::size_t batch = 30, widths = 144 + 128 + 128 + 64 + 64 + 10, weights = 144 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10;
+    constexpr std::size_t batch = 30, widths = 144 + 128 + 128 + 64 + 64 + 10,
+                          weights = 144 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10;
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         auto plan = recipe(mlp, {}, {}, batch);
         plan.transport = ls::transport::messages;
@@ -174,12 +184,14 @@ TEST_CASE("equivalence/factors: bytes are those of rows and of weights, and fewe
         for (std::size_t layer = 0; layer < 7; ++layer)
             CHECK(by_factors.sends_factors(layer) == (ranks > 1 && (layer == 1 || layer == 4 || layer == 6)));
         const std::string told = ls::summary(by_factors);
-        CHECK(told.find(ranks > 1 ? "always: 3 layers send x and dy of each sample" : "always: 0 layers send") != std::string::npos);
+        CHECK(told.find(ranks > 1 ? "always: 3 layers send x and dy of each sample" : "always: 0 layers send") !=
+              std::string::npos);
         CHECK((told.find("sends factors\n") != std::string::npos) == (ranks > 1));
     });
 }
 
-TEST_CASE("equivalence/factors: a failure in backward ends on all ranks, with the weights of the last step", "[equivalence]") {
+TEST_CASE("equivalence/factors: a failure in backward ends on all ranks, with the weights of the last step",
+          "[equivalence]") {
     on_groups({3, 4}, [&](const mpi::communicator& group) {
         for (const machine& on : {machines[0], machines[4]}) {
             ls::trainer trainer{group, recipe(mlp, always, on)};
@@ -204,8 +216,9 @@ TEST_CASE("equivalence/factors: what does not go with them is one error", "[equi
     on_groups({2}, [&](const mpi::communicator& group) {
         auto plan = recipe(mlp, always);
         plan.transport = ls::transport::shared_memory;
-        CHECK_THROWS_WITH(ls::trainer(group, plan), Catch::Contains("lockstep: the plan asks for shared memory, and for factors, which are "
-                                                                    "messages; leave one of them out"));
+        CHECK_THROWS_WITH(ls::trainer(group, plan),
+                          Catch::Contains("lockstep: the plan asks for shared memory, and for factors, which are "
+                                          "messages; leave one of them out"));
         auto other = recipe(mlp, ls::sync::factors{.always = group.rank() == 0});
         CHECK_THROWS_WITH(ls::trainer(group, other),
                           Catch::Contains("factors is factors(always) on rank 0 and factors(automatic) on rank 1"));

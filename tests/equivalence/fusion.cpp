@@ -31,39 +31,40 @@ struct relu_apart : relu {
 /// Residual blocks with both kinds of shortcuts, one around layers that run again, and rows of features.
 template <class Relu>
 constexpr auto net_of(const Relu& after) {
-    return ls::sequential{ls::input<12, 12, 1>,
-                          conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{},
-                          batch_norm{},
-                          after,
-                          ls::residual{conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}, after,
-                                       conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}},
-                          after,
-                          ls::residual{conv<5, 3, conv_options{.padding = 1}>{}, batch_norm{}},
-                          after,
-                          ls::add{shortcut<9, 2>{}, ls::path{conv<9, 3, conv_options{.stride = 2, .padding = 1}>{}, batch_norm{}, after,
-                                                             conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}}},
-                          after,
-                          ls::recompute{ls::residual{conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}, after,
-                                                     conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}},
-                                        after},
-                          ls::add{ls::path{conv<17, 1, conv_options{.stride = 2}>{}, batch_norm{}},
-                                  ls::path{conv<17, 3, conv_options{.stride = 2, .padding = 1}>{}, batch_norm{}}},
-                          after,
-                          global_mean_pool{},
-                          dense<24>{},
-                          ls::residual{dense<24>{}, batch_norm{}},
-                          after,
-                          dense<10>{}};
+    return ls::sequential{
+        ls::input<12, 12, 1>,
+        conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{},
+        batch_norm{},
+        after,
+        ls::residual{conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}, after,
+                     conv<5, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}},
+        after,
+        ls::residual{conv<5, 3, conv_options{.padding = 1}>{}, batch_norm{}},
+        after,
+        ls::add{shortcut<9, 2>{}, ls::path{conv<9, 3, conv_options{.stride = 2, .padding = 1}>{}, batch_norm{}, after,
+                                           conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}}},
+        after,
+        ls::recompute{ls::residual{conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}, after,
+                                   conv<9, 3, conv_options{.padding = 1}>{}, batch_norm{}},
+                      after},
+        ls::add{ls::path{conv<17, 1, conv_options{.stride = 2}>{}, batch_norm{}},
+                ls::path{conv<17, 3, conv_options{.stride = 2, .padding = 1}>{}, batch_norm{}}},
+        after,
+        global_mean_pool{},
+        dense<24>{},
+        ls::residual{dense<24>{}, batch_norm{}},
+        after,
+        dense<10>{}};
 }
 constexpr auto together = net_of(relu{});
 constexpr auto apart = net_of(relu_apart{});
-/// A value that the normalisation reads, and a sum after it: the gradients of both are added where the normalisation writes that of its
-/// addend.
+/// A value that the normalisation reads, and a sum after it: the gradients of both are added where the normalisation
+/// writes that of its addend.
 template <class Relu>
 constexpr auto nested_of(const Relu& after) {
     return ls::sequential{ls::input<12, 12, 1>, conv<5, 3, conv_options{.padding = 1}>{},
-                          ls::residual{ls::add{conv<5, 3, conv_options{.padding = 1}>{}, batch_norm{}}, after}, global_mean_pool{},
-                          dense<10>{}};
+                          ls::residual{ls::add{conv<5, 3, conv_options{.padding = 1}>{}, batch_norm{}}, after},
+                          global_mean_pool{}, dense<10>{}};
 }
 constexpr auto nested_together = nested_of(relu{});
 constexpr auto nested_apart = nested_of(relu_apart{});
@@ -102,8 +103,9 @@ outcome run(const Ranks& ranks, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("equivalence/fusion: a network in fewer passes over memory has the same bits, for all lanes, threads and ranks",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/fusion: a network in fewer passes over memory has the same bits, for all lanes, threads and ranks",
+    "[equivalence]") {
     for (const std::size_t lanes : {8U, 9U, 30U}) {
         const auto want = run(ls::comm::group{}, recipe(apart, part::data{}, lanes));
         INFO(lanes << " lanes");
@@ -134,7 +136,9 @@ TEST_CASE("equivalence/fusion: and in a model partition", "[equivalence]") {
     });
 }
 
-TEST_CASE("equivalence/fusion: weights of the one network are those of the other, and its summary lists the same layers", "[equivalence]") {
+TEST_CASE(
+    "equivalence/fusion: weights of the one network are those of the other, and its summary lists the same layers",
+    "[equivalence]") {
     ls::trainer one{ls::comm::group{}, recipe(together, part::data{}, 8)};
     ls::trainer other{ls::comm::group{}, recipe(apart, part::data{}, 8)};
     REQUIRE(one.weights_hash() == other.weights_hash());

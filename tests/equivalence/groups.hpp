@@ -11,7 +11,8 @@ namespace support {
 
 namespace mpi = boost::mpi;
 
-/// Cuts the world into groups of these sizes, in order, and runs f(group) on each of them at once. Ranks after the last group wait.
+/// Cuts the world into groups of these sizes, in order, and runs f(group) on each of them at once. Ranks after the last
+/// group wait.
 template <class F>
 void on_groups(const std::vector<int>& sizes, F&& f) {
     const mpi::communicator world;

@@ -85,8 +85,8 @@ struct looking {
 
 /// A dense network that a naive reference computes in double: 144 - 5 - 10.
 constexpr std::size_t inputs = sample::size, hidden = 5, classes = 10;
-constexpr auto dense_net = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<hidden>{}, ls::layers::relu{},
-                                          ls::layers::dense<classes>{}};
+constexpr auto dense_net = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<hidden>{},
+                                          ls::layers::relu{}, ls::layers::dense<classes>{}};
 const samples<double> in_double{3 * batch + 7};
 constexpr double rate = 0.05;
 
@@ -130,7 +130,8 @@ numbers naive_gradient(const numbers& w, std::size_t first, std::size_t last) {
             for (std::size_t j = 0; j < hidden; ++j) p[c] += std::max(z[j], 0.0) * w2[j * classes + c];
             sum += p[c] = std::exp(p[c]);
         }
-        for (std::size_t c = 0; c < classes; ++c) p[c] = p[c] / sum - (static_cast<std::size_t>(in_double.y[row]) == c ? 1 : 0);
+        for (std::size_t c = 0; c < classes; ++c)
+            p[c] = p[c] / sum - (static_cast<std::size_t>(in_double.y[row]) == c ? 1 : 0);
         for (std::size_t c = 0; c < classes; ++c) h2[c] += p[c];
         for (std::size_t j = 0; j < hidden; ++j) {
             if (z[j] <= 0) continue;
@@ -162,7 +163,8 @@ numbers naive(const numbers& begin, const local_sgd& of, std::size_t workers, do
         const std::size_t rows = std::min(batch, n - at);
         for (std::size_t k = 0; k < workers; ++k) {
             // Lane l of 8 has rows l R / 8 .. (l + 1) R / 8 - 1; worker k of W has lanes k 8 / W .. (k + 1) 8 / W - 1.
-            std::size_t first = at + rows * (k * lanes / workers) / lanes, last = at + rows * ((k + 1) * lanes / workers) / lanes;
+            std::size_t first = at + rows * (k * lanes / workers) / lanes,
+                        last = at + rows * ((k + 1) * lanes / workers) / lanes;
             if (step < of.start) first = at, last = at + rows;
             if (first == last) continue;
             const numbers g = naive_gradient(w[k], first, last);
@@ -186,7 +188,8 @@ TEST_CASE("equivalence/local_sgd: the weights of a naive reference in double", "
     // Not after a multiple of the period: the workers then have different weights. Steps 3 and 7 have 7 rows: a worker
     // of eight has none.
     for (const std::size_t workers : {4, 8, 3})
-        for (const local_sgd& sync : {local_sgd{.period = 4}, local_sgd{.period = 2, .start = 2, .momentum = momenta::average}})
+        for (const local_sgd& sync :
+             {local_sgd{.period = 4}, local_sgd{.period = 2, .start = 2, .momentum = momenta::average}})
             on_groups({2, 6}, [&](const mpi::communicator& group) {
                 INFO(workers << " workers on " << group.size() << " ranks, " << sync.settings());
                 if (workers == 3 && group.size() == 6 && sync.start > 0) return;
@@ -269,7 +272,8 @@ TEST_CASE("equivalence/local_sgd: ranks that add nothing to a mean leave the sig
     on_all_groups([&](const mpi::communicator& group) { CHECK(zeros(group) == alone); });
 }
 
-TEST_CASE("equivalence/local_sgd: looks at the mean change nothing, and a rank may look where all have", "[equivalence]") {
+TEST_CASE("equivalence/local_sgd: looks at the mean change nothing, and a rank may look where all have",
+          "[equivalence]") {
     const auto plan = recipe({.period = 4, .start = 2, .momentum = momenta::average}, 4);
     std::vector<std::uint64_t> wanted;
     for (std::size_t of = 1; of <= steps; ++of) wanted.push_back(run(ls::comm::group{}, plan, of).weights);
@@ -297,9 +301,9 @@ TEST_CASE("equivalence/local_sgd: looks at the mean change nothing, and a rank m
 }
 
 TEST_CASE("equivalence/local_sgd: with a batch normalisation", "[equivalence]") {
-    constexpr auto normalised =
-        ls::sequential{ls::input<12, 12, 1>,  ls::layers::conv<4, 3>{}, ls::layers::batch_norm{}, ls::layers::relu{},
-                       ls::layers::flatten{}, ls::layers::dense<16>{},  ls::layers::relu{},       ls::layers::dense<10>{}};
+    constexpr auto normalised = ls::sequential{ls::input<12, 12, 1>, ls::layers::conv<4, 3>{}, ls::layers::batch_norm{},
+                                               ls::layers::relu{},   ls::layers::flatten{},    ls::layers::dense<16>{},
+                                               ls::layers::relu{},   ls::layers::dense<10>{}};
     const auto plan = [&](std::size_t workers, std::size_t bucket, std::size_t threads) {
         return ls::plan{.model = normalised,
                         .loss = ls::loss::softmax_cross_entropy{},
@@ -365,7 +369,8 @@ TEST_CASE("equivalence/local_sgd: memory and bytes count all workers, and the su
     });
 }
 
-TEST_CASE("equivalence/local_sgd: what cannot be is refused on all ranks, and no rank waits for one that has failed", "[equivalence]") {
+TEST_CASE("equivalence/local_sgd: what cannot be is refused on all ranks, and no rank waits for one that has failed",
+          "[equivalence]") {
     const auto error_of = [](const auto& f) {
         try {
             f();
@@ -383,13 +388,16 @@ TEST_CASE("equivalence/local_sgd: what cannot be is refused on all ranks, and no
     };
     on_groups({2, 6}, [&](const mpi::communicator& group) {
         refuses(group, recipe({.period = 0}, 4),
-                "sync::local_sgd averages weights every 0 steps; set period to at least 1, or leave sync out for synchronous steps");
+                "sync::local_sgd averages weights every 0 steps; set period to at least 1, or leave sync out for "
+                "synchronous steps");
         refuses(group, recipe({}, 9),
-                "9 workers share 8 lanes, so some would have no samples; set lanes to a multiple of 9, or use at most 8 workers");
+                "9 workers share 8 lanes, so some would have no samples; set lanes to a multiple of 9, or use at most "
+                "8 workers");
         auto plan = recipe({}, 4);
         plan.progress_thread = true;
         refuses(group, plan,
-                "the plan asks for a progress thread with sync::local_sgd, most steps of which send nothing between layers; leave "
+                "the plan asks for a progress thread with sync::local_sgd, most steps of which send nothing between "
+                "layers; leave "
                 "progress_thread out");
         // The last rank fails before its forward, in a step that is to end with a mean.
         for (const std::size_t fails_in : {0, 1, 2}) {
@@ -405,7 +413,8 @@ TEST_CASE("equivalence/local_sgd: what cannot be is refused on all ranks, and no
             CHECK(trainer.weights_state().steps == fails_in);
             CHECK(error_of([&] { (void)trainer.weights_hash(); }).find("has the value nan") != std::string::npos);
         }
-        // The weights of the last worker become infinite in a step that ends with a mean: its rank says so, the others in their next call.
+        // The weights of the last worker become infinite in a step that ends with a mean: its rank says so, the others
+        // in their next call.
         auto diverging = dense_recipe(local_sgd{.period = 1}, 4, 56, 0.9);
         diverging.schedule.rate = 1e200;
         ls::trainer trainer{group, diverging};

@@ -30,7 +30,8 @@ struct top {
     }
 
     template <class T, ls::tensor::Shape Output>
-    std::size_t operator()(ls::tensor::batch<const T, Output> y, ls::tensor::targets<label<Output>, T> target) const noexcept {
+    std::size_t operator()(ls::tensor::batch<const T, Output> y,
+                           ls::tensor::targets<label<Output>, T> target) const noexcept {
         std::size_t right = 0;
         for (std::size_t row = 0; row < y.rows; ++row) {
             const auto scores = y.sample(row);
@@ -50,9 +51,11 @@ struct score {
     using label = classes_of<Output>;
 
     template <class T, ls::tensor::Shape Output>
-    double operator()(ls::tensor::batch<const T, Output> y, ls::tensor::targets<label<Output>, T> target) const noexcept {
+    double operator()(ls::tensor::batch<const T, Output> y,
+                      ls::tensor::targets<label<Output>, T> target) const noexcept {
         double sum = 0;
-        for (std::size_t row = 0; row < y.rows; ++row) sum += many_digits(y.sample(row)[static_cast<std::size_t>(target[row])]);
+        for (std::size_t row = 0; row < y.rows; ++row)
+            sum += many_digits(y.sample(row)[static_cast<std::size_t>(target[row])]);
         return sum;
     }
 };
@@ -75,7 +78,9 @@ auto recipe() {
 struct history {
     static constexpr bool on_every_rank = true;
     std::vector<double> tops{}, scores{};
-    void on_epoch(const ls::report::epoch_event& event) { tops.push_back((*event.test)["top"]), scores.push_back((*event.test)["score"]); }
+    void on_epoch(const ls::report::epoch_event& event) {
+        tops.push_back((*event.test)["top"]), scores.push_back((*event.test)["score"]);
+    }
 };
 
 template <class Ranks>
@@ -134,5 +139,6 @@ TEST_CASE("equivalence/metrics: those that make no sense, or that differ between
     const mpi::communicator world;
     if (world.size() == 1) return;
     ls::trainer trainer{world, recipe()};
-    CHECK_THROWS_WITH(trainer.evaluate(test.set(), ls::metrics::list{top{.of = world.rank() + 1}}), Catch::Contains("top(of=1) on rank 0"));
+    CHECK_THROWS_WITH(trainer.evaluate(test.set(), ls::metrics::list{top{.of = world.rank() + 1}}),
+                      Catch::Contains("top(of=1) on rank 0"));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Networks of the literature: batch normalisation over lanes, Winograd's convolutions, augmented images. The same bits on any number of
-// ranks.
+// Networks of the literature: batch normalisation over lanes, Winograd's convolutions, augmented images. The same bits
+// on any number of ranks.
 #include "lockstep/models/lenet5.hpp"
 
 #include <catch2/catch.hpp>
@@ -79,17 +79,19 @@ TEST_CASE("equivalence/networks: a residual network with batch normalisation", "
 }
 
 TEST_CASE("equivalence/networks: LeNet-5", "[equivalence]") {
-    same_everywhere(ls::models::lenet5, ls::data::digits{.count = count}, ls::data::digits{.count = 30, .first = 1'000'000});
+    same_everywhere(ls::models::lenet5, ls::data::digits{.count = count},
+                    ls::data::digits{.count = 30, .first = 1'000'000});
 }
 
 TEST_CASE("equivalence/networks: Winograd's algorithm changes the last bits only", "[equivalence]") {
     const auto training = images(count, 0), test = images(30, 1'000'000);
-    const auto direct = run(ls::comm::group{}, recipe(ls::models::resnet<8, ls::kernels::always_direct>), training, test);
+    const auto direct =
+        run(ls::comm::group{}, recipe(ls::models::resnet<8, ls::kernels::always_direct>), training, test);
     const auto chosen = run(ls::comm::group{}, recipe(ls::models::resnet<8>), training, test);
     CHECK(direct.hash != chosen.hash);
     CHECK(direct.losses.front() != chosen.losses.front());
-    // The first loss has seen one forward run of seven convolutions. F(4x4) errs by up to 52 epsilon of the largest output, directly 35,
-    // both measured with 512 channels (winograd.hpp): 7 (52 + 35) 1.2e-7 = 7e-5. The loss of ten classes, 2.3 at first, changes by at most
-    // twice the change of an output, which is about 1.
+    // The first loss has seen one forward run of seven convolutions. F(4x4) errs by up to 52 epsilon of the largest
+    // output, directly 35, both measured with 512 channels (winograd.hpp): 7 (52 + 35) 1.2e-7 = 7e-5. The loss of ten
+    // classes, 2.3 at first, changes by at most twice the change of an output, which is about 1.
     CHECK(std::fabs(direct.losses.front() - chosen.losses.front()) < 1e-4 * direct.losses.front());
 }

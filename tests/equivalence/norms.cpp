@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Clipping by the global norm and LARS: norms of tensors have the same bits on any number of ranks, and are what a plain loop computes.
+// Clipping by the global norm and LARS: norms of tensors have the same bits on any number of ranks, and are what a
+// plain loop computes.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -56,7 +57,8 @@ constexpr machine machines[] = {{messages, 1, true, 1},
                                 {messages, 1, true, 1, false, "doubling:0-3000;tree:3001-max"}};
 
 /// In double a norm with one other bit would show in every weight; in float most such norms round to the same factor.
-template <class T, class Optimizer, class Clip, class Compressor = ls::compress::none, class Partition = ls::partition::data>
+template <class T, class Optimizer, class Clip, class Compressor = ls::compress::none,
+          class Partition = ls::partition::data>
 auto recipe(const Optimizer& optimizer, const Clip& clip, const machine& on = {ls::transport::automatic, 1000, true, 1},
             const Compressor& compressor = {}, const Partition& partition = {}) {
     return ls::plan{.model = normalised,
@@ -93,7 +95,8 @@ std::uint64_t same_everywhere(const Recipe& recipe_on) {
         for (const machine& on : machines) {
             // Doubling wants a power of two of ranks; each of them owns all of a bucket then.
             if (on.all_reduce[0] != '\0' && group.size() == 3) continue;
-            INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", " << on.threads << " threads");
+            INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", " << on.threads
+                              << " threads");
             CHECK(run(group, recipe_on(on)) == alone);
         }
     });
@@ -102,9 +105,11 @@ std::uint64_t same_everywhere(const Recipe& recipe_on) {
 
 }  // namespace
 
-TEST_CASE("equivalence/norms: clipping has the same bits everywhere, and none where gradients are short", "[equivalence]") {
+TEST_CASE("equivalence/norms: clipping has the same bits everywhere, and none where gradients are short",
+          "[equivalence]") {
     const ls::optim::momentum momentum{.nesterov = true};
-    const std::uint64_t clipped = same_everywhere([&](const machine& on) { return recipe<float>(momentum, clip_by_global_norm{0.2}, on); });
+    const std::uint64_t clipped =
+        same_everywhere([&](const machine& on) { return recipe<float>(momentum, clip_by_global_norm{0.2}, on); });
     const std::uint64_t plain = run(ls::comm::group{}, recipe<float>(momentum, ls::sync::no_clipping{}));
     CHECK(clipped != plain);
     on_groups({1, 3, 4}, [&](const mpi::communicator& group) {
@@ -116,21 +121,27 @@ TEST_CASE("equivalence/norms: clipping has the same bits everywhere, and none wh
 TEST_CASE("equivalence/norms: LARS, and clipped, has the same bits everywhere", "[equivalence]") {
     const ls::optim::lars lars{.decay = 1e-3, .trust = 0.1};
     const auto alone = run(ls::comm::group{}, recipe<double>(lars, clip_by_global_norm{none}));
-    on_groups({3, 5}, [&](const mpi::communicator& group) { CHECK(run(group, recipe<double>(lars, clip_by_global_norm{none})) == alone); });
-    CHECK(same_everywhere([&](const machine& on) { return recipe<double>(lars, clip_by_global_norm{0.2}, on); }) != alone);
+    on_groups({3, 5}, [&](const mpi::communicator& group) {
+        CHECK(run(group, recipe<double>(lars, clip_by_global_norm{none})) == alone);
+    });
+    CHECK(same_everywhere([&](const machine& on) { return recipe<double>(lars, clip_by_global_norm{0.2}, on); }) !=
+          alone);
 }
 
-TEST_CASE("equivalence/norms: two doubles for each node of a strip are sent, counted, and named in the summary", "[equivalence]") {
+TEST_CASE("equivalence/norms: two doubles for each node of a strip are sent, counted, and named in the summary",
+          "[equivalence]") {
     on_groups({2, 2}, [&](const mpi::communicator& group) {
         const machine on{messages, 1U << 20U, true, 1};
         const auto plan = recipe<double>(ls::optim::lars{}, clip_by_global_norm{0.2}, on);
         ls::trainer trainer{group, plan};
         using network = decltype(trainer)::network;
         const auto runs = ls::collectives::deal_lanes(2, plan.lanes);
-        const auto strip = ls::collectives::tree_strips(runs, network::parameters)[static_cast<std::size_t>(group.rank())];
+        const auto strip =
+            ls::collectives::tree_strips(runs, network::parameters)[static_cast<std::size_t>(group.rank())];
         std::size_t nodes = 0, at = 0;
         for (const std::size_t size : {36U, 4U, 4U, 4U, 25'600U, 64U, 640U, 10U}) {
-            const std::size_t first = std::clamp(strip.first, at, at + size), last = std::clamp(strip.last, at, at + size);
+            const std::size_t first = std::clamp(strip.first, at, at + size),
+                              last = std::clamp(strip.last, at, at + size);
             nodes += ls::tensor::cover({first - at, last - at}, size).size();
             at += size;
         }
@@ -147,10 +158,12 @@ TEST_CASE("equivalence/norms: two doubles for each node of a strip are sent, cou
     });
 }
 
-TEST_CASE("equivalence/norms: the mean of compressed gradients is clipped, and a hybrid partition keeps its bits", "[equivalence]") {
+TEST_CASE("equivalence/norms: the mean of compressed gradients is clipped, and a hybrid partition keeps its bits",
+          "[equivalence]") {
     const auto compressor = ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}};
     const auto plan = [&](double norm, std::size_t bucket) {
-        return recipe<float>(ls::optim::momentum{}, clip_by_global_norm{norm}, {ls::transport::automatic, bucket, true, 1}, compressor);
+        return recipe<float>(ls::optim::momentum{}, clip_by_global_norm{norm},
+                             {ls::transport::automatic, bucket, true, 1}, compressor);
     };
     const std::uint64_t alone = run(ls::comm::group{}, plan(0.05, 1000));
     CHECK(alone != run(ls::comm::group{}, plan(none, 1000)));
@@ -183,7 +196,8 @@ TEST_CASE("equivalence/norms: the mean of compressed gradients is clipped, and a
 namespace {
 
 constexpr std::size_t inputs = 7, hidden = 5, outputs = 3, rows = 12;
-constexpr auto small = ls::sequential{ls::input<inputs>, ls::layers::dense<hidden>{}, ls::layers::relu{}, ls::layers::dense<outputs>{}};
+constexpr auto small =
+    ls::sequential{ls::input<inputs>, ls::layers::dense<hidden>{}, ls::layers::relu{}, ls::layers::dense<outputs>{}};
 
 /// Plain loops in double, without the library: two dense layers, the mean of squares, momentum or LARS.
 struct reference {
@@ -264,7 +278,8 @@ void compare(const Optimizer& optimizer, double most, double beta, const ls::opt
         for (std::uint64_t step = 0; step < 6; ++step) {
             std::vector<double> x(rows * inputs), t(rows * outputs);
             for (std::size_t i = 0; i < x.size(); ++i) x[i] = random.normal(1000 * step + i);
-            for (std::size_t i = 0; i < t.size(); ++i) t[i] = random.normal(1000 * step + 500 + i) * (step == 5 ? 0.01 : 1);
+            for (std::size_t i = 0; i < t.size(); ++i)
+                t[i] = random.normal(1000 * step + 500 + i) * (step == 5 ? 0.01 : 1);
             const auto all = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
             const std::size_t first = 4 * rank / all * 3, last = 4 * (rank + 1) / all * 3;  // whole lanes
             const auto part = [&](const std::vector<double>& of, std::size_t width) {
@@ -319,7 +334,8 @@ constexpr auto breakable = ls::sequential{ls::input<12, 12, 1>, ls::layers::conv
 
 }  // namespace
 
-TEST_CASE("equivalence/norms: a gradient that is infinite on one rank is refused on all, before anything changes", "[equivalence]") {
+TEST_CASE("equivalence/norms: a gradient that is infinite on one rank is refused on all, before anything changes",
+          "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         for (const auto transport : {messages, shared}) {
             ls::trainer trainer{group, ls::plan{.model = breakable,
@@ -339,8 +355,8 @@ TEST_CASE("equivalence/norms: a gradient that is infinite on one rank is refused
             }
             breaks = false;
             INFO(group.size() << " ranks: " << said);
-            CHECK(said.find("the norm of the gradient or of the weight of layer 0 (conv) is not finite in step 3; use a lower") !=
-                  std::string::npos);
+            CHECK(said.find("the norm of the gradient or of the weight of layer 0 (conv) is not finite in step 3; use "
+                            "a lower") != std::string::npos);
             CHECK(said.find("are those after step 2") != std::string::npos);
             CHECK(trainer.local_hash() == before);
             CHECK(trainer.weights_state().is_usable());
@@ -356,11 +372,13 @@ TEST_CASE("equivalence/norms: a gradient that is infinite on one rank is refused
 
 TEST_CASE("equivalence/norms: a norm that makes no sense is refused, and ranks agree on it", "[equivalence]") {
     for (const double norm : {0.0, -1.0, std::nan("")})
-        CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe<float>(ls::optim::momentum{}, clip_by_global_norm{norm})}),
-                          Catch::StartsWith("lockstep: the plan clips gradients to a global norm of ") &&
-                              Catch::Contains("; take a number above 0, such as 1, or infinity for no clipping"));
+        CHECK_THROWS_WITH(
+            (ls::trainer{ls::comm::group{}, recipe<float>(ls::optim::momentum{}, clip_by_global_norm{norm})}),
+            Catch::StartsWith("lockstep: the plan clips gradients to a global norm of ") &&
+                Catch::Contains("; take a number above 0, such as 1, or infinity for no clipping"));
     on_groups({2}, [&](const mpi::communicator& group) {
-        CHECK_THROWS_WITH((ls::trainer{group, recipe<float>(ls::optim::momentum{}, clip_by_global_norm{group.rank() + 1.0})}),
-                          Catch::Contains("clip is global_norm(norm=1) on rank 0 and global_norm(norm=2) on rank 1"));
+        CHECK_THROWS_WITH(
+            (ls::trainer{group, recipe<float>(ls::optim::momentum{}, clip_by_global_norm{group.rank() + 1.0})}),
+            Catch::Contains("clip is global_norm(norm=1) on rank 0 and global_norm(norm=2) on rank 1"));
     });
 }

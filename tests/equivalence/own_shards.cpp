@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
-// A user's layer with a number that is cut over ranks: predictions are those of one rank, and so is training up to rounding.
+// A user's layer with a number that is cut over ranks: predictions are those of one rank, and so is training up to
+// rounding.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -54,7 +55,8 @@ struct scaled_layer {
         for (std::size_t row = 0; row < pass.x.rows; ++row)
             for (std::size_t i = 0; i < In; ++i) {
                 pass.dx.sample(row)[i] = 0;
-                for (std::size_t j = 0; j < Out; ++j) pass.dx.sample(row)[i] += scale * pass.dy.sample(row)[j] * pass.w[0][i * Out + j];
+                for (std::size_t j = 0; j < Out; ++j)
+                    pass.dx.sample(row)[i] += scale * pass.dy.sample(row)[j] * pass.w[0][i * Out + j];
             }
     }
 };
@@ -75,12 +77,13 @@ struct outcome {
 template <class Ranks, class Partition>
 outcome run(const Ranks& ranks, const Partition& partition, double gain) {
     const samples<> all{64};
-    ls::trainer trainer{ranks, ls::plan{.model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, scaled<16>{.gain = gain},
-                                                                ls::layers::relu{}, scaled<10>{.gain = 2 * gain}},
-                                        .loss = ls::loss::softmax_cross_entropy{},
-                                        .schedule = ls::optim::constant{.rate = 0.01},
-                                        .partition = partition,
-                                        .batch = 32}};
+    ls::trainer trainer{
+        ranks, ls::plan{.model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, scaled<16>{.gain = gain},
+                                                ls::layers::relu{}, scaled<10>{.gain = 2 * gain}},
+                        .loss = ls::loss::softmax_cross_entropy{},
+                        .schedule = ls::optim::constant{.rate = 0.01},
+                        .partition = partition,
+                        .batch = 32}};
     outcome out;
     const auto predict = [&] {
         const auto y = trainer.predict(all.x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Owner updates: each rank keeps the optimizer's state of its strip and of nothing else, and sends what the formula says.
+// Owner updates: each rank keeps the optimizer's state of its strip and of nothing else, and sends what the formula
+// says.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -25,7 +26,8 @@ namespace optim = ls::optim;
 
 constexpr std::size_t slots = 2;  // adam
 
-auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree:0-max", ls::transport transport = ls::transport::messages,
+auto recipe(std::size_t lanes, std::size_t bucket, const char* algorithm = "tree:0-max",
+            ls::transport transport = ls::transport::messages,
             const ls::collectives::sum_family& sums = ls::collectives::lane_tree_sums) {
     return ls::plan{
         .model = net,
@@ -62,11 +64,12 @@ struct by_hand {
 static_assert(optim::Optimizer<by_hand> && !optim::HasRule<by_hand>);
 
 /// 31,010 parameters: strips of several pieces, of which weights and biases are parts.
-inline constexpr auto wide =
-    ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<200>{}, ls::layers::relu{}, ls::layers::dense<10>{}};
+inline constexpr auto wide = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<200>{},
+                                            ls::layers::relu{}, ls::layers::dense<10>{}};
 
 template <class Ranks, class Optimizer>
-std::uint64_t hash_of_wide(const Ranks& ranks, const Optimizer& optimizer, std::size_t bucket, ls::transport transport, bool thread) {
+std::uint64_t hash_of_wide(const Ranks& ranks, const Optimizer& optimizer, std::size_t bucket, ls::transport transport,
+                           bool thread) {
     const samples<> training{128};
     ls::trainer trainer{ranks, ls::plan{.model = wide,
                                         .loss = ls::loss::softmax_cross_entropy{},
@@ -84,8 +87,9 @@ std::uint64_t hash_of_wide(const Ranks& ranks, const Optimizer& optimizer, std::
 
 }  // namespace
 
-TEST_CASE("equivalence/owner_updates: an optimizer of the user's own, alone and in weight_decay, sees every element once",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/owner_updates: an optimizer of the user's own, alone and in weight_decay, sees every element once",
+    "[equivalence]") {
     const auto compare = [](const auto& optimizer) {
         constexpr auto messages = ls::transport::messages, shared = ls::transport::shared_memory;
         const std::uint64_t serial = hash_of_wide(ls::comm::group{}, optimizer, 1, messages, false);
@@ -93,7 +97,8 @@ TEST_CASE("equivalence/owner_updates: an optimizer of the user's own, alone and 
             INFO(group.size() << " ranks");
             for (const std::size_t bucket : {1U, 1U << 20U}) {
                 CHECK(hash_of_wide(group, optimizer, bucket, messages, false) == serial);
-                for (const bool thread : {false, true}) CHECK(hash_of_wide(group, optimizer, bucket, shared, thread) == serial);
+                for (const bool thread : {false, true})
+                    CHECK(hash_of_wide(group, optimizer, bucket, shared, thread) == serial);
             }
         });
     };
@@ -109,8 +114,10 @@ TEST_CASE("equivalence/owner_updates: the optimizer's state is there once, in eq
                 const ls::trainer trainer{group, recipe(lanes, bucket)};
                 const std::size_t n = decltype(trainer)::network::parameters;
                 const double part = static_cast<double>(slots * n) / group.size();
-                // A strip of m numbers begins and ends at most one cache line of 16 numbers, and the rest of the last one, away from m/p.
-                const double rounding = static_cast<double>(slots * trainer.buckets()) * 2 * ls::collectives::strip_grain;
+                // A strip of m numbers begins and ends at most one cache line of 16 numbers, and the rest of the last
+                // one, away from m/p.
+                const double rounding =
+                    static_cast<double>(slots * trainer.buckets()) * 2 * ls::collectives::strip_grain;
                 INFO(group.size() << " ranks, " << lanes << " lanes, buckets of " << bucket);
                 CHECK(mpi::all_reduce(group, trainer.optimizer_numbers(), std::plus<std::size_t>{}) == slots * n);
                 CHECK(std::fabs(static_cast<double>(trainer.optimizer_numbers()) - part) < rounding);
@@ -119,11 +126,14 @@ TEST_CASE("equivalence/owner_updates: the optimizer's state is there once, in eq
     });
 }
 
-TEST_CASE("equivalence/owner_updates: by doubling every rank owns all, and sends n log2(p) elements; costs are measured or not needed",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/owner_updates: by doubling every rank owns all, and sends n log2(p) elements; costs are measured or "
+    "not needed",
+    "[equivalence]") {
     on_groups({2, 4, 2}, [&](const mpi::communicator& group) {
         const ls::trainer whole{group, recipe(8, 1U << 20U, "doubling:0-max")};
-        const std::size_t n = decltype(whole)::network::parameters, log2 = std::bit_width(static_cast<std::size_t>(group.size())) - 1;
+        const std::size_t n = decltype(whole)::network::parameters,
+                          log2 = std::bit_width(static_cast<std::size_t>(group.size())) - 1;
         CHECK(whole.optimizer_numbers() == slots * n);
         CHECK(whole.averaging_bytes() == n * log2 * sizeof(float));
         CHECK(whole.all_reduce_algorithm() == "doubling:0-max (as asked)");
@@ -135,10 +145,12 @@ TEST_CASE("equivalence/owner_updates: by doubling every rank owns all, and sends
     CHECK(alone.all_reduce_algorithm().empty());
     CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "ring:0-max")}),
                       Catch::Contains("sums by ring; use tree or doubling, or set sums to collectives::all_sums"));
-    CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "tree:0-9")}), Catch::Contains("does not end at max"));
+    CHECK_THROWS_WITH((ls::trainer{ls::comm::group{}, recipe(8, 1, "tree:0-9")}),
+                      Catch::Contains("does not end at max"));
 }
 
-TEST_CASE("equivalence/owner_updates: ring and halving-doubling, on request, add in another order and say so", "[equivalence]") {
+TEST_CASE("equivalence/owner_updates: ring and halving-doubling, on request, add in another order and say so",
+          "[equivalence]") {
     const samples<> training{64};
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         for (const char* algorithm : {"tree:0-max", "ring:0-max", "halving-doubling:0-max"}) {
@@ -152,21 +164,24 @@ TEST_CASE("equivalence/owner_updates: ring and halving-doubling, on request, add
             CHECK(trainer.weights_hash() == trainer.local_hash());
             CHECK(trainer.evaluate(training.set()).loss == Approx(tree.evaluate(training.set()).loss).epsilon(1e-4));
             if (group.size() > 1) {
-                CHECK((trainer.all_reduce_algorithm().find("bits depend on the number of ranks") == std::string::npos) == invariant);
+                CHECK((trainer.all_reduce_algorithm().find("bits depend on the number of ranks") ==
+                       std::string::npos) == invariant);
                 CHECK(ls::summary(trainer).find(trainer.all_reduce_algorithm()) != std::string::npos);
             }
         }
     });
 }
 
-TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the schedules, and of the report", "[equivalence]") {
+TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the schedules, and of the report",
+          "[equivalence]") {
     const samples<> training{128};
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         for (const std::size_t bucket : {1U, 1U << 20U})
             for (const std::size_t lanes : {8U, 11U, 16U}) {
                 ls::trainer trainer{group, recipe(lanes, bucket)};
                 using network = decltype(trainer)::network;
-                const auto ranks = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
+                const auto ranks = static_cast<std::size_t>(group.size()),
+                           rank = static_cast<std::size_t>(group.rank());
                 const std::size_t n = network::parameters;
                 INFO(ranks << " ranks, " << lanes << " lanes, buckets of " << bucket);
 
@@ -179,27 +194,32 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
                 }
                 CHECK(trainer.averaging_bytes() == scheduled * sizeof(float));
 
-                const std::size_t together = mpi::all_reduce(group, trainer.averaging_bytes(), std::plus<std::size_t>{});
+                const std::size_t together =
+                    mpi::all_reduce(group, trainer.averaging_bytes(), std::plus<std::size_t>{});
                 if (std::has_single_bit(ranks) && lanes % ranks == 0) {
-                    // 2 n (p-1)/p elements: in the mean exactly, on one rank up to the rounding of the strips that it forwards.
+                    // 2 n (p-1)/p elements: in the mean exactly, on one rank up to the rounding of the strips that it
+                    // forwards.
                     CHECK(together == 2 * n * (ranks - 1) * sizeof(float));
-                    const double formula = 2.0 * static_cast<double>(n * (ranks - 1)) / static_cast<double>(ranks) * sizeof(float);
-                    const double rounding =
-                        static_cast<double>(trainer.buckets() * ranks * 2 * ls::collectives::strip_grain * sizeof(float));
-                    CHECK(std::fabs(static_cast<double>(trainer.averaging_bytes()) - formula) <= (ranks == 1 ? 0 : rounding));
+                    const double formula =
+                        2.0 * static_cast<double>(n * (ranks - 1)) / static_cast<double>(ranks) * sizeof(float);
+                    const double rounding = static_cast<double>(trainer.buckets() * ranks * 2 *
+                                                                ls::collectives::strip_grain * sizeof(float));
+                    CHECK(std::fabs(static_cast<double>(trainer.averaging_bytes()) - formula) <=
+                          (ranks == 1 ? 0 : rounding));
                 } else {
                     CHECK(together >= 2 * n * (ranks - 1) * sizeof(float));
                 }
 
                 trainer.fit(training.set(), ls::steps{3});
                 std::vector<ls::parallel::block> sums;  // three numbers of each lane
-                for (const auto& run : ls::collectives::deal_lanes(ranks, lanes)) sums.push_back({3 * run.first, 3 * run.last});
+                for (const auto& run : ls::collectives::deal_lanes(ranks, lanes))
+                    sums.push_back({3 * run.first, 3 * run.last});
                 const std::size_t for_losses = ls::collectives::all_gather(rank, sums).sent().elements * sizeof(double);
                 CHECK(trainer.report().bytes_sent == 3 * (trainer.averaging_bytes() + for_losses));
                 CHECK(trainer.redistribution_bytes() == 0);
 
-                // Through shared memory no message but those for the losses, the same bits and the same owners; the memory is what is
-                // planned.
+                // Through shared memory no message but those for the losses, the same bits and the same owners; the
+                // memory is what is planned.
                 ls::trainer shared{group, recipe(lanes, bucket, "", ls::transport::shared_memory)};
                 CHECK(shared.transport() == (ranks == 1 ? "none: one rank" : "shared memory"));
                 shared.fit(training.set(), ls::steps{3});

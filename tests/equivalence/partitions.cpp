@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// A network cut over a model group, alone and in replicas, against the same network on one rank: equal up to rounding; replicas have equal
-// bits.
+// A network cut over a model group, alone and in replicas, against the same network on one rank: equal up to rounding;
+// replicas have equal bits.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,8 @@ template <class T>
 constexpr double allowed = std::is_same_v<T, float> ? 1e-5 : 1e-12;
 
 template <class T, class Partition>
-auto recipe(const Partition& partition, std::size_t rows = batch, ls::transport transport = ls::transport::automatic, bool thread = false) {
+auto recipe(const Partition& partition, std::size_t rows = batch, ls::transport transport = ls::transport::automatic,
+            bool thread = false) {
     return ls::plan{
         .model = net,
         .loss = ls::loss::softmax_cross_entropy{},
@@ -64,7 +65,8 @@ struct outcome {
 };
 
 template <class T, class Partition, class Ranks>
-outcome<T> run(const Ranks& ranks, const Partition& partition, ls::transport transport = ls::transport::automatic, bool thread = false) {
+outcome<T> run(const Ranks& ranks, const Partition& partition, ls::transport transport = ls::transport::automatic,
+               bool thread = false) {
     ls::trainer trainer{ranks, recipe<T>(partition, batch, transport, thread)};
     outcome<T> out;
     const auto predict = [&] {
@@ -129,15 +131,18 @@ void hybrid_equals_serial() {
 
 }  // namespace
 
-TEST_CASE("equivalence/partitions: hybrid on 2, 4 and 8 ranks is the serial run up to rounding, in float", "[equivalence]") {
+TEST_CASE("equivalence/partitions: hybrid on 2, 4 and 8 ranks is the serial run up to rounding, in float",
+          "[equivalence]") {
     hybrid_equals_serial<float>();
 }
 
-TEST_CASE("equivalence/partitions: hybrid on 2, 4 and 8 ranks is the serial run up to rounding, in double", "[equivalence]") {
+TEST_CASE("equivalence/partitions: hybrid on 2, 4 and 8 ranks is the serial run up to rounding, in double",
+          "[equivalence]") {
     hybrid_equals_serial<double>();
 }
 
-TEST_CASE("equivalence/partitions: model<2> on two ranks is the serial run up to rounding, and hybrid bit for bit", "[equivalence]") {
+TEST_CASE("equivalence/partitions: model<2> on two ranks is the serial run up to rounding, and hybrid bit for bit",
+          "[equivalence]") {
     const auto serial = run<float>(ls::comm::group{}, part::data{});
     on_groups({2, 2, 2, 2}, [&](const mpi::communicator& group) {
         const auto here = run<float>(group, part::model<2>{});
@@ -146,7 +151,8 @@ TEST_CASE("equivalence/partitions: model<2> on two ranks is the serial run up to
     });
 }
 
-TEST_CASE("equivalence/partitions: a shard has 1/shards of the dense layers, and of the state of the optimizer", "[equivalence]") {
+TEST_CASE("equivalence/partitions: a shard has 1/shards of the dense layers, and of the state of the optimizer",
+          "[equivalence]") {
     on_groups({2, 4, 2}, [](const mpi::communicator& group) {
         const ls::trainer trainer{group, recipe<float>(halves{})};
         using network = decltype(trainer)::network;
@@ -155,11 +161,13 @@ TEST_CASE("equivalence/partitions: a shard has 1/shards of the dense layers, and
         CHECK(replicated == 4 * 9 + 4);
         CHECK(2 * sharded == (100 + 1) * 24 + (24 + 1) * 10);
         CHECK(replicated + 2 * sharded == network::parameters);
-        CHECK(mpi::all_reduce(group, trainer.optimizer_numbers(), std::plus<std::size_t>{}) == network::parameters);  // momentum: one slot
+        CHECK(mpi::all_reduce(group, trainer.optimizer_numbers(), std::plus<std::size_t>{}) ==
+              network::parameters);  // momentum: one slot
     });
 }
 
-TEST_CASE("equivalence/partitions: step() with as many rows as there is room for, with a few and with none", "[equivalence]") {
+TEST_CASE("equivalence/partitions: step() with as many rows as there is room for, with a few and with none",
+          "[equivalence]") {
     // What whole minibatches leave for a rank, every rank may bring, also all at once.
     on_groups({2, 4, 2}, [](const mpi::communicator& group) {
         ls::trainer trainer{group, recipe<double>(halves{})};

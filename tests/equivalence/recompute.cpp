@@ -20,19 +20,21 @@ using namespace support;
 using namespace ls::layers;
 namespace part = ls::partition;
 
-/// The network with every long path inside of what `Around` makes of it: statistics, masks, saved values, branches, views; layers that a
-/// model partition cuts, with every kind of redistribution before a layer, and after one whose value is read twice.
+/// The network with every long path inside of what `Around` makes of it: statistics, masks, saved values, branches,
+/// views; layers that a model partition cuts, with every kind of redistribution before a layer, and after one whose
+/// value is read twice.
 template <class Around>
 constexpr auto net_of(const Around& around) {
-    return ls::sequential{ls::input<12, 12, 1>,
-                          around(conv<6, 3, conv_options{.padding = 1}>{}, batch_norm{}, relu{}, ls::layers::dropout{0.25},
-                                 conv<6, 3, conv_options{.padding = 1}>{}),
-                          ls::residual{around(batch_norm{}, relu{}, conv<6, 3, conv_options{.padding = 1}>{}, ls::layers::tanh{},
-                                              conv<6, 3, conv_options{.padding = 1}>{})},
-                          around(conv_max_pool<6, 3, conv_max_pool_options{.padding = 1}>{},
-                                 ls::residual{conv<6, 3, conv_options{.padding = 1}>{}, relu{}}, relu{}, flatten{}),
-                          around(dense<24>{}, ls::residual{ls::layers::dropout{0.25}, dense<24>{}, ls::layers::tanh{}}, batch_norm{}),
-                          around(dense<16>{}, batch_norm{}, dense<12>{}, relu{}, dense<10>{})};
+    return ls::sequential{
+        ls::input<12, 12, 1>,
+        around(conv<6, 3, conv_options{.padding = 1}>{}, batch_norm{}, relu{}, ls::layers::dropout{0.25},
+               conv<6, 3, conv_options{.padding = 1}>{}),
+        ls::residual{around(batch_norm{}, relu{}, conv<6, 3, conv_options{.padding = 1}>{}, ls::layers::tanh{},
+                            conv<6, 3, conv_options{.padding = 1}>{})},
+        around(conv_max_pool<6, 3, conv_max_pool_options{.padding = 1}>{},
+               ls::residual{conv<6, 3, conv_options{.padding = 1}>{}, relu{}}, relu{}, flatten{}),
+        around(dense<24>{}, ls::residual{ls::layers::dropout{0.25}, dense<24>{}, ls::layers::tanh{}}, batch_norm{}),
+        around(dense<16>{}, batch_norm{}, dense<12>{}, relu{}, dense<10>{})};
 }
 constexpr auto plain = net_of([](const auto&... layers) { return ls::path{layers...}; });
 constexpr auto blocks = net_of([](const auto&... layers) { return ls::recompute{layers...}; });
@@ -79,8 +81,9 @@ outcome run(const Ranks& ranks, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("equivalence/recompute: blocks change no bit of weights, losses and running statistics, on any number of ranks",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/recompute: blocks change no bit of weights, losses and running statistics, on any number of ranks",
+    "[equivalence]") {
     const auto serial = run(ls::comm::group{}, recipe(plain, part::data{}));
     REQUIRE(serial.losses.back() < serial.losses.front());
     const auto again = run(ls::comm::group{}, recipe(blocks, part::data{}));
@@ -95,7 +98,8 @@ TEST_CASE("equivalence/recompute: blocks change no bit of weights, losses and ru
     });
 }
 
-TEST_CASE("equivalence/recompute: blocks around layers that a model partition cuts exchange again, and change no bit", "[equivalence]") {
+TEST_CASE("equivalence/recompute: blocks around layers that a model partition cuts exchange again, and change no bit",
+          "[equivalence]") {
     const auto serial = run(ls::comm::group{}, recipe(plain, part::data{}));
     on_groups({2, 4}, [&](const mpi::communicator& group) {
         const auto partition = part::hybrid{part::data{}, part::model<2>{}};
@@ -108,8 +112,8 @@ TEST_CASE("equivalence/recompute: blocks around layers that a model partition cu
         // Of a whole minibatch; the fourth of an epoch is smaller.
         CHECK(again.sent > here.sent);
         CHECK(again.sent - here.sent <= steps * (again.redistributed - here.redistributed));
-        // The partition itself, with a maximum inside a convolution and statistics, is the serial run up to rounding. All weights in one:
-        // biases before a normalisation learn nothing but rounding.
+        // The partition itself, with a maximum inside a convolution and statistics, is the serial run up to rounding.
+        // All weights in one: biases before a normalisation learn nothing but rounding.
         CHECK(relative_error(here.weights, serial.weights) < 1e-4);
         CHECK(relative_error(here.losses, serial.losses) < 1e-4);
     });

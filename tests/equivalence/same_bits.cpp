@@ -24,7 +24,8 @@ namespace {
 using namespace support;
 namespace optim = ls::optim;
 
-constexpr std::size_t batch = 61, count = 190, steps = 200;  // the fourth minibatch of an epoch has 7 rows: fewer than ranks
+constexpr std::size_t batch = 61, count = 190,
+                      steps = 200;  // the fourth minibatch of an epoch has 7 rows: fewer than ranks
 const samples<> training{count}, test{133, 8};
 
 struct machine {
@@ -39,8 +40,8 @@ struct machine {
 
 /// Two levels on one machine: every two ranks count as a host.
 constexpr ls::collectives::sum_family hosts_of_two{
-    [](ls::collectives::sum_algorithm algorithm, std::size_t rank, std::span<const ls::parallel::block> runs, std::size_t n,
-       std::span<const std::size_t>) {
+    [](ls::collectives::sum_algorithm algorithm, std::size_t rank, std::span<const ls::parallel::block> runs,
+       std::size_t n, std::span<const std::size_t>) {
         std::vector<std::size_t> on(runs.size());
         for (std::size_t r = 0; r < on.size(); ++r) on[r] = r / 2;
         return ls::collectives::make_sum(algorithm, rank, runs, n, on);
@@ -79,7 +80,9 @@ struct outcome {
                std::equal(a.losses.begin(), a.losses.end(), b.losses.begin(), b.losses.end(), equal_bits) &&
                equal_bits(a.test_loss, b.test_loss) && equal_bits(a.accuracy, b.accuracy);
     }
-    static bool equal_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+    static bool equal_bits(double a, double b) {
+        return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+    }
 };
 
 template <class Ranks>
@@ -96,30 +99,34 @@ outcome run(const Ranks& ranks, std::size_t lanes, machine on, std::size_t until
 }
 
 std::string to_text(const machine& on) {
-    return ls::core::text(on.threads, " threads, buckets of ", on.bucket, ", ", ls::reduce::name_of(on.transport), " ", on.algorithm,
-                          on.overlap ? "" : ", without overlap", on.progress_thread ? ", progress thread" : "");
+    return ls::core::text(on.threads, " threads, buckets of ", on.bucket, ", ", ls::reduce::name_of(on.transport), " ",
+                          on.algorithm, on.overlap ? "" : ", without overlap",
+                          on.progress_thread ? ", progress thread" : "");
 }
 
 /// Every algorithm of sums that keeps the lane tree, bucket, overlap, progress and transport.
 std::vector<machine> all_machines() {
     std::vector<machine> out;
-    for (const char* algorithm : {"", "tree:0-max", "doubling:0-max", "doubling:0-2000;tree:2001-max", "shared", "hierarchical:0-max",
-                                  "doubling:0-2000;hierarchical:2001-max"})
+    for (const char* algorithm : {"", "tree:0-max", "doubling:0-max", "doubling:0-2000;tree:2001-max", "shared",
+                                  "hierarchical:0-max", "doubling:0-2000;hierarchical:2001-max"})
         for (const std::size_t bucket : {std::size_t{1}, std::size_t{1000}, std::size_t{0}, whole_network})
             for (const bool overlap : {false, true})
                 for (const bool thread : {false, true}) {
                     if (thread && !overlap) continue;
                     const bool shared = algorithm == std::string{"shared"};
                     const bool hosts = std::string_view{algorithm}.find("hierarchical") != std::string_view::npos;
-                    out.push_back({1 + out.size() % 2, bucket, shared ? ls::transport::shared_memory : ls::transport::messages,
-                                   shared ? "" : algorithm, overlap, thread, hosts ? hosts_of_two : ls::collectives::lane_tree_sums});
+                    out.push_back({1 + out.size() % 2, bucket,
+                                   shared ? ls::transport::shared_memory : ls::transport::messages,
+                                   shared ? "" : algorithm, overlap, thread,
+                                   hosts ? hosts_of_two : ls::collectives::lane_tree_sums});
                 }
     return out;
 }
 
 }  // namespace
 
-TEST_CASE("equivalence/same_bits: any algorithm, bucket, overlap, progress and transport, on 1 to 8 ranks", "[equivalence]") {
+TEST_CASE("equivalence/same_bits: any algorithm, bucket, overlap, progress and transport, on 1 to 8 ranks",
+          "[equivalence]") {
     constexpr std::size_t few = 9;
     const auto machines = all_machines();
     REQUIRE(machines.size() == 84);
@@ -152,9 +159,9 @@ TEST_CASE(
             std::vector<machine> tried{
                 {1, whole_network}, {1, 1, shared}, {2, 1000, messages, "", false}, {2, 1, messages, "", true, true}};
             if (lanes == 8)
-                tried.insert(
-                    tried.end(),
-                    {{2, 1000, shared, "", false}, {1, 1, messages, "doubling:0-2000;tree:2001-max"}, {1, 0, messages, "doubling:0-max"}});
+                tried.insert(tried.end(), {{2, 1000, shared, "", false},
+                                           {1, 1, messages, "doubling:0-2000;tree:2001-max"},
+                                           {1, 0, messages, "doubling:0-max"}});
             for (const machine& on : tried) {
                 const outcome here = run(group, lanes, on);
                 INFO(group.size() << " ranks, " << lanes << " lanes, " << to_text(on));
@@ -177,8 +184,10 @@ struct hashes {
 
 }  // namespace
 
-TEST_CASE("equivalence/same_bits: an observer of weights that are on their way sees those of the last step; a timeline changes nothing",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/same_bits: an observer of weights that are on their way sees those of the last step; a timeline "
+    "changes nothing",
+    "[equivalence]") {
     const auto run = [](const auto& ranks, const std::string& file, bool thread) {
         machine on{1, 1};
         on.progress_thread = thread;
@@ -196,7 +205,8 @@ TEST_CASE("equivalence/same_bits: an observer of weights that are on their way s
     CHECK(serial[10] != serial[11]);
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         const auto name = mpi::all_reduce(group, mpi::communicator{}.rank(), mpi::minimum<int>{});
-        const std::string file = (std::filesystem::temp_directory_path() / ls::core::text("lockstep-same-bits-", name, ".json")).string();
+        const std::string file =
+            (std::filesystem::temp_directory_path() / ls::core::text("lockstep-same-bits-", name, ".json")).string();
         const bool thread = group.size() == 2 || group.size() == 3 || group.size() == 8;
         const auto here = run(group, file, thread);
         CHECK((group.rank() == 0 ? here : serial) == serial);
@@ -219,7 +229,8 @@ TEST_CASE("equivalence/same_bits: an observer of weights that are on their way s
     });
 }
 
-TEST_CASE("equivalence/same_bits: another number of lanes, another seed or one step more is another run", "[equivalence]") {
+TEST_CASE("equivalence/same_bits: another number of lanes, another seed or one step more is another run",
+          "[equivalence]") {
     const auto hash = [](std::size_t lanes, std::uint64_t seed, std::size_t until) {
         ls::trainer trainer{ls::comm::group{}, recipe(lanes, {1, whole_network}, seed)};
         trainer.fit(training.set(), ls::steps{until});
@@ -247,7 +258,8 @@ TEST_CASE("equivalence/same_bits: step() on the rows that fit() deals is fit()",
                 const auto own = ls::parallel::split(lanes, ranks, rank);
                 const std::size_t first = ls::parallel::split(rows, lanes, own.first).first;
                 const std::size_t last = ls::parallel::split(rows, lanes, own.last - 1).last;
-                const auto part = training.rows(std::span<const std::uint64_t>{order}.subspan(at + first, last - first));
+                const auto part =
+                    training.rows(std::span<const std::uint64_t>{order}.subspan(at + first, last - first));
                 const auto event = trainer.step(part.x, part.y);
                 CHECK(event.samples == rows);
                 seen.push_back(event.loss);
@@ -255,7 +267,8 @@ TEST_CASE("equivalence/same_bits: step() on the rows that fit() deals is fit()",
             }
             INFO(ranks << " ranks, " << lanes << " lanes");
             CHECK(trainer.weights_hash() == serial.weights);
-            CHECK(std::equal(seen.begin(), seen.end(), serial.losses.begin(), serial.losses.end(), outcome::equal_bits));
+            CHECK(
+                std::equal(seen.begin(), seen.end(), serial.losses.begin(), serial.losses.end(), outcome::equal_bits));
         });
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
-// Weights go out of one trainer and into another one, on other numbers of ranks and in other partitions: the same predictions, bit for bit.
+// Weights go out of one trainer and into another one, on other numbers of ranks and in other partitions: the same
+// predictions, bit for bit.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <limits>
@@ -26,7 +27,8 @@ constexpr auto normalised = ls::sequential{ls::input<12, 12, 1>,    ls::layers::
                                            ls::layers::dense<24>{}, ls::layers::relu{},        ls::layers::dense<10>{}};
 
 template <class Net, class Partition>
-auto recipe(const Net& net, const Partition& partition, std::uint64_t seed, ls::transport transport = ls::transport::automatic) {
+auto recipe(const Net& net, const Partition& partition, std::uint64_t seed,
+            ls::transport transport = ls::transport::automatic) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .optimizer = ls::optim::sgd{},
@@ -120,17 +122,23 @@ void check_layout(const Net& net, const Partition& partition, const Ranks& ranks
 
 }  // namespace
 
-TEST_CASE("equivalence/saved_weights: the layouts name each weight and each statistic, in every partition", "[equivalence]") {
+TEST_CASE("equivalence/saved_weights: the layouts name each weight and each statistic, in every partition",
+          "[equivalence]") {
     const mpi::communicator world, pair = world.split(world.rank() / 2);
     check_layout(normalised, part::data{}, world);
     check_layout(normalised, part::model<2>{}, pair);
     check_layout(normalised, halves{}, world);
 }
 
-TEST_CASE("equivalence/saved_weights: from any number of ranks and partition to any other", "[equivalence]") { check_everywhere(net); }
-TEST_CASE("equivalence/saved_weights: with the running statistics of a normalisation", "[equivalence]") { check_everywhere(normalised); }
+TEST_CASE("equivalence/saved_weights: from any number of ranks and partition to any other", "[equivalence]") {
+    check_everywhere(net);
+}
+TEST_CASE("equivalence/saved_weights: with the running statistics of a normalisation", "[equivalence]") {
+    check_everywhere(normalised);
+}
 
-TEST_CASE("equivalence/saved_weights: training goes on from them, through messages and shared memory", "[equivalence]") {
+TEST_CASE("equivalence/saved_weights: training goes on from them, through messages and shared memory",
+          "[equivalence]") {
     const mpi::communicator world;
     for (const auto transport : {ls::transport::messages, ls::transport::shared_memory}) {
         ls::trainer one{world, recipe(normalised, part::data{}, 1, transport)};
@@ -147,7 +155,8 @@ TEST_CASE("equivalence/saved_weights: training goes on from them, through messag
     }
 }
 
-TEST_CASE("equivalence/saved_weights: what does not fit is refused on all ranks, and changes nothing", "[equivalence]") {
+TEST_CASE("equivalence/saved_weights: what does not fit is refused on all ranks, and changes nothing",
+          "[equivalence]") {
     const mpi::communicator world;
     const int bad = world.size() - 1;
     const auto refused = [&](const auto& net, auto&& spoil, bool everywhere, const std::string& expected) {
@@ -172,7 +181,8 @@ TEST_CASE("equivalence/saved_weights: what does not fit is refused on all ranks,
     refused(net, drop, true, sizes);
     refused(net, drop, false, sizes);
     refused(
-        net, [](numbers& weights, numbers&) { weights[5] = std::numeric_limits<float>::quiet_NaN(); }, false, "nan at position 5");
+        net, [](numbers& weights, numbers&) { weights[5] = std::numeric_limits<float>::quiet_NaN(); }, false,
+        "nan at position 5");
     refused(
         net, [](numbers& weights, numbers&) { weights[5] += 1; }, false, "other numbers on rank 3 than on rank 0");
     refused(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Batch normalisation after a dense layer: a short last minibatch fills fewer lanes, by a rule that knows no ranks. The bits are equal on any number of
-// them, and the numbers those of a walk that was written down by itself.
+// Batch normalisation after a dense layer: a short last minibatch fills fewer lanes, by a rule that knows no ranks. The
+// bits are equal on any number of them, and the numbers those of a walk that was written down by itself.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
@@ -22,8 +22,8 @@ using namespace support;
 namespace part = ls::partition;
 
 constexpr std::size_t inputs = 6, hidden = 8, outputs = 4, batch = 16, lanes = 8;
-constexpr auto normalised = ls::sequential{ls::input<inputs>, ls::layers::dense<hidden>{}, ls::layers::batch_norm{}, ls::layers::relu{},
-                                           ls::layers::dense<outputs>{}};
+constexpr auto normalised = ls::sequential{ls::input<inputs>, ls::layers::dense<hidden>{}, ls::layers::batch_norm{},
+                                           ls::layers::relu{}, ls::layers::dense<outputs>{}};
 
 /// y is a quadratic function of x.
 struct curve {
@@ -32,9 +32,12 @@ struct curve {
         const ls::core::random_stream random{5, ls::core::purpose::user};
         for (std::size_t i = 0; i < x.size(); ++i) x[i] = 2 * random.uniform(i) - 1;
         for (std::size_t row = 0; row < n; ++row)
-            for (std::size_t i = 0; i < outputs; ++i) y[row * outputs + i] = x[row * inputs + i] * x[row * inputs + i + 1];
+            for (std::size_t i = 0; i < outputs; ++i)
+                y[row * outputs + i] = x[row * inputs + i] * x[row * inputs + i + 1];
     }
-    [[nodiscard]] auto set() const { return ls::data::in_memory<ls::tensor::shape<inputs>, ls::tensor::shape<outputs>>(x, y); }
+    [[nodiscard]] auto set() const {
+        return ls::data::in_memory<ls::tensor::shape<inputs>, ls::tensor::shape<outputs>>(x, y);
+    }
 };
 
 template <class Partition = part::data>
@@ -53,7 +56,8 @@ auto recipe(const Partition& partition = {}, bool prefetch = false, bool thread 
                     .prefetch = prefetch};
 }
 
-/// One step of the recipe on these rows, lane by lane, element by element: weights are those of dense, batch_norm and dense.
+/// One step of the recipe on these rows, lane by lane, element by element: weights are those of dense, batch_norm and
+/// dense.
 void naive_step(std::vector<double>& w, const curve& from, std::size_t first, const std::vector<std::size_t>& lengths) {
     double* w1 = w.data();
     double* b1 = w1 + inputs * hidden;
@@ -71,12 +75,14 @@ void naive_step(std::vector<double>& w, const curve& from, std::size_t first, co
         for (std::size_t r = 0; r < n; ++r)
             for (std::size_t j = 0; j < hidden; ++j) {
                 a[r * hidden + j] = b1[j];
-                for (std::size_t i = 0; i < inputs; ++i) a[r * hidden + j] += from.x[(first + r) * inputs + i] * w1[i * hidden + j];
+                for (std::size_t i = 0; i < inputs; ++i)
+                    a[r * hidden + j] += from.x[(first + r) * inputs + i] * w1[i * hidden + j];
             }
         for (std::size_t j = 0; j < hidden && n > 0; ++j) {
             double mean = 0, variance = 0;
             for (std::size_t r = 0; r < n; ++r) mean += a[r * hidden + j] / static_cast<double>(n);
-            for (std::size_t r = 0; r < n; ++r) variance += std::pow(a[r * hidden + j] - mean, 2) / static_cast<double>(n);
+            for (std::size_t r = 0; r < n; ++r)
+                variance += std::pow(a[r * hidden + j] - mean, 2) / static_cast<double>(n);
             inverse[j] = 1 / std::sqrt(variance + 1e-5);
             for (std::size_t r = 0; r < n; ++r) {
                 normal[r * hidden + j] = (a[r * hidden + j] - mean) * inverse[j];
@@ -96,11 +102,13 @@ void naive_step(std::vector<double>& w, const curve& from, std::size_t first, co
             }
         for (std::size_t j = 0; j < hidden; ++j) {
             double sum = 0, product = 0;
-            for (std::size_t r = 0; r < n; ++r) sum += dz[r * hidden + j], product += dz[r * hidden + j] * normal[r * hidden + j];
+            for (std::size_t r = 0; r < n; ++r)
+                sum += dz[r * hidden + j], product += dz[r * hidden + j] * normal[r * hidden + j];
             of(shift)[j] += sum;
             of(scale)[j] += product;
             for (std::size_t r = 0; r < n; ++r) {
-                const double mean_taken = dz[r * hidden + j] - (sum + normal[r * hidden + j] * product) / static_cast<double>(n);
+                const double mean_taken =
+                    dz[r * hidden + j] - (sum + normal[r * hidden + j] * product) / static_cast<double>(n);
                 const double d = mean_taken * scale[j] * inverse[j];
                 of(b1)[j] += d;
                 for (std::size_t i = 0; i < inputs; ++i) of(w1)[i * hidden + j] += d * from.x[(first + r) * inputs + i];
@@ -120,8 +128,10 @@ std::uint64_t hash_after(const Ranks& ranks, const Recipe& of, const curve& on) 
 
 }  // namespace
 
-TEST_CASE("equivalence/short_minibatches: equal bits on 1, 2, 3, 4 and 8 ranks, read ahead or not, though ranks may have no rows",
-          "[equivalence]") {
+TEST_CASE(
+    "equivalence/short_minibatches: equal bits on 1, 2, 3, 4 and 8 ranks, read ahead or not, though ranks may have no "
+    "rows",
+    "[equivalence]") {
     for (const std::size_t rest : {2, 3, 5, 8, 9, 15}) {
         const curve training{batch + rest};
         const auto serial = hash_after(ls::comm::group{}, recipe(), training);
@@ -138,8 +148,10 @@ TEST_CASE("equivalence/short_minibatches: the numbers of a naive walk over the l
     using lengths = std::vector<std::size_t>;
     const lengths full(lanes, 2);
     // 2 rows a lane at least: 3 rows fill one lane of 8, 5 two, 9 four, 13 six.
-    const std::pair<std::size_t, lengths> cases[] = {
-        {3, {0, 0, 0, 0, 0, 0, 0, 3}}, {5, {0, 0, 0, 2, 0, 0, 0, 3}}, {9, {0, 2, 0, 2, 0, 2, 0, 3}}, {13, {0, 2, 2, 2, 0, 2, 2, 3}}};
+    const std::pair<std::size_t, lengths> cases[] = {{3, {0, 0, 0, 0, 0, 0, 0, 3}},
+                                                     {5, {0, 0, 0, 2, 0, 0, 0, 3}},
+                                                     {9, {0, 2, 0, 2, 0, 2, 0, 3}},
+                                                     {13, {0, 2, 2, 2, 0, 2, 2, 3}}};
     for (const auto& [rest, short_lanes] : cases) {
         const curve training{batch + rest};
         on_groups({1, 3, 4}, [&, &rest = rest, &short_lanes = short_lanes](const mpi::communicator& group) {
@@ -171,13 +183,16 @@ TEST_CASE("equivalence/short_minibatches: groups of a model partition may have n
     on_groups({8}, [&](const mpi::communicator& group) { compared({}, group); });
 }
 
-TEST_CASE("equivalence/short_minibatches: step takes full minibatches as fit does, and refuses short lanes on all ranks", "[equivalence]") {
+TEST_CASE(
+    "equivalence/short_minibatches: step takes full minibatches as fit does, and refuses short lanes on all ranks",
+    "[equivalence]") {
     on_groups({1, 3, 4}, [](const mpi::communicator& group) {
         const curve training{2 * batch};
         ls::trainer stepped{group, recipe()}, fitted{group, recipe()};
         fitted.fit(training.set(), ls::steps{2});
         const auto own = ls::train::deal::own_rows(batch, stepped.grid());
-        const auto part_of = [](const std::vector<double>& all, std::size_t size, std::size_t first, std::size_t count) {
+        const auto part_of = [](const std::vector<double>& all, std::size_t size, std::size_t first,
+                                std::size_t count) {
             return std::vector<double>(all.begin() + static_cast<std::ptrdiff_t>(first * size),
                                        all.begin() + static_cast<std::ptrdiff_t>((first + count) * size));
         };
@@ -191,20 +206,22 @@ TEST_CASE("equivalence/short_minibatches: step takes full minibatches as fit doe
         const bool last = group.rank() + 1 == group.size();
         if (group.size() > 1) CHECK(step(0, last ? own.size() : 0).samples == of_all(group, own.size()).back());
         const auto before = stepped.local_hash();
-        CHECK_THROWS_WITH(
-            step(0, last ? own.size() - 1 : own.size()),
-            Catch::Contains(ls::core::text("rank ", group.size() - 1, " brought ", of_all(group, own.size()).back() - 1, " rows")) &&
-                Catch::Contains("which leaves one 1 row, and layer 1 (batch_norm on 8: 1 position"));
+        CHECK_THROWS_WITH(step(0, last ? own.size() - 1 : own.size()),
+                          Catch::Contains(ls::core::text("rank ", group.size() - 1, " brought ",
+                                                         of_all(group, own.size()).back() - 1, " rows")) &&
+                              Catch::Contains("which leaves one 1 row, and layer 1 (batch_norm on 8: 1 position"));
         CHECK(stepped.local_hash() == before);
     });
 }
 
-TEST_CASE("equivalence/short_minibatches: plans and last minibatches without a full lane are refused on 1 and 3 ranks", "[equivalence]") {
+TEST_CASE("equivalence/short_minibatches: plans and last minibatches without a full lane are refused on 1 and 3 ranks",
+          "[equivalence]") {
     on_groups({1, 3, 4}, [](const mpi::communicator& group) {
         auto thin = recipe();
         thin.batch = lanes;
-        CHECK_THROWS_WITH((ls::trainer{group, thin}), Catch::Contains("a batch of 8 in 8 lanes leaves a lane 1 sample") &&
-                                                          Catch::Contains("use at most 4 lanes or a batch of at least 16"));
+        CHECK_THROWS_WITH((ls::trainer{group, thin}),
+                          Catch::Contains("a batch of 8 in 8 lanes leaves a lane 1 sample") &&
+                              Catch::Contains("use at most 4 lanes or a batch of at least 16"));
         ls::trainer trainer{group, recipe()};
         const auto before = trainer.local_hash();
         const curve training{2 * batch + 1};

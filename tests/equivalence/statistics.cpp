@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Statistics of layers: averaged over the lanes of all ranks with the same bits, whatever the ranks, the compressor and the partition.
+// Statistics of layers: averaged over the lanes of all ranks with the same bits, whatever the ranks, the compressor and
+// the partition.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +26,9 @@ struct centre_layer {
     using output = S;
     static constexpr std::string_view name = "centre";
     static constexpr std::array<ls::tensor::parameter, 0> parameters{};
-    static constexpr std::array statistics{ls::tensor::parameter{.name = "mean", .columns = S::size, .initial = ls::tensor::start::zeros},
-                                           ls::tensor::parameter{.name = "count", .initial = ls::tensor::start::ones}};
+    static constexpr std::array statistics{
+        ls::tensor::parameter{.name = "mean", .columns = S::size, .initial = ls::tensor::start::zeros},
+        ls::tensor::parameter{.name = "count", .initial = ls::tensor::start::ones}};
     static constexpr double flops = 2.0 * S::size;
 
     template <class Pass>
@@ -34,7 +36,8 @@ struct centre_layer {
         using T = typename Pass::value_type;
         if (pass.mode == ls::layer_api::mode::inference) {
             for (std::size_t row = 0; row < pass.x.rows; ++row)
-                for (std::size_t i = 0; i < S::size; ++i) pass.y.sample(row)[i] = pass.x.sample(row)[i] - pass.statistics[0][i];
+                for (std::size_t i = 0; i < S::size; ++i)
+                    pass.y.sample(row)[i] = pass.x.sample(row)[i] - pass.statistics[0][i];
             return;
         }
         pass.each_lane_observed([&](ls::parallel::block rows, const auto& s) {
@@ -53,7 +56,8 @@ struct centre_layer {
     }
     template <class T>
     void absorb(std::span<T> running, std::span<const T> observed) const noexcept {
-        for (std::size_t i = 0; i < running.size(); ++i) running[i] += static_cast<T>(0.25) * (observed[i] - running[i]);
+        for (std::size_t i = 0; i < running.size(); ++i)
+            running[i] += static_cast<T>(0.25) * (observed[i] - running[i]);
     }
 };
 struct centre {
@@ -63,10 +67,11 @@ struct centre {
     }
 };
 
-constexpr auto centred =
-    ls::sequential{ls::input<12, 12, 1>,  ls::layers::conv<4, 3>{}, centre{}, ls::layers::relu{}, ls::layers::max_pool<2>{},
-                   ls::layers::flatten{}, ls::layers::dense<24>{},  centre{}, ls::layers::relu{}, ls::layers::dense<10>{}};
-constexpr std::size_t count = 190, batch = 61, steps = 12;  // the fourth minibatch of an epoch has 7 rows: lanes without any
+constexpr auto centred = ls::sequential{
+    ls::input<12, 12, 1>,  ls::layers::conv<4, 3>{}, centre{}, ls::layers::relu{}, ls::layers::max_pool<2>{},
+    ls::layers::flatten{}, ls::layers::dense<24>{},  centre{}, ls::layers::relu{}, ls::layers::dense<10>{}};
+constexpr std::size_t count = 190, batch = 61,
+                      steps = 12;  // the fourth minibatch of an epoch has 7 rows: lanes without any
 const samples<> training{count}, test{133, 8};
 
 template <class Partition, class Compressor>
@@ -105,7 +110,8 @@ outcome run(const Ranks& ranks, const Partition& partition, const Compressor& co
 
 }  // namespace
 
-TEST_CASE("equivalence/statistics: the same bits of weights and statistics on 1, 2, 3, 4 and 8 ranks", "[equivalence]") {
+TEST_CASE("equivalence/statistics: the same bits of weights and statistics on 1, 2, 3, 4 and 8 ranks",
+          "[equivalence]") {
     const auto serial = run(ls::comm::group{}, part::data{}, ls::compress::none{});
     REQUIRE(serial.statistics.size() == 10 * 10 * 4 + 1 + 24 + 1);
     CHECK(serial.statistics[400] == 1);  // the mean of ones
@@ -148,7 +154,8 @@ TEST_CASE("equivalence/statistics: they enter the hash and what the network pred
     CHECK(still.weights(6, "count")(0, 0) == 1);
 }
 
-TEST_CASE("equivalence/statistics: a compressor of gradients leaves them exact, and all replicas equal", "[equivalence]") {
+TEST_CASE("equivalence/statistics: a compressor of gradients leaves them exact, and all replicas equal",
+          "[equivalence]") {
     const ls::compress::error_feedback<ls::compress::top_k> compressor{ls::compress::top_k{.ratio = 0.1}};
     const auto first = [&](const auto& ranks) {
         auto plan = recipe(part::data{}, compressor);
@@ -165,7 +172,8 @@ TEST_CASE("equivalence/statistics: a compressor of gradients leaves them exact, 
     });
 }
 
-TEST_CASE("equivalence/statistics: a model partition averages them over all samples; equal on all ranks", "[equivalence]") {
+TEST_CASE("equivalence/statistics: a model partition averages them over all samples; equal on all ranks",
+          "[equivalence]") {
     const auto serial = run(ls::comm::group{}, part::data{}, ls::compress::none{});
     const part::hybrid halves{part::data{}, part::model<2>{}};
     const auto compared = [&](const mpi::communicator& group) {
@@ -181,7 +189,8 @@ TEST_CASE("equivalence/statistics: a model partition averages them over all samp
     on_groups({8}, compared);
 }
 
-TEST_CASE("equivalence/statistics: one reduce-scatter and one gather in a step, nothing without statistics", "[equivalence]") {
+TEST_CASE("equivalence/statistics: one reduce-scatter and one gather in a step, nothing without statistics",
+          "[equivalence]") {
     on_1_2_3_4_8([&](const mpi::communicator& group) {
         ls::trainer trainer{group, recipe(part::data{}, ls::compress::none{}, "tree:0-max")};
         using network = decltype(trainer)::network;
@@ -189,8 +198,9 @@ TEST_CASE("equivalence/statistics: one reduce-scatter and one gather in a step, 
         const auto ranks = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
         const auto runs = ls::collectives::deal_lanes(ranks, 9);
         const auto strips = ls::collectives::tree_strips(runs, network::statistics);
-        const std::size_t scheduled = ls::collectives::tree_reduce_scatter(rank, runs, network::statistics, strips).sent().elements +
-                                      ls::collectives::all_gather(rank, strips).sent().elements;
+        const std::size_t scheduled =
+            ls::collectives::tree_reduce_scatter(rank, runs, network::statistics, strips).sent().elements +
+            ls::collectives::all_gather(rank, strips).sent().elements;
         std::vector<ls::parallel::block> sums;
         for (const auto& run : runs) sums.push_back({3 * run.first, 3 * run.last});
         const std::size_t for_losses = ls::collectives::all_gather(rank, sums).sent().elements * sizeof(double);

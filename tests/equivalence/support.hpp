@@ -27,9 +27,10 @@ namespace support {
 namespace ls = lockstep;
 
 /// Every kind of layer once, 2,714 parameters.
-inline constexpr auto net = ls::sequential{ls::input<12, 12, 1>,      ls::layers::conv<4, 3>{},  ls::layers::relu{},
-                                           ls::layers::max_pool<2>{}, ls::layers::flatten{},     ls::layers::dense<24>{},
-                                           ls::layers::relu{},        ls::layers::dropout{0.25}, ls::layers::dense<10>{}};
+inline constexpr auto net =
+    ls::sequential{ls::input<12, 12, 1>,      ls::layers::conv<4, 3>{},  ls::layers::relu{},
+                   ls::layers::max_pool<2>{}, ls::layers::flatten{},     ls::layers::dense<24>{},
+                   ls::layers::relu{},        ls::layers::dropout{0.25}, ls::layers::dense<10>{}};
 using sample = ls::tensor::shape<12, 12, 1>;
 using label = ls::tensor::classes<10>;
 
@@ -44,8 +45,9 @@ struct samples {
         for (std::size_t i = 0; i < count; ++i) {
             y[i] = static_cast<std::int32_t>(noise.below(10, 1'000'000 + i));
             for (std::size_t p = 0; p < sample::size; ++p)
-                x[i * sample::size + p] = static_cast<T>(2 * patterns.uniform(static_cast<std::size_t>(y[i]) * sample::size + p) - 1) +
-                                          static_cast<T>(noise.uniform(i * sample::size + p)) - static_cast<T>(0.5);
+                x[i * sample::size + p] =
+                    static_cast<T>(2 * patterns.uniform(static_cast<std::size_t>(y[i]) * sample::size + p) - 1) +
+                    static_cast<T>(noise.uniform(i * sample::size + p)) - static_cast<T>(0.5);
         }
     }
     [[nodiscard]] auto set() const { return ls::data::in_memory<sample, label>(x, y); }
@@ -92,7 +94,8 @@ template <class A, class B>
 [[nodiscard]] double relative_error(const A& a, const B& b) {
     double error = 0, size = 0;
     for (std::size_t i = 0; i < b.size(); ++i) {
-        error = std::fmax(error, std::isnan(a[i]) ? HUGE_VAL : std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+        error = std::fmax(
+            error, std::isnan(a[i]) ? HUGE_VAL : std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
         size = std::fmax(size, std::fabs(static_cast<double>(b[i])));
     }
     return a.size() != b.size() ? HUGE_VAL : error == 0 ? 0 : error / size;
@@ -107,7 +110,8 @@ template <class Network, class T>
         ls::core::for_each_index<Network::size>([&](auto layer) {
             for (const auto& one : Network::template at<layer>::whole::parameters) {
                 const std::size_t count = one.rows * one.columns;
-                largest = std::fmax(largest, relative_error(std::span{a}.subspan(at, count), std::span{b}.subspan(at, count)));
+                largest = std::fmax(largest,
+                                    relative_error(std::span{a}.subspan(at, count), std::span{b}.subspan(at, count)));
                 at += count;
             }
         });

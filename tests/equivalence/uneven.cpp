@@ -53,8 +53,9 @@ TEST_CASE("equivalence/uneven: ranks with 0, 1 and 7 rows make the step of one r
             const std::size_t kinds[] = {7, 0, 1};
             for (std::size_t step = 0; step < 9; ++step) {
                 // The last three steps have their only rows on one rank.
-                const std::size_t mine = step < 6 ? (group.size() == 1 ? 7 : kinds[(rank + step) % 3])
-                                                  : (rank == (step * 5) % static_cast<std::size_t>(group.size()) ? 7 - 3 * (step - 6) : 0);
+                const std::size_t mine =
+                    step < 6 ? (group.size() == 1 ? 7 : kinds[(rank + step) % 3])
+                             : (rank == (step * 5) % static_cast<std::size_t>(group.size()) ? 7 - 3 * (step - 6) : 0);
                 const auto counts = of_all(group, mine);
                 std::size_t before = 0, together = 0;
                 for (std::size_t other = 0; other < counts.size(); ++other) {
@@ -75,7 +76,8 @@ TEST_CASE("equivalence/uneven: ranks with 0, 1 and 7 rows make the step of one r
         });
 }
 
-TEST_CASE("equivalence/uneven: a row on a rank with one row weighs as much as one on a rank with seven", "[equivalence]") {
+TEST_CASE("equivalence/uneven: a row on a rank with one row weighs as much as one on a rank with seven",
+          "[equivalence]") {
     on_groups({2, 2, 2, 2}, [](const mpi::communicator& group) {
         // Without dropout: the loss of the step is the mean of the losses of its rows.
         constexpr auto plain = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<10>{}};
@@ -114,7 +116,8 @@ TEST_CASE("equivalence/uneven: a step without a row on any rank is an error on a
         const samples<double>::part none;
         CHECK_THROWS_WITH(
             trainer.step(none.x, none.y),
-            Catch::Matchers::Contains("lockstep: no rank brought a sample to this step; call step() with at least one row on some rank\n"));
+            Catch::Matchers::Contains(
+                "lockstep: no rank brought a sample to this step; call step() with at least one row on some rank\n"));
         CHECK(trainer.local_hash() == before);
     });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
-// Compressed training has the same bits on any number of ranks: state and messages belong to workers, which the recipe counts.
+// Compressed training has the same bits on any number of ranks: state and messages belong to workers, which the recipe
+// counts.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -49,8 +50,8 @@ constexpr machine machines[] = {{1, true, false, 1},         {1, false, false, 2
                                 {1U << 20U, true, false, 2}, {1U << 20U, false, false, 1}, {1, true, true, 1}};
 
 template <class Model, class Compressor, class Partition = ls::partition::data>
-auto recipe(const Model& model, const Compressor& compressor, std::size_t workers, std::size_t lanes, std::size_t segment,
-            const machine& on = {}, const Partition& partition = {}) {
+auto recipe(const Model& model, const Compressor& compressor, std::size_t workers, std::size_t lanes,
+            std::size_t segment, const machine& on = {}, const Partition& partition = {}) {
     return ls::plan{.model = model,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .optimizer = ls::optim::adam{},
@@ -86,15 +87,16 @@ outcome run(const Ranks& ranks, const Plan& plan) {
 
 /// Groups of 2, 3, 4, 6 and 8 ranks have the bits of one rank, each with other settings of the machine.
 template <class Model, class Compressor>
-void same_everywhere(const Model& model, const Compressor& compressor, std::size_t workers, std::size_t lanes, std::size_t segment = 256) {
+void same_everywhere(const Model& model, const Compressor& compressor, std::size_t workers, std::size_t lanes,
+                     std::size_t segment = 256) {
     INFO(Compressor::name << ", " << workers << " workers, " << lanes << " lanes, segments of " << segment);
     const outcome alone = run(ls::comm::group{}, recipe(model, compressor, workers, lanes, segment));
     CHECK(alone.losses.back() < alone.losses.front());
     std::size_t turn = workers + lanes;
     const auto compare = [&](const mpi::communicator& group) {
         const machine& on = machines[(turn + static_cast<std::size_t>(group.size())) % std::size(machines)];
-        INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", thread " << on.thread << ", threads "
-                          << on.threads);
+        INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", thread "
+                          << on.thread << ", threads " << on.threads);
         CHECK(run(group, recipe(model, compressor, workers, lanes, segment, on)) == alone);
     };
     on_groups({1, 3, 4}, compare);
@@ -105,13 +107,16 @@ void same_everywhere(const Model& model, const Compressor& compressor, std::size
 
 }  // namespace
 
-TEST_CASE("equivalence/workers: top_k with error feedback has the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {
+TEST_CASE("equivalence/workers: top_k with error feedback has the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
     same_everywhere(net, error_feedback{top_k{.ratio = 0.05}}, 8, 8);
     same_everywhere(net, error_feedback{top_k{.ratio = 0.05}}, 4, 8, 0);
     same_everywhere(normalised, error_feedback{top_k{.ratio = 0.05}}, 3, 12, 64);
 }
 
-TEST_CASE("equivalence/workers: quantize with and without error feedback has the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {
+TEST_CASE(
+    "equivalence/workers: quantize with and without error feedback has the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+    "[equivalence]") {
     same_everywhere(net, error_feedback{quantize{.bits = 4, .bucket = 128}}, 8, 12, 128);
     same_everywhere(normalised, quantize{.bits = 4, .bucket = 100}, 5, 17);
     same_everywhere(net, quantize{.bits = 4, .bucket = 100}, 1, 8);
@@ -124,7 +129,8 @@ TEST_CASE("equivalence/workers: terngrad has the same bits on 1, 2, 3, 4, 6 and 
     same_everywhere(net, terngrad{}, 1, 8);
 }
 
-TEST_CASE("equivalence/workers: power_sgd of ranks 1 and 2 has the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {
+TEST_CASE("equivalence/workers: power_sgd of ranks 1 and 2 has the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
     same_everywhere(normalised, error_feedback{power_sgd{}}, 8, 8);
     same_everywhere(net, error_feedback{power_sgd{.rank = 2}}, 4, 8);
     same_everywhere(normalised, error_feedback{power_sgd{.rank = 2}}, 3, 12);
@@ -169,12 +175,17 @@ TEST_CASE("equivalence/workers: workers that cannot be dealt are one error", "[e
     on_groups({8}, [&](const mpi::communicator& group) {
         CHECK_THROWS_WITH(
             ls::trainer(group, recipe(net, compressor, 9, 8, 256)),
-            Catch::Contains("lockstep: 9 workers share 8 lanes, so some would have no samples; set lanes to a multiple of 9, or "
-                            "use at most 8 workers"));
-        CHECK_THROWS_WITH(ls::trainer(group, recipe(net, compressor, 6, 9, 256)),
-                          Catch::Contains("lockstep: worker 2 of 6 has 1 lane for 2 of the 8 ranks; set lanes to at least 12, or use more "
-                                          "workers or fewer ranks"));
-        CHECK_THROWS_WITH(ls::trainer(group, recipe(net, compressor, 4, 8, 100)),
-                          Catch::Contains("lockstep: the plan has segments of 100 numbers; use a multiple of 64, or 0 for whole tensors"));
+            Catch::Contains(
+                "lockstep: 9 workers share 8 lanes, so some would have no samples; set lanes to a multiple of 9, or "
+                "use at most 8 workers"));
+        CHECK_THROWS_WITH(
+            ls::trainer(group, recipe(net, compressor, 6, 9, 256)),
+            Catch::Contains(
+                "lockstep: worker 2 of 6 has 1 lane for 2 of the 8 ranks; set lanes to at least 12, or use more "
+                "workers or fewer ranks"));
+        CHECK_THROWS_WITH(
+            ls::trainer(group, recipe(net, compressor, 4, 8, 100)),
+            Catch::Contains(
+                "lockstep: the plan has segments of 100 numbers; use a multiple of 64, or 0 for whole tensors"));
     });
 }

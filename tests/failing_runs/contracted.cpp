@@ -9,8 +9,9 @@ namespace ls = lockstep;
 
 int main(int argc, char** argv) {
     return ls::program(argc, argv, [](const boost::mpi::communicator& world) {
-        const ls::trainer trainer{
-            world, ls::plan{.model = ls::sequential{ls::input<2>, ls::layers::dense<1>{}}, .loss = ls::mean_squared_error{}, .batch = 8}};
+        const ls::trainer trainer{world, ls::plan{.model = ls::sequential{ls::input<2>, ls::layers::dense<1>{}},
+                                                  .loss = ls::mean_squared_error{},
+                                                  .batch = 8}};
         return 0;
     });
 }

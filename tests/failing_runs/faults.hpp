@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Faults of one rank, in a trainer and in collectives of its own: what happens, and where. The last rank is the bad one.
+// Faults of one rank, in a trainer and in collectives of its own: what happens, and where. The last rank is the bad
+// one.
 #pragma once
 #include <unistd.h>
 
@@ -141,9 +142,11 @@ inline int shared(const boost::mpi::communicator& world, const fault& of) {
     node::shared_parts& memory = window.memory();
     const auto data = memory.reserve<float>(2 * n);
     for (float& one : memory.mine(data)) one = 1;
-    node::shared_operation<float> sum = node::shared_all_reduce<float>(memory, ranks.size(), data, of.is("count") ? n / 2 : n);
+    node::shared_operation<float> sum =
+        node::shared_all_reduce<float>(memory, ranks.size(), data, of.is("count") ? n / 2 : n);
     std::vector<ls::parallel::block> strips;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) strips.push_back(ls::parallel::split(n, ranks.size(), rank));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        strips.push_back(ls::parallel::split(n, ranks.size(), rank));
     node::shared_operation<float> gather = node::shared_all_gather<float>(memory, strips, data, n);
     by_turns(
         of, [&] { sum.run(); }, [&] { gather.run(); }, [&] { gather.run(); });
@@ -156,13 +159,14 @@ inline int room(const boost::mpi::communicator& world, const std::string& wanted
     const comm::group ranks{world};
     const std::size_t bytes = std::size_t{32} << 20U, rank = ranks.rank(), size = ranks.size();
     ls::tensor::arena arena;
-    ls::reduce::node_memory memory{ranks, wanted == "automatic" ? ls::transport::automatic : ls::transport::shared_memory, bytes - 4096,
-                                   arena};
+    ls::reduce::node_memory memory{
+        ranks, wanted == "automatic" ? ls::transport::automatic : ls::transport::shared_memory, bytes - 4096, arena};
     const auto common = arena.reserve_shared<std::byte>(bytes - 4096);
     arena.allocate();
     std::vector<comm::operation<float>> sums;
     const std::size_t n = std::size_t{1} << 16;
-    for (int i = 0; i < 32; ++i) sums.emplace_back(ranks, collectives::all_gather(rank, collectives::equal_strips(size, n)));
+    for (int i = 0; i < 32; ++i)
+        sums.emplace_back(ranks, collectives::all_gather(rank, collectives::equal_strips(size, n)));
     std::vector<std::vector<float>> data(sums.size(), std::vector<float>(size * n, 1.0F));
     std::fill(arena[common].begin(), arena[common].end(), std::byte{1});
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i].start(data[i], {});
@@ -171,10 +175,11 @@ inline int room(const boost::mpi::communicator& world, const std::string& wanted
     return 0;
 }
 
-/// In a trainer: `place` is the member during which it happens; `hybrid` and `thread` are fit() in a model partition and with a progress
-/// thread.
+/// In a trainer: `place` is the member during which it happens; `hybrid` and `thread` are fit() in a model partition
+/// and with a progress thread.
 template <class Plan, class Samples>
-int training(const boost::mpi::communicator& world, const fault& of, const std::string& place, const Plan& plan, Samples set) {
+int training(const boost::mpi::communicator& world, const fault& of, const std::string& place, const Plan& plan,
+             Samples set) {
     if (place == "making") {
         if (of.is("return")) return 0;
         of.strike();
@@ -203,7 +208,8 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
     if (place == "long" || (place == "thread" && (of.what == "kill" || of.what == "stop"))) {
         if (world.rank() == 0) std::printf("training\n"), std::fflush(stdout);
         // At any moment of a step.
-        if (of.bad) std::thread{[of] { std::this_thread::sleep_for(std::chrono::milliseconds{200}), of.strike(); }}.detach();
+        if (of.bad)
+            std::thread{[of] { std::this_thread::sleep_for(std::chrono::milliseconds{200}), of.strike(); }}.detach();
         trainer.fit(set, ls::steps{100'000'000});
     }
     fit();
@@ -211,7 +217,8 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
     set.failing_case = in_calls ? "" : of.what;
     const fault here{in_calls ? of.what : "", of.bad};
     // The bad rank calls something else, or the same in another order.
-    const auto others = of.is("skip") || of.is("other") || of.is("order") || of.is("return") || (of.is("count") && place != "load");
+    const auto others =
+        of.is("skip") || of.is("other") || of.is("order") || of.is("return") || (of.is("count") && place != "load");
     if (others) {
         if (of.is("return")) return 0;
         if (of.is("count")) trainer.fit(set, ls::steps{3});

@@ -93,7 +93,8 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
         ls::trainer trainer{world, plan(halves)};
         return 0;
     }
-    if (place == "predict" || place == "hash" || place == "hybrid") return faults::training(world, fault, place, plan(halves), samples{});
+    if (place == "predict" || place == "hash" || place == "hybrid")
+        return faults::training(world, fault, place, plan(halves), samples{});
     if (is_fault) return faults::training(world, fault, place, plan(ls::partition::data{}), samples{});
     ls::trainer trainer{world, plan(ls::partition::data{})};
     if (!files.empty())
@@ -104,7 +105,9 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
 }
 
 // Not inlined: the compiler would find new and free() in one place.
-[[gnu::noinline]] void* find(std::size_t bytes) noexcept { return faults::no_memory_left ? nullptr : std::malloc(bytes == 0 ? 1 : bytes); }
+[[gnu::noinline]] void* find(std::size_t bytes) noexcept {
+    return faults::no_memory_left ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
 
 }  // namespace

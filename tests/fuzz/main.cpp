@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Readers against the oracle without a fuzzer: valid files, changed by a seeded generator, for so many inputs or seconds.
-// fuzz_readers [--reader NAME] [--inputs N of each reader] [--seconds S] [--seed N] [--write FOLDER: the seeds] [FILE..: inputs to run again]
+// Readers against the oracle without a fuzzer: valid files, changed by a seeded generator, for so many inputs or
+// seconds. fuzz_readers [--reader NAME] [--inputs N of each reader] [--seconds S] [--seed N] [--write FOLDER: the
+// seeds] [FILE..: inputs to run again]
 #include <unistd.h>
 #include <zlib.h>
 
@@ -47,7 +48,8 @@ std::string number(std::uint32_t value) {
     return out;
 }
 
-/// A member of gzip with an optional part of the header for each bit of `flags`: its checksum 2, further fields 4, name 8, comment 16.
+/// A member of gzip with an optional part of the header for each bit of `flags`: its checksum 2, further fields 4, name
+/// 8, comment 16.
 std::string member(const std::string& content, int level, int strategy, unsigned flags) {
     std::string head{"\x1f\x8b\x08", 3};
     head += static_cast<char>(flags);
@@ -71,7 +73,8 @@ std::string member(const std::string& content, int level, int strategy, unsigned
     if (deflate(&stream, Z_FINISH) != Z_STREAM_END) std::abort();
     body.resize(stream.total_out);
     (void)deflateEnd(&stream);
-    return head + body + little_endian(crc32_of(content), 4) + little_endian(static_cast<std::uint32_t>(content.size()), 4);
+    return head + body + little_endian(crc32_of(content), 4) +
+           little_endian(static_cast<std::uint32_t>(content.size()), 4);
 }
 
 /// One of many ways to pack the same content.
@@ -81,8 +84,8 @@ std::string packed(const std::string& content, generator& random) {
     for (std::size_t m = 0, at = 0; m < members; ++m) {
         const std::size_t size = m + 1 == members ? content.size() - at : random.below(content.size() - at + 1);
         constexpr std::array strategies{Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY};
-        out += member(content.substr(at, size), random.chance(3) ? 0 : static_cast<int>(1 + random.below(9)), strategies[random.below(3)],
-                      random.chance(2) ? 0 : static_cast<unsigned>(2 * random.below(16)));
+        out += member(content.substr(at, size), random.chance(3) ? 0 : static_cast<int>(1 + random.below(9)),
+                      strategies[random.below(3)], random.chance(2) ? 0 : static_cast<unsigned>(2 * random.below(16)));
         at += size;
     }
     if (random.chance(6)) out += std::string(random.below(600), '\0');
@@ -92,7 +95,8 @@ std::string packed(const std::string& content, generator& random) {
 /// Bits, bytes, runs, lengths and parts of `of` changed at random.
 std::string mutated(std::string of, generator& random) {
     for (std::size_t changes = 1 + random.below(4); changes > 0; --changes) {
-        const std::size_t at = random.below(of.size() + 1), size = random.below(std::min<std::size_t>(of.size() - at, 64) + 1);
+        const std::size_t at = random.below(of.size() + 1),
+                          size = random.below(std::min<std::size_t>(of.size() - at, 64) + 1);
         switch (random.below(9)) {
             case 0:
                 if (at < of.size()) of[at] = static_cast<char>(of[at] ^ (1 << random.below(8)));
@@ -113,7 +117,8 @@ std::string mutated(std::string of, generator& random) {
                 of.insert(random.below(of.size() + 1), of.substr(at, size));
                 break;
             case 6:
-                if (constexpr std::array<std::uint32_t, 8> extremes{0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x10000, 0xffff, 3};
+                if (constexpr std::array<std::uint32_t, 8> extremes{0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x10000,
+                                                                    0xffff, 3};
                     of.size() >= at + 4)
                     of.replace(at, 4, number(extremes[random.below(extremes.size())]));
                 break;
@@ -174,7 +179,8 @@ std::string reworded(const std::string& of, generator& random) {
         auto& line = lines[random.below(lines.size())];
         const std::size_t at = random.below(line.size() + 1), begin = line.find_first_of(" :-;", at) + 1,
                           end = line.find_first_of(" :-;", begin);
-        line.replace(std::min(begin, line.size()), end == line.npos ? line.npos : end - begin, words[random.below(words.size())]);
+        line.replace(std::min(begin, line.size()), end == line.npos ? line.npos : end - begin,
+                     words[random.below(words.size())]);
     }
     std::string out;
     for (std::size_t i = 0; i < lines.size(); ++i) out += (i == 0 ? "" : "\n") + lines[i];
@@ -192,11 +198,11 @@ public:
             return out;
         };
         for (const std::uint32_t n : {0U, 1U, 3U, 40U})
-            idx_.push_back(
-                {number(0x803) + number(n) + number(2) + number(3) + pixels(6 * n), number(0x801) + number(n) + std::string(n, '\3')});
+            idx_.push_back({number(0x803) + number(n) + number(2) + number(3) + pixels(6 * n),
+                            number(0x801) + number(n) + std::string(n, '\3')});
         for (const std::uint32_t n : {1U, 2U})
-            mnist_.push_back(
-                {number(0x803) + number(n) + number(28) + number(28) + pixels(784 * n), number(0x801) + number(n) + std::string(n, '\7')});
+            mnist_.push_back({number(0x803) + number(n) + number(28) + number(28) + pixels(784 * n),
+                              number(0x801) + number(n) + std::string(n, '\7')});
         for (const std::size_t n : {1U, 2U}) {
             std::string file;
             for (std::size_t i = 0; i < n; ++i) file += std::string{"\4"} + pixels(3072);
@@ -228,7 +234,8 @@ public:
                    packed_or_not(cifar_[random.below(cifar_.size())], random);
         const std::string text = reader == "algorithms" ? algorithms_ : tables_[random.below(tables_.size())];
         if (random.chance(20)) return text;
-        return random.chance(2) ? mutated(text, random) : reworded(random.chance(2) ? reworded(text, random) : text, random);
+        return random.chance(2) ? mutated(text, random)
+                                : reworded(random.chance(2) ? reworded(text, random) : text, random);
     }
 
 private:
@@ -244,7 +251,8 @@ private:
     }
     std::string pair(const std::array<std::string, 2>& files, generator& random) const {
         const bool first = random.chance(2), second = !first || random.chance(4);
-        const std::string a = first ? packed_or_not(files[0], random) : files[0], b = second ? packed_or_not(files[1], random) : files[1];
+        const std::string a = first ? packed_or_not(files[0], random) : files[0],
+                          b = second ? packed_or_not(files[1], random) : files[1];
         return number(static_cast<std::uint32_t>(a.size())) + a + b;
     }
 
@@ -311,9 +319,11 @@ int main(int argc, char** argv) {
             for (int i = 0; i < 100; ++i) {
                 const std::string input = source.make(readers[which].name, random);
                 if (folder.empty())
-                    done[which].accepted += static_cast<std::uint64_t>(readers[which].run(std::as_bytes(std::span{input})));
+                    done[which].accepted +=
+                        static_cast<std::uint64_t>(readers[which].run(std::as_bytes(std::span{input})));
                 else
-                    std::ofstream{folder + "/" + std::string{readers[which].name} + std::to_string(done[which].made), std::ios::binary}
+                    std::ofstream{folder + "/" + std::string{readers[which].name} + std::to_string(done[which].made),
+                                  std::ios::binary}
                         << static_cast<char>(which) << input;
                 ++done[which].made;
             }
@@ -325,7 +335,8 @@ int main(int argc, char** argv) {
         if (self_test == "nothing") of.accepted = 0;
         if (of.made == 0) continue;
         std::printf("%-10s %10llu inputs, %9llu accepted, %.1f s\n", std::string{readers[which].name}.c_str(),
-                    static_cast<unsigned long long>(of.made), static_cast<unsigned long long>(of.accepted), of.took.count());
+                    static_cast<unsigned long long>(of.made), static_cast<unsigned long long>(of.accepted),
+                    of.took.count());
         both = both && (!folder.empty() || (of.accepted > 0 && of.accepted < of.made));
     }
     // A run in which nothing is accepted, or nothing refused, shows nothing.

@@ -14,8 +14,9 @@ namespace {
 std::atomic<std::size_t> live{0}, at_reset{0}, peak{0}, largest{0};
 
 [[gnu::noinline]] void* take(std::size_t bytes, std::size_t alignment) {
-    void* const out = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-                                                            : std::malloc(bytes > 0 ? bytes : 1);
+    void* const out = alignment > alignof(std::max_align_t)
+                          ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+                          : std::malloc(bytes > 0 ? bytes : 1);
     if (out == nullptr) throw std::bad_alloc{};
     const std::size_t now = live += malloc_usable_size(out);
     if (now > peak) peak = now;
@@ -38,8 +39,12 @@ lockstep::fuzz::memory_use lockstep::fuzz::memory_used() noexcept { return {peak
 
 void* operator new(std::size_t bytes) { return take(bytes, 0); }
 void* operator new[](std::size_t bytes) { return take(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return take(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return take(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return take(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+    return take(bytes, static_cast<std::size_t>(alignment));
+}
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try { return take(bytes, 0); } catch (...) {
     return nullptr;
 }

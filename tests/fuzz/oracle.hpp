@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the bytes of a file say, worked out a second time: slowly, from the formats' descriptions, without zlib and without the library.
+// What the bytes of a file say, worked out a second time: slowly, from the formats' descriptions, without zlib and
+// without the library.
 
 #include <array>
 #include <cstddef>
@@ -16,7 +17,8 @@ namespace lockstep::fuzz {
 /// Bits of a deflate stream (RFC 1951), and what they unpack to. `false` from any member: the stream is not valid.
 class inflater {
 public:
-    inflater(std::string_view in, std::size_t limit, std::string& out) : in_{in}, limit_{limit}, begin_{out.size()}, out_{out} {}
+    inflater(std::string_view in, std::size_t limit, std::string& out)
+        : in_{in}, limit_{limit}, begin_{out.size()}, out_{out} {}
 
     [[nodiscard]] bool run() {
         for (unsigned last = 0; last == 0;) {
@@ -89,7 +91,9 @@ private:
     bool stored() {
         held_ = 0;
         if (in_.size() - at_ < 4) return false;
-        const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(in_[at_ + i])); };
+        const auto byte = [&](std::size_t i) {
+            return static_cast<unsigned>(static_cast<unsigned char>(in_[at_ + i]));
+        };
         const unsigned length = byte(0) + 256 * byte(1);
         if ((length ^ 0xffffU) != byte(2) + 256 * byte(3)) return false;
         at_ += 4;
@@ -137,7 +141,8 @@ private:
         if (lengths.size() > literals + distances || lengths[256] == 0) return false;
         code literal, distance;
         if (const int left = literal.build(lengths.data(), literals); !literal.allowed(left)) return false;
-        if (const int left = distance.build(lengths.data() + literals, distances); !distance.allowed(left)) return false;
+        if (const int left = distance.build(lengths.data() + literals, distances); !distance.allowed(left))
+            return false;
         return block(literal, distance);
     }
     bool block(const code& literal, const code& distance) {
@@ -199,7 +204,9 @@ struct unpacked {
 [[nodiscard]] inline unpacked unpack(std::string_view bytes, std::size_t limit) {
     unpacked out;
     const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[i])); };
-    const auto number = [&](std::size_t i) { return byte(i) | byte(i + 1) << 8 | byte(i + 2) << 16 | byte(i + 3) << 24; };
+    const auto number = [&](std::size_t i) {
+        return byte(i) | byte(i + 1) << 8 | byte(i + 2) << 16 | byte(i + 3) << 24;
+    };
     const auto is_member = [&] { return bytes.size() >= 2 && byte(0) == 0x1f && byte(1) == 0x8b; };
     if (!is_member()) {
         out.too_long = bytes.size() > limit;
@@ -234,7 +241,8 @@ struct unpacked {
         if (!well) return out;
         bytes.remove_prefix(at + stream.consumed());
         const std::string_view member = std::string_view{out.content}.substr(begin);
-        if (bytes.size() < 8 || number(0) != crc32_of(member) || number(4) != static_cast<std::uint32_t>(member.size())) return out;
+        if (bytes.size() < 8 || number(0) != crc32_of(member) || number(4) != static_cast<std::uint32_t>(member.size()))
+            return out;
         bytes.remove_prefix(8);
     }
     out.valid = bytes.find_first_not_of('\0') == bytes.npos;
@@ -253,17 +261,18 @@ struct samples {
     return out;
 }
 
-/// The extents of an IDX file whose content, or the beginning of it, is given; nothing if the header is not one of unsigned bytes with so
-/// many dimensions.
-[[nodiscard]] inline std::optional<std::vector<std::uint64_t>> idx_extents(std::string_view content, std::size_t dimensions) {
+/// The extents of an IDX file whose content, or the beginning of it, is given; nothing if the header is not one of
+/// unsigned bytes with so many dimensions.
+[[nodiscard]] inline std::optional<std::vector<std::uint64_t>> idx_extents(std::string_view content,
+                                                                           std::size_t dimensions) {
     if (content.size() < 4 + 4 * dimensions || big_endian(content, 0) != 0x800 + dimensions) return {};
     std::vector<std::uint64_t> out;
     for (std::size_t d = 0; d < dimensions; ++d) out.push_back(big_endian(content, 4 + 4 * d));
     return out;
 }
 
-[[nodiscard]] inline std::optional<samples> idx_samples(const unpacked& images, const unpacked& labels, std::size_t rows,
-                                                        std::size_t columns, int classes) {
+[[nodiscard]] inline std::optional<samples> idx_samples(const unpacked& images, const unpacked& labels,
+                                                        std::size_t rows, std::size_t columns, int classes) {
     if (!images.valid || !labels.valid) return {};
     const auto i = idx_extents(images.content, 3), l = idx_extents(labels.content, 1);
     if (!i || !l || (*i)[0] != (*l)[0] || (*i)[1] != rows || (*i)[2] != columns) return {};

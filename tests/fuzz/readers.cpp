@@ -45,7 +45,8 @@ public:
     std::string write(const std::string& name, std::string_view bytes) const {
         const std::string path = folder_ + "/" + name;
         const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        const bool written = file >= 0 && ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+        const bool written =
+            file >= 0 && ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
         if (file >= 0) ::close(file);
         if (!written) {
             std::fprintf(stderr, "fuzz: cannot write %s\n", path.c_str());
@@ -86,7 +87,8 @@ struct trial {
             if (readers[which].name == name) std::fputc(static_cast<int>(which), out);
         if (out != nullptr) std::fwrite(input.data(), 1, input.size(), out), std::fclose(out);
         scratch::here().remove();
-        std::fprintf(stderr, "fuzz: %s: %s; the input is in %s\n", std::string{name}.c_str(), what.c_str(), file.c_str());
+        std::fprintf(stderr, "fuzz: %s: %s; the input is in %s\n", std::string{name}.c_str(), what.c_str(),
+                     file.c_str());
         std::abort();
     }
 
@@ -107,8 +109,10 @@ struct trial {
         }
         const memory_use used = memory_used();
         if (used.largest > holds + 16 * mebibyte || used.peak > 2 * holds + 16 * mebibyte)
-            wrong(core::text("it takes ", used.largest, " bytes at once and ", used.peak, " in all, for a file that holds ", holds));
-        if (refused && (!message.starts_with("lockstep: ") || message.find("; ") == message.npos || message != core::printable(message)))
+            wrong(core::text("it takes ", used.largest, " bytes at once and ", used.peak,
+                             " in all, for a file that holds ", holds));
+        if (refused && (!message.starts_with("lockstep: ") || message.find("; ") == message.npos ||
+                        message != core::printable(message)))
             wrong("this is no message for people: " + message);
         return out;
     }
@@ -119,7 +123,9 @@ struct trial {
     }
 };
 
-std::string_view text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string_view text_of(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 /// The first file is as long as the first four bytes say, modulo what there is.
 std::pair<std::string_view, std::string_view> two_files(std::string_view bytes) {
@@ -128,8 +134,11 @@ std::pair<std::string_view, std::string_view> two_files(std::string_view bytes) 
     return {bytes.substr(4, first), bytes.substr(4 + first)};
 }
 
-/// What a file holds, at most: of one that goes on beyond the limit only that deflate makes no more than 1032 bytes of one.
-std::size_t holds(const unpacked& file, std::string_view bytes) { return file.too_long ? 1032 * bytes.size() : file.content.size(); }
+/// What a file holds, at most: of one that goes on beyond the limit only that deflate makes no more than 1032 bytes of
+/// one.
+std::size_t holds(const unpacked& file, std::string_view bytes) {
+    return file.too_long ? 1032 * bytes.size() : file.content.size();
+}
 /// What a reader of this IDX file may take: what the header promises, if it is there.
 std::size_t idx_holds(const unpacked& file, std::string_view bytes, std::size_t dimensions) {
     const auto extents = idx_extents(file.content, dimensions);
@@ -164,7 +173,8 @@ void compare(const trial& here, const Set& read, const samples& right, float mea
 }
 
 template <std::size_t Rows, std::size_t Columns, int Classes, class Make>
-int images_and_labels(const trial& here, std::string_view first, std::string_view second, float mean, float deviation, Make&& make) {
+int images_and_labels(const trial& here, std::string_view first, std::string_view second, float mean, float deviation,
+                      Make&& make) {
     const unpacked images = unpack(first, oracle_limit), labels = unpack(second, oracle_limit);
     const auto read = here.run(make, std::max(idx_holds(images, first, 3), idx_holds(labels, second, 1)));
     if (is_unknown(images, first, 3) || is_unknown(labels, second, 1)) return read ? 1 : 0;
@@ -177,7 +187,9 @@ int images_and_labels(const trial& here, std::string_view first, std::string_vie
 /// Layers of a network that takes its algorithms from a file.
 const std::vector<planner::convolution_layer>& layers() {
     static const std::vector<planner::convolution_layer> list{
-        {.number = 0, .geometry = {.rows = 28, .columns = 30, .filters = 6, .kernel_rows = 5, .kernel_columns = 4}, .input_learns = false},
+        {.number = 0,
+         .geometry = {.rows = 28, .columns = 30, .filters = 6, .kernel_rows = 5, .kernel_columns = 4},
+         .input_learns = false},
         {.number = 4,
          .geometry = {.rows = 32,
                       .columns = 32,
@@ -269,7 +281,8 @@ int fuzz_cifar10(std::span<const std::byte> bytes) {
     const unpacked held = unpack(file, oracle_limit);
     const auto read = here.run(
         [&] {
-            return data::cifar10{scratch::here().folder(), data::part::test, count == 0 ? data::cifar10::everything : count};
+            return data::cifar10{scratch::here().folder(), data::part::test,
+                                 count == 0 ? data::cifar10::everything : count};
         },
         std::min(holds(held, file), 60'000 * std::size_t{3073}));
     if (held.too_long) return read ? 1 : 0;
@@ -285,7 +298,8 @@ int fuzz_cifar10(std::span<const std::byte> bytes) {
         for (std::size_t pixel = 0; pixel < 1024; ++pixel)
             for (std::size_t colour = 0; colour < 3; ++colour) {
                 const double byte = static_cast<unsigned char>(right->pixels[s][1024 * colour + pixel]);
-                const double should = (byte / 255 - static_cast<double>(read->mean[colour])) / static_cast<double>(read->deviation[colour]);
+                const double should = (byte / 255 - static_cast<double>(read->mean[colour])) /
+                                      static_cast<double>(read->deviation[colour]);
                 if (!(std::abs(x[3 * pixel + colour] - should) < 1e-12)) here.wrong("it has another pixel");
             }
     }
@@ -295,13 +309,15 @@ int fuzz_cifar10(std::span<const std::byte> bytes) {
 int fuzz_algorithms(std::span<const std::byte> bytes) {
     const trial here{"algorithms", bytes};
     const std::string path = scratch::here().write("algorithms", text_of(bytes));
-    const auto read = here.run([&] { return planner::read_algorithms(planner::load_algorithms(path), path, layers()); }, bytes.size());
+    const auto read = here.run([&] { return planner::read_algorithms(planner::load_algorithms(path), path, layers()); },
+                               bytes.size());
     const auto right = right_algorithms(text_of(bytes));
     here.require(read.has_value(), right.has_value());
     if (!read) return 0;
     for (std::size_t i = 0; i < layers().size(); ++i)
         for (const auto pass : kernels::convolution_passes)
-            if (layers()[i].has(pass) && to_text((*read)[i][pass]) != right->at(core::text(layers()[i].number, " ", name(pass))))
+            if (layers()[i].has(pass) &&
+                to_text((*read)[i][pass]) != right->at(core::text(layers()[i].number, " ", name(pass))))
                 here.wrong("it has another algorithm");
     return 1;
 }
@@ -318,7 +334,8 @@ int fuzz_table(std::span<const std::byte> bytes) {
     std::uint64_t next = 0;
     const auto parts = split(text, ";", false);
     for (std::size_t i = 0; i < parts.size() && valid; ++i) {
-        const std::size_t colon = parts[i].find(':'), dash = colon == std::string::npos ? colon : parts[i].find('-', colon);
+        const std::size_t colon = parts[i].find(':'),
+                          dash = colon == std::string::npos ? colon : parts[i].find('-', colon);
         if (!(valid = dash != std::string::npos)) break;
         const auto first = decimal(parts[i].substr(colon + 1, dash - colon - 1), UINT64_MAX);
         const std::string end = parts[i].substr(dash + 1);

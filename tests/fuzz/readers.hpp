@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One function for each reader of the library: it is given bytes as the content of a file, and ends the process where the reader and
-// the oracle disagree, where another exception than core::error leaves it, where a message is not printable, and where it takes more than
-// 16 MiB of memory beyond what the file holds.
+// One function for each reader of the library: it is given bytes as the content of a file, and ends the process where
+// the reader and the oracle disagree, where another exception than core::error leaves it, where a message is not
+// printable, and where it takes more than 16 MiB of memory beyond what the file holds.
 
 #include <array>
 #include <cstddef>
@@ -13,7 +13,8 @@ namespace lockstep::fuzz {
 
 /// Each returns 1 where the bytes were taken for a valid file, 0 where they were refused.
 int fuzz_gzip(std::span<const std::byte> bytes);
-int fuzz_idx(std::span<const std::byte> bytes);      ///< 4 bytes: how long the first file is (modulo what there is); images; labels
+int fuzz_idx(
+    std::span<const std::byte> bytes);  ///< 4 bytes: how long the first file is (modulo what there is); images; labels
 int fuzz_mnist(std::span<const std::byte> bytes);    ///< the same
 int fuzz_cifar10(std::span<const std::byte> bytes);  ///< 1 byte: how many pictures to ask for, 0: all; the file
 int fuzz_algorithms(std::span<const std::byte> bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Losses after a dense layer against central differences in double precision: with respect to weights, biases and samples.
+// Losses after a dense layer against central differences in double precision: with respect to weights, biases and
+// samples.
 #include <cmath>
 
 #include "lockstep/loss/mean_squared_error.hpp"
@@ -30,12 +31,13 @@ struct smoothed : lockstep::loss::softmax_cross_entropy {
     smoothed() : softmax_cross_entropy{.smoothing = 0.3} {}
 };
 
-TEMPLATE_TEST_CASE("gradients/losses: dense layer and loss", "[gradients]", lockstep::loss::softmax_cross_entropy, smoothed,
-                   lockstep::loss::mean_squared_error) {
+TEMPLATE_TEST_CASE("gradients/losses: dense layer and loss", "[gradients]", lockstep::loss::softmax_cross_entropy,
+                   smoothed, lockstep::loss::mean_squared_error) {
     const TestType loss;
     const auto target = targets_of(loss);
-    problem<double, dense> of{
-        .rows = rows, .x = uniform<double>(rows * features, 1), .w = uniform<double>(problem<double, dense>::weights, 2)};
+    problem<double, dense> of{.rows = rows,
+                              .x = uniform<double>(rows * features, 1),
+                              .w = uniform<double>(problem<double, dense>::weights, 2)};
     constexpr double scale = 1.0 / rows;
     const auto evaluate = [&](array<double>* dy) {
         const auto y = forward(of).y;
@@ -46,10 +48,11 @@ TEMPLATE_TEST_CASE("gradients/losses: dense layer and loss", "[gradients]", lock
     const double value = evaluate(&dy);
     const auto got = backward(of, forward(of), dy, one_lane(rows));
 
-    // Truncation: step^2 / 6 times the third derivative. That of a row's log-sum-exp along a direction v is the third cumulant of v under
-    // the softmax, at most range(v)^3 / 10 <= 1 / 10 for |v| <= 1/2 (a sample) or a unit vector (a weight, times a sample below 1/2); a
-    // square has none. Rounding: outputs carry (features + 2)^2 u, the exponentials, sums and means of at most classes + rows terms as many
-    // u of a value of at most `value` + 2; twice, over 2 step.
+    // Truncation: step^2 / 6 times the third derivative. That of a row's log-sum-exp along a direction v is the third
+    // cumulant of v under the softmax, at most range(v)^3 / 10 <= 1 / 10 for |v| <= 1/2 (a sample) or a unit vector (a
+    // weight, times a sample below 1/2); a square has none. Rounding: outputs carry (features + 2)^2 u, the
+    // exponentials, sums and means of at most classes + rows terms as many u of a value of at most `value` + 2; twice,
+    // over 2 step.
     constexpr double u = std::numeric_limits<double>::epsilon() / 2;
     constexpr double per_output = (features + 2) * (features + 2) + classes + rows + 4;
     const double tolerance = step * step / 60 + per_output * u * (value + 2) / step;

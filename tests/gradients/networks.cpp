@@ -27,28 +27,33 @@ constexpr ls::layers::tanh bend{};
 using sample = ls::tensor::shape<6, 6, 2>;
 using label = ls::tensor::classes<3>;
 
-constexpr auto residuals = ls::sequential{ls::input<6, 6, 2>,
-                                          conv<3, 3, conv_options{.padding = 1}>{},
-                                          ls::residual{bend, conv<3, 3, conv_options{.padding = 1}>{}, bend},
-                                          ls::residual{ls::residual{conv<3, 1>{}, bend}, bend, ls::residual{bend}},
-                                          ls::add{ls::path{conv<4, 3, conv_options{.stride = 2, .padding = 1}>{}, bend}, shortcut<4, 2>{}},
-                                          flatten{},
-                                          ls::residual{bend},
-                                          dense<3>{}};
-constexpr auto branches =
+constexpr auto residuals =
     ls::sequential{ls::input<6, 6, 2>,
-                   ls::concatenate{ls::path{}, conv<2, 3, conv_options{.padding = 1}>{},
-                                   ls::path{mean_pool<3, 1>{}, conv<1, 1, conv_options{.padding = 1}>{}}},
-                   bend,
-                   ls::add{ls::path{}, ls::path{}, ls::path{bend, conv<5, 1>{}}},
-                   ls::concatenate{bend, ls::add{conv<2, 1>{}, ls::path{conv<2, 3, conv_options{.padding = 1}>{}, bend}}},
+                   conv<3, 3, conv_options{.padding = 1}>{},
+                   ls::residual{bend, conv<3, 3, conv_options{.padding = 1}>{}, bend},
+                   ls::residual{ls::residual{conv<3, 1>{}, bend}, bend, ls::residual{bend}},
+                   ls::add{ls::path{conv<4, 3, conv_options{.stride = 2, .padding = 1}>{}, bend}, shortcut<4, 2>{}},
                    flatten{},
-                   ls::concatenate{dense<2>{}, ls::path{dense<4>{}, ls::residual{bend, dense<4>{}}}},
+                   ls::residual{bend},
                    dense<3>{}};
+constexpr auto branches = ls::sequential{
+    ls::input<6, 6, 2>,
+    ls::concatenate{ls::path{}, conv<2, 3, conv_options{.padding = 1}>{},
+                    ls::path{mean_pool<3, 1>{}, conv<1, 1, conv_options{.padding = 1}>{}}},
+    bend,
+    ls::add{ls::path{}, ls::path{}, ls::path{bend, conv<5, 1>{}}},
+    ls::concatenate{bend, ls::add{conv<2, 1>{}, ls::path{conv<2, 3, conv_options{.padding = 1}>{}, bend}}},
+    flatten{},
+    ls::concatenate{dense<2>{}, ls::path{dense<4>{}, ls::residual{bend, dense<4>{}}}},
+    dense<3>{}};
 /// Nothing learns before the first join but one of its paths.
 constexpr auto late =
-    ls::sequential{ls::input<6, 6, 2>, bend,      ls::add{ls::path{bend}, ls::path{conv<2, 3, conv_options{.padding = 1}>{}}, ls::path{}},
-                   mean_pool<2>{},     flatten{}, dense<3>{},
+    ls::sequential{ls::input<6, 6, 2>,
+                   bend,
+                   ls::add{ls::path{bend}, ls::path{conv<2, 3, conv_options{.padding = 1}>{}}, ls::path{}},
+                   mean_pool<2>{},
+                   flatten{},
+                   dense<3>{},
                    ls::residual{bend}};
 /// Paths of these widths, one after the other.
 template <std::size_t... Widths>
@@ -59,12 +64,13 @@ constexpr auto sum_of(const Orders&... orders) {
     return ls::sequential{ls::input<6, 6, 2>, ls::add{orders...}, bend, mean_pool<3>{}, flatten{}, dense<3>{}};
 }
 constexpr auto two_widths = sum_of(wide<1, 4>, wide<4, 1>);
-constexpr auto three_widths = sum_of(wide<1, 2, 4>, wide<1, 4, 2>, wide<2, 1, 4>, wide<2, 4, 1>, wide<4, 1, 2>, wide<4, 2, 1>);
+constexpr auto three_widths =
+    sum_of(wide<1, 2, 4>, wide<1, 4, 2>, wide<2, 1, 4>, wide<2, 4, 1>, wide<4, 1, 2>, wide<4, 2, 1>);
 constexpr auto four_widths =
-    sum_of(wide<1, 2, 3, 5>, wide<1, 2, 5, 3>, wide<1, 3, 2, 5>, wide<1, 3, 5, 2>, wide<1, 5, 2, 3>, wide<1, 5, 3, 2>, wide<2, 1, 3, 5>,
-           wide<2, 1, 5, 3>, wide<2, 3, 1, 5>, wide<2, 3, 5, 1>, wide<2, 5, 1, 3>, wide<2, 5, 3, 1>, wide<3, 1, 2, 5>, wide<3, 1, 5, 2>,
-           wide<3, 2, 1, 5>, wide<3, 2, 5, 1>, wide<3, 5, 1, 2>, wide<3, 5, 2, 1>, wide<5, 1, 2, 3>, wide<5, 1, 3, 2>, wide<5, 2, 1, 3>,
-           wide<5, 2, 3, 1>, wide<5, 3, 1, 2>, wide<5, 3, 2, 1>);
+    sum_of(wide<1, 2, 3, 5>, wide<1, 2, 5, 3>, wide<1, 3, 2, 5>, wide<1, 3, 5, 2>, wide<1, 5, 2, 3>, wide<1, 5, 3, 2>,
+           wide<2, 1, 3, 5>, wide<2, 1, 5, 3>, wide<2, 3, 1, 5>, wide<2, 3, 5, 1>, wide<2, 5, 1, 3>, wide<2, 5, 3, 1>,
+           wide<3, 1, 2, 5>, wide<3, 1, 5, 2>, wide<3, 2, 1, 5>, wide<3, 2, 5, 1>, wide<3, 5, 1, 2>, wide<3, 5, 2, 1>,
+           wide<5, 1, 2, 3>, wide<5, 1, 3, 2>, wide<5, 2, 1, 3>, wide<5, 2, 3, 1>, wide<5, 3, 1, 2>, wide<5, 3, 2, 1>);
 
 constexpr std::size_t rows = 5;
 
@@ -96,8 +102,9 @@ void check(const Net& net) {
     moved.fit(set, ls::steps{1});
     const auto after = moved.all_weights();
 
-    // With weights and inputs of size 1 the third derivatives of the loss with respect to one weight stay below 600: step^2 / 6 x 600 =
-    // 1e-8. Rounding: the loss is a few units with fewer than 2000 operations of relative error 1.1e-16 each, over 2 step: below 1e-7.
+    // With weights and inputs of size 1 the third derivatives of the loss with respect to one weight stay below 600:
+    // step^2 / 6 x 600 = 1e-8. Rounding: the loss is a few units with fewer than 2000 operations of relative
+    // error 1.1e-16 each, over 2 step: below 1e-7.
     constexpr double step = 1e-5, allowed = 1.1e-7;
     std::size_t at = 0;
     double largest = 0;
@@ -126,10 +133,14 @@ void check(const Net& net) {
 }  // namespace
 
 TEST_CASE("gradients/networks: residuals, nested and with a shortcut", "[gradients]") { check(residuals); }
-TEST_CASE("gradients/networks: values that are concatenated, added and read several times", "[gradients]") { check(branches); }
+TEST_CASE("gradients/networks: values that are concatenated, added and read several times", "[gradients]") {
+    check(branches);
+}
 TEST_CASE("gradients/networks: paths before which nothing learns", "[gradients]") { check(late); }
 TEST_CASE("gradients/networks: two and three paths of unequal widths, concatenated in every order", "[gradients]") {
     check(two_widths);
     check(three_widths);
 }
-TEST_CASE("gradients/networks: four paths of unequal widths, concatenated in every order", "[gradients]") { check(four_widths); }
+TEST_CASE("gradients/networks: four paths of unequal widths, concatenated in every order", "[gradients]") {
+    check(four_widths);
+}

@@ -16,8 +16,8 @@ facts second_unit();
 int main() {
     const facts second = second_unit();
     std::uint64_t (*const function)(std::string_view, std::uint64_t) noexcept = &lockstep::core::hash;
-    const bool same =
-        second.hash == lockstep::core::hash("lockstep", 1) && second.function == function && second.width == lockstep::simd::width<float>;
+    const bool same = second.hash == lockstep::core::hash("lockstep", 1) && second.function == function &&
+                      second.width == lockstep::simd::width<float>;
     if (!same) std::puts("two translation units of one program differ");
     return same ? 0 : 1;
 }

@@ -11,4 +11,6 @@ struct facts {
 };
 facts second_unit();
 
-facts second_unit() { return {lockstep::core::hash("lockstep", 1), &lockstep::core::hash, lockstep::simd::width<float>}; }
+facts second_unit() {
+    return {lockstep::core::hash("lockstep", 1), &lockstep::core::hash, lockstep::simd::width<float>};
+}

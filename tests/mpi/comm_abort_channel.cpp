@@ -100,7 +100,8 @@ TEST_CASE("comm/abort_channel: a failure reaches every part of a split group, wi
     const comm::group survivors{boost::mpi::communicator{}};
     if (survivors.size() < 3) return;
     const std::size_t bad = 1;
-    const comm::group part = comm::group{boost::mpi::communicator{}}.split(survivors.rank() == bad ? 1 : 0, 0).split(0, survivors.rank());
+    const comm::group part =
+        comm::group{boost::mpi::communicator{}}.split(survivors.rank() == bad ? 1 : 0, 0).split(0, survivors.rank());
     (void)survivors.gather_all(0);  // all parts are made: who still divides its own would hear of it there
     std::optional<comm::remote_failure> failure;
     if (survivors.rank() == bad) {
@@ -168,7 +169,10 @@ TEST_CASE("comm/abort_channel: a rank that is behind goes on until it has passed
     CHECK(late->origin() == 0);
 }
 
-TEST_CASE("comm/abort_channel: a rank that is on its way out of a stretch of work leaves it before it hears of a later failure", "[comm]") {
+TEST_CASE(
+    "comm/abort_channel: a rank that is on its way out of a stretch of work leaves it before it hears of a later "
+    "failure",
+    "[comm]") {
     const comm::group survivors{boost::mpi::communicator{}};
     if (survivors.size() == 1) return;
     for (std::size_t turn = 0; turn < 60; ++turn) {

@@ -81,19 +81,23 @@ TEST_CASE("comm/executor: MPI leaves the bits of the simulation and sends what w
     const comm::group ranks{boost::mpi::communicator{}};
     for (const std::size_t n : {0U, 1U, 7U, 64U, 1000U, 200'000U}) {
         for (const std::size_t lanes : {ranks.size(), std::size_t{8}, std::size_t{13}}) {
-            for (const auto route : {collectives::tree_route::automatic, collectives::tree_route::direct, collectives::tree_route::least}) {
+            for (const auto route : {collectives::tree_route::automatic, collectives::tree_route::direct,
+                                     collectives::tree_route::least}) {
                 INFO("rank " << ranks.rank() << ", " << n << " elements, " << lanes << " lanes, route " << int(route));
-                REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::tree_all_reduce{lanes, route}, n, comm::flow::largest_piece)));
+                REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::tree_all_reduce{lanes, route}, n,
+                                                        comm::flow::largest_piece)));
             }
         }
         REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::ring_all_reduce{}, n, comm::flow::largest_piece)));
-        REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::halving_doubling_all_reduce{}, n, comm::flow::largest_piece)));
+        REQUIRE(agreed(
+            ranks, runs_as_simulated(ranks, collectives::halving_doubling_all_reduce{}, n, comm::flow::largest_piece)));
         std::vector<std::size_t> pairs;  // as if two ranks shared a host
         for (std::size_t rank = 0; rank < ranks.size(); ++rank) pairs.push_back(rank / 2 * 2);
         for (const std::size_t lanes : {ranks.size(), std::size_t{13}}) {
-            REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::doubling_all_reduce{lanes}, n, comm::flow::largest_piece)));
-            REQUIRE(
-                agreed(ranks, runs_as_simulated(ranks, collectives::hierarchical_all_reduce{lanes, pairs}, n, comm::flow::largest_piece)));
+            REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::doubling_all_reduce{lanes}, n,
+                                                    comm::flow::largest_piece)));
+            REQUIRE(agreed(ranks, runs_as_simulated(ranks, collectives::hierarchical_all_reduce{lanes, pairs}, n,
+                                                    comm::flow::largest_piece)));
         }
     }
 }
@@ -117,7 +121,8 @@ TEST_CASE("comm/executor: messages beyond the largest piece travel in parts", "[
     const comm::group ranks{boost::mpi::communicator{}};
     CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::tree_all_reduce{8}, 1000, 100)));
     CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::ring_all_reduce{}, 999, 4)));
-    // More pieces than may be under way, several messages to one peer in a round, pieces that end inside of what is added.
+    // More pieces than may be under way, several messages to one peer in a round, pieces that end inside of what is
+    // added.
     for (const std::size_t lanes : {std::size_t{8}, std::size_t{13}})
         for (const auto route : {collectives::tree_route::direct, collectives::tree_route::least})
             CHECK(agreed(ranks, runs_as_simulated(ranks, collectives::tree_all_reduce{lanes, route}, 5'003, 64)));
@@ -144,7 +149,8 @@ TEST_CASE("comm/executor: the sum over lanes does not depend on the number of ra
     for (const std::size_t lanes : {std::size_t{8}, std::size_t{100}}) {
         const auto alone = node({0, lanes});
         std::vector<float> data;
-        for (const auto& tree : lockstep::tensor::cover(lockstep::parallel::split(lanes, ranks.size(), ranks.rank()), lanes)) {
+        for (const auto& tree :
+             lockstep::tensor::cover(lockstep::parallel::split(lanes, ranks.size(), ranks.rank()), lanes)) {
             const auto part = node(tree);
             data.insert(data.end(), part.begin(), part.end());
         }
@@ -164,8 +170,9 @@ TEST_CASE("comm/executor: operations in flight do not mix their messages", "[com
     comm::operation<float> third{ranks, tree(ranks.rank(), ranks.size(), n)};
     std::vector<float> work[3];
     for (std::uint32_t step = 0; step < 5; ++step) {
-        std::vector<float> data[3] = {values(ranks.rank(), n, 10 * step), values(ranks.rank(), n, 10 * step + 1),
-                                      values(ranks.rank(), tree.data_size(ranks.rank(), ranks.size(), n), 10 * step + 2)};
+        std::vector<float> data[3] = {
+            values(ranks.rank(), n, 10 * step), values(ranks.rank(), n, 10 * step + 1),
+            values(ranks.rank(), tree.data_size(ranks.rank(), ranks.size(), n), 10 * step + 2)};
         comm::operation<float>* all[3] = {&first, &second, &third};
         for (std::size_t i = 0; i < 3; ++i) work[i].resize(all[i]->program().work_size());
         // Each rank starts and polls in an order of its own.
@@ -187,7 +194,8 @@ TEST_CASE("comm/executor: operations in flight do not mix their messages", "[com
 
 TEST_CASE("comm/executor: what is urgent is handed over first, and nothing waits for it", "[comm]") {
     const comm::group ranks{boost::mpi::communicator{}};
-    const std::size_t n = 100'000, piece = 64, limit = 4 * piece;  // thousands of pieces, and less than a window of them
+    const std::size_t n = 100'000, piece = 64,
+                      limit = 4 * piece;  // thousands of pieces, and less than a window of them
     const collectives::ring_all_reduce ring;
     const std::size_t work_size = ring(ranks.rank(), ranks.size(), n).work_size();
     std::vector<float> large_work(work_size), small_work(work_size);
@@ -216,7 +224,8 @@ TEST_CASE("comm/executor: what is urgent is handed over first, and nothing waits
                 large.start(large_data, large_work);
                 for (int i = 0; i < 100; ++i) (void)large.progress();
                 // and less than a window from the beginning.
-                right = right && large.sent_messages() >= 1 && large.sent_messages() <= 4 && small.sent_messages() >= comm::flow::window;
+                right = right && large.sent_messages() >= 1 && large.sent_messages() <= 4 &&
+                        small.sent_messages() >= comm::flow::window;
             }
         }
         (void)ranks.gather_all(ranks.rank());
@@ -250,7 +259,8 @@ TEST_CASE("comm/executor: strips and blocks of bytes", "[comm]") {
         at += length;
     }
     std::vector<std::byte> all(strips.back().last);
-    for (std::size_t i = strips[ranks.rank()].first; i < strips[ranks.rank()].last; ++i) all[i] = static_cast<std::byte>(i % 251);
+    for (std::size_t i = strips[ranks.rank()].first; i < strips[ranks.rank()].last; ++i)
+        all[i] = static_cast<std::byte>(i % 251);
     comm::run<std::byte>(ranks, collectives::all_gather(ranks.rank(), strips), all);
     bool right = true;
     for (std::size_t i = 0; i < all.size(); ++i) right = right && all[i] == static_cast<std::byte>(i % 251);

@@ -27,7 +27,8 @@ TEST_CASE("comm/group: every rank sees the values and texts of all", "[comm]") {
         char letter;
     };
     const auto all = ranks.gather_all(pair{ranks.rank() * ranks.rank(), static_cast<char>('a' + ranks.rank())});
-    const auto texts = ranks.gather_all(std::string_view{std::string(100 * ranks.rank(), 'x') + std::to_string(ranks.rank())});
+    const auto texts =
+        ranks.gather_all(std::string_view{std::string(100 * ranks.rank(), 'x') + std::to_string(ranks.rank())});
     REQUIRE(all.size() == ranks.size());
     REQUIRE(texts.size() == ranks.size());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -125,7 +126,8 @@ TEST_CASE("comm/group: communicators of every kind but those that join two group
     if (size == 1) return;
     const boost::mpi::communicator half = world.split(world.rank() % 2);
     const boost::mpi::intercommunicator joined{half, 0, world, world.rank() % 2 == 0 ? 1 : 0};
-    CHECK_THROWS_WITH(comm::group{joined}, Catch::Matchers::StartsWith(
-                                               "lockstep: a group was made of an inter-communicator, which joins two groups of ranks; "));
+    CHECK_THROWS_WITH(comm::group{joined},
+                      Catch::Matchers::StartsWith(
+                          "lockstep: a group was made of an inter-communicator, which joins two groups of ranks; "));
     CHECK(comm::group{joined.merge(world.rank() % 2 == 0)}.gather_all(1).size() == size);
 }

@@ -21,7 +21,8 @@ namespace core = lockstep::core;
 
 namespace {
 
-/// The next call of this name fails on this rank, a message if it has so many bytes. One in `status` ends well but for one of its messages.
+/// The next call of this name fails on this rank, a message if it has so many bytes. One in `status` ends well but for
+/// one of its messages.
 struct fault {
     std::string_view call;
     int bytes = 0;
@@ -82,12 +83,15 @@ int MPI_Comm_idup(MPI_Comm of, MPI_Comm* out, MPI_Request* request) {
     return strikes("MPI_Comm_idup") ? code_of_fault : PMPI_Comm_idup(of, out, request);
 }
 int MPI_Comm_dup(MPI_Comm of, MPI_Comm* out) { return ++communicators, PMPI_Comm_dup(of, out); }
-int MPI_Comm_split(MPI_Comm of, int color, int key, MPI_Comm* out) { return ++communicators, PMPI_Comm_split(of, color, key, out); }
+int MPI_Comm_split(MPI_Comm of, int color, int key, MPI_Comm* out) {
+    return ++communicators, PMPI_Comm_split(of, color, key, out);
+}
 int MPI_Comm_split_type(MPI_Comm of, int type, int key, MPI_Info info, MPI_Comm* out) {
     int rank = 0;
     MPI_Comm_rank(of, &rank);
     ++communicators;
-    const int code = hosts_of_one ? PMPI_Comm_split(of, rank, key, out) : PMPI_Comm_split_type(of, type, key, info, out);
+    const int code =
+        hosts_of_one ? PMPI_Comm_split(of, rank, key, out) : PMPI_Comm_split_type(of, type, key, info, out);
     // Fails after the call: the other ranks are in it.
     return strikes("MPI_Comm_split_type") ? code_of_fault : code;
 }
@@ -141,18 +145,21 @@ TEST_CASE("comm/mpi_calls: a message that MPI does not send or receive is an err
     if (survivors.size() == 1) return;
     const int bytes = numbers * sizeof(float);
     const std::string on_sender = "rank 0 cannot send 16000 bytes to rank 1 in a message #1 at comm_mpi_calls.cpp:";
-    const std::string on_receiver = "rank 1 cannot receive 16000 bytes from rank 0 in a message #1 at comm_mpi_calls.cpp:";
+    const std::string on_receiver =
+        "rank 1 cannot receive 16000 bytes from rank 0 in a message #1 at comm_mpi_calls.cpp:";
     struct example {
         fault sender, receiver;
         std::string text;
     };
-    for (const example& one : {example{{"MPI_Isend", bytes}, {}, on_sender}, example{{}, {"MPI_Irecv", bytes}, on_receiver},
-                               example{{"MPI_Testsome"}, {}, on_sender}, example{{}, {"MPI_Testsome"}, on_receiver},
-                               example{{"MPI_Testsome", 0, true}, {}, on_sender}, example{{}, {"MPI_Testsome", 0, true}, on_receiver}}) {
+    for (const example& one :
+         {example{{"MPI_Isend", bytes}, {}, on_sender}, example{{}, {"MPI_Irecv", bytes}, on_receiver},
+          example{{"MPI_Testsome"}, {}, on_sender}, example{{}, {"MPI_Testsome"}, on_receiver},
+          example{{"MPI_Testsome", 0, true}, {}, on_sender}, example{{}, {"MPI_Testsome", 0, true}, on_receiver}}) {
         const auto all = one_message(survivors, one.sender, one.receiver);
         const std::size_t bad = one.sender.call.empty() ? 1 : 0;
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
-            CHECK_THAT(all[rank], Catch::Matchers::Contains("lockstep: " + one.text) && Catch::Matchers::Contains(words()));
+            CHECK_THAT(all[rank],
+                       Catch::Matchers::Contains("lockstep: " + one.text) && Catch::Matchers::Contains(words()));
             CHECK((all[rank].find("lockstep: " + one.text) == 0) == (rank == bad));
         }
     }
@@ -161,7 +168,8 @@ TEST_CASE("comm/mpi_calls: a message that MPI does not send or receive is an err
 TEST_CASE("comm/mpi_calls: so is one of setup", "[comm]") {
     const comm::group survivors{boost::mpi::communicator{}};
     if (survivors.size() == 1) return;
-    for (const fault& one : {fault{"MPI_Isend", 24}, fault{"MPI_Irecv", 24}, fault{"MPI_Testall"}, fault{"MPI_Testall", 0, true}}) {
+    for (const fault& one :
+         {fault{"MPI_Isend", 24}, fault{"MPI_Irecv", 24}, fault{"MPI_Testall"}, fault{"MPI_Testall", 0, true}}) {
         const comm::group ranks{boost::mpi::communicator{}};
         struct value {
             char letters[24];
@@ -171,9 +179,12 @@ TEST_CASE("comm/mpi_calls: so is one of setup", "[comm]") {
             (void)ranks.gather_all(value{});
             (void)ranks.gather_all(value{});
         });
-        CHECK_THAT(all[0], Catch::Matchers::StartsWith("lockstep: rank 0 cannot ") && Catch::Matchers::Contains(" 24 bytes ") &&
-                               Catch::Matchers::Contains(" in setup #1 at comm_mpi_calls.cpp:") && Catch::Matchers::Contains(words()));
-        for (std::size_t rank = 1; rank < all.size(); ++rank) CHECK_THAT(all[rank], Catch::Matchers::Contains("rank 0: " + all[0]));
+        CHECK_THAT(all[0], Catch::Matchers::StartsWith("lockstep: rank 0 cannot ") &&
+                               Catch::Matchers::Contains(" 24 bytes ") &&
+                               Catch::Matchers::Contains(" in setup #1 at comm_mpi_calls.cpp:") &&
+                               Catch::Matchers::Contains(words()));
+        for (std::size_t rank = 1; rank < all.size(); ++rank)
+            CHECK_THAT(all[rank], Catch::Matchers::Contains("rank 0: " + all[0]));
     }
 }
 
@@ -183,9 +194,9 @@ TEST_CASE("comm/mpi_calls: a group that MPI cannot make is refused with its word
     next = {"MPI_Comm_idup"};
     const auto all = texts(survivors, [] { const comm::group ranks{boost::mpi::communicator{}}; });
     for (std::size_t rank = 0; rank < all.size(); ++rank)
-        CHECK_THAT(all[rank],
-                   Catch::Matchers::StartsWith(core::text("lockstep: MPI_Comm_idup failed on rank ", rank, " of MPI_COMM_WORLD: ")) &&
-                       Catch::Matchers::Contains(words()));
+        CHECK_THAT(all[rank], Catch::Matchers::StartsWith(core::text("lockstep: MPI_Comm_idup failed on rank ", rank,
+                                                                     " of MPI_COMM_WORLD: ")) &&
+                                  Catch::Matchers::Contains(words()));
 }
 
 TEST_CASE("comm/mpi_calls: groups on communicators that are made again and again give all of theirs back", "[comm]") {
@@ -215,8 +226,10 @@ TEST_CASE("comm/mpi_calls: hosts are told apart by the memory that they share, n
     // Also in a part of the ranks, which has numbers of its own.
     const auto part = ranks.split(0, ranks.size() - ranks.rank());
     const auto together = part.hosts();
-    CHECK(std::all_of(together.begin(), together.end(), [&](std::size_t one) { return one == together[0]; }) == node::on_one_node(part));
-    for (std::size_t rank = 0; rank < part.size(); ++rank) CHECK((together[rank] <= rank && together[together[rank]] == together[rank]));
+    CHECK(std::all_of(together.begin(), together.end(), [&](std::size_t one) { return one == together[0]; }) ==
+          node::on_one_node(part));
+    for (std::size_t rank = 0; rank < part.size(); ++rank)
+        CHECK((together[rank] <= rank && together[together[rank]] == together[rank]));
 }
 
 TEST_CASE("comm/mpi_calls: where MPI does not tell one rank who shares its memory, all ranks are told", "[comm]") {
@@ -224,8 +237,8 @@ TEST_CASE("comm/mpi_calls: where MPI does not tell one rank who shares its memor
     if (ranks.rank() + 1 == ranks.size()) next = {"MPI_Comm_split_type"};
     const auto all = texts(survivors, [&] { (void)node::on_one_node(ranks); });
     for (const std::string& one : all)
-        CHECK_THAT(one, Catch::Matchers::StartsWith(
-                            core::text("lockstep: MPI does not tell rank ", ranks.size() - 1, " which ranks share its memory; ")));
+        CHECK_THAT(one, Catch::Matchers::StartsWith(core::text("lockstep: MPI does not tell rank ", ranks.size() - 1,
+                                                               " which ranks share its memory; ")));
 }
 
 TEST_CASE("comm/mpi_calls: threads that MPI does not permit are refused", "[comm]") {
@@ -242,12 +255,15 @@ TEST_CASE("comm/mpi_calls: threads that MPI does not permit are refused", "[comm
     };
     using enum comm::thread_use;
     CHECK_THAT(refused(MPI_THREAD_SINGLE, beside),
-               Catch::Matchers::StartsWith("lockstep: a test asks for a thread, which needs MPI at MPI_THREAD_FUNNELED, and MPI runs at "
-                                           "MPI_THREAD_SINGLE; ") &&
+               Catch::Matchers::StartsWith(
+                   "lockstep: a test asks for a thread, which needs MPI at MPI_THREAD_FUNNELED, and MPI runs at "
+                   "MPI_THREAD_SINGLE; ") &&
                    Catch::Matchers::Contains("threading::funneled") && Catch::Matchers::EndsWith("or do without"));
     for (const int permitted : {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED})
-        CHECK_THAT(refused(permitted, by_turns),
-                   Catch::Matchers::Contains("needs MPI at MPI_THREAD_SERIALIZED") && Catch::Matchers::Contains("threading::serialized"));
-    for (const int permitted : {MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE}) CHECK(refused(permitted, beside).empty());
-    for (const int permitted : {MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE}) CHECK(refused(permitted, by_turns).empty());
+        CHECK_THAT(refused(permitted, by_turns), Catch::Matchers::Contains("needs MPI at MPI_THREAD_SERIALIZED") &&
+                                                     Catch::Matchers::Contains("threading::serialized"));
+    for (const int permitted : {MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE})
+        CHECK(refused(permitted, beside).empty());
+    for (const int permitted : {MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE})
+        CHECK(refused(permitted, by_turns).empty());
 }

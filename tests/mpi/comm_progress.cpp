@@ -79,8 +79,10 @@ TEST_CASE("comm/progress: the thread works from lend() to take() only, and not w
     }
 }
 
-TEST_CASE("comm/progress: what a pass throws is thrown once by the thread that takes the turn, and the thread does nothing more",
-          "[comm]") {
+TEST_CASE(
+    "comm/progress: what a pass throws is thrown once by the thread that takes the turn, and the thread does nothing "
+    "more",
+    "[comm]") {
     for (const bool takes : {false, true}) {
         work of{.until = 1000, .fails = true};
         progress_thread thread{work::pass, &of};
@@ -123,7 +125,8 @@ TEST_CASE("comm/progress: collectives that are submitted end while the owner doe
                                return ended == 2 ? outcome::nothing_to_do : outcome::nothing_came;
                            },
                            &all};
-    const std::size_t size = collective.data_size(ranks.rank(), ranks.size(), n), scratch = all.first.program().work_size();
+    const std::size_t size = collective.data_size(ranks.rank(), ranks.size(), n),
+                      scratch = all.first.program().work_size();
     std::vector<float> one(size, 1.0F), two(size, 2.0F), work(scratch), more(scratch);
     for (int turn = 0; turn < 3; ++turn) {
         one.assign(size, 1.0F);

@@ -31,12 +31,14 @@ bool agreed(const comm::group& ranks, bool mine) {
 
 /// Through shared memory and over messages: equal bytes in every step.
 template <class T>
-bool as_over_messages(const comm::group& ranks, std::size_t lanes, std::size_t n, node::shared_route route, std::uint32_t steps) {
+bool as_over_messages(const comm::group& ranks, std::size_t lanes, std::size_t n, node::shared_route route,
+                      std::uint32_t steps) {
     const collectives::tree_all_reduce tree{lanes};
     comm::operation<T> messages{ranks, tree(ranks.rank(), ranks.size(), n)};
     std::vector<T> work(messages.program().work_size());
     const std::size_t vectors = most_vectors(ranks.size(), lanes);
-    node::shared_window window{ranks, 3 * node::shared_parts::footprint(vectors * n * sizeof(T)) + sizeof(node::shared_signal)};
+    node::shared_window window{
+        ranks, 3 * node::shared_parts::footprint(vectors * n * sizeof(T)) + sizeof(node::shared_signal)};
     const auto data = window.memory().reserve<T>(vectors * n);
     auto sum = node::shared_all_reduce<T>(window.memory(), lanes, data, n, {}, route);
     const auto mine = window.memory().mine(data);
@@ -84,9 +86,11 @@ TEST_CASE("comm/shared: a thousand calls of different sizes", "[comm]") {
     for (std::size_t turn = 0; turn < 1000; ++turn) {
         const std::size_t which = turn % 40 == 39 ? 3 : turn % 3;
         const auto mine = window.memory().mine(data[which]);
-        for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>((ranks.rank() + 1) * ((turn + i) % 1000));
+        for (std::size_t i = 0; i < mine.size(); ++i)
+            mine[i] = static_cast<float>((ranks.rank() + 1) * ((turn + i) % 1000));
         sums[which].run();
-        for (std::size_t i = 0; i < mine.size(); ++i) right = right && mine[i] == static_cast<float>(factors * ((turn + i) % 1000));
+        for (std::size_t i = 0; i < mine.size(); ++i)
+            right = right && mine[i] == static_cast<float>(factors * ((turn + i) % 1000));
     }
     CHECK(agreed(ranks, right));
 }
@@ -99,8 +103,8 @@ TEST_CASE("comm/shared: a rank that waits for one that has failed throws its tex
         const std::size_t bad = ranks.size() - 1;
         std::optional<comm::remote_failure> failure;
         {
-            node::shared_window window{ranks,
-                                       node::shared_parts::footprint(n * sizeof(float)) + node::shared_operation<float>::overhead(1, n)};
+            node::shared_window window{ranks, node::shared_parts::footprint(n * sizeof(float)) +
+                                                  node::shared_operation<float>::overhead(1, n)};
             const auto data = window.memory().reserve<float>(n);
             auto sum = node::shared_all_reduce<float>(window.memory(), ranks.size(), data, n);
             sum.run();

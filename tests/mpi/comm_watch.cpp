@@ -176,7 +176,8 @@ TEST_CASE("comm/watch: the environment says how long a wait may last", "[comm]")
 
 TEST_CASE("comm/watch: no two groups have one number, however they were divided", "[comm]") {
     const comm::group all{boost::mpi::communicator{}};
-    const comm::group one = all.split(0, all.rank()), other = all.split(0, all.rank()), parity = all.split(all.rank() % 2, all.rank());
+    const comm::group one = all.split(0, all.rank()), other = all.split(0, all.rank()),
+                      parity = all.split(all.rank() % 2, all.rank());
     if (all.size() == 1) return;
     CHECK(one.record().id != other.record().id);
     CHECK(one.record().id != parity.record().id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The main program of tests on several ranks. Ranks synchronise after every test case, so they are always in the same one;
-// a failure on one rank is a failure on all; a test case without an end is named and stopped.
+// The main program of tests on several ranks. Ranks synchronise after every test case, so they are always in the same
+// one; a failure on one rank is a failure on all; a test case without an end is named and stopped.
 #define CATCH_CONFIG_RUNNER
 #include <unistd.h>
 
@@ -33,14 +33,15 @@ public:
 
     static void watch(const std::string& what) {
         ::alarm(0);
-        length_ = std::snprintf(message_, sizeof message_, "watchdog: rank %d of %d: no end after %u s in \"%s\"\n", rank_, ranks_,
-                                seconds_, what.c_str());
+        length_ = std::snprintf(message_, sizeof message_, "watchdog: rank %d of %d: no end after %u s in \"%s\"\n",
+                                rank_, ranks_, seconds_, what.c_str());
         ::alarm(seconds_);
     }
 
 private:
     static void bark(int) {
-        const auto size = static_cast<std::size_t>(length_) < sizeof message_ ? static_cast<std::size_t>(length_) : sizeof message_ - 1;
+        const auto size = static_cast<std::size_t>(length_) < sizeof message_ ? static_cast<std::size_t>(length_)
+                                                                              : sizeof message_ - 1;
         if (::write(STDERR_FILENO, message_, size) < 0) ::_exit(3);
         ::sleep(2);  // the other ranks say where they are, too, before the launcher ends them
         ::_exit(2);
@@ -69,7 +70,8 @@ struct rank_listener : Catch::TestEventListenerBase {
         std::string text = result.hasExpression() ? result.getExpandedExpression() : std::string{};
         if (result.hasMessage()) text += (text.empty() ? "" : ": ") + result.getMessage();
         const auto line = result.getSourceInfo();
-        std::fprintf(stderr, "rank %d of %d: %s:%zu: FAILED: %s\n", harness->rank(), harness->size(), line.file, line.line, text.c_str());
+        std::fprintf(stderr, "rank %d of %d: %s:%zu: FAILED: %s\n", harness->rank(), harness->size(), line.file,
+                     line.line, text.c_str());
         return true;
     }
 

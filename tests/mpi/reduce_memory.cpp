@@ -77,8 +77,10 @@ TEST_CASE("reduce/memory: what the plan says, and what the machine permits", "[r
     CHECK(error_of([&] {
               ls::reduce::own_memory{ranks, transport::shared_memory, 0, arena};
           }) ==
-          "lockstep: compressed gradients cannot go through shared memory; set transport to automatic or messages, or use compress::none");
-    CHECK(ls::reduce::own_memory{ranks, transport::automatic, 0, arena}.text() == "messages: those of a compressor go to every rank");
+          "lockstep: compressed gradients cannot go through shared memory; set transport to automatic or messages, or "
+          "use compress::none");
+    CHECK(ls::reduce::own_memory{ranks, transport::automatic, 0, arena}.text() ==
+          "messages: those of a compressor go to every rank");
 }
 
 TEST_CASE("reduce/memory: each rank gives it back when it likes", "[reduce]") {

@@ -75,13 +75,15 @@ void same_as_one_rank(const R& reduction) {
     const ls::comm::group ranks{boost::mpi::communicator{}};
     for (const auto& [workers, lanes] :
          std::vector<std::pair<std::size_t, std::size_t>>{{1, 8}, {2, 8}, {3, 12}, {4, 8}, {5, 10}, {7, 16}, {8, 8}}) {
-        INFO(R::name << " " << reduction.settings() << ", " << workers << " workers, " << lanes << " lanes, " << ranks.size() << " ranks");
+        INFO(R::name << " " << reduction.settings() << ", " << workers << " workers, " << lanes << " lanes, "
+                     << ranks.size() << " ranks");
         const auto on = ls::partition::make_grid<ls::partition::data>(ranks.rank(), ranks.size(), lanes, workers);
         reducer<R> many{bucket_on(ranks, on), reduction};
         reducer<R> alone{reduce_test::bucket_of_workers(n, workers, on.worker_lanes(), columns, n), reduction};
         for (std::uint64_t step = 0; step < 4; ++step) {
             std::vector<float> mine, all;
-            for (const auto& node : on.nodes_of(on.own_lanes())) append(mine, sum_of_lanes(node.first, node.count, step));
+            for (const auto& node : on.nodes_of(on.own_lanes()))
+                append(mine, sum_of_lanes(node.first, node.count, step));
             for (std::size_t worker = 0; worker < workers; ++worker)
                 append(all, sum_of_lanes(worker * on.worker_lanes(), on.worker_lanes(), step));
             CHECK(many(mine, step, step % 2 == 0) == alone(all, step, false));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Outputs, loss and gradients of two tiny networks against numbers that were computed without the library: see reference_numbers.py.
+// Outputs, loss and gradients of two tiny networks against numbers that were computed without the library: see
+// reference_numbers.py.
 #include "network/reference_numbers.hpp"
 
 #include <catch2/catch.hpp>
@@ -36,24 +37,25 @@ std::vector<T> numbers(std::size_t first, std::size_t count) {
 
 /// A step of plain SGD at the rate 1 takes the gradient off the weights.
 template <class T, class Net, class Loss, class Rule, class Labels>
-void compare(const expected& reference, const Net& net, const Loss& loss, const Rule& rule, const Labels& labels, std::size_t lanes,
-             int threads) {
-    ls::trainer trainer{ls::comm::group{}, ls::plan{
-                                               .model = net,
-                                               .loss = loss,
-                                               .optimizer = ls::optim::sgd{},
-                                               .schedule = ls::optim::constant{.rate = 1},
-                                               .initialise = rule,
-                                               .precision = ls::real<T>{},
-                                               .batch = rows,
-                                               .lanes = lanes,
-                                               .seed = 42,
-                                               .threads = ls::parallel::has_threads ? static_cast<std::size_t>(threads) : 1,
-                                           }};
-    // Each of n roundings on the way adds at most u times the same sum of magnitudes, which the script has computed: n u A for outputs.
-    // The derivatives of the loss and of tanh take errors of the outputs over, at most 4 n u A of magnitudes that are below 1; so gradients
-    // err by (n u + 4 n u A) G, with the sum of magnitudes G of each, and by the two roundings of a step. The loss has a derivative of at
-    // most 2 (A + 1).
+void compare(const expected& reference, const Net& net, const Loss& loss, const Rule& rule, const Labels& labels,
+             std::size_t lanes, int threads) {
+    ls::trainer trainer{ls::comm::group{},
+                        ls::plan{
+                            .model = net,
+                            .loss = loss,
+                            .optimizer = ls::optim::sgd{},
+                            .schedule = ls::optim::constant{.rate = 1},
+                            .initialise = rule,
+                            .precision = ls::real<T>{},
+                            .batch = rows,
+                            .lanes = lanes,
+                            .seed = 42,
+                            .threads = ls::parallel::has_threads ? static_cast<std::size_t>(threads) : 1,
+                        }};
+    // Each of n roundings on the way adds at most u times the same sum of magnitudes, which the script has computed: n
+    // u A for outputs. The derivatives of the loss and of tanh take errors of the outputs over, at most 4 n u A of
+    // magnitudes that are below 1; so gradients err by (n u + 4 n u A) G, with the sum of magnitudes G of each, and by
+    // the two roundings of a step. The loss has a derivative of at most 2 (A + 1).
     const double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
     const double of_output = reference.roundings * u * reference.largest_output;
     const double of_gradient = reference.roundings * u + 4 * of_output;
@@ -80,7 +82,8 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
     CHECK(std::abs(event.loss - reference.loss) <= 2 * (reference.largest_output + 1) * of_output);
     const auto after = trainer.all_weights();
     for (std::size_t i = 0; i < reference.gradient.size(); ++i) {
-        const auto old = static_cast<double>(before[i * reference.every]), now = static_cast<double>(after[i * reference.every]);
+        const auto old = static_cast<double>(before[i * reference.every]),
+                   now = static_cast<double>(after[i * reference.every]);
         INFO("parameter " << i * reference.every);
         CHECK(std::abs(old - now - reference.gradient[i]) <=
               of_gradient * reference.magnitudes[i] + 2 * u * (std::abs(old) + std::abs(reference.gradient[i])));
@@ -91,7 +94,13 @@ void compare(const expected& reference, const Net& net, const Loss& loss, const 
 
 TEMPLATE_TEST_CASE("network/reference_numbers: a classifier", "[network]", float, double) {
     constexpr auto net = ls::sequential{
-        ls::input<6, 6, 2>, conv<3, 3, conv_options{.padding = 1}>{}, relu{}, max_pool<2>{}, flatten{}, dense<5>{}, ls::layers::tanh{},
+        ls::input<6, 6, 2>,
+        conv<3, 3, conv_options{.padding = 1}>{},
+        relu{},
+        max_pool<2>{},
+        flatten{},
+        dense<5>{},
+        ls::layers::tanh{},
         dense<4>{},
     };
     for (const std::size_t lanes : {1, 3, 5})

@@ -40,8 +40,9 @@ samples draw_samples(std::size_t count, std::size_t inputs, std::size_t outputs,
     return out;
 }
 
-/// A sum of n products is the exact sum of products whose factors are off by n roundings at most, and mostly by a root of that (Higham,
-/// Accuracy and Stability of Numerical Algorithms, 3.1): 32 roundings stand for sums of a thousand products.
+/// A sum of n products is the exact sum of products whose factors are off by n roundings at most, and mostly by a root
+/// of that (Higham, Accuracy and Stability of Numerical Algorithms, 3.1): 32 roundings stand for sums of a thousand
+/// products.
 double off_by_roundings(draws& draw) { return 1 + 0x1p-48 * draw(); }
 
 /// Every number differs from what the library begins with: a bias of 0 would hide where it goes.
@@ -50,10 +51,12 @@ beginning begin(const network& net, const item& loss, const settings& of) {
     draws draw{of.seed, 1};
     for (const parameter& one : net.parameters) {
         const double size = one.name == "weight" ? std::sqrt(3 / static_cast<double>(one.fan_in)) : 0.4;
-        for (std::size_t i = 0; i < one.count; ++i) out.weights.push_back((one.name == "scale" ? 1 : 0) + size * draw());
+        for (std::size_t i = 0; i < one.count; ++i)
+            out.weights.push_back((one.name == "scale" ? 1 : 0) + size * draw());
     }
     for (std::size_t i = 0; i < net.statistics.size(); ++i)  // a mean and a variance by turns
-        for (std::size_t c = 0; c < net.statistics[i].count; ++c) out.running.push_back(static_cast<double>(i % 2) + 0.3 * draw());
+        for (std::size_t c = 0; c < net.statistics[i].count; ++c)
+            out.running.push_back(static_cast<double>(i % 2) + 0.3 * draw());
     const bool classes = loss.name != "mean_squared_error";
     const std::size_t inputs = size_of(net.all->in), outputs = size_of(net.all->out);
     out.training = draw_samples(of.samples, inputs, outputs, classes, draws{of.seed, 2});
@@ -74,8 +77,10 @@ struct minibatch {
     }
 };
 
-/// Rounded: all that is multiplied is off by as much as roundings make of it; samples and weights, values and their gradients.
-outcome walk(network& net, const item& loss, const item& optimizer, const settings& of, beginning from, bool rounded = false) {
+/// Rounded: all that is multiplied is off by as much as roundings make of it; samples and weights, values and their
+/// gradients.
+outcome walk(network& net, const item& loss, const item& optimizer, const settings& of, beginning from,
+             bool rounded = false) {
     outcome out;
     state now;
     draws draw{of.seed, 4};
@@ -134,7 +139,8 @@ double error_of(const network& net, const std::vector<double>& a, const std::vec
     double largest = 0;
     for (std::size_t index = 0; index < net.parameters.size(); ++index) {
         const parameter& one = net.parameters[index];
-        const double error = error_of(std::span{a}.subspan(one.first, one.count), std::span{b}.subspan(one.first, one.count));
+        const double error =
+            error_of(std::span{a}.subspan(one.first, one.count), std::span{b}.subspan(one.first, one.count));
         if (error > largest) where = one.name + ", parameter " + std::to_string(index);
         largest = std::fmax(largest, error);
     }
@@ -157,7 +163,8 @@ double error_of(const network& net, const outcome& found, const outcome& wanted,
     }
     take(error_of(found.losses, wanted.losses, 1), "the losses");
     take(error_of(found.running, wanted.running, 1), "the running statistics");
-    take(error_of(std::array{found.test_loss, found.accuracy}, std::array{wanted.test_loss, wanted.accuracy}, 1), "the evaluation");
+    take(error_of(std::array{found.test_loss, found.accuracy}, std::array{wanted.test_loss, wanted.accuracy}, 1),
+         "the evaluation");
     return largest;
 }
 
@@ -192,7 +199,8 @@ void check(const entry& one) {
     outcome wanted = walk(net, loss, optimizer, numbers, from);
     // Steps that are too long for this network would compare overflows.
     const auto diverges = [](const std::vector<double>& losses) {
-        return std::any_of(losses.begin(), losses.end(), [&](double now) { return !(now <= 2 * std::fmax(1, losses.front())); });
+        return std::any_of(losses.begin(), losses.end(),
+                           [&](double now) { return !(now <= 2 * std::fmax(1, losses.front())); });
     };
     for (int tries = 0; tries < 20 && diverges(wanted.losses); ++tries) {
         numbers.rate /= 4;
@@ -224,7 +232,8 @@ void check(const entry& one) {
     }
     const auto numbers_for = [&](std::size_t ranks) {
         settings out = numbers;
-        if (ranks == 3 && out.all_reduce.starts_with("doubling")) out.all_reduce = "";  // it takes a power of two of ranks
+        if (ranks == 3 && out.all_reduce.starts_with("doubling"))
+            out.all_reduce = "";  // it takes a power of two of ranks
         return out;
     };
     const auto same = [&](const ls::comm::group& ranks) {

@@ -10,7 +10,9 @@ namespace networks {
 
 namespace {
 
-bool is_branch(const std::string& name) { return name == "residual" || name == "add" || name == "concatenate" || name == "recompute"; }
+bool is_branch(const std::string& name) {
+    return name == "residual" || name == "add" || name == "concatenate" || name == "recompute";
+}
 
 struct collector {
     std::set<std::string> found;
@@ -53,7 +55,8 @@ struct collector {
         if (is_branch(one.name)) around.pop_back();
     }
     void options_of(const item& one) {
-        for (const std::string_view rule : {"always_direct", "always_winograd2", "always_winograd4", "always_im2col", "tuned"})
+        for (const std::string_view rule :
+             {"always_direct", "always_winograd2", "always_winograd4", "always_im2col", "tuned"})
             if (one.mentions(rule)) found.insert("convolution " + std::string{rule});
         if (one.mentions("rows_and_columns")) found.insert(one.name + " of a rectangle");
         const item* const named = one.named_options();
@@ -66,7 +69,8 @@ struct collector {
 
 }  // namespace
 
-std::set<std::string> features_of(const item& net, const item& loss, const item& optimizer, std::string_view settings, std::size_t shards) {
+std::set<std::string> features_of(const item& net, const item& loss, const item& optimizer, std::string_view settings,
+                                  std::size_t shards) {
     collector all;
     extents shape;
     for (const item& extent : net.inside.at(0).options) shape.push_back(extent.count());
@@ -78,8 +82,9 @@ std::set<std::string> features_of(const item& net, const item& loss, const item&
         all.found.insert(one->name);
         for (const item& named : one->inside) all.found.insert(one->name + " " + named.field);
     }
-    for (const std::string_view setting : {".threads = 2", ".bucket = 0", ".bucket = 1,", ".overlap = false", ".progress_thread = true",
-                                           ".prefetch = true", "transport::messages", "transport::shared_memory", "\"tree:", "\"doubling:"})
+    for (const std::string_view setting :
+         {".threads = 2", ".bucket = 0", ".bucket = 1,", ".overlap = false", ".progress_thread = true",
+          ".prefetch = true", "transport::messages", "transport::shared_memory", "\"tree:", "\"doubling:"})
         if (settings.find(setting) != std::string_view::npos) all.found.insert(std::string{setting});
     all.found.insert("shards " + std::to_string(shards));
     return all.found;
@@ -89,12 +94,12 @@ std::vector<std::string> required_features() {
     std::vector<std::string> out{
         "input of features", "input of images", "view of a row of features",
         // layers
-        "conv", "depthwise_conv", "conv_max_pool", "max_pool", "mean_pool", "global_mean_pool", "shortcut", "dense", "flatten", "dropout",
-        "batch_norm", "layer_norm", "local_response_norm", "relu", "tanh", "sigmoid", "gelu",
+        "conv", "depthwise_conv", "conv_max_pool", "max_pool", "mean_pool", "global_mean_pool", "shortcut", "dense",
+        "flatten", "dropout", "batch_norm", "layer_norm", "local_response_norm", "relu", "tanh", "sigmoid", "gelu",
         // their options
-        "convolution always_direct", "convolution always_winograd2", "convolution always_winograd4", "convolution always_im2col",
-        "convolution tuned", "conv of a rectangle", "conv with stride", "conv with padding", "conv with dilation", "conv with groups",
-        "conv with bias", "depthwise_conv with stride",
+        "convolution always_direct", "convolution always_winograd2", "convolution always_winograd4",
+        "convolution always_im2col", "convolution tuned", "conv of a rectangle", "conv with stride",
+        "conv with padding", "conv with dilation", "conv with groups", "conv with bias", "depthwise_conv with stride",
         // what is computed together
         "batch_norm before relu", "batch_norm ends a residual before relu",
         // branches
@@ -102,12 +107,13 @@ std::vector<std::string> required_features() {
         "concatenate of images: a later path is wider", "concatenate of images: the first path is wider",
         "concatenate of features: a later path is wider", "concatenate of features: the first path is wider",
         // recipes
-        "softmax_cross_entropy", "softmax_cross_entropy smoothing", "mean_squared_error", "sgd", "momentum", "momentum nesterov", "adam",
-        "weight_decay", "weight_decay decoupled", "shards 1", "shards 2", "shards 3", "shards 4", ".threads = 2", ".bucket = 0",
-        ".bucket = 1,", ".overlap = false", ".progress_thread = true", ".prefetch = true", "transport::messages",
-        "transport::shared_memory", "\"tree:", "\"doubling:"};
+        "softmax_cross_entropy", "softmax_cross_entropy smoothing", "mean_squared_error", "sgd", "momentum",
+        "momentum nesterov", "adam", "weight_decay", "weight_decay decoupled", "shards 1", "shards 2", "shards 3",
+        "shards 4", ".threads = 2", ".bucket = 0", ".bucket = 1,", ".overlap = false", ".progress_thread = true",
+        ".prefetch = true", "transport::messages", "transport::shared_memory", "\"tree:", "\"doubling:"};
     for (const std::string outer : {"residual", "add", "concatenate", "recompute"}) {
-        for (const std::string inner : {"residual", "add", "concatenate", "recompute", "dropout", "batch_norm", "dense", "conv"})
+        for (const std::string inner :
+             {"residual", "add", "concatenate", "recompute", "dropout", "batch_norm", "dense", "conv"})
             if (inner != "recompute" || outer != "recompute") out.push_back(inner + " inside " + outer);
     }
     return out;

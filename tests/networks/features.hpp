@@ -12,8 +12,8 @@
 namespace networks {
 
 /// "conv", "recompute inside concatenate", "a later path of a concatenate is wider", ".threads = 2", "shards 2", ..
-[[nodiscard]] std::set<std::string> features_of(const item& net, const item& loss, const item& optimizer, std::string_view settings,
-                                                std::size_t shards);
+[[nodiscard]] std::set<std::string> features_of(const item& net, const item& loss, const item& optimizer,
+                                                std::string_view settings, std::size_t shards);
 
 [[nodiscard]] std::vector<std::string> required_features();
 

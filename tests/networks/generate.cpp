@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes random networks as source files for network.hpp: generate SEED [file]. The same seed gives the same text everywhere.
+// Writes random networks as source files for network.hpp: generate SEED [file]. The same seed gives the same text
+// everywhere.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -32,8 +33,8 @@ std::string print(const item& of, const std::string& indent) {
     out += of.name;
     for (std::size_t i = 0; i < of.options.size(); ++i) out += (i == 0 ? "<" : ", ") + print(of.options[i], indent);
     if (!of.options.empty()) out += ">";
-    if (of.name == "input" || (!of.name.empty() && of.name.find("::") != std::string::npos) || of.name.starts_with("always_") ||
-        of.name == "tuned" || of.name == "true")
+    if (of.name == "input" || (!of.name.empty() && of.name.find("::") != std::string::npos) ||
+        of.name.starts_with("always_") || of.name == "tuned" || of.name == "true")
         return out;
     // What holds combinators has a line for each.
     const bool wide = of.name == "sequential" || std::any_of(of.inside.begin(), of.inside.end(), [](const item& one) {
@@ -81,8 +82,8 @@ public:
 
     std::string file(std::uint64_t seed) {
         const recipe of = draw(seed);
-        std::string out =
-            "// SPDX-License-Identifier: BSD-3-Clause\n// Random network " + std::to_string(seed) + ", written by generate.cpp.\n";
+        std::string out = "// SPDX-License-Identifier: BSD-3-Clause\n// Random network " + std::to_string(seed) +
+                          ", written by generate.cpp.\n";
         out += "#define SEED " + std::to_string(seed) + "\n";
         out += "#define NETWORK " + print(of.net, "    ") + "\n";
         out += "#define LOSS " + print(of.loss, "") + "\n";
@@ -111,7 +112,8 @@ private:
         [[nodiscard]] bool met_by(const extents& found) const {
             if (found.empty()) return false;
             if (kind == exactly) return found == shape;
-            if (kind == same_places) return found.size() == shape.size() && std::equal(found.begin(), found.end() - 1, shape.begin());
+            if (kind == same_places)
+                return found.size() == shape.size() && std::equal(found.begin(), found.end() - 1, shape.begin());
             return true;
         }
     };
@@ -126,15 +128,19 @@ private:
         of.inside.push_back({.field = field, .number = value});
         return of;
     }
-    item activation() { return layer(one_of({std::string{"relu"}, {"relu"}, {"relu"}, {"tanh"}, {"sigmoid"}, {"gelu"}})); }
+    item activation() {
+        return layer(one_of({std::string{"relu"}, {"relu"}, {"relu"}, {"tanh"}, {"sigmoid"}, {"gelu"}}));
+    }
     item make_dropout() { return with(layer("dropout"), "rate", one_of({std::string{"0.125"}, {"0.25"}, {"0.4"}})); }
     item normalisation() {
-        const std::string epsilon = one_of({std::string{"0.01"}, {"0.1"}});  // numbers of a lane that are close by chance stay harmless
+        const std::string epsilon =
+            one_of({std::string{"0.01"}, {"0.1"}});  // numbers of a lane that are close by chance stay harmless
         switch (below(4)) {
             case 0:
                 return with(layer("layer_norm"), "epsilon", epsilon);
             case 1:
-                if (chance(50)) return with(with(layer("local_response_norm", {one_of({3, 5})}), "alpha", "0.3"), "offset", "1.5");
+                if (chance(50))
+                    return with(with(layer("local_response_norm", {one_of({3, 5})}), "alpha", "0.3"), "offset", "1.5");
                 [[fallthrough]];
             default:
                 if (chance(30)) return with(with(layer("batch_norm"), "momentum", "0.25"), "epsilon", epsilon);
@@ -160,7 +166,9 @@ private:
         if (!options.empty()) of.options.push_back({.name = aggregate, .inside = options});
         return of;
     }
-    static item plain(const sizes& of) { return with_options(layer("conv", {of.filters, of.kernel}), "conv_options", named(of)); }
+    static item plain(const sizes& of) {
+        return with_options(layer("conv", {of.filters, of.kernel}), "conv_options", named(of));
+    }
     /// With the algorithm of a convolution, and whether it has a bias.
     item finished(const sizes& of) {
         const bool has_rule = chance(45);
@@ -169,8 +177,11 @@ private:
         if ((has_rule || chance(25)) && chance(35)) options.push_back(no_bias());
         if (!has_rule) return with_options(out, "conv_options", options);
         out.options.push_back({.name = "conv_options", .inside = options});
-        out.options.push_back(
-            {.name = one_of({std::string{"always_direct"}, {"always_winograd2"}, {"always_winograd4"}, {"always_im2col"}, {"tuned"}})});
+        out.options.push_back({.name = one_of({std::string{"always_direct"},
+                                               {"always_winograd2"},
+                                               {"always_winograd4"},
+                                               {"always_im2col"},
+                                               {"tuned"}})});
         return out;
     }
     static item pair_of(const std::string& field, std::size_t rows, std::size_t columns) {
@@ -185,7 +196,8 @@ private:
                 if (in[2] % n == 0 && filters % n == 0) divisors.push_back(n);
             return divisors[below(divisors.size())];
         }();
-        const std::array<std::size_t, 2> kernel{one_of({1, 3, 3, 5}), one_of({1, 3, 3, 2})}, dilation{one_of({1, 1, 2}), one_of({1, 1, 3})};
+        const std::array<std::size_t, 2> kernel{one_of({1, 3, 3, 5}), one_of({1, 3, 3, 2})},
+            dilation{one_of({1, 1, 2}), one_of({1, 1, 3})};
         const bool same = chance(80);  // as many outputs as inputs, but for the stride
         const auto padding = [&](std::size_t d) { return same ? (kernel[d] - 1) * dilation[d] / 2 : below(2); };
         item out = layer("conv", {filters});
@@ -229,11 +241,13 @@ private:
             case 15:
                 return any_convolution(in, filters, 2);
             case 16:
-                return with_options(layer("depthwise_conv", {3}), "conv_options", named({in[2], 3, one_of({1, 1, 2}), 1}));
+                return with_options(layer("depthwise_conv", {3}), "conv_options",
+                                    named({in[2], 3, one_of({1, 1, 2}), 1}));
             case 17:
                 return layer("max_pool", {3, one_of({1, 2}), 1});
             case 18:
-                return one_of({layer("max_pool", {2}), layer("mean_pool", {2}), layer("mean_pool", {3, 1}), layer("max_pool", {2, 1})});
+                return one_of({layer("max_pool", {2}), layer("mean_pool", {2}), layer("mean_pool", {3, 1}),
+                               layer("max_pool", {2, 1})});
             case 19: {
                 sizes of{filters, 3, 1, 1};
                 const bool any = chance(30);
@@ -275,7 +289,8 @@ private:
                 item out{.name = "residual"};
                 out.inside = sequence(in, {goal::exactly, in}, 1 + below(3), depth + 1, in_block);
                 // A residual of nothing but a residual would be a copy of it.
-                if (out.inside.size() == 1 && out.inside[0].name == "residual") out.inside = {{.name = "path", .inside = out.inside}};
+                if (out.inside.size() == 1 && out.inside[0].name == "residual")
+                    out.inside = {{.name = "path", .inside = out.inside}};
                 return out;
             }
             case 2:
@@ -298,7 +313,8 @@ private:
             default: {
                 item out{.name = "concatenate"};
                 const goal places{goal::same_places, in};
-                for (std::size_t count = 2 + below(2); count > 0; --count) out.inside.push_back(path_to(in, places, depth, in_block));
+                for (std::size_t count = 2 + below(2); count > 0; --count)
+                    out.inside.push_back(path_to(in, places, depth, in_block));
                 return out;
             }
         }
@@ -318,12 +334,14 @@ private:
     }
     /// Its paths in another order.
     item shuffled(item of) {
-        for (std::size_t left = of.inside.size(); left > 1; --left) std::swap(of.inside[left - 1], of.inside[below(left)]);
+        for (std::size_t left = of.inside.size(); left > 1; --left)
+            std::swap(of.inside[left - 1], of.inside[below(left)]);
         return of;
     }
 
     /// About `length` items that end as asked for.
-    std::vector<item> sequence(const extents& in, const goal& to, std::size_t length, std::size_t depth, bool in_block) {
+    std::vector<item> sequence(const extents& in, const goal& to, std::size_t length, std::size_t depth,
+                               bool in_block) {
         for (int attempt = 0; attempt < 200; ++attempt) {
             std::vector<item> out;
             extents shape = in;
@@ -336,7 +354,9 @@ private:
                 const extents given = networks::output_of(next, shape);
                 if (given.empty() || networks::size_of(given) > 1500) continue;
                 // Places that are gone do not come back.
-                if (to.kind != goal::anything && shape.size() == 3 && (given[0] < to.shape[0] || given[1] < to.shape[1])) continue;
+                if (to.kind != goal::anything && shape.size() == 3 &&
+                    (given[0] < to.shape[0] || given[1] < to.shape[1]))
+                    continue;
                 shape = given;
                 out.push_back(std::move(next));
                 ++nodes_;
@@ -366,7 +386,8 @@ private:
                 all.push_back(any_convolution(from, filters, stride));
                 all.push_back(layer("shortcut", {filters, stride}));
             }
-            all.push_back(with_options(layer("conv_max_pool", {filters, 3}), "conv_max_pool_options", named({filters, 3, 1, 1})));
+            all.push_back(
+                with_options(layer("conv_max_pool", {filters, 3}), "conv_max_pool_options", named({filters, 3, 1, 1})));
             all.push_back(plain({filters, from[0] - std::min(from[0] - 1, to.shape[0] - 1)}));
         }
         std::erase_if(all, [&](const item& one) { return !to.met_by(networks::output_of(one, from)); });
@@ -448,9 +469,12 @@ private:
         const bool many = of.least_per_channel == 1;
         const std::size_t least = of.least_per_channel == 0 ? 1 : lanes * (many ? 2 : 1);
         const std::size_t batch = std::max(lanes, least) + below(lanes + 3), last = least + below(batch - least + 1);
-        const auto flag = [&](const char* name, bool on) { return on ? std::string{", ."} + name + " = true" : std::string{}; };
+        const auto flag = [&](const char* name, bool on) {
+            return on ? std::string{", ."} + name + " = true" : std::string{};
+        };
         std::string out = ".batch = " + std::to_string(batch) + ", .lanes = " + std::to_string(lanes) +
-                          ", .samples = " + std::to_string(batch * one_of({1, 2}) + last) + ", .steps = 4, .seed = " + std::to_string(seed);
+                          ", .samples = " + std::to_string(batch * one_of({1, 2}) + last) +
+                          ", .steps = 4, .seed = " + std::to_string(seed);
         out += one_of({std::string{""}, {", .rate = 0.02"}, {", .rate = 0.1"}});
         if (chance(50)) out += ", .threads = 2";
         out += one_of({std::string{""}, {", .bucket = 1"}, {", .bucket = 0"}, {", .bucket = 60"}, {", .bucket = 500"}});
@@ -466,7 +490,8 @@ private:
                 return out + ", .all_reduce = \"tree:0-max\"";
             case 3:
                 // Doubling takes a power of two of ranks with as many lanes each, and the tree any.
-                return out + (lanes == 4 || lanes == 8 ? ", .all_reduce = \"doubling:0-max\"" : ", .all_reduce = \"tree:0-max\"");
+                return out + (lanes == 4 || lanes == 8 ? ", .all_reduce = \"doubling:0-max\""
+                                                       : ", .all_reduce = \"tree:0-max\"");
             default:
                 return out;
         }
@@ -485,7 +510,8 @@ namespace {
 /// For choosing seeds: what a network has, a line for each.
 int features(std::uint64_t seed) {
     const recipe of = generator{seed}.draw(seed);
-    for (const std::string& one : networks::features_of(networks::parse(print(of.net, "")), of.loss, of.optimizer, of.settings, of.shards))
+    for (const std::string& one :
+         networks::features_of(networks::parse(print(of.net, "")), of.loss, of.optimizer, of.settings, of.shards))
         std::cout << one << "\n";
     return 0;
 }
@@ -495,7 +521,8 @@ int features(std::uint64_t seed) {
 int main(int count, char** arguments) {
     try {
         if (count == 3 && std::string_view{arguments[1]} == "--features") return features(std::stoull(arguments[2]));
-        if (count != 2 && count != 3) throw std::runtime_error("generate SEED [file] writes the source of a random network");
+        if (count != 2 && count != 3)
+            throw std::runtime_error("generate SEED [file] writes the source of a random network");
         const std::uint64_t seed = std::stoull(arguments[1]);
         const std::string text = generator{seed}.file(seed);
         if (count == 2) {

@@ -11,7 +11,9 @@
 
 namespace networks {
 
-std::size_t size_of(const extents& shape) { return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>{}); }
+std::size_t size_of(const extents& shape) {
+    return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>{});
+}
 
 std::vector<std::pair<std::size_t, std::size_t>> cut_into_lanes(std::size_t rows, std::size_t lanes) {
     std::vector<std::pair<std::size_t, std::size_t>> out;
@@ -215,13 +217,17 @@ double gelu_derivative(double x) {
 struct dropout final : part {
     std::size_t number;
     double rate;
-    dropout(const item& of, const extents& shape, builder& to) : number{to.node()}, rate{of.member("rate", 0.5)} { in = out = shape; }
+    dropout(const item& of, const extents& shape, builder& to) : number{to.node()}, rate{of.member("rate", 0.5)} {
+        in = out = shape;
+    }
     tensor masked(tensor x, const state& of) const {
         if (!of.trains) return x;
-        const lockstep::core::random_stream random{of.seed, lockstep::core::purpose::dropout, static_cast<std::uint32_t>(number),
+        const lockstep::core::random_stream random{of.seed, lockstep::core::purpose::dropout,
+                                                   static_cast<std::uint32_t>(number),
                                                    static_cast<std::uint32_t>(of.step)};
         for (std::size_t i = 0; i < x.numbers.size(); ++i)
-            x.numbers[i] = static_cast<double>(random.word(i)) < std::floor(rate * 0x1p32) ? 0 : x.numbers[i] / (1 - rate);
+            x.numbers[i] =
+                static_cast<double>(random.word(i)) < std::floor(rate * 0x1p32) ? 0 : x.numbers[i] / (1 - rate);
         return x;
     }
     tensor forward(const tensor& x, state& of) override { return masked(x, of); }
@@ -267,7 +273,9 @@ struct dense final : part {
 struct windows {
     std::size_t kernel = 1, stride = 1, padding = 0, dilation = 1;
     [[nodiscard]] bool fit(std::size_t size) const { return size + 2 * padding >= (kernel - 1) * dilation + 1; }
-    [[nodiscard]] std::size_t outputs(std::size_t size) const { return (size + 2 * padding - ((kernel - 1) * dilation + 1)) / stride + 1; }
+    [[nodiscard]] std::size_t outputs(std::size_t size) const {
+        return (size + 2 * padding - ((kernel - 1) * dilation + 1)) / stride + 1;
+    }
     /// Where position `tap` of window `at` lies, and whether that is inside.
     [[nodiscard]] std::pair<std::size_t, bool> place(std::size_t at, std::size_t tap, std::size_t size) const {
         const std::size_t padded = at * stride + tap * dilation;
@@ -295,7 +303,8 @@ struct windowed : part {
                     for (std::size_t kc = 0; kc < across.kernel; ++kc) {
                         const auto [row, row_inside] = down.place(r, kr, in[0]);
                         const auto [column, column_inside] = across.place(c, kc, in[1]);
-                        if (row_inside && column_inside) f(r * columns + c, kr * across.kernel + kc, row * in[1] + column);
+                        if (row_inside && column_inside)
+                            f(r * columns + c, kr * across.kernel + kc, row * in[1] + column);
                     }
     }
 };
@@ -305,7 +314,8 @@ struct convolution : windowed {
     bool has_bias = true;
     tensor x_;
     void bind_weights(const extents& shape, builder& to) {
-        require(shape.size() == 3 && filters > 0 && shape[2] % groups == 0 && filters % groups == 0, "the groups of a convolution");
+        require(shape.size() == 3 && filters > 0 && shape[2] % groups == 0 && filters % groups == 0,
+                "the groups of a convolution");
         bind(shape, filters);
         to.node();
         const std::size_t fan_in = down.kernel * across.kernel * (shape[2] / groups);
@@ -319,7 +329,8 @@ struct convolution : windowed {
         each([&](std::size_t to, std::size_t tap, std::size_t from) {
             for (std::size_t k = 0; k < filters; ++k)
                 for (std::size_t c = 0; c < channels; ++c)
-                    f(from * in[2] + k / of_group * channels + c, to * filters + k, weight + (tap * channels + c) * filters + k);
+                    f(from * in[2] + k / of_group * channels + c, to * filters + k,
+                      weight + (tap * channels + c) * filters + k);
         });
     }
     tensor forward(const tensor& x, state& of) override {
@@ -453,7 +464,8 @@ struct shortcut final : part {
             for (std::size_t r = 0; r < out[0]; ++r)
                 for (std::size_t column = 0; column < out[1]; ++column)
                     for (std::size_t c = 0; c < in[2]; ++c)
-                        f(row, (r * out[1] + column) * out[2] + before + c, (r * stride * in[1] + column * stride) * in[2] + c);
+                        f(row, (r * out[1] + column) * out[2] + before + c,
+                          (r * stride * in[1] + column * stride) * in[2] + c);
     }
     tensor forward(const tensor& x, state&) override {
         tensor y{x.rows(), size_of(out)};
@@ -475,7 +487,8 @@ void normalise_backward(std::vector<double>& gradient, const std::vector<double>
         mean += gradient[i] / n;
         product += gradient[i] * normalised[i] / n;
     }
-    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = (gradient[i] - mean - normalised[i] * product) * inverse;
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+        gradient[i] = (gradient[i] - mean - normalised[i] * product) * inverse;
 }
 
 struct moments {
@@ -486,7 +499,8 @@ struct moments {
     }
 };
 
-/// With the means and variances of one lane; their unbiased form goes into the running values, weighted by the samples of the lane.
+/// With the means and variances of one lane; their unbiased form goes into the running values, weighted by the samples
+/// of the lane.
 struct batch_norm final : part {
     std::size_t scale, shift, mean, variance, channels, pixels;
     double momentum, epsilon;
@@ -512,7 +526,8 @@ struct batch_norm final : part {
             for (std::size_t pixel = 0; pixel < pixels; ++pixel) all.push_back(from[row][pixel * channels + c]);
         return all;
     }
-    void scatter(const std::vector<double>& all, tensor& to, std::pair<std::size_t, std::size_t> rows, std::size_t c) const {
+    void scatter(const std::vector<double>& all, tensor& to, std::pair<std::size_t, std::size_t> rows,
+                 std::size_t c) const {
         for (std::size_t i = 0; i < all.size(); ++i) to[rows.first + i / pixels][i % pixels * channels + c] = all[i];
     }
     tensor forward(const tensor& x, state& of) override {
@@ -521,7 +536,8 @@ struct batch_norm final : part {
         if (!of.trains) {
             for (std::size_t i = 0; i < y.numbers.size(); ++i) {
                 const std::size_t c = i % channels;
-                const double normalised = (x.numbers[i] - of.running[mean + c]) / std::sqrt(of.running[variance + c] + epsilon);
+                const double normalised =
+                    (x.numbers[i] - of.running[mean + c]) / std::sqrt(of.running[variance + c] + epsilon);
                 y.numbers[i] = normalised * of.weights[scale + c] + of.weights[shift + c];
             }
             return y;
@@ -531,7 +547,8 @@ struct batch_norm final : part {
                 auto all = gather(x, lane, c);
                 const moments now{all};
                 for (double& one : all)
-                    one = (one - now.mean) / std::sqrt(now.variance + epsilon) * of.weights[scale + c] + of.weights[shift + c];
+                    one = (one - now.mean) / std::sqrt(now.variance + epsilon) * of.weights[scale + c] +
+                          of.weights[shift + c];
                 scatter(all, y, lane, c);
                 const auto n = static_cast<double>(all.size());
                 const double share = static_cast<double>(lane.second - lane.first) / static_cast<double>(x.rows());
@@ -581,7 +598,8 @@ struct layer_norm final : part {
         for (std::size_t row = 0; row < x.rows(); ++row) {
             const moments now{{x[row], x[row] + x.size}};
             for (std::size_t i = 0; i < x.size; ++i)
-                y[row][i] = (x[row][i] - now.mean) / std::sqrt(now.variance + epsilon) * of.weights[scale + i] + of.weights[shift + i];
+                y[row][i] = (x[row][i] - now.mean) / std::sqrt(now.variance + epsilon) * of.weights[scale + i] +
+                            of.weights[shift + i];
         }
         return y;
     }
@@ -661,7 +679,8 @@ std::unique_ptr<part> builder::make(const item& of, const extents& in) {
         return made;
     };
     const windows window{of.option(0, 1), of.option(1, of.option(0, 1)), of.option(2, 0)};
-    if (name == "path" || name == "recompute" || name == "sequential") return std::make_unique<chain>(of.inside, in, *this);
+    if (name == "path" || name == "recompute" || name == "sequential")
+        return std::make_unique<chain>(of.inside, in, *this);
     if (name == "residual") return std::make_unique<residual>(of, in, *this);
     if (name == "add") return std::make_unique<sum>(of, in, *this);
     if (name == "concatenate") return std::make_unique<concatenation>(of, in, *this);
@@ -735,7 +754,8 @@ double loss_of(const item& loss, const tensor& y, std::span<const double> target
     return sum;
 }
 
-void update(const item& optimizer, const network& net, state& of, double rate, std::vector<std::vector<double>>& slots) {
+void update(const item& optimizer, const network& net, state& of, double rate,
+            std::vector<std::vector<double>>& slots) {
     const bool has_decay = optimizer.name == "weight_decay";
     const item& inner = has_decay ? *optimizer.find("inner") : optimizer;
     const double decay = has_decay ? optimizer.member("rate", 1e-4) : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One network as a test case, for a file that defines SEED, NETWORK, LOSS, OPTIMIZER, SETTINGS and SHARDS: the compiler and the naive walk
-// read the same text.
+// One network as a test case, for a file that defines SEED, NETWORK, LOSS, OPTIMIZER, SETTINGS and SHARDS: the compiler
+// and the naive walk read the same text.
 #include "networks/headers.hpp"
 
 #define NETWORKS_WORDS(...) #__VA_ARGS__
@@ -115,26 +115,27 @@ outcome run(const lockstep::comm::group& ranks, const settings& of, const beginn
     return out;
 }
 
-const std::size_t number =
-    enter({.seed = NETWORKS_TEXT(SEED),
-           .network = NETWORKS_TEXT(NETWORK),
-           .loss = NETWORKS_TEXT(LOSS),
-           .optimizer = NETWORKS_TEXT(OPTIMIZER),
-           .settings_text = NETWORKS_TEXT(SETTINGS),
-           .numbers =
-               [] {
-                   using names::transport;
-                   return settings{SETTINGS};
-               }(),
-           .shards = SHARDS,
-           .on_data = run<lockstep::partition::data>,
-           .on_shards =
-               [] {
-                   if constexpr (SHARDS > 1)
-                       return runner{run<lockstep::partition::hybrid<lockstep::partition::data, lockstep::partition::model<SHARDS>>>};
-                   else
-                       return runner{};
-               }()});
+const std::size_t number = enter(
+    {.seed = NETWORKS_TEXT(SEED),
+     .network = NETWORKS_TEXT(NETWORK),
+     .loss = NETWORKS_TEXT(LOSS),
+     .optimizer = NETWORKS_TEXT(OPTIMIZER),
+     .settings_text = NETWORKS_TEXT(SETTINGS),
+     .numbers =
+         [] {
+             using names::transport;
+             return settings{SETTINGS};
+         }(),
+     .shards = SHARDS,
+     .on_data = run<lockstep::partition::data>,
+     .on_shards =
+         [] {
+             if constexpr (SHARDS > 1)
+                 return runner{
+                     run<lockstep::partition::hybrid<lockstep::partition::data, lockstep::partition::model<SHARDS>>>};
+             else
+                 return runner{};
+         }()});
 
 }  // namespace
 

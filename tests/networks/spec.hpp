@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The source text of a network, an optimizer or a loss as a tree: name<options..>{items..}. The naive walk reads the text that the compiler
-// reads, and nothing that the library makes of it.
+// The source text of a network, an optimizer or a loss as a tree: name<options..>{items..}. The naive walk reads the
+// text that the compiler reads, and nothing that the library makes of it.
 
 #include <cctype>
 #include <cstddef>
@@ -22,8 +22,12 @@ struct item {
     std::string field{};          ///< of a named member: .field = ..
     std::string number{};
 
-    [[nodiscard]] double value() const { return name == "true" ? 1 : name == "false" ? 0 : std::strtod(number.c_str(), nullptr); }
-    [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(std::strtoull(number.c_str(), nullptr, 10)); }
+    [[nodiscard]] double value() const {
+        return name == "true" ? 1 : name == "false" ? 0 : std::strtod(number.c_str(), nullptr);
+    }
+    [[nodiscard]] std::size_t count() const {
+        return static_cast<std::size_t>(std::strtoull(number.c_str(), nullptr, 10));
+    }
     /// Option `index`, or what holds without it.
     [[nodiscard]] std::size_t option(std::size_t index, std::size_t otherwise) const {
         return index < options.size() ? options[index].count() : otherwise;
@@ -65,11 +69,13 @@ public:
 
 private:
     [[noreturn]] void fail(const char* wanted) const {
-        throw std::runtime_error("the text of a network has '" + std::string{text_.substr(0, 30)} + "' instead of " + wanted);
+        throw std::runtime_error("the text of a network has '" + std::string{text_.substr(0, 30)} + "' instead of " +
+                                 wanted);
     }
     void skip() {
         // Lines of a macro end with a backslash.
-        while (!text_.empty() && (std::isspace(static_cast<unsigned char>(text_.front())) || text_.front() == '\\')) text_.remove_prefix(1);
+        while (!text_.empty() && (std::isspace(static_cast<unsigned char>(text_.front())) || text_.front() == '\\'))
+            text_.remove_prefix(1);
     }
     bool take(std::string_view what) {
         skip();

@@ -18,8 +18,8 @@ namespace lockstep::kernels::reference {
 
 /// C = op(A) op(B) + bias.
 template <class T>
-void gemm(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a, std::size_t lda, const T* b, std::size_t ldb,
-          double* c, std::size_t ldc, const T* bias) {
+void gemm(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a, std::size_t lda,
+          const T* b, std::size_t ldb, double* c, std::size_t ldc, const T* bias) {
     for (std::size_t i = 0; i < m; ++i)
         for (std::size_t j = 0; j < n; ++j) {
             double sum = bias ? static_cast<double>(bias[j]) : 0.0;
@@ -53,7 +53,8 @@ void for_taps(const Geometry& g, std::size_t batch, F&& f) {
                     for (std::size_t kc = 0; kc < g.kernel_columns; ++kc) {
                         const std::size_t row = r * g.stride_rows + kr * distance_rows;
                         const std::size_t column = c * g.stride_columns + kc * distance_columns;
-                        if (row < g.pad_top || row >= g.rows + g.pad_top || column < g.pad_left || column >= g.columns + g.pad_left)
+                        if (row < g.pad_top || row >= g.rows + g.pad_top || column < g.pad_left ||
+                            column >= g.columns + g.pad_left)
                             continue;
                         f((s * g.out_rows() + r) * g.out_columns() + c, kr * g.kernel_columns + kc,
                           (s * g.rows + row - g.pad_top) * g.columns + column - g.pad_left);
@@ -73,8 +74,8 @@ void convolution_forward(const convolution& g, std::size_t batch, const T* x, co
     for (std::size_t i = 0; i < batch * g.out_size(); ++i) y[i] = bias ? static_cast<double>(bias[i % g.filters]) : 0.0;
     for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t in) {
         for_pairs(g, [&](std::size_t c, std::size_t f, std::size_t weight) {
-            y[out * g.filters + f] +=
-                static_cast<double>(x[in * g.channels + c]) * static_cast<double>(w[tap * g.group_channels() * g.filters + weight]);
+            y[out * g.filters + f] += static_cast<double>(x[in * g.channels + c]) *
+                                      static_cast<double>(w[tap * g.group_channels() * g.filters + weight]);
         });
     });
 }
@@ -84,14 +85,15 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
     std::fill_n(dx, batch * g.in_size(), 0.0);
     for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t in) {
         for_pairs(g, [&](std::size_t c, std::size_t f, std::size_t weight) {
-            dx[in * g.channels + c] +=
-                static_cast<double>(dy[out * g.filters + f]) * static_cast<double>(w[tap * g.group_channels() * g.filters + weight]);
+            dx[in * g.channels + c] += static_cast<double>(dy[out * g.filters + f]) *
+                                       static_cast<double>(w[tap * g.group_channels() * g.filters + weight]);
         });
     });
 }
 
 template <class T>
-void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, double* dw, double* dbias) {
+void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, double* dw,
+                                  double* dbias) {
     std::fill_n(dw, g.weight_count(), 0.0);
     for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t in) {
         for_pairs(g, [&](std::size_t c, std::size_t f, std::size_t weight) {
@@ -124,7 +126,8 @@ void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const s
     std::fill_n(dx, batch * g.in_size(), 0.0);
     for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t in) {
         for (std::size_t c = 0; c < g.channels; ++c)
-            if (which[out * g.channels + c] == tap) dx[in * g.channels + c] += static_cast<double>(dy[out * g.channels + c]);
+            if (which[out * g.channels + c] == tap)
+                dx[in * g.channels + c] += static_cast<double>(dy[out * g.channels + c]);
     });
 }
 
@@ -168,7 +171,8 @@ void softmax(std::size_t rows, std::size_t n, const T* x, double* y) {
 }
 
 template <class T>
-double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels, double scale, double* dy) {
+double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels, double scale,
+                                  double* dy) {
     reference::softmax(rows, n, x, dy);
     double sum = 0;
     for (std::size_t r = 0; r < rows; ++r) {

@@ -18,7 +18,8 @@ struct moments {
 
 /// Of `count` groups of `size` numbers: number i of group j is x[j group_step + i step].
 template <class T>
-[[nodiscard]] moments moments_of(std::size_t count, std::size_t group_step, std::size_t size, std::size_t step, const T* x) {
+[[nodiscard]] moments moments_of(std::size_t count, std::size_t group_step, std::size_t size, std::size_t step,
+                                 const T* x) {
     moments out{std::vector<double>(count), std::vector<double>(count)};
     for (std::size_t j = 0; j < count && size > 0; ++j) {
         const auto at = [&](std::size_t i) { return static_cast<long double>(x[j * group_step + i * step]); };
@@ -32,9 +33,10 @@ template <class T>
     return out;
 }
 
-/// Gradient with respect to the numbers of one group from g, that with respect to the normalised ones: (g - mean of g - h mean of g h)
-/// inverse with h = (x - mean) inverse.
-inline void normalise_backward(const std::vector<double>& h, const std::vector<double>& g, double inverse, std::vector<double>& dx) {
+/// Gradient with respect to the numbers of one group from g, that with respect to the normalised ones: (g - mean of g -
+/// h mean of g h) inverse with h = (x - mean) inverse.
+inline void normalise_backward(const std::vector<double>& h, const std::vector<double>& g, double inverse,
+                               std::vector<double>& dx) {
     double sum = 0, product = 0;
     const auto n = static_cast<double>(h.size());
     for (std::size_t i = 0; i < h.size(); ++i) {
@@ -56,13 +58,15 @@ void for_window(const local_response& how, std::size_t channels, F&& f) {
 template <class T>
 [[nodiscard]] std::vector<double> response_bases(const local_response& how, std::size_t channels, const T* x) {
     std::vector<double> base(channels, how.offset);
-    for_window(how, channels,
-               [&](std::size_t c, std::size_t j) { base[c] += how.alpha * static_cast<double>(x[j]) * static_cast<double>(x[j]); });
+    for_window(how, channels, [&](std::size_t c, std::size_t j) {
+        base[c] += how.alpha * static_cast<double>(x[j]) * static_cast<double>(x[j]);
+    });
     return base;
 }
 
 template <class T>
-void local_response_forward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, double* y) {
+void local_response_forward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x,
+                            double* y) {
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
         const auto base = response_bases(how, channels, x + pixel * channels);
         for (std::size_t c = 0; c < channels; ++c)
@@ -71,13 +75,15 @@ void local_response_forward(const local_response& how, std::size_t pixels, std::
 }
 
 template <class T>
-void local_response_backward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, const T* dy, double* dx) {
+void local_response_backward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x,
+                             const T* dy, double* dx) {
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
         const T* in = x + pixel * channels;
         const T* gradient = dy + pixel * channels;
         const auto base = response_bases(how, channels, in);
         double* out = dx + pixel * channels;
-        for (std::size_t c = 0; c < channels; ++c) out[c] = static_cast<double>(gradient[c]) * std::pow(base[c], -how.beta);
+        for (std::size_t c = 0; c < channels; ++c)
+            out[c] = static_cast<double>(gradient[c]) * std::pow(base[c], -how.beta);
         for_window(how, channels, [&](std::size_t c, std::size_t j) {
             out[c] -= 2 * how.alpha * how.beta * static_cast<double>(in[c]) * static_cast<double>(gradient[j]) *
                       static_cast<double>(in[j]) * std::pow(base[j], -how.beta - 1);

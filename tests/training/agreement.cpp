@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2 3 4
-// What has to be equal on all ranks is compared before it can do harm, and after a failure every rank knows what its weights are.
+// What has to be equal on all ranks is compared before it can do harm, and after a failure every rank knows what its
+// weights are.
 #include <algorithm>
 #include <array>
 #include <boost/serialization/vector.hpp>
@@ -56,17 +57,20 @@ struct passing {
     }
 };
 
-constexpr auto small = ls::sequential{ls::input<12, 12, 1>,   ls::layers::flatten{}, ls::layers::dense<24>{}, ls::layers::relu{}, passing{},
-                                      ls::layers::dense<10>{}};
+constexpr auto small = ls::sequential{
+    ls::input<12, 12, 1>,   ls::layers::flatten{}, ls::layers::dense<24>{}, ls::layers::relu{}, passing{},
+    ls::layers::dense<10>{}};
 
 struct machine {
     ls::transport transport;
     bool progress_thread;
 };
-constexpr machine machines[] = {{ls::transport::messages, false}, {ls::transport::automatic, false}, {ls::transport::messages, true}};
+constexpr machine machines[] = {
+    {ls::transport::messages, false}, {ls::transport::automatic, false}, {ls::transport::messages, true}};
 
 template <class Schedule = ls::optim::constant, class Compressor = ls::compress::none>
-auto recipe(const machine& on = machines[1], const Schedule& schedule = {.rate = 0.01}, const Compressor& compressor = {}) {
+auto recipe(const machine& on = machines[1], const Schedule& schedule = {.rate = 0.01},
+            const Compressor& compressor = {}) {
     return ls::plan{.model = small,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .schedule = schedule,
@@ -120,7 +124,8 @@ TEST_CASE("training/agreement: a learning rate that is not the same number on al
                 const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{2}); });
                 check_all_told(world, text, ls::core::text("the learning rate of step 4 is ", other));
                 if (!everywhere && world.size() > 1) check_all_told(world, text, " on rank 0 and 0.01 on rank 1; ");
-                check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 3"));
+                check_all_told(world, text,
+                               ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 3"));
                 CHECK(trainer.local_hash() == before);
             }
 }
@@ -131,7 +136,9 @@ TEST_CASE("training/agreement: gradients that are infinite beside a finite loss"
         ls::trainer trainer{world, plan};
         trainer.fit(all.set(), ls::steps{2});
         if (is_last(world))
-            in_backward = [](std::span<float> dx) { std::fill(dx.begin(), dx.end(), std::numeric_limits<float>::infinity()); };
+            in_backward = [](std::span<float> dx) {
+                std::fill(dx.begin(), dx.end(), std::numeric_limits<float>::infinity());
+            };
         const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
         in_backward = nullptr;
         // fit() ends with that check: no rank goes on.
@@ -163,7 +170,8 @@ namespace {
 /// Weights that depend on the rank.
 struct by_rank {
     double shift = 0;
-    [[nodiscard]] double value(const ls::tensor::parameter&, const ls::core::random_stream& random, std::uint64_t index) const noexcept {
+    [[nodiscard]] double value(const ls::tensor::parameter&, const ls::core::random_stream& random,
+                               std::uint64_t index) const noexcept {
         return 0.1 * random.normal(index) + shift;
     }
 };
@@ -185,7 +193,8 @@ TEST_CASE("training/agreement: a rule of initialisation that depends on the rank
                                                   .batch = 16}};
     });
     if (world.size() > 1)
-        check_all_told(world, text, ls::core::text("lockstep: ranks 0 and ", world.size() - 1, " begin with different weights; "));
+        check_all_told(world, text,
+                       ls::core::text("lockstep: ranks 0 and ", world.size() - 1, " begin with different weights; "));
     else
         CHECK(text.empty());
 }
@@ -208,11 +217,14 @@ TEST_CASE("training/agreement: ranks that hold different data of one size", "[tr
     for (const bool evaluates : {false, true}) {
         ls::trainer trainer{world, recipe()};
         const auto before = trainer.local_hash();
-        const auto text = failure_of([&] { evaluates ? (void)trainer.evaluate(own.set()) : trainer.fit(own.set(), ls::steps{1}); });
+        const auto text =
+            failure_of([&] { evaluates ? (void)trainer.evaluate(own.set()) : trainer.fit(own.set(), ls::steps{1}); });
         if (world.size() == 1)
             CHECK(text.empty());
         else
-            check_all_told(world, text, "sample 0 of data in memory (64 samples of 12x12x1) is another one on rank 1 than on rank 0; ");
+            check_all_told(
+                world, text,
+                "sample 0 of data in memory (64 samples of 12x12x1) is another one on rank 1 than on rank 0; ");
         if (evaluates || world.size() > 1) CHECK(trainer.local_hash() == before);
     }
     // One label of the last sample; one set of a single sample.
@@ -229,14 +241,16 @@ TEST_CASE("training/agreement: a mean of what layers observe that is not finite 
     const mpi::communicator world;
     for (int trial = 0; trial < 10; ++trial)
         for (const auto& on : machines) {
-            ls::trainer trainer{world, ls::plan{.model = ls::sequential{ls::input<6>, ls::layers::batch_norm{}, ls::layers::dense<10>{}},
+            ls::trainer trainer{world, ls::plan{.model = ls::sequential{ls::input<6>, ls::layers::batch_norm{},
+                                                                        ls::layers::dense<10>{}},
                                                 .loss = ls::loss::softmax_cross_entropy{},
                                                 .schedule = ls::optim::constant{.rate = 0.01},
                                                 .batch = 32,
                                                 .bucket = 1,
                                                 .progress_thread = on.progress_thread,
                                                 .transport = on.transport}};
-            const std::size_t rank = world.rank(), size = world.size(), rows = 32 * (rank + 1) / size - 32 * rank / size;
+            const std::size_t rank = world.rank(), size = world.size(),
+                              rows = 32 * (rank + 1) / size - 32 * rank / size;
             std::vector<float> x(rows * 6);
             for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
             const std::vector<int> y(rows, 1);
@@ -246,7 +260,8 @@ TEST_CASE("training/agreement: a mean of what layers observe that is not finite 
             for (std::size_t i = 0; i < x.size(); ++i) x[i] = i / 6 % 2 == 0 ? 4.4e18F : -4.4e18F;
             const auto text = failure_of([&] { trainer.step(x, y); });
             check_all_told(world, text, "a mean of what layers observe is not finite in step 2; ");
-            check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 1"));
+            check_all_told(world, text,
+                           ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 1"));
             CHECK(trainer.weights_state().is_usable());
             CHECK(trainer.local_hash() == before);
         }
@@ -281,7 +296,8 @@ TEST_CASE("training/agreement: a rank that is late for a step that the others ga
         const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
         in_backward = nullptr;
         check_all_told(world, text, "rank ");
-        check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 2"));
+        check_all_told(world, text,
+                       ls::core::text("\n    the weights on rank ", world.rank(), " are those after step 2"));
         CHECK(trainer.local_hash() == before);
         world.barrier();  // also when all are done
         CHECK(trainer.local_hash() == before);
@@ -302,7 +318,8 @@ TEST_CASE("training/agreement: a rank that is late for weights that the others g
         if (is_last(world)) stalls_in = 1;
         const auto text = failure_of([&] { trainer.load_weights(zeros); });
         stalls_in = 0;
-        check_all_told(world, text, ls::core::text("\n    the weights on rank ", world.rank(), " are those before the first step"));
+        check_all_told(world, text,
+                       ls::core::text("\n    the weights on rank ", world.rank(), " are those before the first step"));
         CHECK(trainer.local_hash() == before);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2 3
-// A step allocates nothing: neither in fit() nor in step(), over messages and through shared memory, with and without a compressor.
+// A step allocates nothing: neither in fit() nor in step(), over messages and through shared memory, with and without a
+// compressor.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -26,7 +27,8 @@
 
 namespace {
 
-/// Calls of operator new on any thread of this rank, while a test counts. MPI takes its memory from malloc: that is its own affair.
+/// Calls of operator new on any thread of this rank, while a test counts. MPI takes its memory from malloc: that is its
+/// own affair.
 std::atomic<std::size_t> allocations{0};
 std::atomic<bool> counting{false};
 /// One allocation of so many bytes or more is refused; 0: none.
@@ -39,8 +41,9 @@ std::atomic<std::size_t> refused{0};
         refused = 0;
         return nullptr;
     }
-    return alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-                                                 : std::malloc(bytes > 0 ? bytes : 1);
+    return alignment > alignof(std::max_align_t)
+               ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+               : std::malloc(bytes > 0 ? bytes : 1);
 }
 void* allocate(std::size_t bytes, std::size_t alignment) {
     void* const out = find(bytes, alignment);
@@ -54,8 +57,12 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 
 void* operator new(std::size_t bytes) { return allocate(bytes, 0); }
 void* operator new[](std::size_t bytes) { return allocate(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+    return allocate(bytes, static_cast<std::size_t>(alignment));
+}
 // These too: that of a sanitizer would not be a match for the delete below.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return find(bytes, 0); }
 void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return find(bytes, 0); }
@@ -93,8 +100,8 @@ struct counter {
 };
 
 template <class Compressor, class Optimizer, class Clip, class Factors>
-auto recipe(const Compressor& compressor, ls::transport transport, bool thread, const Optimizer& optimizer, const Clip& clip,
-            const Factors& factors) {
+auto recipe(const Compressor& compressor, ls::transport transport, bool thread, const Optimizer& optimizer,
+            const Clip& clip, const Factors& factors) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .optimizer = optimizer,
@@ -110,8 +117,8 @@ auto recipe(const Compressor& compressor, ls::transport transport, bool thread, 
 
 const samples<> all{16 * (warm_up + counted + 2)};  // one epoch: its end is no step
 
-/// What `run` counts on any rank. A rank that has waited for another one for 20 ms asks it where it is, in a message that is allocated: on
-/// a busy machine that happens, so the least of several runs counts.
+/// What `run` counts on any rank. A rank that has waited for another one for 20 ms asks it where it is, in a message
+/// that is allocated: on a busy machine that happens, so the least of several runs counts.
 template <class F>
 std::size_t least_of(F&& run) {
     std::size_t least = SIZE_MAX;
@@ -122,7 +129,8 @@ std::size_t least_of(F&& run) {
     return least;
 }
 
-template <class Compressor, class Optimizer = ls::optim::momentum, class Clip = ls::sync::no_clipping, class Factors = ls::sync::no_factors>
+template <class Compressor, class Optimizer = ls::optim::momentum, class Clip = ls::sync::no_clipping,
+          class Factors = ls::sync::no_factors>
 void check(const Compressor& compressor, ls::transport transport, bool thread = false, const Optimizer& optimizer = {},
            const Clip& clip = {}, const Factors& factors = {}) {
     const mpi::communicator world;
@@ -186,12 +194,13 @@ TEST_CASE("training/allocations: nor with norms of tensors", "[training]") {
 TEST_CASE("training/allocations: nor with workers that have weights of their own", "[training]") {
     for (const std::size_t workers : {2, 4}) {
         const auto fit = least_of([&] {
-            ls::trainer trainer{mpi::communicator{},
-                                ls::plan{.model = net,
-                                         .loss = ls::loss::softmax_cross_entropy{},
-                                         .sync = ls::sync::local_sgd{.period = 4, .start = 12, .momentum = ls::sync::momenta::average},
-                                         .batch = 16,
-                                         .workers = workers}};
+            ls::trainer trainer{
+                mpi::communicator{},
+                ls::plan{.model = net,
+                         .loss = ls::loss::softmax_cross_entropy{},
+                         .sync = ls::sync::local_sgd{.period = 4, .start = 12, .momentum = ls::sync::momenta::average},
+                         .batch = 16,
+                         .workers = workers}};
             trainer.fit(all.set(), ls::steps{warm_up + counted + 1}, counter{});
         });
         CHECK(fit == 0);

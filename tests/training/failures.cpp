@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2 3 4 8
-// What goes wrong, on one rank or on all: every rank gets an exception with the same text, none waits for ever, and weights stay whole.
+// What goes wrong, on one rank or on all: every rank gets an exception with the same text, none waits for ever, and
+// weights stay whole.
 #include <algorithm>
 #include <boost/serialization/string.hpp>
 #include <boost/serialization/vector.hpp>
@@ -61,7 +62,8 @@ struct passing {
 };
 
 constexpr auto watched = ls::sequential{
-    ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<24>{}, ls::layers::relu{}, passing{}, ls::layers::dense<10>{}};
+    ls::input<12, 12, 1>,   ls::layers::flatten{}, ls::layers::dense<24>{}, ls::layers::relu{}, passing{},
+    ls::layers::dense<10>{}};
 
 /// Calls `before(rows)` on each read.
 struct checked_set {
@@ -173,10 +175,11 @@ TEST_CASE("training/failures: a number that is not finite in the data of one ran
         auto mine = all.rows(0, 2);
         if (world.rank() == last_rank(world)) mine.x[sample::size + 5] = bad_number;
         const auto found = failure_of([&] { trainer.step(mine.x, mine.y); });
-        check_all_fail(world, found,
-                       ls::core::text("lockstep: row 1 of this rank has the value ", bad_number,
-                                      " at position 5; remove or repair the sample: one such number makes all weights useless"),
-                       last_rank(world));
+        check_all_fail(
+            world, found,
+            ls::core::text("lockstep: row 1 of this rank has the value ", bad_number,
+                           " at position 5; remove or repair the sample: one such number makes all weights useless"),
+            last_rank(world));
         CHECK(trainer.local_hash() == before);
     }
 }
@@ -188,10 +191,10 @@ TEST_CASE("training/failures: a data set with a sample that is not finite", "[tr
     ls::trainer trainer{world, recipe()};
     // Somewhere in the epoch, on the rank that is dealt the sample.
     const auto found = failure_of([&] { trainer.fit(spoilt.set(), ls::epochs{1}); });
-    check_all_fail(
-        world, found,
-        "lockstep: sample 77 of data in memory (128 samples of 12x12x1) has the value nan at position 3; remove or repair the sample: one "
-        "such number makes all weights useless");
+    check_all_fail(world, found,
+                   "lockstep: sample 77 of data in memory (128 samples of 12x12x1) has the value nan at position 3; "
+                   "remove or repair the sample: one "
+                   "such number makes all weights useless");
     const auto remote = of_all(world, found && found->is_remote ? 1 : 0);
     CHECK(std::count(remote.begin(), remote.end(), 0) == 1);
     ls::trainer other{world, recipe()};
@@ -215,11 +218,13 @@ TEST_CASE("training/failures: an exception in a user's layer on one rank", "[tra
     }
 }
 
-TEST_CASE("training/failures: an exception in backward, when other ranks have long averaged the last layer", "[training]") {
+TEST_CASE("training/failures: an exception in backward, when other ranks have long averaged the last layer",
+          "[training]") {
     const mpi::communicator world;
     const int bad = last_rank(world);
     for (const auto& on : machines) {
-        ls::trainer trainer{world, recipe({.bucket = 1, .progress_thread = on.progress_thread, .transport = on.transport})};
+        ls::trainer trainer{world,
+                            recipe({.bucket = 1, .progress_thread = on.progress_thread, .transport = on.transport})};
         trainer.fit(all.set(), ls::steps{3});
         world.barrier();
         const auto before = trainer.local_hash();
@@ -242,7 +247,8 @@ TEST_CASE("training/failures: ranks that are behind end the step that the failed
     std::size_t wrong = 0;
     for (int trial = 0; trial < 200; ++trial) {
         const auto& on = machines[trial / world.size() % 4];
-        ls::trainer trainer{world, recipe({.bucket = 1, .progress_thread = on.progress_thread, .transport = on.transport})};
+        ls::trainer trainer{world,
+                            recipe({.bucket = 1, .progress_thread = on.progress_thread, .transport = on.transport})};
         std::size_t reads = 0;
         const checked_set set{all, [&](std::span<const std::uint64_t>) {
                                   if (world.rank() == trial % world.size() && ++reads == 4 + compared(world))
@@ -257,7 +263,8 @@ TEST_CASE("training/failures: ranks that are behind end the step that the failed
 TEST_CASE("training/failures: weights that are on their way when a rank fails arrive", "[training]") {
     const mpi::communicator world;
     // Megabytes: a message of which MPI has only the first pieces when the step is over.
-    ls::plan plan{.model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<16384>{}, ls::layers::dense<10>{}},
+    ls::plan plan{.model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<16384>{},
+                                          ls::layers::dense<10>{}},
                   .loss = ls::loss::softmax_cross_entropy{},
                   .schedule = ls::optim::constant{.rate = 0.001},
                   .batch = 16,
@@ -270,7 +277,8 @@ TEST_CASE("training/failures: weights that are on their way when a rank fails ar
         ls::trainer trainer{world, plan};
         std::size_t reads = 0;
         const checked_set set{all, [&](std::span<const std::uint64_t>) {
-                                  if (world.rank() == bad && ++reads == 4 + compared(world)) throw std::runtime_error{"the disk is gone"};
+                                  if (world.rank() == bad && ++reads == 4 + compared(world))
+                                      throw std::runtime_error{"the disk is gone"};
                               }};
         const auto found = failure_of([&] { trainer.fit(set, ls::epochs{1}); });
         check_all_fail(world, found, "the disk is gone", bad);
@@ -305,7 +313,8 @@ TEST_CASE("training/failures: an exception while a data set is read on one rank"
         ls::trainer trainer{world, recipe()};
         std::size_t reads = 0;
         const checked_set set{all, [&](std::span<const std::uint64_t>) {
-                                  if (world.rank() == bad && ++reads == 4 + compared(world)) throw std::runtime_error{"the disk is gone"};
+                                  if (world.rank() == bad && ++reads == 4 + compared(world))
+                                      throw std::runtime_error{"the disk is gone"};
                               }};
         const auto found = failure_of([&] {
             if (evaluates)
@@ -317,10 +326,12 @@ TEST_CASE("training/failures: an exception while a data set is read on one rank"
     }
 }
 
-TEST_CASE("training/failures: what goes wrong while a minibatch is read ahead is thrown in its own step", "[training]") {
+TEST_CASE("training/failures: what goes wrong while a minibatch is read ahead is thrown in its own step",
+          "[training]") {
     const mpi::communicator world;
     const int bad = last_rank(world);
-    // In the middle of the first epoch, and at the first read of the second one. A fit of fewer steps does not read that far.
+    // In the middle of the first epoch, and at the first read of the second one. A fit of fewer steps does not read
+    // that far.
     for (const std::size_t last_good : {3U, 8U})
         for (const bool prefetch : {false, true}) {
             ls::trainer reference{world, recipe()}, trainer{world, recipe({.prefetch = prefetch})};
@@ -345,7 +356,8 @@ TEST_CASE("training/failures: what goes wrong while a minibatch is read ahead is
         }
 }
 
-TEST_CASE("training/failures: a sample that is not finite is found where it is read ahead, with the same words", "[training]") {
+TEST_CASE("training/failures: a sample that is not finite is found where it is read ahead, with the same words",
+          "[training]") {
     const mpi::communicator world;
     samples<> broken{128};
     broken.x[77 * sample::size + 9] = std::numeric_limits<float>::infinity();
@@ -380,13 +392,15 @@ TEST_CASE("training/failures: a failure while the next minibatch is still read",
     CHECK(ended >= 1 + compared(world));
 }
 
-TEST_CASE("training/failures: ranks compare four rows, then read those that they are dealt, and no others", "[training]") {
+TEST_CASE("training/failures: ranks compare four rows, then read those that they are dealt, and no others",
+          "[training]") {
     const mpi::communicator world;
     ls::trainer trainer{world, recipe()};
     std::vector<std::uint64_t> seen;
     std::size_t reads = 0;
     const checked_set set{all, [&](std::span<const std::uint64_t> rows) {
-                              if (++reads > compared(world)) return (void)seen.insert(seen.end(), rows.begin(), rows.end());
+                              if (++reads > compared(world))
+                                  return (void)seen.insert(seen.end(), rows.begin(), rows.end());
                               CHECK(rows.size() == 4);
                           }};
     trainer.fit(set, ls::epochs{1});
@@ -418,12 +432,14 @@ TEST_CASE("training/failures: an exception in an observer", "[training]") {
     const mpi::communicator world;
     {
         ls::trainer trainer{world, recipe()};
-        check_all_fail(world, failure_of([&] { trainer.fit(all.set(), ls::steps{6}, thrower{3}); }), "the log is full", 0);
+        check_all_fail(world, failure_of([&] { trainer.fit(all.set(), ls::steps{6}, thrower{3}); }), "the log is full",
+                       0);
     }
     {
         ls::trainer trainer{world, recipe()};
         const thrower_on_one_rank observer{.throws = world.rank() == last_rank(world)};
-        check_all_fail(world, failure_of([&] { trainer.fit(all.set(), ls::epochs{2}, observer); }), "the chart is full", last_rank(world));
+        check_all_fail(world, failure_of([&] { trainer.fit(all.set(), ls::epochs{2}, observer); }), "the chart is full",
+                       last_rank(world));
     }
 }
 
@@ -438,10 +454,12 @@ TEST_CASE("training/failures: ranks that were given different plans", "[training
     if (world.size() == 1) return;
     const int bad = last_rank(world);
     const auto differs = [&](const numbers& odd, const std::string& what) {
-        const auto found = failure_of([&] { const ls::trainer trainer{world, recipe(world.rank() == bad ? odd : numbers{})}; });
-        check_all_fail(
-            world, found,
-            ls::core::text("lockstep: ranks were given different plans: ", what, " on rank ", bad, "; give every rank the same plan"));
+        const auto found = failure_of([&] {
+            const ls::trainer trainer{world, recipe(world.rank() == bad ? odd : numbers{})};
+        });
+        check_all_fail(world, found,
+                       ls::core::text("lockstep: ranks were given different plans: ", what, " on rank ", bad,
+                                      "; give every rank the same plan"));
         if (found) CHECK(found->is_core);
     };
     differs({.seed = 2}, "seed is 1 on rank 0 and 2");
@@ -467,15 +485,19 @@ TEST_CASE("training/failures: plans that make no sense", "[training]") {
     refused({.lanes = 0}, "lockstep: the plan has 0 lanes; set lanes to at least the number of ranks");
     refused({.threads = 0}, "lockstep: the plan has 0 threads; set threads to at least 1");
     refused({.overlap = false, .progress_thread = true},
-            "lockstep: the plan asks for a progress thread, and for no overlap of communication with computation; leave one of them out");
+            "lockstep: the plan asks for a progress thread, and for no overlap of communication with computation; "
+            "leave one of them out");
     refused({.rate = -1}, "lockstep: constant has rate = -1, not a positive number; take a learning rate such as 0.1");
     if (world.size() == 1) return;
     const auto lanes = static_cast<std::size_t>(world.size()) - 1;
-    refused({.lanes = lanes}, ls::core::text("lockstep: ", world.size(), " ranks share ", lanes, lanes == 1 ? " lane" : " lanes",
-                                             ", so some would have nothing to do; set lanes to at least ", world.size(),
-                                             " (lanes are part of the recipe: another number gives other bits)"));
+    refused({.lanes = lanes},
+            ls::core::text("lockstep: ", world.size(), " ranks share ", lanes, lanes == 1 ? " lane" : " lanes",
+                           ", so some would have nothing to do; set lanes to at least ", world.size(),
+                           " (lanes are part of the recipe: another number gives other bits)"));
     // Only one rank's plan is wrong.
-    const auto found = failure_of([&] { const ls::trainer trainer{world, recipe({.batch = world.rank() == 0 ? 0U : 16U})}; });
+    const auto found = failure_of([&] {
+        const ls::trainer trainer{world, recipe({.batch = world.rank() == 0 ? 0U : 16U})};
+    });
     check_all_fail(world, found, "lockstep: the batch has 0 samples; set batch to at least the number of lanes, 8", 0);
 }
 
@@ -484,23 +506,25 @@ TEST_CASE("training/failures: ranks that do not fill the grid", "[training]") {
     const auto count = static_cast<std::size_t>(world.size());
     const std::string ranks = ls::core::text(count, count == 1 ? " rank does" : " ranks do");
     {
-        const auto found = failure_of([&] { const ls::trainer trainer{world, recipe({}, part::hybrid<part::data, part::model<2>>{})}; });
+        const auto found = failure_of([&] {
+            const ls::trainer trainer{world, recipe({}, part::hybrid<part::data, part::model<2>>{})};
+        });
         if (count % 2 == 0)
             CHECK_FALSE(found);
         else
             check_all_fail(world, found,
-                           ls::core::text("lockstep: ", ranks, " not fill a hybrid partition with 2 shards; start a multiple of 2 ranks"));
+                           ls::core::text("lockstep: ", ranks,
+                                          " not fill a hybrid partition with 2 shards; start a multiple of 2 ranks"));
     }
     {
         const auto found = failure_of([&] { const ls::trainer trainer{world, recipe({}, part::model<2>{})}; });
         if (count == 2)
             CHECK_FALSE(found);
         else
-            check_all_fail(
-                world, found,
-                ls::core::text(
-                    "lockstep: ", ranks,
-                    " not fill a model partition with 2 shards; start 2 ranks, or use a hybrid partition to have several groups"));
+            check_all_fail(world, found,
+                           ls::core::text("lockstep: ", ranks,
+                                          " not fill a model partition with 2 shards; start 2 ranks, or use a hybrid "
+                                          "partition to have several groups"));
     }
 }
 
@@ -521,26 +545,30 @@ TEST_CASE("training/failures: ranks that fit different data sets, or for differe
     const mpi::communicator world;
     if (world.size() == 1) return;
     const int bad = last_rank(world);
-    const std::string remedy = "; give every rank the same data set (a rank reads only its rows), or call step() with the rows it has";
+    const std::string remedy =
+        "; give every rank the same data set (a rank reads only its rows), or call step() with the rows it has";
     const samples<> fewer{96};
     {
         ls::trainer trainer{world, recipe()};
         const auto before = trainer.local_hash();
-        const auto found = failure_of([&] { trainer.fit(world.rank() == bad ? fewer.set() : all.set(), ls::steps{2}); });
-        check_all_fail(world, found, ls::core::text("lockstep: rank 0 has 128 samples to fit, rank ", bad, " has 96", remedy));
+        const auto found =
+            failure_of([&] { trainer.fit(world.rank() == bad ? fewer.set() : all.set(), ls::steps{2}); });
+        check_all_fail(world, found,
+                       ls::core::text("lockstep: rank 0 has 128 samples to fit, rank ", bad, " has 96", remedy));
         CHECK(trainer.local_hash() == before);
     }
     {
         ls::trainer trainer{world, recipe()};
         const auto found = failure_of([&] { trainer.fit(all.set(), ls::steps{world.rank() == bad ? 3U : 2U}); });
-        check_all_fail(
-            world, found,
-            ls::core::text("lockstep: rank 0 has 2 steps to fit, rank ", bad, " has 3; call fit() with the same number on every rank"));
+        check_all_fail(world, found,
+                       ls::core::text("lockstep: rank 0 has 2 steps to fit, rank ", bad,
+                                      " has 3; call fit() with the same number on every rank"));
     }
     {
         ls::trainer trainer{world, recipe()};
         const auto found = failure_of([&] { trainer.evaluate(world.rank() == bad ? fewer.set() : all.set()); });
-        check_all_fail(world, found, ls::core::text("lockstep: rank 0 has 128 samples to evaluate, rank ", bad, " has 96", remedy));
+        check_all_fail(world, found,
+                       ls::core::text("lockstep: rank 0 has 128 samples to evaluate, rank ", bad, " has 96", remedy));
     }
 }
 
@@ -557,8 +585,8 @@ TEST_CASE("training/failures: a data set without samples", "[training]") {
                 trainer.fit(none.set(), ls::epochs{1});
         });
         check_all_fail(world, found,
-                       ls::core::text("lockstep: data in memory (0 samples of 12x12x1) has no samples to ", evaluates ? "evaluate" : "fit",
-                                      "; check where it was read from"));
+                       ls::core::text("lockstep: data in memory (0 samples of 12x12x1) has no samples to ",
+                                      evaluates ? "evaluate" : "fit", "; check where it was read from"));
         CHECK(trainer.local_hash() == before);
     }
 }
@@ -579,10 +607,14 @@ TEST_CASE("training/failures: rows that one rank may not bring to a step", "[tra
     const std::string remedy = ", allowed are 0 to 9; correct the label, or give the network more outputs";
     refused("lockstep: row 1 of this rank has the label 10" + remedy, [](auto& mine) { mine.y[1] = 10; });
     refused("lockstep: row 0 of this rank has the label -1" + remedy, [](auto& mine) { mine.y[0] = -1; });
-    refused("lockstep: x has 2 rows and y has 1 elements; pass 1 label elements for each row", [](auto& mine) { mine.y.pop_back(); });
-    refused("lockstep: x has 287 numbers, no multiple of the 144 of one 12x12x1 sample; pass whole samples, one after the other",
-            [](auto& mine) { mine.x.pop_back(); });
-    const std::size_t lanes = ls::parallel::split(8, static_cast<std::size_t>(world.size()), static_cast<std::size_t>(bad)).size();
+    refused("lockstep: x has 2 rows and y has 1 elements; pass 1 label elements for each row",
+            [](auto& mine) { mine.y.pop_back(); });
+    refused(
+        "lockstep: x has 287 numbers, no multiple of the 144 of one 12x12x1 sample; pass whole samples, one after the "
+        "other",
+        [](auto& mine) { mine.x.pop_back(); });
+    const std::size_t lanes =
+        ls::parallel::split(8, static_cast<std::size_t>(world.size()), static_cast<std::size_t>(bad)).size();
     refused(ls::core::text("lockstep: a rank brought ", 2 * lanes + 1, " rows to a step that has room for ", 2 * lanes,
                            "; bring fewer, or raise the batch of the plan (it is the global one)"),
             [&](auto& mine) { mine = all.rows(0, 2 * lanes + 1); });
@@ -602,9 +634,10 @@ TEST_CASE("training/failures: a loss that is not finite stops before the weights
     REQUIRE(step > 0);
     REQUIRE(step < 20);
     REQUIRE(found);
-    CHECK_THAT(found->text, Catch::Matchers::StartsWith("lockstep: the loss is ") &&
-                                Catch::Matchers::EndsWith(
-                                    ls::core::text(" in step ", step + 1, "; use a lower learning rate or a warm-up, and check the data")));
+    CHECK_THAT(found->text,
+               Catch::Matchers::StartsWith("lockstep: the loss is ") &&
+                   Catch::Matchers::EndsWith(ls::core::text(
+                       " in step ", step + 1, "; use a lower learning rate or a warm-up, and check the data")));
     CHECK(trainer.weights_state().steps == step);
     CHECK(trainer.weights_state().is_usable());
     for (const auto& other : of_all(world, found->text)) CHECK(other == found->text);
@@ -612,7 +645,8 @@ TEST_CASE("training/failures: a loss that is not finite stops before the weights
     for (const auto& other : of_all(world, trainer.local_hash())) CHECK(other == before);
 }
 
-TEST_CASE("training/failures: after a failure the trainer refuses to go on, with the same text, and a new one works", "[training]") {
+TEST_CASE("training/failures: after a failure the trainer refuses to go on, with the same text, and a new one works",
+          "[training]") {
     const mpi::communicator world;
     if (world.size() == 1) return;
     const int bad = last_rank(world);
@@ -635,7 +669,8 @@ TEST_CASE("training/failures: after a failure the trainer refuses to go on, with
     for (const auto& other : of_all(world, second.local_hash())) CHECK(other == second.local_hash());
 }
 
-TEST_CASE("training/failures: a failure in one trainer leaves the application's other communication alone", "[training]") {
+TEST_CASE("training/failures: a failure in one trainer leaves the application's other communication alone",
+          "[training]") {
     const mpi::communicator world;
     ls::trainer one{world, recipe()};
     ls::trainer two{world, recipe({.seed = 2})};

@@ -33,8 +33,9 @@ using namespace support;
 using ls::compress::error_feedback;
 namespace optim = ls::optim;
 
-constexpr auto small = ls::sequential{ls::input<28, 28, 1>,  ls::layers::conv<4, 5>{}, ls::layers::relu{}, ls::layers::max_pool<2>{},
-                                      ls::layers::flatten{}, ls::layers::dense<32>{},  ls::layers::relu{}, ls::layers::dense<10>{}};
+constexpr auto small =
+    ls::sequential{ls::input<28, 28, 1>,  ls::layers::conv<4, 5>{}, ls::layers::relu{}, ls::layers::max_pool<2>{},
+                   ls::layers::flatten{}, ls::layers::dense<32>{},  ls::layers::relu{}, ls::layers::dense<10>{}};
 const double ln10 = std::log(10.0);
 
 template <class Optimizer, class Compressor>
@@ -62,8 +63,9 @@ double last_losses(const Plan& plan) {
     losses seen;
     trainer.fit(ls::data::digits{.count = 1000}, ls::steps{120}, seen);
     REQUIRE(seen.values.size() == 120);
-    // Normal logits of variance v that know nothing of the labels cost v / 2 more than ln 10 or less, in the mean. Inputs have variance 1,
-    // and the rule of Glorot makes v smaller: here by factors of 2 in / (in + out) = 0.4, 1.9 and 1.5, and of 1/2 in each relu.
+    // Normal logits of variance v that know nothing of the labels cost v / 2 more than ln 10 or less, in the mean.
+    // Inputs have variance 1, and the rule of Glorot makes v smaller: here by factors of 2 in / (in + out) = 0.4, 1.9
+    // and 1.5, and of 1/2 in each relu.
     CHECK(std::fabs(seen.values[0] - ln10) < 0.5);
     double sum = 0;
     for (std::size_t i = 110; i < 120; ++i) sum += seen.values[i];
@@ -83,7 +85,8 @@ images draw(std::size_t count, std::uint64_t first) {
     images out{xt::xtensor<float, 4>::from_shape({count, 28, 28, 1}), xt::xtensor<int, 1>::from_shape({count})};
     std::vector<std::uint64_t> rows(count);
     for (std::size_t i = 0; i < count; ++i) rows[i] = i;
-    set.read(std::span<const std::uint64_t>{rows}, ls::tensor::batch<float, ls::data::digits::sample>{out.x.data(), count},
+    set.read(std::span<const std::uint64_t>{rows},
+             ls::tensor::batch<float, ls::data::digits::sample>{out.x.data(), count},
              std::span<std::int32_t>{out.y.data(), count});
     return out;
 }
@@ -92,7 +95,9 @@ images draw(std::size_t count, std::uint64_t first) {
 
 TEST_CASE("training/first_losses: sgd", "[training]") { CHECK(last_losses(recipe(optim::sgd{}, 0.1)) < 0.5); }
 
-TEST_CASE("training/first_losses: momentum", "[training]") { CHECK(last_losses(recipe(optim::momentum{.beta = 0.9}, 0.02)) < 0.25); }
+TEST_CASE("training/first_losses: momentum", "[training]") {
+    CHECK(last_losses(recipe(optim::momentum{.beta = 0.9}, 0.02)) < 0.25);
+}
 
 TEST_CASE("training/first_losses: adam", "[training]") { CHECK(last_losses(recipe(optim::adam{}, 0.002)) < 0.35); }
 
@@ -130,7 +135,8 @@ TEST_CASE("training/first_losses: the first loss is that of the first prediction
     }
     losses seen;
     trainer.fit(ls::data::digits{.count = 64}, ls::steps{1}, seen);
-    // Rounding: 64 rows, each from ten numbers below 8 with 24 bits, and from a kernel that is right to a few units in the last place.
+    // Rounding: 64 rows, each from ten numbers below 8 with 24 bits, and from a kernel that is right to a few units in
+    // the last place.
     CHECK(std::fabs(seen.values.at(0) - sum / 64) < 1e-5);
     CHECK(std::fabs(seen.values.at(0) - ln10) <= range / 64);
 }
@@ -139,7 +145,8 @@ TEST_CASE("training/first_losses: xtensor containers go in and come out", "[trai
     const mpi::communicator world;
     ls::trainer trainer{world, recipe(optim::momentum{.beta = 0.9}, 0.02)};
     const auto live = trainer.weights(0, "weight");
-    static_assert(std::is_same_v<decltype(trainer.weights(0, "weight")(0, 0)), const float&>, "load_weights() changes them");
+    static_assert(std::is_same_v<decltype(trainer.weights(0, "weight")(0, 0)), const float&>,
+                  "load_weights() changes them");
     CHECK(live.dimension() == 2);
     CHECK(live.shape()[0] == 25);
     CHECK(live.shape()[1] == 4);
@@ -160,8 +167,10 @@ TEST_CASE("training/first_losses: xtensor containers go in and come out", "[trai
     const auto again = trainer.weights(0, "weight");
     CHECK(&again(0, 0) == place);
     CHECK(std::equal(again.begin(), again.end(), after_two.begin(), after_two.end()));
-    CHECK_THROWS_WITH(trainer.weights(0, "wait"), "lockstep: layer 0 has no parameter 'wait'; choose one of: weight, bias");
-    CHECK_THROWS_WITH(trainer.weights(1, "weight"), "lockstep: layer 1 has no parameter 'weight'; choose a layer with parameters below 7");
+    CHECK_THROWS_WITH(trainer.weights(0, "wait"),
+                      "lockstep: layer 0 has no parameter 'wait'; choose one of: weight, bias");
+    CHECK_THROWS_WITH(trainer.weights(1, "weight"),
+                      "lockstep: layer 1 has no parameter 'weight'; choose a layer with parameters below 7");
 
     const auto y = trainer.predict(fixed);
     CHECK(y.dimension() == 2);

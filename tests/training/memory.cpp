@@ -32,8 +32,9 @@ auto recipe(const auto& model, std::size_t batch, ls::transport transport) {
 }
 
 /// Most of it activations, with some tens of megabytes of weights, gradients and velocities.
-constexpr auto wide = ls::sequential{ls::input<12, 12, 1>,  ls::layers::conv<32, 3>{}, ls::layers::relu{}, ls::layers::max_pool<2>{},
-                                     ls::layers::flatten{}, ls::layers::dense<1024>{}, ls::layers::relu{}, ls::layers::dense<10>{}};
+constexpr auto wide =
+    ls::sequential{ls::input<12, 12, 1>,  ls::layers::conv<32, 3>{}, ls::layers::relu{}, ls::layers::max_pool<2>{},
+                   ls::layers::flatten{}, ls::layers::dense<1024>{}, ls::layers::relu{}, ls::layers::dense<10>{}};
 
 }  // namespace
 
@@ -45,7 +46,8 @@ TEST_CASE("training/memory: a process takes what its trainer has planned", "[tra
     const samples<> all{8192};
     for (const auto transport : {ls::transport::messages, ls::transport::shared_memory}) {
         if (world.size() == 1 && transport == ls::transport::shared_memory) continue;
-        ls::trainer small{world, recipe(net, 64, transport)};  // what every program takes once: MPI's buffers, threads, code
+        ls::trainer small{world,
+                          recipe(net, 64, transport)};  // what every program takes once: MPI's buffers, threads, code
         small.fit(all.set(), ls::steps{2});
         const std::size_t before = of_process("VmRSS");
         REQUIRE(before > 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 2 3
-// Memory that MPI uses is never given back and never lies on the stack, whatever is thrown: calls of MPI and of operator delete are
-// watched.
+// Memory that MPI uses is never given back and never lies on the stack, whatever is thrown: calls of MPI and of
+// operator delete are watched.
 #include <malloc.h>
 #include <mpi.h>
 
@@ -55,14 +55,16 @@ int tested(int n, MPI_Request* all, F&& call) {
     std::copy_n(all, n, before.begin());
     const int code = call();
     for (int i = 0; i < n; ++i)
-        if (before[static_cast<std::size_t>(i)] != MPI_REQUEST_NULL && all[i] == MPI_REQUEST_NULL) end(before[static_cast<std::size_t>(i)]);
+        if (before[static_cast<std::size_t>(i)] != MPI_REQUEST_NULL && all[i] == MPI_REQUEST_NULL)
+            end(before[static_cast<std::size_t>(i)]);
     return code;
 }
 
 // Not inlined: the compiler would find new and free() in one place.
 [[gnu::noinline]] void* find(std::size_t bytes) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
 [[gnu::noinline]] void release(void* memory) noexcept {
-    const auto first = reinterpret_cast<std::uintptr_t>(memory), last = first + (memory == nullptr ? 0 : ::malloc_usable_size(memory));
+    const auto first = reinterpret_cast<std::uintptr_t>(memory),
+               last = first + (memory == nullptr ? 0 : ::malloc_usable_size(memory));
     for (std::size_t i = 0; i < count; ++i) freed += used[i].first < last && first < used[i].last;
     std::free(memory);
 }
@@ -147,14 +149,16 @@ constexpr std::size_t n = std::size_t{1} << 18;
 TEST_CASE("training/message_memory: a schedule over an array of the caller", "[comm]") {
     come_late([](const comm::group& ranks) {
         std::vector<float> data(ranks.size() * n, 1.0F);
-        comm::run<float>(ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n)), std::span{data});
+        comm::run<float>(ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n)),
+                         std::span{data});
     });
 }
 
 TEST_CASE("training/message_memory: a schedule over a buffer", "[comm]") {
     come_late([](const comm::group& ranks) {
         comm::buffer<float> data(ranks.size() * n, 1.0F);
-        comm::run<float>(ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n)), data);
+        comm::run<float>(ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n)),
+                         data);
     });
 }
 
@@ -162,7 +166,8 @@ TEST_CASE("training/message_memory: an operation that is destroyed while it is u
     come_late([](const comm::group& ranks) {
         {
             comm::buffer<float> data(ranks.size() * n, 1.0F);
-            comm::operation<float> gather{ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n))};
+            comm::operation<float> gather{
+                ranks, collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), n))};
             if (ranks.rank() == 0) gather.start(data, {});
         }
         (void)ranks.gather_all(1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Which algorithm sums vectors of which size, as a table that can be printed, read and overridden: doubling:0-8192;tree:8193-max.
+// Which algorithm sums vectors of which size, as a table that can be printed, read and overridden:
+// doubling:0-8192;tree:8193-max.
 
 #include <array>
 #include <charconv>
@@ -18,15 +19,19 @@
 
 namespace lockstep::collectives {
 
-/// tree, doubling and hierarchical add along the lane tree: the same bits. The others exist for comparison and on request.
+/// tree, doubling and hierarchical add along the lane tree: the same bits. The others exist for comparison and on
+/// request.
 enum class sum_algorithm : std::uint8_t { tree, doubling, hierarchical, ring, halving_doubling };
 
-inline constexpr std::array<std::string_view, 5> sum_algorithm_names{"tree", "doubling", "hierarchical", "ring", "halving-doubling"};
+inline constexpr std::array<std::string_view, 5> sum_algorithm_names{"tree", "doubling", "hierarchical", "ring",
+                                                                     "halving-doubling"};
 
 [[nodiscard]] constexpr std::string_view name_of(sum_algorithm algorithm) noexcept {
     return sum_algorithm_names[static_cast<std::size_t>(algorithm)];
 }
-[[nodiscard]] constexpr bool keeps_lane_tree(sum_algorithm algorithm) noexcept { return algorithm <= sum_algorithm::hierarchical; }
+[[nodiscard]] constexpr bool keeps_lane_tree(sum_algorithm algorithm) noexcept {
+    return algorithm <= sum_algorithm::hierarchical;
+}
 
 /// An algorithm for each size of a vector in bytes.
 class algorithm_table {
@@ -44,7 +49,8 @@ public:
     /// Lines in ascending order, the last one without a limit.
     explicit algorithm_table(std::vector<line> lines) : lines_{std::move(lines)} {}
 
-    /// Throws core::error that names what cannot be read: an unknown algorithm, a range that is none, a gap, an end that is not max.
+    /// Throws core::error that names what cannot be read: an unknown algorithm, a range that is none, a gap, an end
+    /// that is not max.
     [[nodiscard, gnu::cold]] static algorithm_table parse(std::string_view text);
 
     [[nodiscard, gnu::cold]] std::string text() const;
@@ -83,7 +89,8 @@ LOCKSTEP_FUNCTION algorithm_table algorithm_table::parse(std::string_view text) 
         const auto wrong = [&](const auto&... what) {
             throw core::error{
                 core::text("the all-reduce '", core::excerpt(text), "' has '", core::excerpt(part), "', ", what...),
-                "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, hierarchical, "
+                "write them like doubling:0-8192;tree:8193-max, in bytes of a vector; there are tree, doubling, "
+                "hierarchical, "
                 "ring and halving-doubling"};
         };
         if (rest.empty() && text.ends_with(';')) wrong("after which a ';' promises more");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// All-gather in place of strips of any sizes: every rank holds its strip of data, afterwards every rank holds all of them. No addition.
+// All-gather in place of strips of any sizes: every rank holds its strip of data, afterwards every rank holds all of
+// them. No addition.
 
 #include <bit>
 #include <cstddef>
@@ -30,7 +31,8 @@ namespace lockstep::collectives {
     return out;
 }
 
-/// Cost per rank: p-1 messages in p-1 rounds, n - strip[rank+1] elements: n(p-1)/p when strips are equal. Only neighbours talk.
+/// Cost per rank: p-1 messages in p-1 rounds, n - strip[rank+1] elements: n(p-1)/p when strips are equal. Only
+/// neighbours talk.
 [[nodiscard, gnu::cold]] inline schedule ring_all_gather(std::size_t rank, std::span<const parallel::block> strips) {
     schedule out{"ring all-gather", true, total(strips)};
     const std::size_t ranks = strips.size();
@@ -48,8 +50,9 @@ enum class doubling_order : std::uint8_t { outwards, inwards };
 namespace detail {
 
 /// What a rank holds before the round with this distance; nothing if that is not one range.
-[[nodiscard, gnu::cold]] inline std::optional<parallel::block> doubled(std::span<const parallel::block> strips, std::size_t rank,
-                                                                       std::size_t distance, doubling_order order) {
+[[nodiscard, gnu::cold]] inline std::optional<parallel::block> doubled(std::span<const parallel::block> strips,
+                                                                       std::size_t rank, std::size_t distance,
+                                                                       doubling_order order) {
     const std::size_t ranks = strips.size();
     const bool outwards = order == doubling_order::outwards;
     const std::size_t first = outwards ? rank & ~(distance - 1) : rank & (2 * distance - 1);
@@ -71,8 +74,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// Whether recursive doubling sends one range per round: a power of two of ranks whose strips lie in natural order (distances 1, 2, ..) or
-/// in mirrored order (distances p/2, p/4, ..: the strips of the lane tree). Strips in another order: nothing.
+/// Whether recursive doubling sends one range per round: a power of two of ranks whose strips lie in natural order
+/// (distances 1, 2, ..) or in mirrored order (distances p/2, p/4, ..: the strips of the lane tree). Strips in another
+/// order: nothing.
 [[nodiscard, gnu::cold]] inline std::optional<doubling_order> can_double(std::span<const parallel::block> strips) {
     if (!std::has_single_bit(strips.size())) return std::nullopt;
     for (const auto order : {doubling_order::outwards, doubling_order::inwards}) {
@@ -88,10 +92,10 @@ namespace detail {
 /// Cost per rank: log2(p) messages, n(p-1)/p elements when strips are equal. Needs can_double(strips).
 [[nodiscard, gnu::cold]] schedule doubling_all_gather(std::size_t rank, std::span<const parallel::block> strips);
 
-/// Doubling for any number of ranks and strips of any lengths: in round k a rank has those of 2^k ranks, itself and the ones after it, and
-/// sends them on (Bruck et al. 1997, in place). Strips that touch in data travel as one message.
-/// Cost per rank: ceil(log2 p) rounds, n - own strip elements: n(p-1)/p when strips are equal. Strips in natural order: at most 2 messages
-/// in a round; others: one for each run of strips.
+/// Doubling for any number of ranks and strips of any lengths: in round k a rank has those of 2^k ranks, itself and the
+/// ones after it, and sends them on (Bruck et al. 1997, in place). Strips that touch in data travel as one message.
+/// Cost per rank: ceil(log2 p) rounds, n - own strip elements: n(p-1)/p when strips are equal. Strips in natural order:
+/// at most 2 messages in a round; others: one for each run of strips.
 [[nodiscard, gnu::cold]] schedule bruck_all_gather(std::size_t rank, std::span<const parallel::block> strips);
 
 /// Strips of `each` elements, those of rank 0 first.
@@ -100,8 +104,8 @@ namespace detail {
 /// Up to so many ranks talk directly where doubling does not fit; more take the rounds of Bruck.
 inline constexpr std::size_t direct_ranks = 16;
 
-/// The one that fits these strips: recursive doubling, else direct, else Bruck's. All ranks choose alike: they see the same strips.
-/// strips[r] is what rank r holds: disjoint, in any order, empty ones allowed.
+/// The one that fits these strips: recursive doubling, else direct, else Bruck's. All ranks choose alike: they see the
+/// same strips. strips[r] is what rank r holds: disjoint, in any order, empty ones allowed.
 [[nodiscard, gnu::cold]] schedule all_gather(std::size_t rank, std::span<const parallel::block> strips);
 
 #if LOCKSTEP_BODIES
@@ -110,7 +114,8 @@ LOCKSTEP_FUNCTION schedule doubling_all_gather(std::size_t rank, std::span<const
     schedule out{"doubling all-gather", true, total(strips)};
     const auto order = can_double(strips);
     if (!order)
-        core::fail(core::text("recursive doubling over the strips of ", strips.size(), " ranks would send several ranges at once"),
+        core::fail(core::text("recursive doubling over the strips of ", strips.size(),
+                              " ranks would send several ranges at once"),
                    "use all_gather(), or strips in natural or mirrored order on a power of two of ranks");
     const std::size_t ranks = strips.size();
     for (std::size_t step = 1; step < ranks; step *= 2) {

@@ -14,10 +14,11 @@
 
 namespace lockstep::collectives {
 
-/// tree_reduce_scatter() and all_gather() over the same strips. Cost per rank: the sum of both; with aligned lanes on a power of two of
-/// ranks 2 log2(p) messages, 2n(p-1)/p elements.
+/// tree_reduce_scatter() and all_gather() over the same strips. Cost per rank: the sum of both; with aligned lanes on a
+/// power of two of ranks 2 log2(p) messages, 2n(p-1)/p elements.
 [[nodiscard]] inline schedule lane_tree_sum(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
-                                            std::span<const parallel::block> strips, tree_route route = tree_route::automatic) {
+                                            std::span<const parallel::block> strips,
+                                            tree_route route = tree_route::automatic) {
     return schedule{tree_reduce_scatter(rank, lanes, n, strips, route)}.then(all_gather(rank, strips));
 }
 

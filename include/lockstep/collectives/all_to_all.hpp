@@ -15,14 +15,16 @@
 
 namespace lockstep::collectives {
 
-/// Where a rank's blocks lie in data: those it sends in the order of their receivers, after them those it receives in the order of
-/// senders. counts[from * ranks + to] = elements of the block; a view of them, which must outlive the layout.
+/// Where a rank's blocks lie in data: those it sends in the order of their receivers, after them those it receives in
+/// the order of senders. counts[from * ranks + to] = elements of the block; a view of them, which must outlive the
+/// layout.
 class exchange_layout {
 public:
     exchange_layout(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts)
         : rank_{rank}, ranks_{ranks}, counts_{counts} {
         if (counts.size() != ranks * ranks || rank >= ranks)
-            core::fail(core::text("an exchange among ", ranks, " ranks with ", counts.size(), " counts, seen from rank ", rank),
+            core::fail(core::text("an exchange among ", ranks, " ranks with ", counts.size(),
+                                  " counts, seen from rank ", rank),
                        "pass ranks x ranks counts, row by row of senders");
     }
 
@@ -31,7 +33,9 @@ public:
     [[nodiscard]] std::size_t data_size() const noexcept { return incoming(ranks_ - 1).last; }
 
 private:
-    [[nodiscard]] std::size_t count(std::size_t from, std::size_t to) const noexcept { return counts_[from * ranks_ + to]; }
+    [[nodiscard]] std::size_t count(std::size_t from, std::size_t to) const noexcept {
+        return counts_[from * ranks_ + to];
+    }
 
     std::size_t rank_;
     std::size_t ranks_;
@@ -39,7 +43,8 @@ private:
 };
 
 /// After: every block has arrived where exchange_layout says; the own block is copied.
-/// Cost per rank: p-1 messages (fewer if blocks are empty), one in each of p-1 rounds, and its outgoing elements without the own block.
+/// Cost per rank: p-1 messages (fewer if blocks are empty), one in each of p-1 rounds, and its outgoing elements
+/// without the own block.
 [[nodiscard, gnu::cold]] schedule all_to_all(std::size_t rank, std::size_t ranks, std::span<const std::size_t> counts);
 
 #if LOCKSTEP_BODIES

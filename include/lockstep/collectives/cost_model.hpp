@@ -24,7 +24,7 @@ struct cost_model {
     link inside;                        ///< between ranks of one host
     link between;                       ///< between hosts, while all ranks of a host send
     double seconds_per_added_byte = 0;  ///< gamma: of the sum
-    std::vector<std::size_t> on{};      ///< equal numbers = one host, as from group::hosts(); none: all links are `between`
+    std::vector<std::size_t> on{};  ///< equal numbers = one host, as from group::hosts(); none: all links are `between`
 
     [[nodiscard]] const link& over(std::size_t from, std::size_t to) const noexcept {
         return on.empty() || on[from] != on[to] ? between : inside;
@@ -34,14 +34,16 @@ struct cost_model {
 /// One line: "between hosts 51.2 us + 8.01 ns/B, inside 0.9 us + 0.12 ns/B, additions 0.05 ns/B".
 [[nodiscard, gnu::cold]] std::string to_text(const cost_model& model);
 
-/// Seconds of one rank's program if no rank is late: in each round the latency, the longer one of what it sends and what it receives, its
-/// additions. What the catalogue of Ben-Nun, Hoefler (2019) states: doubling log2(p) (L + n G), halving and doubling 2 L log2(p) + 2 n G
-/// (p-1)/p, ring 2 (p-1) (L + n G / p).
-[[nodiscard, gnu::cold]] double price(const schedule& program, std::size_t rank, std::size_t element_bytes, const cost_model& model);
+/// Seconds of one rank's program if no rank is late: in each round the latency, the longer one of what it sends and
+/// what it receives, its additions. What the catalogue of Ben-Nun, Hoefler (2019) states: doubling log2(p) (L + n G),
+/// halving and doubling 2 L log2(p) + 2 n G (p-1)/p, ring 2 (p-1) (L + n G / p).
+[[nodiscard, gnu::cold]] double price(const schedule& program, std::size_t rank, std::size_t element_bytes,
+                                      const cost_model& model);
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION double price(const schedule& program, std::size_t rank, std::size_t element_bytes, const cost_model& model) {
+LOCKSTEP_FUNCTION double price(const schedule& program, std::size_t rank, std::size_t element_bytes,
+                               const cost_model& model) {
     double sum = 0;
     for (const auto& round : program.rounds()) {
         double latency = 0, sent = 0, received = 0;
@@ -59,7 +61,8 @@ LOCKSTEP_FUNCTION double price(const schedule& program, std::size_t rank, std::s
 
 LOCKSTEP_FUNCTION std::string to_text(const cost_model& model) {
     const auto text = [](const link& connection) {
-        return core::fixed(1e6 * connection.latency, 1) + " us + " + core::fixed(1e9 * connection.seconds_per_byte, 2) + " ns/B";
+        return core::fixed(1e6 * connection.latency, 1) + " us + " + core::fixed(1e9 * connection.seconds_per_byte, 2) +
+               " ns/B";
     };
     std::size_t hosts = 0, ranks = model.on.size();
     for (std::size_t rank = 0; rank < ranks; ++rank) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The time of a collective before it runs, with ranks that wait for each other: the schedules of all of them over the links of a cost
-// model.
+// The time of a collective before it runs, with ranks that wait for each other: the schedules of all of them over the
+// links of a cost model.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,11 +15,12 @@
 
 namespace lockstep::collectives {
 
-/// Seconds until the last rank has finished, all starting at once; all[r] is the schedule of rank r, over elements of `element_bytes`.
-/// Messages of a round leave one after the other and arrive one after the other; a round ends when all its messages have left and
-/// arrived, then its additions run. Throws core::error where the schedules of the ranks do not fit together.
-/// Cost: time proportional to the messages, once for each round that has to wait.
-[[nodiscard, gnu::cold]] inline double predict(std::span<const schedule> all, std::size_t element_bytes, const cost_model& model) {
+/// Seconds until the last rank has finished, all starting at once; all[r] is the schedule of rank r, over elements of
+/// `element_bytes`. Messages of a round leave one after the other and arrive one after the other; a round ends when all
+/// its messages have left and arrived, then its additions run. Throws core::error where the schedules of the ranks do
+/// not fit together. Cost: time proportional to the messages, once for each round that has to wait.
+[[nodiscard, gnu::cold]] inline double predict(std::span<const schedule> all, std::size_t element_bytes,
+                                               const cost_model& model) {
     const std::size_t ranks = all.size();
     struct rank_state {
         std::size_t round = 0;
@@ -35,7 +36,8 @@ namespace lockstep::collectives {
         state.taken.resize(ranks);
     }
     const auto seconds = [&](const message& transfer, std::size_t rank) {
-        return static_cast<double>(transfer.what.count * element_bytes) * model.over(rank, transfer.peer).seconds_per_byte;
+        return static_cast<double>(transfer.what.count * element_bytes) *
+               model.over(rank, transfer.peer).seconds_per_byte;
     };
     const auto post = [&](std::size_t rank) {
         rank_state& state = at[rank];
@@ -64,7 +66,8 @@ namespace lockstep::collectives {
         done = std::max(done, state.sent);
         for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
             if (all[rank].locals()[i].what == action::add)
-                done += static_cast<double>(all[rank].locals()[i].to.count * element_bytes) * model.seconds_per_added_byte;
+                done +=
+                    static_cast<double>(all[rank].locals()[i].to.count * element_bytes) * model.seconds_per_added_byte;
         state.now = done;
         state.posted = false;
         ++state.round;
@@ -85,7 +88,8 @@ namespace lockstep::collectives {
     double last = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         if (at[rank].round != all[rank].rounds().size())
-            core::fail(core::text("rank ", rank, " of ", ranks, " waits for ever in round ", at[rank].round, " of its schedule"),
+            core::fail(core::text("rank ", rank, " of ", ranks, " waits for ever in round ", at[rank].round,
+                                  " of its schedule"),
                        "build all schedules with the same collective and sizes");
         last = std::max(last, at[rank].now);
     }

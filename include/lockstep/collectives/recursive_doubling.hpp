@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The invariant all-reduce for short vectors: whole vectors travel, in the fewest rounds that exist, and are added along the lane tree.
+// The invariant all-reduce for short vectors: whole vectors travel, in the fewest rounds that exist, and are added
+// along the lane tree.
 
 #include <algorithm>
 #include <bit>
@@ -22,8 +23,8 @@ namespace lockstep::collectives {
 
 namespace detail {
 
-/// Which nodes of the lane tree every rank has, round by round. What two ranks tell each other may overlap: a node has the same bits
-/// wherever it was added, so the larger one replaces the smaller.
+/// Which nodes of the lane tree every rank has, round by round. What two ranks tell each other may overlap: a node has
+/// the same bits wherever it was added, so the larger one replaces the smaller.
 class node_exchange {
 public:
     [[gnu::cold]] node_exchange(std::span<const parallel::block> lanes, std::size_t n)
@@ -41,8 +42,8 @@ public:
         for (state& holder : ranks_) holder.own = std::max<std::size_t>(1, holder.known.size());
     }
 
-    /// Writes the programs of ranks first, first + 1, ..; all ranks are followed, because what a rank is sent depends on what it and its
-    /// peer have by then.
+    /// Writes the programs of ranks first, first + 1, ..; all ranks are followed, because what a rank is sent depends
+    /// on what it and its peer have by then.
     [[gnu::cold]] void write(std::size_t first, std::span<schedule> out) {
         const std::size_t ranks = ranks_.size();
         const bool pairs = std::has_single_bit(ranks);
@@ -96,9 +97,11 @@ private:
     }
 
     /// Neighbouring slots of the sender travel as one message: the receiver has room for all of them in a row.
-    [[nodiscard]] static std::size_t end_of_run(const std::vector<held>& message, std::size_t first, std::size_t own) noexcept {
+    [[nodiscard]] static std::size_t end_of_run(const std::vector<held>& message, std::size_t first,
+                                                std::size_t own) noexcept {
         std::size_t next = first + 1;
-        while (next < message.size() && message[next].slot == message[next - 1].slot + 1 && message[next].slot != own) ++next;
+        while (next < message.size() && message[next].slot == message[next - 1].slot + 1 && message[next].slot != own)
+            ++next;
         return next;
     }
     [[gnu::cold]] void send(std::size_t from, std::size_t to, const std::vector<held>& message, schedule& out) const {
@@ -121,7 +124,8 @@ private:
             std::erase_if(holder.known, [&](const held& old) { return inside(old.node, message[i].node); });
             holder.known.push_back({message[i].node, slot + i});
         }
-        core::sort(holder.known, [this](const held& a, const held& b) { return leaves_[a.node].first < leaves_[b.node].first; });
+        core::sort(holder.known,
+                   [this](const held& a, const held& b) { return leaves_[a.node].first < leaves_[b.node].first; });
     }
 
     /// The first `count` free slots in a row, all in data or all in scratch.
@@ -135,7 +139,8 @@ private:
         return at;
     }
 
-    /// Adds siblings until none are left. The sum stays in the lower slot, so the result comes to lie at the front of data wherever it can.
+    /// Adds siblings until none are left. The sum stays in the lower slot, so the result comes to lie at the front of
+    /// data wherever it can.
     [[gnu::cold]] void merge(state& holder, schedule* out) const {
         for (std::size_t i = 0; i + 1 < holder.known.size();) {
             const held left = holder.known[i], right = holder.known[i + 1];
@@ -145,7 +150,8 @@ private:
                 continue;
             }
             const held sum{parent, std::min(left.slot, right.slot)};
-            if (out != nullptr) out->add(slot_range(holder, sum.slot, 1), slot_range(holder, std::max(left.slot, right.slot), 1));
+            if (out != nullptr)
+                out->add(slot_range(holder, sum.slot, 1), slot_range(holder, std::max(left.slot, right.slot), 1));
             holder.known[i] = sum;
             holder.known.erase(holder.known.begin() + static_cast<std::ptrdiff_t>(i + 1));
             if (i > 0) --i;
@@ -160,13 +166,14 @@ private:
 
 }  // namespace detail
 
-/// The sum over all lanes on every rank, with the bits of lane_tree_sum(), for any number of ranks and any deal of lanes.
-/// Before: data[s n, (s+1) n) is node s of tensor::cover(runs[rank], lanes). After: data[0, n) is the sum; the rest is used up.
-/// Cost per rank: ceil(log2 p) rounds, the fewest possible. Aligned lanes on a power of two of ranks: log2(p) messages, n log2(p) elements,
-/// as many additions, scratch n (the butterfly of Ben-Nun, Hoefler 2019). Others: in a round also the nodes that cannot be added yet, at
-/// most 2 log2(lanes) vectors, fewer the earlier.
-/// Which operand is the left one does not matter: IEEE addition commutes.
-[[nodiscard, gnu::cold]] inline schedule doubling_sum(std::size_t rank, std::span<const parallel::block> runs, std::size_t n) {
+/// The sum over all lanes on every rank, with the bits of lane_tree_sum(), for any number of ranks and any deal of
+/// lanes. Before: data[s n, (s+1) n) is node s of tensor::cover(runs[rank], lanes). After: data[0, n) is the sum; the
+/// rest is used up. Cost per rank: ceil(log2 p) rounds, the fewest possible. Aligned lanes on a power of two of ranks:
+/// log2(p) messages, n log2(p) elements, as many additions, scratch n (the butterfly of Ben-Nun, Hoefler 2019). Others:
+/// in a round also the nodes that cannot be added yet, at most 2 log2(lanes) vectors, fewer the earlier. Which operand
+/// is the left one does not matter: IEEE addition commutes.
+[[nodiscard, gnu::cold]] inline schedule doubling_sum(std::size_t rank, std::span<const parallel::block> runs,
+                                                      std::size_t n) {
     if (is_halving(runs)) return aligned_doubling_sum(rank, runs, n);
     schedule out{"doubling all-reduce", true, n};
     detail::node_exchange{runs, n}.write(rank, {&out, 1});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Where each node of the lane tree is added: the choice between the fewest rounds and the fewest elements, for lanes dealt in any way.
+// Where each node of the lane tree is added: the choice between the fewest rounds and the fewest elements, for lanes
+// dealt in any way.
 
 #include <algorithm>
 #include <bit>
@@ -20,9 +21,9 @@ namespace lockstep::collectives {
 
 inline constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
-/// How partial sums travel. direct: every one to the owner of the strip, in one round. least: to where the fewest have to move in total, in
-/// as many rounds as that takes; recursive halving where each rank holds one node of an aligned power of two. automatic: the one whose
-/// busiest rank sends and receives fewer elements, least among equals.
+/// How partial sums travel. direct: every one to the owner of the strip, in one round. least: to where the fewest have
+/// to move in total, in as many rounds as that takes; recursive halving where each rank holds one node of an aligned
+/// power of two. automatic: the one whose busiest rank sends and receives fewer elements, least among equals.
 enum class tree_route : std::uint8_t { automatic, direct, least };
 
 /// Where one node's sum for one strip is added up.
@@ -32,8 +33,8 @@ struct node_location {
     std::size_t leaf = nowhere;  ///< the leaf whose array holds the sum; nowhere = the sum lies in scratch
 };
 
-/// The tree over lane numbers, down to the nodes that ranks can finish alone (the leaves). Children stand before their parent, the root is
-/// last.
+/// The tree over lane numbers, down to the nodes that ranks can finish alone (the leaves). Children stand before their
+/// parent, the root is last.
 class lane_tree {
 public:
     struct node {
@@ -53,8 +54,9 @@ public:
     [[nodiscard]] std::size_t root() const noexcept { return nodes_.size() - 1; }
     [[nodiscard]] std::size_t total() const noexcept { return total_; }
 
-    /// The location of every node for the strip of `owner`. `direct`: all at the owner. Otherwise the fewest transfers that exist
-    /// (Fitch 1971: the same problem as the fewest mutations in a tree), and among equals the ones that recursive halving takes.
+    /// The location of every node for the strip of `owner`. `direct`: all at the owner. Otherwise the fewest transfers
+    /// that exist (Fitch 1971: the same problem as the fewest mutations in a tree), and among equals the ones that
+    /// recursive halving takes.
     [[gnu::cold]] void locate(std::size_t owner, bool direct, std::span<node_location> out) const {
         for (std::size_t v = nodes_.size(); v-- > 0;) {
             const node& current = nodes_[v];
@@ -107,7 +109,8 @@ private:
         return current.best[(turn == nowhere ? wanted : turn) % current.best.size()];
     }
 
-    [[gnu::cold]] std::size_t build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length);
+    [[gnu::cold]] std::size_t build(const std::vector<held>& leaves, std::size_t& next, std::size_t first,
+                                    std::size_t length);
 
     std::size_t total_ = 0;
     std::vector<node> nodes_;
@@ -121,15 +124,17 @@ LOCKSTEP_FUNCTION lane_tree::lane_tree(std::span<const parallel::block> lanes) {
     for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
         std::size_t slot = 0;
         if (lanes[rank].first > lanes[rank].last || (!lanes[rank].empty() && lanes[rank].last > total_))
-            core::fail(core::text("rank ", rank, " has lanes ", lanes[rank].first, " to ", lanes[rank].last, " of ", total_),
-                       "deal each lane to exactly one rank");
+            core::fail(
+                core::text("rank ", rank, " has lanes ", lanes[rank].first, " to ", lanes[rank].last, " of ", total_),
+                "deal each lane to exactly one rank");
         for (const auto& tree : tensor::cover(lanes[rank], total_)) leaves.push_back({tree, rank, slot++});
     }
     core::sort(leaves, [](const held& a, const held& b) { return a.lanes.first < b.lanes.first; });
     std::size_t at = 0;
     for (const held& leaf : leaves) {
         if (leaf.lanes.first != at)
-            core::fail(core::text("lane ", at, " of ", total_, " belongs to no rank or to several"), "deal each lane to exactly one rank");
+            core::fail(core::text("lane ", at, " of ", total_, " belongs to no rank or to several"),
+                       "deal each lane to exactly one rank");
         at += leaf.lanes.count;
     }
     if (total_ == 0) core::fail("a sum over 0 lanes", "use at least one lane");
@@ -154,7 +159,8 @@ LOCKSTEP_FUNCTION std::size_t lane_tree::busiest(std::span<const parallel::block
     return std::max(*std::max_element(sent.begin(), sent.end()), *std::max_element(received.begin(), received.end()));
 }
 
-LOCKSTEP_FUNCTION std::size_t lane_tree::build(const std::vector<held>& leaves, std::size_t& next, std::size_t first, std::size_t length) {
+LOCKSTEP_FUNCTION std::size_t lane_tree::build(const std::vector<held>& leaves, std::size_t& next, std::size_t first,
+                                               std::size_t length) {
     const std::size_t end = std::min(first + length, total_);
     const held& leaf = leaves[next];
     node made;
@@ -171,7 +177,8 @@ LOCKSTEP_FUNCTION std::size_t lane_tree::build(const std::vector<held>& leaves, 
         const auto& left = nodes_[made.left].best;
         const auto& right = nodes_[made.right].best;
         std::set_intersection(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(made.best));
-        if (made.best.empty()) std::set_union(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(made.best));
+        if (made.best.empty())
+            std::set_union(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(made.best));
     }
     nodes_.push_back(std::move(made));
     return nodes_.size() - 1;

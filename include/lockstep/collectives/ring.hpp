@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The ring (Patarasuk, Yuan 2009): optimal volume between neighbours. Its order of additions depends on the number of ranks: not invariant.
+// The ring (Patarasuk, Yuan 2009): optimal volume between neighbours. Its order of additions depends on the number of
+// ranks: not invariant.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,8 +16,8 @@
 
 namespace lockstep::collectives {
 
-/// Before: data is this rank's n-vector. After: data[strips[rank]] is the sum over all ranks, added from rank+1 around the ring to rank.
-/// Cost per rank: p-1 messages in p-1 rounds, n - own strip elements; scratch of the longest strip.
+/// Before: data is this rank's n-vector. After: data[strips[rank]] is the sum over all ranks, added from rank+1 around
+/// the ring to rank. Cost per rank: p-1 messages in p-1 rounds, n - own strip elements; scratch of the longest strip.
 [[nodiscard]] inline schedule ring_reduce_scatter(std::size_t rank, std::span<const parallel::block> strips) {
     schedule out{"ring reduce-scatter", false, total(strips)};
     const std::size_t ranks = strips.size();
@@ -32,7 +33,8 @@ namespace lockstep::collectives {
 }
 
 /// All-reduce on a ring: reduce-scatter, then all-gather. Models AllReduce.
-/// Cost per rank: 2(p-1) messages, 2n(p-1)/p elements. Equal bits on all ranks of one run, not between numbers of ranks.
+/// Cost per rank: 2(p-1) messages, 2n(p-1)/p elements. Equal bits on all ranks of one run, not between numbers of
+/// ranks.
 struct ring_all_reduce {
     static constexpr std::string_view name = "ring all-reduce";
     static constexpr bool invariant = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A collective as plain data: the program of one rank, in rounds of messages and local operations over ranges. Knows neither MPI nor the
-// element type.
+// A collective as plain data: the program of one rank, in rounds of messages and local operations over ranges. Knows
+// neither MPI nor the element type.
 
 #include <algorithm>
 #include <cstddef>
@@ -29,9 +29,15 @@ struct range {
     friend constexpr bool operator==(const range&, const range&) = default;
 };
 
-[[nodiscard]] constexpr range in_data(std::size_t first, std::size_t count) noexcept { return {space::data, first, count}; }
-[[nodiscard]] constexpr range in_data(parallel::block block) noexcept { return {space::data, block.first, block.size()}; }
-[[nodiscard]] constexpr range in_work(std::size_t first, std::size_t count) noexcept { return {space::work, first, count}; }
+[[nodiscard]] constexpr range in_data(std::size_t first, std::size_t count) noexcept {
+    return {space::data, first, count};
+}
+[[nodiscard]] constexpr range in_data(parallel::block block) noexcept {
+    return {space::data, block.first, block.size()};
+}
+[[nodiscard]] constexpr range in_work(std::size_t first, std::size_t count) noexcept {
+    return {space::work, first, count};
+}
 
 [[nodiscard]] constexpr bool overlap(const range& a, const range& b) noexcept {
     return a.in == b.in && a.first < b.last() && b.first < a.last();
@@ -72,9 +78,9 @@ struct traffic {
     return sum;
 }
 
-/// The program of one rank. All messages of a round are under way at once; when they are complete, its local operations run in order, or
-/// as if they did.
-/// The k-th message that a rank sends to a peer is the k-th that the peer receives from it, whatever the rounds are called on either side.
+/// The program of one rank. All messages of a round are under way at once; when they are complete, its local operations
+/// run in order, or as if they did. The k-th message that a rank sends to a peer is the k-th that the peer receives
+/// from it, whatever the rounds are called on either side.
 class schedule {
 public:
     /// Index ranges into sends(), receives() and locals().
@@ -85,14 +91,15 @@ public:
     };
 
     schedule() = default;
-    /// `invariant`: every element is added in an order that the number of ranks does not change. `elements`: of the whole collective.
+    /// `invariant`: every element is added in an order that the number of ranks does not change. `elements`: of the
+    /// whole collective.
     explicit schedule(std::string name, bool invariant, std::size_t elements = 0)
         : name_{std::move(name)}, invariant_{invariant}, elements_{elements} {}
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     [[nodiscard]] bool invariant() const noexcept { return invariant_; }
-    /// Elements of the whole collective; 0: not said. Equal on all ranks, as the name is: with the type they tell it from others
-    /// (comm/watch/watch.hpp).
+    /// Elements of the whole collective; 0: not said. Equal on all ranks, as the name is: with the type they tell it
+    /// from others (comm/watch/watch.hpp).
     [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
     /// Elements of data and of scratch that the program touches.
     [[nodiscard]] std::size_t data_size() const noexcept { return size_[0]; }
@@ -128,8 +135,8 @@ public:
     /// Closes the round that is being written; what follows belongs to the next. An empty round leaves no trace.
     [[gnu::cold]] void end_round();
 
-    /// This program, then another of the same rank, whose data begins at element `shift` of ours. Scratch is shared. Elements are those of
-    /// the larger one.
+    /// This program, then another of the same rank, whose data begins at element `shift` of ours. Scratch is shared.
+    /// Elements are those of the larger one.
     schedule& then(const schedule& next, std::size_t shift = 0);
 
 private:
@@ -161,7 +168,8 @@ private:
 
 LOCKSTEP_FUNCTION void schedule::end_round() {
     const round last = rounds_.empty() ? round{} : rounds_.back();
-    const round now{{last.sends.last, sends_.size()}, {last.receives.last, receives_.size()}, {last.locals.last, locals_.size()}};
+    const round now{
+        {last.sends.last, sends_.size()}, {last.receives.last, receives_.size()}, {last.locals.last, locals_.size()}};
     if (!now.sends.empty() || !now.receives.empty() || !now.locals.empty()) rounds_.push_back(now);
 }
 
@@ -175,8 +183,9 @@ LOCKSTEP_FUNCTION void schedule::append(const local_operation& next) {
         const local_operation joined{last.what,
                                      {last.to.in, last.to.first, last.to.count + next.to.count},
                                      {last.from.in, last.from.first, last.from.count + next.from.count}};
-        if (last.what == next.what && last.to.in == next.to.in && last.from.in == next.from.in && last.to.last() == next.to.first &&
-            last.from.last() == next.from.first && !overlap(joined.to, joined.from)) {
+        if (last.what == next.what && last.to.in == next.to.in && last.from.in == next.from.in &&
+            last.to.last() == next.to.first && last.from.last() == next.from.first &&
+            !overlap(joined.to, joined.from)) {
             last = joined;
             return;
         }
@@ -191,7 +200,8 @@ LOCKSTEP_FUNCTION schedule& schedule::then(const schedule& next, std::size_t shi
         return what;
     };
     for (const round& part : next.rounds_) {
-        for (std::size_t i = part.sends.first; i < part.sends.last; ++i) send(next.sends_[i].peer, moved(next.sends_[i].what));
+        for (std::size_t i = part.sends.first; i < part.sends.last; ++i)
+            send(next.sends_[i].peer, moved(next.sends_[i].what));
         for (std::size_t i = part.receives.first; i < part.receives.last; ++i)
             receive(next.receives_[i].peer, moved(next.receives_[i].what));
         for (std::size_t i = part.locals.first; i < part.locals.last; ++i)

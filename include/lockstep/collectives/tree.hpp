@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The invariant sum: lanes are added over one fixed binary tree, whatever the number of ranks, and each rank keeps its strip of the result.
+// The invariant sum: lanes are added over one fixed binary tree, whatever the number of ranks, and each rank keeps its
+// strip of the result.
 
 #include <algorithm>
 #include <bit>
@@ -45,7 +46,8 @@ inline constexpr std::size_t strip_grain = 16;
     return out;
 }
 
-/// The strip of n elements that each rank owns: as equal as possible, in mirrored order where the tree is recursive halving.
+/// The strip of n elements that each rank owns: as equal as possible, in mirrored order where the tree is recursive
+/// halving.
 [[nodiscard]] std::vector<parallel::block> tree_strips(std::span<const parallel::block> lanes, std::size_t n);
 [[nodiscard]] inline std::vector<parallel::block> tree_strips(std::size_t ranks, std::size_t lanes, std::size_t n) {
     return tree_strips(deal_lanes(ranks, lanes), n);
@@ -98,12 +100,14 @@ private:
         return at.piece == nowhere ? in_data(at.first, strip.size()) : in_work(scratch_[at.piece], strip.size());
     }
 
-    /// Neighbouring strips of one node in one array travel as one message: sender and receiver cut alike, because both know all locations.
-    [[gnu::cold]] static transfers::const_iterator joined(transfers::const_iterator first, transfers::const_iterator end) {
+    /// Neighbouring strips of one node in one array travel as one message: sender and receiver cut alike, because both
+    /// know all locations.
+    [[gnu::cold]] static transfers::const_iterator joined(transfers::const_iterator first,
+                                                          transfers::const_iterator end) {
         auto last = first;
         for (auto next = first + 1; next != end; last = next++)
-            if (next->round != first->round || next->peer != first->peer || next->node != first->node || next->leaf != first->leaf ||
-                next->strip.first != last->strip.last)
+            if (next->round != first->round || next->peer != first->peer || next->node != first->node ||
+                next->leaf != first->leaf || next->strip.first != last->strip.last)
                 break;
         return last + 1;
     }
@@ -129,15 +133,16 @@ private:
 ///     distance 2  0 <-------> 2, 1 <-> 3    a quarter: node 0123
 /// Use a power of two of lanes for a power of two of ranks, a multiple of 3 for 3, 6 or 12 ranks, and few more lanes
 /// than ranks: elements for other pairs stand in docs/components.md.
-/// Reduce-scatter of one n-vector for each lane, in the order of the lane tree: element i of the result is the sum that one rank would
-/// get, bit for bit, for every number of ranks and every deal of the lanes.
-/// Before: data[s n, (s+1) n) is node s of tensor::cover(lanes[rank], total). After: data[strips[rank]] is the sum over all lanes of that
-/// strip; the rest of data is used up. `strips` is a partition of 0 .. n-1, in any order, empty ones allowed; tree_strips() has the best
-/// one. Cost per rank: recursive halving log2(p) messages, n(p-1)/p elements, n/2 of scratch. Direct, with c nodes on a rank: c(p-1)
-/// messages, c(n - own strip) elements, scratch of own strip x nodes of all other ranks, one round. Least: never more elements in total
-/// than direct.
-[[nodiscard, gnu::cold]] schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes, std::size_t n,
-                                                      std::span<const parallel::block> strips, tree_route route = tree_route::automatic);
+/// Reduce-scatter of one n-vector for each lane, in the order of the lane tree: element i of the result is the sum that
+/// one rank would get, bit for bit, for every number of ranks and every deal of the lanes. Before: data[s n, (s+1) n)
+/// is node s of tensor::cover(lanes[rank], total). After: data[strips[rank]] is the sum over all lanes of that strip;
+/// the rest of data is used up. `strips` is a partition of 0 .. n-1, in any order, empty ones allowed; tree_strips()
+/// has the best one. Cost per rank: recursive halving log2(p) messages, n(p-1)/p elements, n/2 of scratch. Direct, with
+/// c nodes on a rank: c(p-1) messages, c(n - own strip) elements, scratch of own strip x nodes of all other ranks, one
+/// round. Least: never more elements in total than direct.
+[[nodiscard, gnu::cold]] schedule tree_reduce_scatter(std::size_t rank, std::span<const parallel::block> lanes,
+                                                      std::size_t n, std::span<const parallel::block> strips,
+                                                      tree_route route = tree_route::automatic);
 
 #if LOCKSTEP_BODIES
 
@@ -162,7 +167,8 @@ LOCKSTEP_FUNCTION void tree_writer::strip(std::size_t owner, parallel::block str
         if (target == location.rank) continue;
         if (location.rank == rank_) sends_.push_back({location.round, target, v, location.leaf, strip, 0, nowhere});
         if (target == rank_) {
-            const std::size_t needed = parent == nowhere ? nowhere : std::max<std::size_t>(locations_[parent].round, 1) - 1;
+            const std::size_t needed =
+                parent == nowhere ? nowhere : std::max<std::size_t>(locations_[parent].round, 1) - 1;
             at[v] = parent == nowhere ? buffer_location{nowhere, strip.first} : buffer_location{receives_.size(), 0};
             receives_.push_back({location.round, location.rank, v, location.leaf, strip, needed, receives_.size()});
         }
@@ -204,14 +210,16 @@ LOCKSTEP_FUNCTION void tree_writer::write(schedule& out) {
                 std::size_t until = 0;
                 for (auto part = receive; part != end; ++part) until = std::max(until, part->needed);
                 const std::size_t first = allocate(count, until);
-                for (auto part = receive; part != end; ++part) scratch_[part->number] = first + part->strip.first - receive->strip.first;
+                for (auto part = receive; part != end; ++part)
+                    scratch_[part->number] = first + part->strip.first - receive->strip.first;
                 out.receive(receive->peer, in_work(first, count));
             }
             receive = end;
         }
         while (send != sends_.end() && send->round == round) {
             const auto end = joined(send, sends_.end());
-            out.send(send->peer, in_data(own(send->leaf, send->strip).first, std::prev(end)->strip.last - send->strip.first));
+            out.send(send->peer,
+                     in_data(own(send->leaf, send->strip).first, std::prev(end)->strip.last - send->strip.first));
             send = end;
         }
         for (; add != adds_.end() && add->round == round; ++add) {
@@ -245,11 +253,13 @@ LOCKSTEP_FUNCTION schedule tree_reduce_scatter(std::size_t rank, std::span<const
     core::sort(order, [&](std::size_t a, std::size_t b) { return strips[a].first < strips[b].first; });
     std::size_t at = 0;
     for (const std::size_t owner : order) at = strips[owner].first == at ? strips[owner].last : nowhere;
-    if (at != n) core::fail(core::text("the strips do not cover ", n, " elements once"), "cut 0 .. n-1 into one strip for each rank");
+    if (at != n)
+        core::fail(core::text("the strips do not cover ", n, " elements once"),
+                   "cut 0 .. n-1 into one strip for each rank");
 
     const lane_tree tree{lanes};
-    const bool direct = route == tree_route::direct ||
-                        (route == tree_route::automatic && !is_halving(lanes) && tree.busiest(strips, true) < tree.busiest(strips, false));
+    const bool direct = route == tree_route::direct || (route == tree_route::automatic && !is_halving(lanes) &&
+                                                        tree.busiest(strips, true) < tree.busiest(strips, false));
     schedule out{direct              ? "tree reduce-scatter (direct)"
                  : is_halving(lanes) ? "tree reduce-scatter (halving)"
                                      : "tree reduce-scatter",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Runs the schedules of all ranks in one process, without MPI: proves that they fit together, and computes what they would compute.
+// Runs the schedules of all ranks in one process, without MPI: proves that they fit together, and computes what they
+// would compute.
 
 #include <algorithm>
 #include <cstddef>
@@ -34,7 +35,8 @@ struct channel {
     std::vector<end> receives;
 };
 
-/// In one round nothing may be received into what is sent or received by another message, because all of them are under way at once.
+/// In one round nothing may be received into what is sent or received by another message, because all of them are under
+/// way at once.
 inline void check_round(std::size_t rank, const schedule& program, std::size_t number) {
     struct use {
         range what;
@@ -43,7 +45,8 @@ inline void check_round(std::size_t rank, const schedule& program, std::size_t n
     const auto& round = program.rounds()[number];
     std::vector<use> uses;
     for (std::size_t i = round.sends.first; i < round.sends.last; ++i) uses.push_back({program.sends()[i].what, false});
-    for (std::size_t i = round.receives.first; i < round.receives.last; ++i) uses.push_back({program.receives()[i].what, true});
+    for (std::size_t i = round.receives.first; i < round.receives.last; ++i)
+        uses.push_back({program.receives()[i].what, true});
     std::sort(uses.begin(), uses.end(), [](const use& a, const use& b) {
         return std::pair{a.what.in, a.what.first} < std::pair{b.what.in, b.what.first};
     });
@@ -54,25 +57,27 @@ inline void check_round(std::size_t rank, const schedule& program, std::size_t n
         if (access.what.in != in) any = received = 0;
         in = access.what.in;
         if (access.what.first < (access.receives ? any : received))
-            reject(core::text("rank ", rank, ", round ", number, ": a message arrives in elements from ", access.what.first, " on of ",
-                              in == space::data ? "data" : "work", " that another message of the round uses"));
+            reject(core::text("rank ", rank, ", round ", number, ": a message arrives in elements from ",
+                              access.what.first, " on of ", in == space::data ? "data" : "work",
+                              " that another message of the round uses"));
         any = std::max(any, access.what.last());
         if (access.receives) received = std::max(received, access.what.last());
     }
     for (std::size_t i = round.locals.first; i < round.locals.last; ++i) {
         const auto& local = program.locals()[i];
         if (local.to.count != local.from.count || overlap(local.to, local.from))
-            reject(core::text("rank ", rank, ", round ", number, ": a local operation from ", local.from.count, " to ", local.to.count,
-                              " elements, which differ or overlap"));
+            reject(core::text("rank ", rank, ", round ", number, ": a local operation from ", local.from.count, " to ",
+                              local.to.count, " elements, which differ or overlap"));
     }
 }
 
 }  // namespace detail
 
-/// Checks that the programs of all ranks fit together and reports each event in an order that could happen: post(rank, i) = send i of the
-/// rank leaves, arrive(rank, i, peer, j) = its receive i gets send j of the peer, local(rank, i) = its local operation i runs.
-/// A send waits for its receive, as if no message were ever buffered. Throws core::error: peer that does not exist, unmatched message,
-/// unequal lengths, two uses of a range in one round, deadlock. Cost: O(messages log(messages)).
+/// Checks that the programs of all ranks fit together and reports each event in an order that could happen: post(rank,
+/// i) = send i of the rank leaves, arrive(rank, i, peer, j) = its receive i gets send j of the peer, local(rank, i) =
+/// its local operation i runs. A send waits for its receive, as if no message were ever buffered. Throws core::error:
+/// peer that does not exist, unmatched message, unequal lengths, two uses of a range in one round, deadlock. Cost:
+/// O(messages log(messages)).
 template <class Post, class Arrive, class Local>
 void replay(std::span<const schedule> programs, Post&& post, Arrive&& arrive, Local&& local) {
     const std::size_t ranks = programs.size();
@@ -84,8 +89,8 @@ void replay(std::span<const schedule> programs, Post&& post, Arrive&& arrive, Lo
             const auto& round = program.rounds()[number];
             const auto peer = [&](const message& transfer) {
                 if (transfer.peer >= ranks || transfer.peer == rank)
-                    detail::reject(
-                        core::text("rank ", rank, " of ", ranks, ", round ", number, ": a message to or from rank ", transfer.peer));
+                    detail::reject(core::text("rank ", rank, " of ", ranks, ", round ", number,
+                                              ": a message to or from rank ", transfer.peer));
                 return transfer.peer;
             };
             for (std::size_t i = round.sends.first; i < round.sends.last; ++i)
@@ -109,16 +114,16 @@ void replay(std::span<const schedule> programs, Post&& post, Arrive&& arrive, Lo
     for (const auto& [pair, channel] : channels) {
         const auto [from, to] = pair;
         if (channel.sends.size() != channel.receives.size())
-            detail::reject(core::text("rank ", from, " sends ", channel.sends.size(), " messages to rank ", to, ", which receives ",
-                                      channel.receives.size()));
+            detail::reject(core::text("rank ", from, " sends ", channel.sends.size(), " messages to rank ", to,
+                                      ", which receives ", channel.receives.size()));
         for (std::size_t k = 0; k < channel.sends.size(); ++k) {
             const auto& out = channel.sends[k];
             const auto& in = channel.receives[k];
             const std::size_t sent = programs[from].sends()[out.index].what.count;
             const std::size_t expected = programs[to].receives()[in.index].what.count;
             if (sent != expected)
-                detail::reject(
-                    core::text("message ", k, " from rank ", from, " has ", sent, " elements, rank ", to, " expects ", expected));
+                detail::reject(core::text("message ", k, " from rank ", from, " has ", sent, " elements, rank ", to,
+                                          " expects ", expected));
             sends[from][out.index] = {to, in.round, in.index};
             receives[to][in.index] = {from, out.round, out.index};
         }
@@ -154,7 +159,8 @@ void replay(std::span<const schedule> programs, Post&& post, Arrive&& arrive, Lo
     }
     for (std::size_t rank = 0; rank < ranks; ++rank)
         if (posted[rank] != programs[rank].rounds().size())
-            detail::reject(core::text("rank ", rank, " waits for ever in round ", posted[rank], " of ", programs[rank].rounds().size()));
+            detail::reject(core::text("rank ", rank, " waits for ever in round ", posted[rank], " of ",
+                                      programs[rank].rounds().size()));
 }
 
 /// Only the proof that the programs fit together.
@@ -165,16 +171,19 @@ inline void verify(std::span<const schedule> programs) {
 }
 
 /// The proof and the result: data[rank] is changed as the programs say. Returns what each rank sends.
-/// Scratch begins as NaN, so that a value that was never written shows. Throws core::error also where data is too short.
+/// Scratch begins as NaN, so that a value that was never written shows. Throws core::error also where data is too
+/// short.
 template <class T>
 std::vector<traffic> simulate(std::span<const schedule> programs, std::span<std::vector<T>> data) {
     if (programs.size() != data.size())
-        core::fail(core::text(programs.size(), " schedules and ", data.size(), " arrays"), "pass one array for each rank");
+        core::fail(core::text(programs.size(), " schedules and ", data.size(), " arrays"),
+                   "pass one array for each rank");
     std::vector<std::vector<T>> work(programs.size());
     std::vector<std::vector<std::vector<T>>> messages(programs.size());
     for (std::size_t rank = 0; rank < programs.size(); ++rank) {
         if (programs[rank].data_size() > data[rank].size())
-            core::fail(core::text("rank ", rank, " uses ", programs[rank].data_size(), " elements of an array of ", data[rank].size()),
+            core::fail(core::text("rank ", rank, " uses ", programs[rank].data_size(), " elements of an array of ",
+                                  data[rank].size()),
                        "provide a longer array");
         T unset{};
         if constexpr (std::is_floating_point_v<T>) unset = std::numeric_limits<T>::quiet_NaN();

@@ -14,8 +14,9 @@
 
 namespace lockstep::comm {
 
-/// Memory that MPI may use until the end of the program, because its messages were given up (recall() in transport.hpp). A send whose
-/// receiver has failed can be neither completed nor recalled. MPI reads its memory whenever the receiver answers.
+/// Memory that MPI may use until the end of the program, because its messages were given up (recall() in
+/// transport.hpp). A send whose receiver has failed can be neither completed nor recalled. MPI reads its memory
+/// whenever the receiver answers.
 class abandoned_memory {
 public:
     /// Without room to note it down, all memory of messages counts as abandoned from then on.
@@ -47,8 +48,8 @@ struct message_allocator {
     friend bool operator==(const message_allocator&, const message_allocator&) = default;
 };
 
-/// What an operation sends from and receives into. Declared before its operation, it may go at any time, also when an exception leaves:
-/// the operation gives up its messages first.
+/// What an operation sends from and receives into. Declared before its operation, it may go at any time, also when an
+/// exception leaves: the operation gives up its messages first.
 template <class T>
 using buffer = std::vector<T, message_allocator<T>>;
 
@@ -110,7 +111,8 @@ LOCKSTEP_FUNCTION bool abandoned_memory::takes_over(std::span<const std::byte> m
     list.alone([&] {
         found = list.all;
         for (const auto& range : list.used)
-            found = found || (range.data() < memory.data() + memory.size() && memory.data() < range.data() + range.size());
+            found =
+                found || (range.data() < memory.data() + memory.size() && memory.data() < range.data() + range.size());
         if (!found) return;
         try {
             list.kept.push_back(memory.data());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Runs a schedule over MPI: started, polled between kernels, finished; the same object again in the next step, without an allocation.
+// Runs a schedule over MPI: started, polled between kernels, finished; the same object again in the next step, without
+// an allocation.
 
 #include <algorithm>
 #include <cstddef>
@@ -35,7 +36,8 @@ inline void add(parallel::team team, T* to, const T* from, std::size_t n) noexce
     parallel::for_blocks(team, n, 4096, [=](parallel::block part) {
         if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
             simd::map(
-                part.size(), [](auto& sum, const auto& other) { sum = sum + other; }, to + part.first, from + part.first);
+                part.size(), [](auto& sum, const auto& other) { sum = sum + other; }, to + part.first,
+                from + part.first);
         else
             for (std::size_t i = part.first; i < part.last; ++i) to[i] = static_cast<T>(to[i] + from[i]);
     });
@@ -64,13 +66,14 @@ template <class T>
 /// An operation without its element type, so that one copy of the code serves all of them.
 class untyped_operation {
 public:
-    [[gnu::cold]] untyped_operation(group ranks, collectives::schedule program, parallel::team team, std::size_t piece, urgency soon,
-                                    element type);
+    [[gnu::cold]] untyped_operation(group ranks, collectives::schedule program, parallel::team team, std::size_t piece,
+                                    urgency soon, element type);
     untyped_operation(untyped_operation&&) noexcept = default;
     untyped_operation& operator=(untyped_operation&&) noexcept = default;
     ~untyped_operation();  // of which there is one copy, whatever holds operations
 
-    void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size, const std::source_location& where);
+    void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size,
+               const std::source_location& where);
 
     bool progress() { return !running_ || advance(); }
 
@@ -90,7 +93,8 @@ public:
         return {.what = &*what_,
                 .in = &ranks_.record(),
                 .self = this,
-                .peers = [](const void* self, std::span<std::size_t> out) { return operation_of(self).under_way_.peers(out); },
+                .peers = [](const void* self,
+                            std::span<std::size_t> out) { return operation_of(self).under_way_.peers(out); },
                 .progress = [](const void* self) -> std::uint64_t { return operation_of(self).under_way_.completed(); },
                 .of = this};
     }
@@ -109,10 +113,10 @@ private:
     /// What start() needs to know, for each message and local operation; and room for the largest round.
     [[gnu::cold]] void prepare();
 
-    /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns the pieces in
-    /// flight.
-    [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<collectives::message>& all, parallel::block part, std::size_t first,
-                                               std::vector<link>& links) const {
+    /// Links the messages of one round and direction with the same peer; they have the numbers from `first` on. Returns
+    /// the pieces in flight.
+    [[nodiscard, gnu::cold]] std::size_t chain(const std::vector<collectives::message>& all, parallel::block part,
+                                               std::size_t first, std::vector<link>& links) const {
         std::size_t slots = 0;
         for (std::size_t i = part.first; i < part.last; ++i) {
             slots += std::min(flow::window, under_way_.pieces(all[i].what.count * type_.size));
@@ -125,14 +129,17 @@ private:
         return slots;
     }
 
-    /// The message whose pieces a local operation may use as they arrive, if nothing else of the round touches what it writes and it needs
-    /// nothing else: so an element is added at the same position of the same order, only earlier.
-    [[nodiscard, gnu::cold]] std::size_t source(const collectives::schedule::round& round, std::size_t number) const noexcept;
+    /// The message whose pieces a local operation may use as they arrive, if nothing else of the round touches what it
+    /// writes and it needs nothing else: so an element is added at the same position of the same order, only earlier.
+    [[nodiscard, gnu::cold]] std::size_t source(const collectives::schedule::round& round,
+                                                std::size_t number) const noexcept;
 
     [[nodiscard]] std::byte* at(const collectives::range& what) const noexcept {
         return arrays_[static_cast<std::size_t>(what.in)] + what.first * type_.size;
     }
-    [[nodiscard]] std::span<std::byte> bytes(const collectives::range& what) const noexcept { return {at(what), what.count * type_.size}; }
+    [[nodiscard]] std::span<std::byte> bytes(const collectives::range& what) const noexcept {
+        return {at(what), what.count * type_.size};
+    }
 
     void post();
 
@@ -171,7 +178,7 @@ private:
     flow under_way_;
     std::vector<link> send_links_;
     std::vector<link> receive_links_;
-    std::vector<std::size_t> early_;                     // of each local operation: the message whose pieces it uses as they arrive
+    std::vector<std::size_t> early_;  // of each local operation: the message whose pieces it uses as they arrive
     std::vector<std::size_t> early_begin_, early_list_;  // the same, of each message
     std::byte* arrays_[2] = {nullptr, nullptr};
     std::size_t round_ = 0;
@@ -181,36 +188,41 @@ private:
 
 }  // namespace detail
 
-/// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each operation their own tag,
-/// so any number of operations may be in flight, started and polled in any order. finish() moves its own operation only: ranks finish
-/// several in the same order. Several starts of one operation never overlap.
+/// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each
+/// operation their own tag, so any number of operations may be in flight, started and polled in any order. finish()
+/// moves its own operation only: ranks finish several in the same order. Several starts of one operation never overlap.
 template <class T>
 class operation {
     static_assert(std::is_trivially_copyable_v<T>, "messages are bytes: elements must be trivially copyable");
 
 public:
-    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all ranks. `soon`: how urgent
-    /// its messages are among those of other operations in flight (see comm/send_order.hpp); ranks need not agree.
-    operation(group ranks, collectives::schedule program, parallel::team team = {}, std::size_t piece = flow::usual_piece,
-              urgency soon = {})
+    /// `team`: threads for the additions. `piece`: longer messages travel in parts of so many bytes, equal on all
+    /// ranks. `soon`: how urgent its messages are among those of other operations in flight (see comm/send_order.hpp);
+    /// ranks need not agree.
+    operation(group ranks, collectives::schedule program, parallel::team team = {},
+              std::size_t piece = flow::usual_piece, urgency soon = {})
         : run_{std::move(ranks), std::move(program), team, piece, soon, detail::element_of<T>()} {}
 
-    /// `data` and `work` hold at least what the schedule says and stay where they are until the end; after a failure, until the end of the
-    /// program, as a `buffer` does by itself. Sends at once what can be sent. Throws core::error if they are too short or the operation is
-    /// running.
-    void start(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {
-        run_.start(reinterpret_cast<std::byte*>(data.data()), data.size(), reinterpret_cast<std::byte*>(work.data()), work.size(), where);
+    /// `data` and `work` hold at least what the schedule says and stay where they are until the end; after a failure,
+    /// until the end of the program, as a `buffer` does by itself. Sends at once what can be sent. Throws core::error
+    /// if they are too short or the operation is running.
+    void start(std::span<T> data, std::span<T> work,
+               const std::source_location& where = std::source_location::current()) {
+        run_.start(reinterpret_cast<std::byte*>(data.data()), data.size(), reinterpret_cast<std::byte*>(work.data()),
+                   work.size(), where);
     }
-    /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure: throws
-    /// remote_failure.
+    /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure:
+    /// throws remote_failure.
     bool poll() { return run_.poll(); }
     /// The same without a look for failures: the operation can still end when others have failed.
     bool progress() { return run_.progress(); }
-    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and core::error, on all ranks
-    /// alike, if the wait has no end or lasts longer than the timeout (see comm/watch/watch.hpp).
+    /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and
+    /// core::error, on all ranks alike, if the wait has no end or lasts longer than the timeout (see
+    /// comm/watch/watch.hpp).
     void finish() { run_.finish(); }
 
-    void run(std::span<T> data, std::span<T> work, const std::source_location& where = std::source_location::current()) {
+    void run(std::span<T> data, std::span<T> work,
+             const std::source_location& where = std::source_location::current()) {
         start(data, work, where);
         finish();
     }
@@ -250,8 +262,8 @@ void run(const group& ranks, collectives::schedule program, std::span<T> data,
 
 namespace detail {
 
-LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives::schedule program, parallel::team team, std::size_t piece,
-                                                       urgency soon, element type)
+LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives::schedule program, parallel::team team,
+                                                       std::size_t piece, urgency soon, element type)
     : ranks_{std::move(ranks)},
       program_{std::move(program)},
       team_{team},
@@ -274,12 +286,15 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives:
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION untyped_operation::~untyped_operation() {}
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::start(std::byte* data, std::size_t data_size, std::byte* work,
-                                                                  std::size_t work_size, const std::source_location& where) {
-    if (running_) core::fail(core::text("the operation '", program_.name(), "' was started while it is running"), "call finish() first");
+[[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::start(std::byte* data, std::size_t data_size,
+                                                                  std::byte* work, std::size_t work_size,
+                                                                  const std::source_location& where) {
+    if (running_)
+        core::fail(core::text("the operation '", program_.name(), "' was started while it is running"),
+                   "call finish() first");
     if (data_size < program_.data_size() || work_size < program_.work_size())
-        core::fail(core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ", program_.work_size(),
-                              " of scratch, and was given ", data_size, " and ", work_size),
+        core::fail(core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ",
+                              program_.work_size(), " of scratch, and was given ", data_size, " and ", work_size),
                    "provide at least data_size() and work_size() elements");
     arrays_[0] = data;
     arrays_[1] = work;
@@ -328,7 +343,8 @@ LOCKSTEP_FUNCTION void untyped_operation::prepare() {
         if (early_[i] != flow::none) early_list_[next[early_[i]]++] = i;
 }
 
-LOCKSTEP_FUNCTION std::size_t untyped_operation::source(const collectives::schedule::round& round, std::size_t number) const noexcept {
+LOCKSTEP_FUNCTION std::size_t untyped_operation::source(const collectives::schedule::round& round,
+                                                        std::size_t number) const noexcept {
     const collectives::local_operation& local = program_.locals()[number];
     std::size_t found = flow::none;
     for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
@@ -370,7 +386,8 @@ LOCKSTEP_FUNCTION bool untyped_operation::advance() {
             for (std::size_t entry = early_begin_[receive]; entry < early_begin_[receive + 1]; ++entry) {
                 const std::size_t i = early_list_[entry];
                 const collectives::range& from = program_.locals()[i].from;
-                const std::size_t low = std::max(begin, from.first), high = std::min(begin + size / type_.size, from.last());
+                const std::size_t low = std::max(begin, from.first),
+                                  high = std::min(begin + size / type_.size, from.last());
                 if (low < high) apply(program_.locals()[i], low - from.first, high - low);
             }
         };

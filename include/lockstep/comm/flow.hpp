@@ -15,18 +15,20 @@
 
 namespace lockstep::comm {
 
-/// Messages of one round, cut into pieces. A few pieces of each stream, the messages to or from one peer, are under way at a time: control
-/// messages of MPI get through between them (a long message would hold back the answer that the other direction waits for), what has
-/// arrived can be used while the rest travels, and no stream waits for another. Both ends cut alike. Storage is reserved once.
+/// Messages of one round, cut into pieces. A few pieces of each stream, the messages to or from one peer, are under way
+/// at a time: control messages of MPI get through between them (a long message would hold back the answer that the
+/// other direction waits for), what has arrived can be used while the rest travels, and no stream waits for another.
+/// Both ends cut alike. Storage is reserved once.
 class flow {
 public:
-    /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the receiver, which stands in
-    /// line after the data that the receiver sends: two ranks that exchange long messages use their link in one direction at a time.
+    /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the
+    /// receiver, which stands in line after the data that the receiver sends: two ranks that exchange long messages use
+    /// their link in one direction at a time.
     static constexpr std::size_t usual_piece = (std::size_t{64} << 10) - 512;
     static constexpr std::size_t largest_piece = std::size_t{1} << 30;  ///< MPI counts in int
     static constexpr std::size_t window = 16;
-    /// Each so many-th piece is complete only when its receiver has asked for it. Before that at most window x acknowledged pieces of a
-    /// stream can lie in MPI's memory.
+    /// Each so many-th piece is complete only when its receiver has asked for it. Before that at most window x
+    /// acknowledged pieces of a stream can lie in MPI's memory.
     static constexpr std::size_t acknowledged = 16;
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -40,23 +42,29 @@ public:
     /// Room for so many messages, and for the pieces that may be under way.
     [[gnu::cold]] void reserve(std::size_t messages, std::size_t slots);
 
-    /// Adds a message to the round: number 0, 1, .. in this order. `next`: the number of the next one in the same direction with the same
-    /// peer; `leads`: there is none before it. At least one byte.
-    void send(std::size_t to, std::span<std::byte> what, bool leads, std::size_t next) { put(to, what, true, leads, next); }
-    void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next) { put(from, into, false, leads, next); }
+    /// Adds a message to the round: number 0, 1, .. in this order. `next`: the number of the next one in the same
+    /// direction with the same peer; `leads`: there is none before it. At least one byte.
+    void send(std::size_t to, std::span<std::byte> what, bool leads, std::size_t next) {
+        put(to, what, true, leads, next);
+    }
+    void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next) {
+        put(from, into, false, leads, next);
+    }
 
     /// Lets the first pieces go. Sends go first: the peer then knows of ours when it answers our answer to its own.
     void start() noexcept;
     /// The operation is over.
     void leave() noexcept { entry_.leave(); }
 
-    /// Makes progress; true when the round is over, and empty again. arrived(number, first, bytes) for each piece that has been received.
+    /// Makes progress; true when the round is over, and empty again. arrived(number, first, bytes) for each piece that
+    /// has been received.
     template <class Arrived>
     [[nodiscard]] bool test(Arrived&& arrived) noexcept {
         while (live_ > 0) {
             if (held_back_ > 0) post_held_back();
             int count = 0;
-            const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(), statuses_.data());
+            const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
+                                          statuses_.data());
             bool in_status = false;
             if (code != MPI_SUCCESS) [[unlikely]]
                 in_status = is_in_status(code);
@@ -99,7 +107,8 @@ private:
         int peer;
         bool sends;
     };
-    /// All messages to or from one peer: the one that is being posted, the pieces so far, and those of them that are under way.
+    /// All messages to or from one peer: the one that is being posted, the pieces so far, and those of them that are
+    /// under way.
     struct stream_state {
         std::size_t message;
         std::size_t posted;
@@ -147,9 +156,11 @@ private:
     }
     [[gnu::cold]] void lose(int code, const slot& piece, std::size_t found) noexcept {
         if (!lost_)
-            lost_ = lost_message::make(code, piece.sends, static_cast<std::size_t>(transfers_[piece.message].peer), piece.size, found);
+            lost_ = lost_message::make(code, piece.sends, static_cast<std::size_t>(transfers_[piece.message].peer),
+                                       piece.size, found);
     }
-    /// Whether statuses say which pieces have failed. Else the call that tests all of them has: one of those under way stands for all.
+    /// Whether statuses say which pieces have failed. Else the call that tests all of them has: one of those under way
+    /// stands for all.
     [[nodiscard, gnu::cold]] bool is_in_status(int code) noexcept;
 
     void clear() noexcept {
@@ -196,7 +207,8 @@ LOCKSTEP_FUNCTION void flow::reserve(std::size_t messages, std::size_t slots) {
     entry_.enter();
     for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
         std::size_t left = 0;
-        for (std::size_t i = streams_[stream].message; i != none; i = transfers_[i].next) left += pieces(transfers_[i].size);
+        for (std::size_t i = streams_[stream].message; i != none; i = transfers_[i].next)
+            left += pieces(transfers_[i].size);
         for (std::size_t i = 0; i < std::min(window, left); ++i) {
             slots_.push_back({.stream = stream});
             requests_.push_back(MPI_REQUEST_NULL);
@@ -240,14 +252,16 @@ LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noex
     return count;
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION void flow::put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next) {
+[[gnu::noinline]] LOCKSTEP_FUNCTION void flow::put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads,
+                                                   std::size_t next) {
     if (leads) streams_.push_back({transfers_.size(), 0, 0});
     transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION flow::post_result flow::post(std::size_t stream, std::size_t at) noexcept {
     auto& [current, pieces_posted, pieces_under_way] = streams_[stream];
-    while (current != none && transfers_[current].posted == transfers_[current].size) current = transfers_[current].next;
+    while (current != none && transfers_[current].posted == transfers_[current].size)
+        current = transfers_[current].next;
     if (current == none) return post_result::nothing_left;
     transfer& message = transfers_[current];
     const std::size_t size = std::min(piece_, message.size - message.posted);
@@ -257,11 +271,11 @@ LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noex
     slots_[at] = {stream, current, message.posted, size, message.sends, false};
     message.posted += size;
     if (message.sends) {
-        // One that yields is under way until its receiver has it: others are complete as soon as the system takes them, which takes
-        // megabytes.
+        // One that yields is under way until its receiver has it: others are complete as soon as the system takes them,
+        // which takes megabytes.
         const bool counted = ++pieces_posted % acknowledged == 0 || yields;
-        const int code =
-            (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, message.peer, tag_, over_, &requests_[at]);
+        const int code = (counted ? MPI_Issend : MPI_Isend)(data, static_cast<int>(size), MPI_BYTE, message.peer, tag_,
+                                                            over_, &requests_[at]);
         if (code != MPI_SUCCESS) [[unlikely]]
             lose(code, slots_[at], 0);
         ++pieces_under_way;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A group of ranks: the application's communicator, duplicated, with an abort channel. The only header that includes Boost.MPI.
+// A group of ranks: the application's communicator, duplicated, with an abort channel. The only header that includes
+// Boost.MPI.
 
 #include <boost/mpi/communicator.hpp>
 #include <boost/mpi/environment.hpp>
@@ -33,7 +34,8 @@
 
 namespace lockstep::comm {
 
-/// A collective that a rank may wait for, and what to ask it: for whom it waits, and a number that changes where something has come.
+/// A collective that a rank may wait for, and what to ask it: for whom it waits, and a number that changes where
+/// something has come.
 struct pending_operation {
     const collective* what = nullptr;
     const group_record* in = nullptr;
@@ -63,7 +65,8 @@ public:
     explicit backoff(const pending_operation& what) noexcept
         : wait_{what.what, what.in, what.self, what.peers, what.withdraw, what.agreement}, what_{what} {}
 
-    /// After a poll that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too long.
+    /// After a poll that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too
+    /// long.
     void wait(abort_channel& aborts) {
         if (looks(++polls_)) aborts.check(wait_, what_.came());
         if (polls_ > spins) std::this_thread::yield();
@@ -75,7 +78,8 @@ private:
     pending_operation what_;
 };
 
-/// After a failure elsewhere: whether `progress()` still becomes true, as it does within 2 s where all ranks have sent their part.
+/// After a failure elsewhere: whether `progress()` still becomes true, as it does within 2 s where all ranks have sent
+/// their part.
 template <class Progress>
 [[gnu::cold]] bool comes_still(const Progress& progress) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
@@ -91,17 +95,19 @@ using raw_communicator = decltype(std::declval<const transport&>().communicator(
 
 /// Boost.MPI is used for communicators only: it has no non-blocking collectives, counts in int, and serialises
 /// silently what has no MPI datatype.
-/// Copies are the same group. All ranks make the same groups and operations in the same order, from one thread at a time: groups of the
-/// same ranks share a watch.
+/// Copies are the same group. All ranks make the same groups and operations in the same order, from one thread at a
+/// time: groups of the same ranks share a watch.
 class group {
 public:
     /// One rank, without MPI: nothing needs to be initialised.
     group() : state_{std::make_shared<state>(std::nullopt, nullptr, nullptr)} {}
 
-    /// Duplicates the communicator, so no message can be taken for one of the application's. Collective. With MPI initialised but no
-    /// mpirun, the world is one rank.
-    explicit group(const boost::mpi::communicator& communicator, const std::source_location& where = std::source_location::current());
-    /// The same for MPI's handle, which stays the application's. Not where that is a number (MPICH): any number would be taken for one.
+    /// Duplicates the communicator, so no message can be taken for one of the application's. Collective. With MPI
+    /// initialised but no mpirun, the world is one rank.
+    explicit group(const boost::mpi::communicator& communicator,
+                   const std::source_location& where = std::source_location::current());
+    /// The same for MPI's handle, which stays the application's. Not where that is a number (MPICH): any number would
+    /// be taken for one.
     template <std::same_as<raw_communicator> Raw>
         requires(!std::is_arithmetic_v<Raw>)
     explicit group(Raw communicator, const std::source_location& where = std::source_location::current())
@@ -128,11 +134,12 @@ public:
     [[nodiscard]] group split(std::size_t color, std::size_t key,
                               const std::source_location& where = std::source_location::current()) const;
 
-    /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et al. 1997).
+    /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et
+    /// al. 1997).
     template <class T>
         requires std::is_trivially_copyable_v<T>
-    [[nodiscard, gnu::cold]] std::vector<T> gather_all(const T& value,
-                                                       const std::source_location& where = std::source_location::current()) const {
+    [[nodiscard, gnu::cold]] std::vector<T> gather_all(
+        const T& value, const std::source_location& where = std::source_location::current()) const {
         struct cell {  // a vector<bool> has no elements to send
             T value;
         };
@@ -154,30 +161,32 @@ public:
         return out;
     }
 
-    [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(std::string_view text,
-                                                                 const std::source_location& where = std::source_location::current()) const;
+    [[nodiscard, gnu::cold]] std::vector<std::string> gather_all(
+        std::string_view text, const std::source_location& where = std::source_location::current()) const;
 
-    /// For each rank the lowest rank on the same host: equal numbers share memory, whatever the hosts are called. Collective.
+    /// For each rank the lowest rank on the same host: equal numbers share memory, whatever the hosts are called.
+    /// Collective.
     [[nodiscard]] std::vector<std::size_t> hosts() const;
 
-    /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for them; the first call
-    /// counts.
+    /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for
+    /// them; the first call counts.
     void announce(std::string_view text) const { aborts().announce(text); }
 
-    /// Announces and throws what became of a message of this collective. Throws remote_failure where another rank has told why.
+    /// Announces and throws what became of a message of this collective. Throws remote_failure where another rank has
+    /// told why.
     [[noreturn, gnu::cold]] void refuse(const lost_message& lost, const collective& in) const;
 
     /// Looks once for an abort. Throws remote_failure.
     void check() const { aborts().check(); }
 
-    /// Ends a stretch of work of all ranks: none leaves before all have done what can fail in it, and one that hears of a later failure on
-    /// its way out leaves first. Collective. For setup: allocates.
+    /// Ends a stretch of work of all ranks: none leaves before all have done what can fail in it, and one that hears of
+    /// a later failure on its way out leaves first. Collective. For setup: allocates.
     [[gnu::cold]] void end_together(const std::source_location& where = std::source_location::current()) const;
 
     /// The number of the next operation: equal on all ranks that make their operations in the same order.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return ++state_->record.last; }
-    /// The tag of its messages. Where MPI has room, other fingerprints have other tags: messages that do not belong together are never
-    /// matched.
+    /// The tag of its messages. Where MPI has room, other fingerprints have other tags: messages that do not belong
+    /// together are never matched.
     [[nodiscard]] int tag_of(std::uint64_t number, std::uint64_t fingerprint) const noexcept {
         constexpr std::uint64_t low = 1U << 15U;
         const std::uint64_t room = (static_cast<std::uint64_t>(state_->over.tags()) + 1) / low;
@@ -190,13 +199,13 @@ private:
     static constexpr int first_tag = setup_tag + 1;
 
     struct state {
-        [[gnu::cold]] state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top, std::shared_ptr<watch> by,
-                            std::uint64_t id = 0);
+        [[gnu::cold]] state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top,
+                            std::shared_ptr<watch> by, std::uint64_t id = 0);
 
         state(const state&) = delete;
         state& operator=(const state&) = delete;
-        /// After a failure messages may still be on their way, and MPI would deliver them to the next communicator that gets this one's
-        /// number: it is not given back.
+        /// After a failure messages may still be on their way, and MPI would deliver them to the next communicator that
+        /// gets this one's number: it is not given back.
         [[gnu::cold]] ~state();
 
         [[nodiscard]] abort_channel& aborts() noexcept { return root ? root->own : own; }
@@ -229,8 +238,8 @@ private:
     [[gnu::cold]] void wait_all(requests& under_way, const neighbours& two) const;
 
     /// A duplicate, or an error where not all ranks come to make it. `by`: none for the watch itself.
-    [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& original, watch* by,
-                                                                       const std::source_location& where);
+    [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& original,
+                                                                       watch* by, const std::source_location& where);
 
     /// The watch of the ranks of a communicator. Collective for the first group on them.
     [[nodiscard, gnu::cold]] static std::shared_ptr<watch> watch_of(const boost::mpi::communicator& communicator,
@@ -254,12 +263,14 @@ template <std::same_as<raw_communicator> Raw>
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const std::source_location& where) : group{} {
+LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const std::source_location& where)
+    : group{} {
     if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
         core::fail("a group of ranks was made while MPI is not running",
                    "keep a boost::mpi::environment alive around it, or make a group of one rank with group{}");
     if (!communicator)
-        core::fail("a group was made of a communicator that this rank does not belong to", "make it only on the ranks of the communicator");
+        core::fail("a group was made of a communicator that this rank does not belong to",
+                   "make it only on the ranks of the communicator");
     if (joins_two_groups(communicator))
         core::fail("a group was made of an inter-communicator, which joins two groups of ranks",
                    "merge them (MPI_Intercomm_merge), or pass a communicator of one group");
@@ -287,7 +298,8 @@ LOCKSTEP_FUNCTION group group::split(std::size_t color, std::size_t key, const s
                                          core::mix(core::mix(state_->record.id + ++state_->record.splits) + color))};
 }
 
-LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view text, const std::source_location& where) const {
+LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view text,
+                                                             const std::source_location& where) const {
     constexpr std::size_t size_of_part = 64;
     struct piece {
         char characters[size_of_part];
@@ -300,7 +312,8 @@ LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view te
         if (at < text.size()) text.copy(mine.characters, size_of_part, at);
         const auto pieces = gather_all(mine, where);
         for (std::size_t other = 0; other < size(); ++other)
-            if (at < lengths[other]) out[other].append(pieces[other].characters, std::min(size_of_part, lengths[other] - at));
+            if (at < lengths[other])
+                out[other].append(pieces[other].characters, std::min(size_of_part, lengths[other] - at));
     }
     return out;
 }
@@ -322,8 +335,8 @@ LOCKSTEP_FUNCTION std::vector<std::size_t> group::hosts() const {
     return all;
 }
 
-LOCKSTEP_FUNCTION group::state::state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top, std::shared_ptr<watch> by,
-                                      std::uint64_t id)
+LOCKSTEP_FUNCTION group::state::state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top,
+                                      std::shared_ptr<watch> by, std::uint64_t id)
     : communicator{std::move(made)},
       over{communicator ? transport{*communicator} : transport{}},
       root{std::move(top)},
@@ -341,7 +354,8 @@ LOCKSTEP_FUNCTION group::state::~state() {
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void group::wait_all(requests& under_way, const neighbours& two) const {
-    for (backoff waiting{pending_operation{&state_->record.setup, &state_->record, &two, &write_neighbours}};; waiting.wait(aborts())) {
+    for (backoff waiting{pending_operation{&state_->record.setup, &state_->record, &two, &write_neighbours}};;
+         waiting.wait(aborts())) {
         const bool done = under_way.test();
         if (under_way.lost()) refuse(*under_way.lost(), state_->record.setup);
         if (done) return;
@@ -352,12 +366,14 @@ LOCKSTEP_FUNCTION group::state::~state() {
     if (!lost.has_wrong_length()) check();  // a rank that is gone may have said why before
     short_line call_site;
     describe(call_site, in, nullptr);
-    const core::error failure = lost.error(record().rank_in_whole(lost.peer), record().rank_in_whole(rank()), call_site.text());
+    const core::error failure =
+        lost.error(record().rank_in_whole(lost.peer), record().rank_in_whole(rank()), call_site.text());
     announce(failure.what());
     throw failure;
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& original, watch* by,
+[[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& original,
+                                                                              watch* by,
                                                                               const std::source_location& where) {
     const auto limit = default_timeout();
     duplication made{original};
@@ -375,14 +391,15 @@ LOCKSTEP_FUNCTION group::state::~state() {
         bool hopeless = false;
         waiting.look(0);
         if (by != nullptr) by->glance();
-        if (by != nullptr && waiting.waited() > std::chrono::milliseconds{2}) hopeless = by->goes_on(waiting, by->next_board());
+        if (by != nullptr && waiting.waited() > std::chrono::milliseconds{2})
+            hopeless = by->goes_on(waiting, by->next_board());
         if (!hopeless && (limit.count() <= 0 || waiting.waited() < limit)) continue;
         if (by == nullptr) {
             short_line at;
             at.add(where);
-            throw stalled{
-                core::text("rank ", rank, " has waited ", limit.count(), " s for other ranks to make their first group", at.text()),
-                "make it on all ranks of the communicator"};
+            throw stalled{core::text("rank ", rank, " has waited ", limit.count(),
+                                     " s for other ranks to make their first group", at.text()),
+                          "make it on all ranks of the communicator"};
         }
         throw by->failure(by->next_board(), hopeless, limit);
     }
@@ -394,8 +411,9 @@ LOCKSTEP_FUNCTION group::state::~state() {
         boost::mpi::communicator over;
         std::shared_ptr<watch> by;
     };
-    // Never given back: a message may still be under way to a rank that did not look, and MPI would deliver it to the next communicator
-    // that gets this one's number. A program that makes communicators of the same ranks again and again needs one.
+    // Never given back: a message may still be under way to a rank that did not look, and MPI would deliver it to the
+    // next communicator that gets this one's number. A program that makes communicators of the same ranks again and
+    // again needs one.
     static std::vector<kept> all;
     if (communicator.size() == 1) return nullptr;
     for (const kept& entry : all)

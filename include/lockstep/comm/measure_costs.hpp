@@ -20,9 +20,10 @@ namespace lockstep::comm {
 
 namespace detail {
 
-/// Seconds for `bytes` each way with the peer: so fast is a quarter of `samples`, after one that warms up: what others do to this machine
-/// meanwhile counts little. Nothing for a rank without a peer (itself).
-[[nodiscard, gnu::cold]] double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples);
+/// Seconds for `bytes` each way with the peer: so fast is a quarter of `samples`, after one that warms up: what others
+/// do to this machine meanwhile counts little. Nothing for a rank without a peer (itself).
+[[nodiscard, gnu::cold]] double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes,
+                                                 std::size_t samples);
 
 /// Every rank with its peer at once; the figures are those of rank 0's host.
 [[nodiscard, gnu::cold]] inline collectives::link measure_link(const group& ranks, std::size_t peer, std::size_t who) {
@@ -40,16 +41,18 @@ namespace detail {
 
 }  // namespace detail
 
-/// Collective. Neighbours on a host exchange with each other, then ranks of neighbouring hosts, all of them at once, so that ranks share
-/// their links as in a step. What rank 0 has seen counts for all: the model is the same on every rank. One rank measures nothing. Cost:
-/// some 40 messages each way of 64 bytes to 256 KiB and a few short all-gathers: 1 ms on a host, 10 ms over 1 Gbit/s.
+/// Collective. Neighbours on a host exchange with each other, then ranks of neighbouring hosts, all of them at once, so
+/// that ranks share their links as in a step. What rank 0 has seen counts for all: the model is the same on every rank.
+/// One rank measures nothing. Cost: some 40 messages each way of 64 bytes to 256 KiB and a few short all-gathers: 1 ms
+/// on a host, 10 ms over 1 Gbit/s.
 [[nodiscard, gnu::cold]] collectives::cost_model measure_costs(const group& ranks);
 
 #if LOCKSTEP_BODIES
 
 namespace detail {
 
-LOCKSTEP_FUNCTION double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes, std::size_t samples) {
+LOCKSTEP_FUNCTION double exchange_seconds(const group& ranks, std::size_t peer, std::size_t bytes,
+                                          std::size_t samples) {
     collectives::schedule swap{"exchange", true, bytes};
     if (peer != ranks.rank()) {
         swap.send(peer, collectives::in_data(0, bytes));

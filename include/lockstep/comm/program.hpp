@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The frame of a program of its own: starts MPI, runs a function on all ranks, and ends the whole job in seconds when one of them fails.
+// The frame of a program of its own: starts MPI, runs a function on all ranks, and ends the whole job in seconds when
+// one of them fails.
 
 #include <signal.h>
 #include <unistd.h>
@@ -38,8 +39,9 @@ namespace detail {
 enum class ending : std::size_t { well, failed, gave_up, heard_of_a_failure };
 
 /// Waits until all ranks have come here with their ending, at most 2 s where this one has failed, 1 s where it has
-/// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: the rank that failed says
-/// why. Of ranks that give up, the first whose time is over tells the others that it speaks: wait() throws remote_failure there.
+/// given up waiting (and a quarter more for each rank below it, up to 2 s), 4 s where it has heard of either: the rank
+/// that failed says why. Of ranks that give up, the first whose time is over tells the others that it speaks: wait()
+/// throws remote_failure there.
 class final_agreement {
 public:
     final_agreement(const group& ranks);
@@ -51,7 +53,8 @@ public:
 
 private:
     [[nodiscard]] std::size_t first(ending how) const noexcept {
-        return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(how)) - endings_.begin());
+        return static_cast<std::size_t>(std::find(endings_.begin(), endings_.end(), static_cast<std::size_t>(how)) -
+                                        endings_.begin());
     }
     group ranks_;
     buffer<std::size_t> endings_;
@@ -97,7 +100,8 @@ public:
     explicit outcome(std::exception_ptr why = nullptr) noexcept;
 
     [[nodiscard]] ending how() const noexcept { return how_; }
-    /// In a line that begins with "lockstep:". `by`: knows the call site of a failure that does not tell it. size 0: MPI has not begun.
+    /// In a line that begins with "lockstep:". `by`: knows the call site of a failure that does not tell it. size 0:
+    /// MPI has not begun.
     void print(int rank, int size, const watch* by) const noexcept;
 
 private:
@@ -119,22 +123,26 @@ private:
     last_words words_;
 };
 
-[[nodiscard]] int run_program(int argc, char** argv, void* f, int (*call)(void* f, const boost::mpi::communicator& world),
+[[nodiscard]] int run_program(int argc, char** argv, void* f,
+                              int (*call)(void* f, const boost::mpi::communicator& world),
                               boost::mpi::threading::level level) noexcept;
 
 }  // namespace detail
 
-/// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0; }); }
-/// `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f, or what comes before or after it,
-/// failed on any. It throws nothing. The error is printed once, on stderr, in a line that begins with "lockstep:". Ranks that do not come
-/// to the end within 2 s after a failure are ended with MPI_Abort: no failure hangs. Standard output that could not be written, and files
-/// that pass the limit of their size (SIGXFSZ), are failures, too. A rank that is told to end (SIGTERM) says where it is.
-/// Inside another program this is not needed: errors are ordinary exceptions there.
+/// int main(int argc, char** argv) { return ls::program(argc, argv, [](const mpi::communicator& world) { ..; return 0;
+/// }); } `f(world)` runs on every rank, with MPI at `level`. Returns what f returned, or 1 on every rank if f, or what
+/// comes before or after it, failed on any. It throws nothing. The error is printed once, on stderr, in a line that
+/// begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are ended with MPI_Abort: no
+/// failure hangs. Standard output that could not be written, and files that pass the limit of their size (SIGXFSZ), are
+/// failures, too. A rank that is told to end (SIGTERM) says where it is. Inside another program this is not needed:
+/// errors are ordinary exceptions there.
 template <class F>
-[[nodiscard]] int program(int argc, char** argv, F&& f, boost::mpi::threading::level level = boost::mpi::threading::funneled) {
+[[nodiscard]] int program(int argc, char** argv, F&& f,
+                          boost::mpi::threading::level level = boost::mpi::threading::funneled) {
     auto run = [&](const boost::mpi::communicator& world) -> int { return std::forward<F>(f)(world); };
     return detail::run_program(
-        argc, argv, &run, [](void* self, const boost::mpi::communicator& world) { return (*static_cast<decltype(run)*>(self))(world); },
+        argc, argv, &run,
+        [](void* self, const boost::mpi::communicator& world) { return (*static_cast<decltype(run)*>(self))(world); },
         level);
 }
 
@@ -145,7 +153,8 @@ namespace detail {
 LOCKSTEP_FUNCTION final_agreement::final_agreement(const group& ranks)
     : ranks_{ranks},
       endings_(ranks.size()),
-      gather_{ranks.named("endings"), collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), 1))},
+      gather_{ranks.named("endings"),
+              collectives::all_gather(ranks.rank(), collectives::equal_strips(ranks.size(), 1))},
       rank_{ranks.rank()} {
     ranks.aborts().set_timeout(std::chrono::seconds{0});  // a rank may have work of its own for as long as it likes
 }
@@ -154,7 +163,8 @@ LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
     auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{mine == ending::heard_of_a_failure ? 4
                                                                             : mine == ending::failed           ? 2
                                                                                                                : 1};
-    // Ranks that give up at the same time, without a group yet in which one could tell the others: one speaks, mostly the lowest.
+    // Ranks that give up at the same time, without a group yet in which one could tell the others: one speaks, mostly
+    // the lowest.
     if (mine == ending::gave_up) deadline += std::min<std::size_t>(rank_, 4) * std::chrono::milliseconds{250};
     endings_[rank_] = static_cast<std::size_t>(mine);
     gather_.start(endings_, {});
@@ -163,7 +173,8 @@ LOCKSTEP_FUNCTION bool final_agreement::wait(ending mine) {
     call_site.what = {};
     call_site.where = {};
     call_site.unit = "";
-    for (backoff waiting{pending_operation{&call_site, &ranks_.record()}}; !gather_.poll(); waiting.wait(ranks_.aborts())) {
+    for (backoff waiting{pending_operation{&call_site, &ranks_.record()}}; !gather_.poll();
+         waiting.wait(ranks_.aborts())) {
         if (mine != ending::well && std::chrono::steady_clock::now() > deadline) {
             ranks_.aborts().check();
             if (mine == ending::gave_up) ranks_.aborts().announce("gave up waiting");
@@ -202,7 +213,8 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
         else
             std::fprintf(stderr, "lockstep: rank %d of %d failed: %s\n", rank, size, text);
         if (by != nullptr && !by->failed_at().empty() && how_ == ending::failed)
-            std::fprintf(stderr, "    on rank %d: %.*s\n", rank, static_cast<int>(by->failed_at().size()), by->failed_at().data());
+            std::fprintf(stderr, "    on rank %d: %.*s\n", rank, static_cast<int>(by->failed_at().size()),
+                         by->failed_at().data());
         std::fflush(stderr);
     };
     try {
@@ -233,7 +245,9 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
 LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
     if (mine.how() != ending::well) last_words::silence();
     const watch* const by = ranks_.aborts().watched_by().get();
-    const auto print = [&](const outcome& what) { what.print(static_cast<int>(ranks_.rank()), static_cast<int>(ranks_.size()), by); };
+    const auto print = [&](const outcome& what) {
+        what.print(static_cast<int>(ranks_.rank()), static_cast<int>(ranks_.size()), by);
+    };
     if (is_over()) {  // the function has ended MPI: no rank can be reached any more
         print(mine);
         return mine.how() == ending::well ? code : 1;
@@ -257,7 +271,8 @@ LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
     abort_job();
 }
 
-LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f, int (*call)(void* f, const boost::mpi::communicator& world),
+LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f,
+                                  int (*call)(void* f, const boost::mpi::communicator& world),
                                   boost::mpi::threading::level level) noexcept {
     const core::file_size_limit_is_an_error limit;  // before MPI, which makes files, too
     std::optional<boost::mpi::environment> environment;
@@ -277,7 +292,8 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f, int (*call)(vo
             if (boost::mpi::environment::initialized()) abort_job();
             return 1;
         }
-        // Ranks have no group yet to agree in. One speaks for all that fail alike; else the lowest of those that fail ends the job.
+        // Ranks have no group yet to agree in. One speaks for all that fail alike; else the lowest of those that fail
+        // ends the job.
         const auto longest = std::chrono::milliseconds{why.how() == ending::gave_up ? 1000 : 2000};
         const bool together = all_come(*world, longest + std::min(rank, 4) * std::chrono::milliseconds{250});
         if (rank == 0 || !together) why.print(rank, size, nullptr);

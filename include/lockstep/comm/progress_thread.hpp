@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A thread that moves collectives on while another one computes. The two take turns: MPI is called by one of them at a time.
+// A thread that moves collectives on while another one computes. The two take turns: MPI is called by one of them at a
+// time.
 
 #include <atomic>
 #include <chrono>
@@ -18,12 +19,12 @@
 
 namespace lockstep::comm {
 
-/// The turn belongs to the owner of this object, who makes MPI calls as if there were no other thread. From lend() to take() it belongs to
-/// the thread, which calls `pass` again and again: that may call MPI, and the owner may not, but for the time of a try_turn(). A thread
-/// without anything to do sleeps until it is told that there is something: ring(). One that waits for others looks again and again, with
-/// pauses in which the core is free: they end where it is rung for.
-/// What a pass throws is thrown by the owner's next take() or try_turn(); the thread does nothing more.
-/// A trainer lends the turn for a walk over its layers that has something under way and for the update of strips, and
+/// The turn belongs to the owner of this object, who makes MPI calls as if there were no other thread. From lend() to
+/// take() it belongs to the thread, which calls `pass` again and again: that may call MPI, and the owner may not, but
+/// for the time of a try_turn(). A thread without anything to do sleeps until it is told that there is something:
+/// ring(). One that waits for others looks again and again, with pauses in which the core is free: they end where it is
+/// rung for. What a pass throws is thrown by the owner's next take() or try_turn(); the thread does nothing more. A
+/// trainer lends the turn for a walk over its layers that has something under way and for the update of strips, and
 /// takes it back after it. So MPI_THREAD_SERIALIZED is enough, and between steps, in data sets, observers and
 /// evaluation and after a failure no second thread is in MPI. Compressors encode on the thread. It runs the loops of
 /// a team alone, because a second team would fight with the first. Where nothing came it sleeps for 50 us, so a core
@@ -109,8 +110,8 @@ private:
     std::thread thread_;  // last: it uses the others
 };
 
-/// The turn for a stretch of work inside another that the thread may use; null: there is no thread. What is to be done for the thread
-/// begins first: others may wait for it. An exception that leaves the stretch keeps the turn.
+/// The turn for a stretch of work inside another that the thread may use; null: there is no thread. What is to be done
+/// for the thread begins first: others may wait for it. An exception that leaves the stretch keeps the turn.
 class own_turn {
 public:
     explicit own_turn(progress_thread* from) : from_{from != nullptr && from->is_lent() ? from : nullptr} {
@@ -131,8 +132,8 @@ private:
 
 LOCKSTEP_FUNCTION progress_thread::progress_thread(pass turn, void* owner) : pass_{turn}, owner_{owner} {
     require_threads(thread_use::by_turns, "the plan asks for a progress thread", "leave progress_thread out");
-    thread_ = core::quiet_thread([](void* self) noexcept { static_cast<progress_thread*>(self)->work(); }, this, "the progress thread",
-                                 "leave progress_thread out, or allow the process more threads");
+    thread_ = core::quiet_thread([](void* self) noexcept { static_cast<progress_thread*>(self)->work(); }, this,
+                                 "the progress thread", "leave progress_thread out, or allow the process more threads");
 }
 
 LOCKSTEP_FUNCTION progress_thread::~progress_thread() {
@@ -157,7 +158,8 @@ LOCKSTEP_FUNCTION void progress_thread::work() noexcept {
         }
         for (outcome found = one_pass(); found != outcome::nothing_to_do; found = one_pass()) {
             if (found == outcome::moved) continue;
-            // Not a yield: that gives a whole slice of time away where threads share a core, and hardly any where they do not.
+            // Not a yield: that gives a whole slice of time away where threads share a core, and hardly any where they
+            // do not.
             std::unique_lock at{bell_};
             if (rung_.wait_for(at, between_looks, [&] { return over_ || rings_ != heard; })) break;
         }

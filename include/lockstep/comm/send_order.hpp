@@ -8,18 +8,19 @@
 
 namespace lockstep::comm {
 
-/// The operations of one rank that share its links, by urgency: 0 is needed first. One that is in flight beside a more urgent one yields:
-/// it hands over no piece that would leave more than `limit` bytes of itself and the more urgent ones under way, and each piece counts
-/// until its receiver has it; one piece of each stream may go beyond. What is more urgent does not see the others, and without it none is
-/// held back.
+/// The operations of one rank that share its links, by urgency: 0 is needed first. One that is in flight beside a more
+/// urgent one yields: it hands over no piece that would leave more than `limit` bytes of itself and the more urgent
+/// ones under way, and each piece counts until its receiver has it; one piece of each stream may go beyond. What is
+/// more urgent does not see the others, and without it none is held back.
 ///
-/// Priorities order what is handed over, they block no operation: each stream (a direction of a pair of ranks) of each operation may always
-/// have one piece under way, receives are posted as without an order, and no rank waits for another to hand something over. So every
-/// operation that is polled moves on, whatever else is in flight here or there, also where ranks start in different orders or give
-/// different urgencies. Owned by the thread that has the turn to call MPI, and outlives its operations.
-/// Not ordered: redistributions, losses and statistics. Not overtaken: what the system has taken, over TCP up to 4 MB
-/// for each peer (btl_tcp_sndbuf). Pieces are acknowledged only beside something more urgent: acknowledgements come
-/// when the receiver polls, and with 4 ms between polls they cost a third of the bandwidth.
+/// Priorities order what is handed over, they block no operation: each stream (a direction of a pair of ranks) of each
+/// operation may always have one piece under way, receives are posted as without an order, and no rank waits for
+/// another to hand something over. So every operation that is polled moves on, whatever else is in flight here or
+/// there, also where ranks start in different orders or give different urgencies. Owned by the thread that has the turn
+/// to call MPI, and outlives its operations. Not ordered: redistributions, losses and statistics. Not overtaken: what
+/// the system has taken, over TCP up to 4 MB for each peer (btl_tcp_sndbuf). Pieces are acknowledged only beside
+/// something more urgent: acknowledgements come when the receiver polls, and with 4 ms between polls they cost a third
+/// of the bandwidth.
 class send_order {
 public:
     /// What a link of 1 Gbit/s carries in 8 ms: covers the pauses between two polls of the receiver.
@@ -64,7 +65,9 @@ public:
         priority.among->running_.resize(priority.level + 1);  // last: its size says that both have room
     }
     send_entry(send_entry&& other) noexcept
-        : priority_{other.priority_}, running_{std::exchange(other.running_, false)}, bytes_{std::exchange(other.bytes_, 0)} {}
+        : priority_{other.priority_},
+          running_{std::exchange(other.running_, false)},
+          bytes_{std::exchange(other.bytes_, 0)} {}
     send_entry& operator=(send_entry&&) = delete;
     ~send_entry() { leave(); }
 
@@ -80,8 +83,12 @@ public:
         running_ = false;
         --priority_.among->running_[priority_.level];
     }
-    [[nodiscard]] bool yields() const noexcept { return priority_.among != nullptr && priority_.among->yields(priority_.level); }
-    [[nodiscard]] bool admits(std::size_t bytes) const noexcept { return priority_.among->admits(priority_.level, bytes); }
+    [[nodiscard]] bool yields() const noexcept {
+        return priority_.among != nullptr && priority_.among->yields(priority_.level);
+    }
+    [[nodiscard]] bool admits(std::size_t bytes) const noexcept {
+        return priority_.among->admits(priority_.level, bytes);
+    }
     void handed_over(std::size_t bytes) noexcept {
         if (!running_) return;
         bytes_ += bytes;

@@ -55,7 +55,8 @@ struct lost_message {
                                                       std::size_t found) noexcept;
     [[nodiscard]] bool has_wrong_length() const noexcept { return code == MPI_SUCCESS; }
     /// With the numbers of both ranks as messages tell them. `call_site`: in what this rank was.
-    [[nodiscard, gnu::cold]] core::error error(std::size_t peer_told, std::size_t self_told, std::string_view call_site) const;
+    [[nodiscard, gnu::cold]] core::error error(std::size_t peer_told, std::size_t self_told,
+                                               std::string_view call_site) const;
 };
 
 /// The bytes that a receive brought.
@@ -65,7 +66,8 @@ struct lost_message {
     return static_cast<std::size_t>(found);
 }
 
-/// The handle of a communicator that its owner keeps alive. One without a communicator has one rank and needs no MPI at all.
+/// The handle of a communicator that its owner keeps alive. One without a communicator has one rank and needs no MPI at
+/// all.
 class transport {
 public:
     transport() = default;
@@ -77,7 +79,8 @@ public:
     [[nodiscard]] int tags() const noexcept { return tags_; }
     [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }
 
-    /// The sender of a message with this tag that waits here, if any; it is received into `buffer`, which is long enough for all of them.
+    /// The sender of a message with this tag that waits here, if any; it is received into `buffer`, which is long
+    /// enough for all of them.
     struct message {
         std::size_t from;
         std::size_t bytes;
@@ -88,7 +91,8 @@ public:
         MPI_Status status;
         check(MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator_, &found, &status), "MPI_Iprobe");
         if (found == 0) return std::nullopt;
-        check(MPI_Recv(buffer.data(), static_cast<int>(buffer.size()), MPI_BYTE, status.MPI_SOURCE, tag, communicator_, &status),
+        check(MPI_Recv(buffer.data(), static_cast<int>(buffer.size()), MPI_BYTE, status.MPI_SOURCE, tag, communicator_,
+                       &status),
               "MPI_Recv");
         return message{static_cast<std::size_t>(status.MPI_SOURCE), bytes_in(status)};
     }
@@ -100,15 +104,16 @@ private:
     int tags_ = 32767;
 };
 
-/// What MPI has to permit: threads that never call it beside the one that does (MPI_THREAD_FUNNELED), or some that call it by turns
-/// (MPI_THREAD_SERIALIZED).
+/// What MPI has to permit: threads that never call it beside the one that does (MPI_THREAD_FUNNELED), or some that call
+/// it by turns (MPI_THREAD_SERIALIZED).
 enum class thread_use : unsigned char { beside, by_turns };
 
-/// Throws core::error where MPI runs in this program and permits less. `what`: asks for the threads; `otherwise`: how to do without.
+/// Throws core::error where MPI runs in this program and permits less. `what`: asks for the threads; `otherwise`: how
+/// to do without.
 [[gnu::cold]] void require_threads(thread_use needed, const std::string& what, std::string_view otherwise);
 
-/// A duplicate of a communicator in the making: MPI's blocking call would wait for ever for a rank that does not come. Errors of MPI come
-/// back from its calls instead of ending the program. One that is given up leaves its memory to MPI.
+/// A duplicate of a communicator in the making: MPI's blocking call would wait for ever for a rank that does not come.
+/// Errors of MPI come back from its calls instead of ending the program. One that is given up leaves its memory to MPI.
 class duplication {
 public:
     explicit duplication(MPI_Comm original) : making_{std::make_unique<making>()} {
@@ -146,11 +151,12 @@ private:
 /// The ranks of `part` as numbered in `whole`.
 [[nodiscard, gnu::cold]] std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whole);
 
-/// The lowest rank that shares memory with this one; nothing where MPI does not tell. Collective; MPI waits in it until all ranks have
-/// come.
+/// The lowest rank that shares memory with this one; nothing where MPI does not tell. Collective; MPI waits in it until
+/// all ranks have come.
 [[nodiscard, gnu::cold]] std::optional<std::size_t> first_on_host(MPI_Comm communicator) noexcept;
 
-/// Whether all ranks of the communicator call this, at most `longest` later. MPI may go on with it where they do not: for the end of a job.
+/// Whether all ranks of the communicator call this, at most `longest` later. MPI may go on with it where they do not:
+/// for the end of a job.
 [[nodiscard, gnu::cold]] bool all_come(MPI_Comm communicator, std::chrono::milliseconds longest) noexcept;
 
 /// Whether MPI has been finalized.
@@ -160,9 +166,9 @@ private:
     return over != 0;
 }
 
-/// Gives messages up; request i is a receive where receives(i), and memory(i) is what it uses. Receives are cancelled. One that is being
-/// filled just now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will. What has not ended then is abandoned
-/// memory.
+/// Gives messages up; request i is a receive where receives(i), and memory(i) is what it uses. Receives are cancelled.
+/// One that is being filled just now has 0.2 s to end. Sends cannot be recalled: their peers have failed too, or will.
+/// What has not ended then is abandoned memory.
 template <class Receives, class Memory>
 [[gnu::cold]] void recall(std::span<MPI_Request> pending, Receives&& receives, Memory&& memory) noexcept {
     if (pending.empty() || is_over()) return;
@@ -184,8 +190,8 @@ template <class Receives, class Memory>
     }
 }
 
-/// A few messages that are under way together, for setting up and for failures, in memory of their own. What is still under way when it
-/// is destroyed is abandoned.
+/// A few messages that are under way together, for setting up and for failures, in memory of their own. What is still
+/// under way when it is destroyed is abandoned.
 class requests {
 public:
     requests() = default;
@@ -193,7 +199,9 @@ public:
     requests& operator=(const requests&) = delete;
     ~requests() { abandon(); }
 
-    void reserve(std::size_t messages) { pending_.reserve(messages), parts_.reserve(messages), statuses_.reserve(messages); }
+    void reserve(std::size_t messages) {
+        pending_.reserve(messages), parts_.reserve(messages), statuses_.reserve(messages);
+    }
 
     /// All receives of a round come before its sends. `into` is written by the test() that finds all complete.
     void receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into);
@@ -274,7 +282,8 @@ LOCKSTEP_FUNCTION std::string mpi_error_string(int code) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     core::fail(core::text(call, " failed on rank ", rank, " of MPI_COMM_WORLD: ", mpi_error_string(code)),
-               "see what MPI and its launcher say: a host or the network may be lost, or communicators are made and never freed");
+               "see what MPI and its launcher say: a host or the network may be lost, or communicators are made and "
+               "never freed");
 }
 
 LOCKSTEP_FUNCTION lost_message lost_message::make(int code, bool sends, std::size_t peer, std::size_t expected,
@@ -287,11 +296,12 @@ LOCKSTEP_FUNCTION lost_message lost_message::make(int code, bool sends, std::siz
 [[gnu::noinline]] LOCKSTEP_FUNCTION core::error lost_message::error(std::size_t peer_told, std::size_t self_told,
                                                                     std::string_view call_site) const {
     if (has_wrong_length())
-        return {
-            core::text("rank ", peer_told, " sent ", found, " bytes to rank ", self_told, ", which expected ", expected, " in ", call_site),
-            "run collectives with the same sizes on all ranks"};
+        return {core::text("rank ", peer_told, " sent ", found, " bytes to rank ", self_told, ", which expected ",
+                           expected, " in ", call_site),
+                "run collectives with the same sizes on all ranks"};
     return {core::text("rank ", self_told, " cannot ", sends ? "send " : "receive ", expected,
-                       sends ? " bytes to rank " : " bytes from rank ", peer_told, " in ", call_site, ": ", mpi_error_string(code)),
+                       sends ? " bytes to rank " : " bytes from rank ", peer_told, " in ", call_site, ": ",
+                       mpi_error_string(code)),
             "see what MPI and its launcher say: a host or the network may be lost"};
 }
 
@@ -311,11 +321,13 @@ LOCKSTEP_FUNCTION void require_threads(thread_use needed, const std::string& wha
     if (begun == 0 || is_over()) return;
     check(MPI_Query_thread(&level), "MPI_Query_thread");
     const bool beside = needed == thread_use::beside;
-    if (level >= (beside ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED)) return;  // MPI 3.1, section 12.4.3: the levels grow
-    core::fail(core::text(what, ", which needs MPI at ", beside ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SERIALIZED", ", and MPI runs at ",
-                          level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE"),
-               core::text("start it by boost::mpi::environment environment{argc, argv, boost::mpi::threading::",
-                          beside ? "funneled" : "serialized", "} or lockstep::program at that level, or ", otherwise));
+    if (level >= (beside ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED))
+        return;  // MPI 3.1, section 12.4.3: the levels grow
+    core::fail(
+        core::text(what, ", which needs MPI at ", beside ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SERIALIZED",
+                   ", and MPI runs at ", level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE"),
+        core::text("start it by boost::mpi::environment environment{argc, argv, boost::mpi::threading::",
+                   beside ? "funneled" : "serialized", "} or lockstep::program at that level, or ", otherwise));
 }
 
 LOCKSTEP_FUNCTION bool same_ranks(MPI_Comm first, MPI_Comm second) {
@@ -340,7 +352,8 @@ LOCKSTEP_FUNCTION std::vector<std::size_t> ranks_of(MPI_Comm part, MPI_Comm whol
 
 LOCKSTEP_FUNCTION std::optional<std::size_t> first_on_host(MPI_Comm communicator) noexcept {
     MPI_Comm host = MPI_COMM_NULL;
-    if (MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return std::nullopt;
+    if (MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
+        return std::nullopt;
     MPI_Group on_host = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
     const int zero = 0;
     int first = MPI_UNDEFINED;
@@ -369,18 +382,20 @@ LOCKSTEP_FUNCTION bool all_come(MPI_Comm communicator, std::chrono::milliseconds
     return false;
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION void requests::receive(const transport& over, std::size_t from, int tag, std::span<std::byte> into) {
+[[gnu::noinline]] LOCKSTEP_FUNCTION void requests::receive(const transport& over, std::size_t from, int tag,
+                                                           std::span<std::byte> into) {
     MPI_Request* const request = next({from, false, into.data(), buffer<std::byte>(into.size())});
-    const int code = MPI_Irecv(parts_.back().memory.data(), static_cast<int>(into.size()), MPI_BYTE, static_cast<int>(from), tag,
-                               over.communicator(), request);
+    const int code = MPI_Irecv(parts_.back().memory.data(), static_cast<int>(into.size()), MPI_BYTE,
+                               static_cast<int>(from), tag, over.communicator(), request);
     receives_ = pending_.size();
     if (code != MPI_SUCCESS) lose(code, parts_.back());
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION void requests::send(const transport& over, std::size_t to, int tag, std::span<const std::byte> what) {
+[[gnu::noinline]] LOCKSTEP_FUNCTION void requests::send(const transport& over, std::size_t to, int tag,
+                                                        std::span<const std::byte> what) {
     MPI_Request* const request = next({to, true, nullptr, {what.begin(), what.end()}});
-    const int code = MPI_Isend(parts_.back().memory.data(), static_cast<int>(what.size()), MPI_BYTE, static_cast<int>(to), tag,
-                               over.communicator(), request);
+    const int code = MPI_Isend(parts_.back().memory.data(), static_cast<int>(what.size()), MPI_BYTE,
+                               static_cast<int>(to), tag, over.communicator(), request);
     if (code != MPI_SUCCESS) lose(code, parts_.back());
 }
 
@@ -392,7 +407,8 @@ LOCKSTEP_FUNCTION bool all_come(MPI_Comm communicator, std::chrono::milliseconds
         const int code_of_part = kind == MPI_SUCCESS ? MPI_SUCCESS : statuses_[i].MPI_ERROR;
         const std::size_t expected = parts_[i].memory.size();
         const std::size_t found = i < receives_ && done ? bytes_in(statuses_[i]) : expected;
-        if ((code_of_part != MPI_SUCCESS && code_of_part != MPI_ERR_PENDING) || found != expected) lose(code_of_part, parts_[i], found);
+        if ((code_of_part != MPI_SUCCESS && code_of_part != MPI_ERR_PENDING) || found != expected)
+            lose(code_of_part, parts_[i], found);
     }
 }
 

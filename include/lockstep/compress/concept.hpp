@@ -16,7 +16,8 @@ namespace lockstep::compress {
 /// What a compressor or a reduction asks for, in an optional member `static constexpr compress::traits traits{..}`.
 struct traits {
     bool dense_vectors = false;  ///< tensors of one extent (biases, scales) travel as they are
-    bool whole_tensors = false;  ///< pieces are whole tensors with their rows and columns, whatever the segment of the plan
+    bool whole_tensors =
+        false;  ///< pieces are whole tensors with their rows and columns, whatever the segment of the plan
 };
 
 /// One vector to be written as a message.
@@ -29,16 +30,18 @@ struct encoding {
     core::random_stream random{0, core::purpose::rounding};
 };
 
-/// `encode(in)` writes a message and returns its length in bytes, which is at most `max_bytes<T>(n)`, and the same for all vectors of one
-/// length where it can be. `decode_add(message, scale, sum)` does sum += scale x decoded; the message is one that `encode` wrote for
-/// sum.size() values, and starts at any byte. A number that is not finite must not vanish: what is decoded then holds one too.
-/// `settings` is what distinguishes two compressors of one type: it enters the fingerprint of the recipe.
-/// Optional: `check()` throws core::error on settings that make no sense; `scratch_size<T>(n)`, the elements of scratch that encode needs;
-/// `snap(values)` rounds values so little that value - decoded is afterwards exact in T: error_feedback calls it before it encodes;
-/// `check_feedback()` throws core::error on settings with which error feedback would not keep its residual bounded.
+/// `encode(in)` writes a message and returns its length in bytes, which is at most `max_bytes<T>(n)`, and the same for
+/// all vectors of one length where it can be. `decode_add(message, scale, sum)` does sum += scale x decoded; the
+/// message is one that `encode` wrote for sum.size() values, and starts at any byte. A number that is not finite must
+/// not vanish: what is decoded then holds one too. `settings` is what distinguishes two compressors of one type: it
+/// enters the fingerprint of the recipe. Optional: `check()` throws core::error on settings that make no sense;
+/// `scratch_size<T>(n)`, the elements of scratch that encode needs; `snap(values)` rounds values so little that value -
+/// decoded is afterwards exact in T: error_feedback calls it before it encodes; `check_feedback()` throws core::error
+/// on settings with which error feedback would not keep its residual bounded.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
-    requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale, std::span<T> sum) {
+    requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
+             std::span<T> sum) {
     { C::slot_count } -> std::convertible_to<std::size_t>;
     { C::name } -> std::convertible_to<std::string_view>;
     { compressor.settings() } -> std::convertible_to<std::string>;

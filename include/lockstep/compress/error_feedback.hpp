@@ -29,8 +29,9 @@ inline constexpr bool is_inner = Compressor<Inner>;
 /// inner compressor: 3 n numbers to form p, and the decoding.
 template <class Inner>
 struct error_feedback {
-    static_assert(is_inner<Inner>,
-                  "lockstep: error_feedback goes around a compressor; write error_feedback{compress::top_k{.ratio = 0.01}}");
+    static_assert(
+        is_inner<Inner>,
+        "lockstep: error_feedback goes around a compressor; write error_feedback{compress::top_k{.ratio = 0.01}}");
     using inner_type = std::conditional_t<is_inner<Inner>, Inner, none>;
     inner_type inner;
 
@@ -38,7 +39,9 @@ struct error_feedback {
     static constexpr compress::traits traits = traits_of<inner_type>;
     static constexpr std::size_t slot_count = 1 + inner_type::slot_count;
 
-    [[nodiscard]] std::string settings() const { return core::text("inner=", inner_type::name, "(", std::string{inner.settings()}, ")"); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("inner=", inner_type::name, "(", std::string{inner.settings()}, ")");
+    }
 
     /// Throws core::error if the inner compressor's own check does, or if its residual would grow without end.
     void check() const {
@@ -88,7 +91,9 @@ struct error_feedback<Inner> {
     static constexpr std::size_t slot_count = 1 + Inner::slot_count;
     static constexpr auto rounds = Inner::rounds;
 
-    [[nodiscard]] std::string settings() const { return core::text("inner=", Inner::name, "(", std::string{inner.settings()}, ")"); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("inner=", Inner::name, "(", std::string{inner.settings()}, ")");
+    }
 
     /// Throws core::error if the inner reduction's own check does, or if its residual would grow without end.
     void check() const {
@@ -103,7 +108,8 @@ struct error_feedback<Inner> {
         if constexpr (requires { inner.initialise(all); }) inner.initialise(all);
     }
     template <std::size_t Number, class T>
-    void encode(round_number<Number> round, const worker_pass<T>& in, std::span<round_element<T, rounds[Number]>> out) const noexcept {
+    void encode(round_number<Number> round, const worker_pass<T>& in,
+                std::span<round_element<T, rounds[Number]>> out) const noexcept {
         // The residual becomes p in its own place, and stays it for all rounds.
         const std::span<T> residual = in.state[0];
         if constexpr (Number == 0) kernels::add(in.values, residual);
@@ -120,7 +126,8 @@ struct error_feedback<Inner> {
         inner.combined(round, all, result);
     }
     template <class T>
-    void finish(const shared_pass<T>& all, std::span<const round_element<T, rounds.back()>> result, std::span<T> mean) const noexcept {
+    void finish(const shared_pass<T>& all, std::span<const round_element<T, rounds.back()>> result,
+                std::span<T> mean) const noexcept {
         inner.finish(all, result, mean);
     }
     template <class T>

@@ -12,10 +12,13 @@
 
 namespace lockstep::compress {
 
-static_assert(std::endian::native == std::endian::little, "lockstep: messages of packed bits are little-endian; port packing.hpp");
+static_assert(std::endian::native == std::endian::little,
+              "lockstep: messages of packed bits are little-endian; port packing.hpp");
 
 /// Bytes for n numbers of `bits` bits, 1 <= bits <= 8.
-[[nodiscard]] constexpr std::size_t packed_bytes(std::size_t n, std::size_t bits) noexcept { return n / 8 * bits + (n % 8 * bits + 7) / 8; }
+[[nodiscard]] constexpr std::size_t packed_bytes(std::size_t n, std::size_t bits) noexcept {
+    return n / 8 * bits + (n % 8 * bits + 7) / 8;
+}
 
 namespace detail {
 
@@ -51,7 +54,8 @@ inline void unpack(const std::byte* in, std::size_t bits, std::span<std::uint8_t
         const auto take = [&](std::size_t first, std::size_t count) {
             std::uint64_t group = 0;
             std::memcpy(&group, in + first / 8 * Bits, count == 8 ? Bits : packed_bytes(count, Bits));
-            for (std::size_t i = 0; i < count; ++i) codes[first + i] = static_cast<std::uint8_t>((group >> (i * Bits)) & mask);
+            for (std::size_t i = 0; i < count; ++i)
+                codes[first + i] = static_cast<std::uint8_t>((group >> (i * Bits)) & mask);
         };
         std::size_t first = 0;
         for (; first + 8 <= codes.size(); first += 8) take(first, 8);

@@ -20,7 +20,8 @@ namespace lockstep::compress {
 
 /// PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019) is error_feedback{power_sgd{.rank = r}}. For each m x q matrix,
 /// with M_w = g_w + e_w of worker w, which error_feedback forms:
-///   round 1    P = sum over workers of M_w Q                  m x r, Q from the last step, normal deviates before the first
+///   round 1    P = sum over workers of M_w Q                  m x r, Q from the last step, normal deviates before the
+///   first
 ///              P <- orthonormal columns (modified Gram-Schmidt, twice, in double)
 ///   round 2    Q = sum over workers of Q_w,  Q_w = M_w^T P    q x r, kept for the next step
 ///   mean       P Q^T = P P^T (sum of M_w)
@@ -74,7 +75,8 @@ struct power_sgd {
         parallel::for_blocks(in.team, rows, 16, [&](parallel::block part) {
             for (std::size_t row = part.first; row < part.last; ++row)
                 for (std::size_t k = 0; k < rank; ++k)
-                    p[k * rows + row] = dot<T>(in.values.subspan(row * columns, columns), in.shared.subspan(k * columns, columns));
+                    p[k * rows + row] =
+                        dot<T>(in.values.subspan(row * columns, columns), in.shared.subspan(k * columns, columns));
         });
     }
     template <class T>
@@ -89,13 +91,15 @@ struct power_sgd {
         const std::size_t rows = in.shape.rows, columns = in.shape.columns;
         const T* const p = in.shared.data() + rank * columns;
         parallel::for_blocks(in.team, columns, 64, [&](parallel::block part) {
-            for (std::size_t k = 0; k < rank; ++k) std::fill(&q[k * columns] + part.first, &q[k * columns] + part.last, T{0});
+            for (std::size_t k = 0; k < rank; ++k)
+                std::fill(&q[k * columns] + part.first, &q[k * columns] + part.last, T{0});
             for (std::size_t row = 0; row < rows; ++row) {
                 const T* const values = &in.values[row * columns];
                 for (std::size_t k = 0; k < rank; ++k) {
                     T* const sum = &q[k * columns];
                     const T factor = p[k * rows + row];
-                    for (std::size_t column = part.first; column < part.last; ++column) sum[column] += factor * values[column];
+                    for (std::size_t column = part.first; column < part.last; ++column)
+                        sum[column] += factor * values[column];
                 }
             }
         });
@@ -110,21 +114,24 @@ struct power_sgd {
     }
     template <class T>
     void decode_own(const worker_pass<T>& in, std::span<const T> q, T scale, std::span<T> sum) const noexcept {
-        multiply(in.team, in.shape, in.shared.subspan(q.size()), q, [scale, sum](std::size_t first, std::span<const T> product) {
-            for (std::size_t i = 0; i < product.size(); ++i) sum[first + i] += scale * product[i];
-        });
+        multiply(in.team, in.shape, in.shared.subspan(q.size()), q,
+                 [scale, sum](std::size_t first, std::span<const T> product) {
+                     for (std::size_t i = 0; i < product.size(); ++i) sum[first + i] += scale * product[i];
+                 });
     }
 
     /// Makes `count` columns of `rows` numbers orthonormal, up to rounding, in ascending order. A column of which less
     /// is left than rounding makes of it becomes a random direction. A column that is not finite becomes NaN.
     template <class T>
-    static void orthonormalise(std::span<T> all, std::size_t rows, std::size_t count, const core::random_stream& random) noexcept {
+    static void orthonormalise(std::span<T> all, std::size_t rows, std::size_t count,
+                               const core::random_stream& random) noexcept {
         constexpr std::size_t tries = 4;
         for (std::size_t k = 0; k < count; ++k) {
             const std::span<T> column = all.subspan(k * rows, rows);
             bool is_unit = make_orthogonal(std::span<const T>{all}, column, k);
             for (std::size_t trial = 0; !is_unit && trial < tries; ++trial) {
-                for (std::size_t i = 0; i < rows; ++i) column[i] = static_cast<T>(random.normal((k * tries + trial) * rows + i));
+                for (std::size_t i = 0; i < rows; ++i)
+                    column[i] = static_cast<T>(random.normal((k * tries + trial) * rows + i));
                 is_unit = make_orthogonal(std::span<const T>{all}, column, k);
             }
             if (!is_unit) std::fill(column.begin(), column.end(), T{0});  // as many columns as rows
@@ -139,7 +146,8 @@ private:
         std::array<Sum, ways> sums{};
         std::size_t i = 0;
         for (; i + ways <= a.size(); i += ways)
-            for (std::size_t way = 0; way < ways; ++way) sums[way] += static_cast<Sum>(a[i + way]) * static_cast<Sum>(b[i + way]);
+            for (std::size_t way = 0; way < ways; ++way)
+                sums[way] += static_cast<Sum>(a[i + way]) * static_cast<Sum>(b[i + way]);
         for (; i < a.size(); ++i) sums[i % ways] += static_cast<Sum>(a[i]) * static_cast<Sum>(b[i]);
         for (std::size_t half = ways / 2; half > 0; half /= 2)
             for (std::size_t way = 0; way < half; ++way) sums[way] += sums[way + half];
@@ -149,7 +157,8 @@ private:
     /// Takes the directions of the first `before` columns out of this one and makes its length 1. False where nothing
     /// certain is left.
     template <class T>
-    [[nodiscard]] static bool make_orthogonal(std::span<const T> all, std::span<T> column, std::size_t before) noexcept {
+    [[nodiscard]] static bool make_orthogonal(std::span<const T> all, std::span<T> column,
+                                              std::size_t before) noexcept {
         T largest{0};
         bool is_finite = true;
         for (const T value : column) {
@@ -182,7 +191,8 @@ private:
     /// Calls put(first, numbers) for parts of P Q^T in row-major order; products are added in the order of columns of
     /// P.
     template <class T, class Put>
-    void multiply(parallel::team team, const matrix& shape, std::span<const T> p, std::span<const T> q, const Put& put) const noexcept {
+    void multiply(parallel::team team, const matrix& shape, std::span<const T> p, std::span<const T> q,
+                  const Put& put) const noexcept {
         constexpr std::size_t chunk = 256;
         parallel::for_blocks(team, shape.rows, 16, [&](parallel::block part) {
             std::array<T, chunk> product;

@@ -55,10 +55,11 @@ struct worker_pass {
     matrix shape;
     std::size_t workers = 1;  ///< in all
     std::span<const T> values;
-    tensor::slots<T> state;                                  ///< slot_count of them, as long as values, zero before the first step
-    std::span<T> kept;                                       ///< of this step
-    std::span<const T> shared;                               ///< where earlier rounds have left their results
-    core::random_stream random{0, core::purpose::rounding};  ///< of this worker, matrix and step; word i belongs to value i
+    tensor::slots<T> state;     ///< slot_count of them, as long as values, zero before the first step
+    std::span<T> kept;          ///< of this step
+    std::span<const T> shared;  ///< where earlier rounds have left their results
+    core::random_stream random{
+        0, core::purpose::rounding};  ///< of this worker, matrix and step; word i belongs to value i
     parallel::team team{};
 };
 
@@ -76,7 +77,8 @@ namespace detail {
 
 /// What a reduction says for one of its rounds.
 template <class R, class T, std::size_t Number>
-concept has_encode = requires(const R& reduction, const worker_pass<T>& in, std::span<round_element<T, R::rounds[Number]>> out) {
+concept has_encode = requires(const R& reduction, const worker_pass<T>& in,
+                              std::span<round_element<T, R::rounds[Number]>> out) {
     requires noexcept(reduction.encode(round_number<Number>{}, in, out));
 };
 template <class R, class T, std::size_t Number>
@@ -111,8 +113,9 @@ inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence
 template <class R, class T = float>
 concept Reduction = std::copy_constructible<R> && requires {
     requires R::rounds.size() > 0;
-} && requires(const R& reduction, const matrix& shape, std::size_t workers, const worker_pass<T>& in, const shared_pass<T>& all,
-              std::span<const round_element<T, R::rounds.back()>> result, T scale, std::span<T> mean) {
+} && requires(const R& reduction, const matrix& shape, std::size_t workers, const worker_pass<T>& in,
+              const shared_pass<T>& all, std::span<const round_element<T, R::rounds.back()>> result, T scale,
+              std::span<T> mean) {
     { R::slot_count } -> std::convertible_to<std::size_t>;
     { R::name } -> std::convertible_to<std::string_view>;
     { reduction.settings() } -> std::convertible_to<std::string>;

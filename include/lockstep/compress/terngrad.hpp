@@ -44,13 +44,15 @@ struct terngrad {
     /// Throws core::error unless clip is a number and at least 0.
     void check() const {
         if (!(clip >= 0 && clip < 1e9))
-            core::fail(core::text("terngrad has clip = ", clip), "give a number of standard deviations, such as 2.5, or 0 for no clipping");
+            core::fail(core::text("terngrad has clip = ", clip),
+                       "give a number of standard deviations, such as 2.5, or 0 for no clipping");
     }
     /// Throws core::error: what is decoded may exceed p by the scale, so residuals grow like the square root of the
     /// number of elements, and clipping holds the large ones back.
     void check_feedback() const {
         core::fail("error_feedback around terngrad leaves residuals that are many times as large as the gradients",
-                   "use terngrad alone, which is unbiased but for clipping, or error_feedback around quantize with 3 bits or more");
+                   "use terngrad alone, which is unbiased but for clipping, or error_feedback around quantize with 3 "
+                   "bits or more");
     }
 
     [[nodiscard]] reduction_sizes<2> sizes(const matrix& shape, std::size_t workers) const noexcept {
@@ -63,7 +65,8 @@ struct terngrad {
         T most{0};
         for (const T value : in.values) most = std::max(most, std::abs(value));
         if (clip > 0)
-            if (const auto bound = static_cast<T>(clip * standard_deviation(in.values)); bound > 0) most = std::min(most, bound);
+            if (const auto bound = static_cast<T>(clip * standard_deviation(in.values)); bound > 0)
+                most = std::min(most, bound);
         // A cut at the largest magnitude that is left is a cut at the bound.
         out[0] = in.kept[0] = most;
     }
@@ -104,7 +107,8 @@ struct terngrad {
     }
 
     template <class T>
-    void decode_own(const worker_pass<T>& in, std::span<const std::uint32_t> elements, T scale, std::span<T> sum) const noexcept {
+    void decode_own(const worker_pass<T>& in, std::span<const std::uint32_t> elements, T scale,
+                    std::span<T> sum) const noexcept {
         decode(in.team, in.workers, elements, sum.size(), [&](std::size_t i, std::uint32_t k) {
             sum[i] += scale * (in.shared[0] * static_cast<T>(static_cast<std::int32_t>(k) - 1));
         });
@@ -153,7 +157,8 @@ struct terngrad {
 private:
     /// Calls f(i, field) for fields 0 .. n - 1 of these words.
     template <class F>
-    static void decode(parallel::team team, std::size_t workers, std::span<const std::uint32_t> words, std::size_t n, const F& f) noexcept {
+    static void decode(parallel::team team, std::size_t workers, std::span<const std::uint32_t> words, std::size_t n,
+                       const F& f) noexcept {
         const std::size_t each = fields(workers), bits = field_bits(workers);
         const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << bits) - 1);
         parallel::for_blocks(team, words.size(), 1024, [&](parallel::block part) {

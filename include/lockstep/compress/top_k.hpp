@@ -21,10 +21,11 @@
 
 namespace lockstep::compress {
 
-/// Sends the k = max(1, ceil(ratio n)) elements of largest magnitude, exactly, of equal ones those with the lowest index; k = 0 for n = 0.
-/// A delta-contraction: |v - decoded|^2 <= (1 - k/n) |v|^2. Biased, so it wants error_feedback around it.
-/// Message: the k values, then their k indices of 32 bits in ascending order: 8 k bytes for float, 12 k for double.
-/// A NaN counts as larger than infinity, so as many numbers that are not finite are sent as fit, and at least one.
+/// Sends the k = max(1, ceil(ratio n)) elements of largest magnitude, exactly, of equal ones those with the lowest
+/// index; k = 0 for n = 0. A delta-contraction: |v - decoded|^2 <= (1 - k/n) |v|^2. Biased, so it wants error_feedback
+/// around it. Message: the k values, then their k indices of 32 bits in ascending order: 8 k bytes for float, 12 k for
+/// double. A NaN counts as larger than infinity, so as many numbers that are not finite are sent as fit, and at least
+/// one.
 struct top_k {
     double ratio = 0.01;
 
@@ -37,13 +38,16 @@ struct top_k {
     /// Throws core::error unless 0 < ratio <= 1.
     void check() const {
         if (!(ratio > 0 && ratio <= 1))
-            core::fail(core::text("top_k has ratio = ", ratio, ", outside (0, 1]"), "take the share of elements to send, such as 0.01");
+            core::fail(core::text("top_k has ratio = ", ratio, ", outside (0, 1]"),
+                       "take the share of elements to send, such as 0.01");
     }
 
-    /// Elements sent of n. A product that rounding has lifted above a whole number counts as that number: 0.07 of 100 is 7.
+    /// Elements sent of n. A product that rounding has lifted above a whole number counts as that number: 0.07 of 100
+    /// is 7.
     [[nodiscard]] std::size_t count(std::size_t n) const noexcept {
         if (n == 0) return 0;
-        const double exact = std::ceil(ratio * static_cast<double>(n) * (1 - 2 * std::numeric_limits<double>::epsilon()));
+        const double exact =
+            std::ceil(ratio * static_cast<double>(n) * (1 - 2 * std::numeric_limits<double>::epsilon()));
         return std::clamp(static_cast<std::size_t>(exact), std::size_t{1}, n);
     }
 

@@ -31,11 +31,13 @@ namespace detail {
 }
 
 /// Names the numbers and what they were to make.
-[[noreturn, gnu::cold]] void fail_size(std::string_view what, std::string_view sign, std::initializer_list<std::size_t> numbers);
+[[noreturn, gnu::cold]] void fail_size(std::string_view what, std::string_view sign,
+                                       std::initializer_list<std::size_t> numbers);
 
 }  // namespace detail
 
-/// The product of these numbers. Throws core::error above largest_size: `what` says what it was to be. A factor of 0 makes it 0.
+/// The product of these numbers. Throws core::error above largest_size: `what` says what it was to be. A factor of 0
+/// makes it 0.
 template <Count... Numbers>
 [[nodiscard]] constexpr std::size_t checked_product(std::string_view what, Numbers... numbers) {
     std::size_t product = 1;
@@ -58,7 +60,8 @@ template <Count... Numbers>
                                                            std::initializer_list<std::size_t> numbers) {
     std::string formula;
     for (const std::size_t number : numbers) formula += text(formula.empty() ? "" : sign, number);
-    fail(text(what, ": ", formula, " is more than the ", largest_size, " that a program can have"), "use smaller numbers");
+    fail(text(what, ": ", formula, " is more than the ", largest_size, " that a program can have"),
+         "use smaller numbers");
 }
 
 #endif

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The compiled form: what does not depend on a program's types comes from a library (src/) that the program's own build makes of these
-// headers.
+// The compiled form: what does not depend on a program's types comes from a library (src/) that the program's own build
+// makes of these headers.
 
 #include "lockstep/core/floating_point.hpp"
 
-/// Without LOCKSTEP_COMPILED the library is header-only. A program that links the compiled form (lockstep::compiled) defines it; the units
-/// of the library define one of the other two as well.
-/// LOCKSTEP_TEMPLATE(f<float>): an instance of a function template that the library holds.
-/// LOCKSTEP_BODIES: whether definitions of functions that are no templates are read here, each of them after LOCKSTEP_FUNCTION.
+/// Without LOCKSTEP_COMPILED the library is header-only. A program that links the compiled form (lockstep::compiled)
+/// defines it; the units of the library define one of the other two as well. LOCKSTEP_TEMPLATE(f<float>): an instance
+/// of a function template that the library holds. LOCKSTEP_BODIES: whether definitions of functions that are no
+/// templates are read here, each of them after LOCKSTEP_FUNCTION.
 #if !defined(LOCKSTEP_COMPILED)
 #define LOCKSTEP_TEMPLATE(...) static_assert(true)
 #define LOCKSTEP_BODIES 1

@@ -15,8 +15,8 @@
 
 namespace lockstep::core {
 
-/// what() reads `lockstep: <what is wrong, with the values>; <what to do>`. Both may quote files and arguments: they become printable, the
-/// problem on one line.
+/// what() reads `lockstep: <what is wrong, with the values>; <what to do>`. Both may quote files and arguments: they
+/// become printable, the problem on one line.
 class error : public std::runtime_error {
 public:
     error(const std::string& problem, const std::string& remedy);
@@ -27,7 +27,9 @@ public:
     /// Adds a line to what(), once: what a caller knows of the state that the failure leaves. Later lines are dropped.
     [[gnu::cold]] void add_line(const std::string& line);
 
-    [[nodiscard]] const char* what() const noexcept override { return with_line_ ? with_line_->c_str() : std::runtime_error::what(); }
+    [[nodiscard]] const char* what() const noexcept override {
+        return with_line_ ? with_line_->c_str() : std::runtime_error::what();
+    }
 
 private:
     std::shared_ptr<const std::string> with_line_;  // shared: copies of an exception must not throw
@@ -51,7 +53,8 @@ decltype(auto) with_memory(std::string_view what, unsigned long long bytes, std:
     }
 }
 
-/// Throws the exception that is being handled again; where that is std::bad_alloc, an error with what this process holds.
+/// Throws the exception that is being handled again; where that is std::bad_alloc, an error with what this process
+/// holds.
 [[noreturn, gnu::cold]] void rethrow();
 
 #if LOCKSTEP_BODIES
@@ -67,7 +70,8 @@ LOCKSTEP_FUNCTION void error::add_line(const std::string& line) {
     throw error{std::string{problem}, std::string{remedy}};
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION void fail_memory(std::string_view what, unsigned long long bytes, std::string_view remedy) {
+[[gnu::noinline]] LOCKSTEP_FUNCTION void fail_memory(std::string_view what, unsigned long long bytes,
+                                                     std::string_view remedy) {
     throw error{text("no memory for ", what, ": ", bytes, " bytes were asked for"), std::string{remedy}};
 }
 
@@ -80,9 +84,10 @@ LOCKSTEP_FUNCTION void error::add_line(const std::string& line) {
         ::getrusage(RUSAGE_SELF, &used);
         ::getrlimit(RLIMIT_AS, &limit);
         // The request that failed does not say its size.
-        throw error{text("no memory: the process has taken up to ", used.ru_maxrss, " KiB",
-                         limit.rlim_cur == RLIM_INFINITY ? text() : text(", its limit is ", limit.rlim_cur / 1024, " KiB")),
-                    "use smaller batches, fewer ranks on this machine, or one with more memory; see ulimit -v"};
+        throw error{
+            text("no memory: the process has taken up to ", used.ru_maxrss, " KiB",
+                 limit.rlim_cur == RLIM_INFINITY ? text() : text(", its limit is ", limit.rlim_cur / 1024, " KiB")),
+            "use smaller batches, fewer ranks on this machine, or one with more memory; see ulimit -v"};
     }
 }
 

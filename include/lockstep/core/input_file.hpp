@@ -21,12 +21,16 @@
 
 namespace lockstep::core {
 
-/// Reads from the beginning to the end. Throws core::error for what cannot be opened, what is no regular file, and what cannot be read.
+/// Reads from the beginning to the end. Throws core::error for what cannot be opened, what is no regular file, and what
+/// cannot be read.
 class input_file {
 public:
     explicit input_file(std::string path);
     input_file(input_file&& other) noexcept
-        : path_{std::move(other.path_)}, descriptor_{std::exchange(other.descriptor_, -1)}, size_{other.size_}, done_{other.done_} {}
+        : path_{std::move(other.path_)},
+          descriptor_{std::exchange(other.descriptor_, -1)},
+          size_{other.size_},
+          done_{other.done_} {}
     input_file(const input_file&) = delete;
     input_file& operator=(const input_file&) = delete;
     input_file& operator=(input_file&&) = delete;
@@ -52,9 +56,10 @@ private:
 /// Empty when the file can be read, otherwise why not: "No such file or directory", or "it is a FIFO, no regular file".
 [[nodiscard, gnu::cold]] std::string why_unreadable(const std::string& path);
 
-/// The whole of a small file, such as a table that people write. Throws core::error also where it is longer than `most` bytes; `what` names
-/// it in messages.
-[[nodiscard, gnu::cold]] std::string read_text(const std::string& path, std::string_view what, std::size_t most, std::string_view remedy);
+/// The whole of a small file, such as a table that people write. Throws core::error also where it is longer than `most`
+/// bytes; `what` names it in messages.
+[[nodiscard, gnu::cold]] std::string read_text(const std::string& path, std::string_view what, std::size_t most,
+                                               std::string_view remedy);
 
 #if LOCKSTEP_BODIES
 
@@ -93,10 +98,11 @@ LOCKSTEP_FUNCTION input_file::input_file(std::string path) : path_{std::move(pat
     std::string why;
     descriptor_ = detail::open_regular(path_, about, why);
     if (!why.empty())
-        fail(text("cannot open \"", path_, "\": ", why),
-             why.find("regular") == why.npos
-                 ? "check the path and its permissions; relative paths start at the working directory of the process"
-                 : "pass a file on a disk; what comes through a pipe or from a device has to be stored in a file first");
+        fail(
+            text("cannot open \"", path_, "\": ", why),
+            why.find("regular") == why.npos
+                ? "check the path and its permissions; relative paths start at the working directory of the process"
+                : "pass a file on a disk; what comes through a pipe or from a device has to be stored in a file first");
     size_ = static_cast<std::uint64_t>(about.st_size);
 }
 
@@ -107,7 +113,8 @@ LOCKSTEP_FUNCTION std::size_t input_file::read(std::span<std::byte> to) {
         if (got == 0) break;
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            fail(text("reading \"", path_, "\" failed after ", done_, " bytes: ", std::generic_category().message(errno)),
+            fail(text("reading \"", path_, "\" failed after ", done_,
+                      " bytes: ", std::generic_category().message(errno)),
                  "check that it is a file on a disk that works");
         out += static_cast<std::size_t>(got);
         done_ += static_cast<std::uint64_t>(got);
@@ -122,11 +129,14 @@ LOCKSTEP_FUNCTION std::string why_unreadable(const std::string& path) {
     return why;
 }
 
-LOCKSTEP_FUNCTION std::string read_text(const std::string& path, std::string_view what, std::size_t most, std::string_view remedy) {
-    if (const std::string why = why_unreadable(path); !why.empty()) fail(text(what, " ", path, " cannot be read: ", why), remedy);
+LOCKSTEP_FUNCTION std::string read_text(const std::string& path, std::string_view what, std::size_t most,
+                                        std::string_view remedy) {
+    if (const std::string why = why_unreadable(path); !why.empty())
+        fail(text(what, " ", path, " cannot be read: ", why), remedy);
     input_file file{path};
     const auto too_long = [&](auto size) {
-        fail(text(what, " ", path, " has ", size, " bytes, the most are ", most), "name the right file, or shorten this one");
+        fail(text(what, " ", path, " has ", size, " bytes, the most are ", most),
+             "name the right file, or shorten this one");
     };
     if (file.size() > most) too_long(file.size());
     std::string out;

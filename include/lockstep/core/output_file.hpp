@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Files that are written: every write is checked, no two outputs share a file, and a full disk or a limit is an error with a text.
+// Files that are written: every write is checked, no two outputs share a file, and a full disk or a limit is an error
+// with a text.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -26,14 +27,17 @@
 
 namespace lockstep::core {
 
-/// A file that is emptied and written from its beginning, without a buffer. Throws core::error for what cannot be opened or written, and
-/// for a regular file that another output_file of this process has open. A write beyond the limit of file sizes (ulimit -f) or to a pipe
-/// that nothing reads is an error like any other: SIGXFSZ and SIGPIPE are held back meanwhile, on this thread only.
+/// A file that is emptied and written from its beginning, without a buffer. Throws core::error for what cannot be
+/// opened or written, and for a regular file that another output_file of this process has open. A write beyond the
+/// limit of file sizes (ulimit -f) or to a pipe that nothing reads is an error like any other: SIGXFSZ and SIGPIPE are
+/// held back meanwhile, on this thread only.
 class output_file {
 public:
     output_file() = default;
     output_file(output_file&& other) noexcept
-        : path_{std::move(other.path_)}, descriptor_{std::exchange(other.descriptor_, -1)}, same_{std::exchange(other.same_, {})} {}
+        : path_{std::move(other.path_)},
+          descriptor_{std::exchange(other.descriptor_, -1)},
+          same_{std::exchange(other.same_, {})} {}
     output_file& operator=(output_file&&) = delete;
     ~output_file();
 
@@ -60,15 +64,15 @@ private:
     identity same_;
 };
 
-/// Throws core::error where two of these paths lead to one regular file, also through links and through folders of several names, and for
-/// files that do not exist yet. Empty paths and devices are left out. Nothing is opened.
+/// Throws core::error where two of these paths lead to one regular file, also through links and through folders of
+/// several names, and for files that do not exist yet. Empty paths and devices are left out. Nothing is opened.
 [[gnu::cold]] void require_different_outputs(std::span<const std::string> paths);
 
 /// What was written to standard output has arrived, or core::error.
 [[gnu::cold]] void flush_standard_output();
 
-/// As long as it lives, a write beyond the limit of file sizes fails with EFBIG instead of ending the process, unless the program has a
-/// handler of its own. For the whole process: for frames of programs.
+/// As long as it lives, a write beyond the limit of file sizes fails with EFBIG instead of ending the process, unless
+/// the program has a handler of its own. For the whole process: for frames of programs.
 class file_size_limit_is_an_error {
 public:
     [[gnu::cold]] file_size_limit_is_an_error() noexcept {
@@ -166,7 +170,8 @@ struct destination {
 }
 
 [[noreturn]] LOCKSTEP_FUNCTION void fail_same_output(std::string_view a, std::string_view b) {
-    fail(a == b ? text("\"", a, "\" is named for two outputs") : text("\"", a, "\" and \"", b, "\" are one file, named for two outputs"),
+    fail(a == b ? text("\"", a, "\" is named for two outputs")
+                : text("\"", a, "\" and \"", b, "\" are one file, named for two outputs"),
          "name a file of its own for each: they would overwrite each other");
 }
 
@@ -236,7 +241,8 @@ LOCKSTEP_FUNCTION void require_different_outputs(std::span<const std::string> pa
         const auto& last = found.back();
         for (std::size_t i = 0; i + 1 < found.size(); ++i) {
             const bool one_file = last.file != output_file::identity{} && found[i].file == last.file;
-            const bool one_name = last.folder != output_file::identity{} && found[i].folder == last.folder && found[i].name == last.name;
+            const bool one_name =
+                last.folder != output_file::identity{} && found[i].folder == last.folder && found[i].name == last.name;
             if (one_file || one_name) detail::fail_same_output(paths[i], path);
         }
     }
@@ -247,7 +253,8 @@ LOCKSTEP_FUNCTION void flush_standard_output() {
     const bool flushed = std::fflush(stdout) == 0;
     const int reason = errno;
     if (flushed && std::ferror(stdout) == 0) return;
-    fail(text("cannot write standard output: ", flushed ? std::string{"an earlier write failed"} : std::generic_category().message(reason)),
+    fail(text("cannot write standard output: ",
+              flushed ? std::string{"an earlier write failed"} : std::generic_category().message(reason)),
          "check where it goes: a file needs room, a pipe needs a reader");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A flat heterogeneous list: each element is a base class found by its number, so access costs the compiler O(1) where std::tuple recurses.
+// A flat heterogeneous list: each element is a base class found by its number, so access costs the compiler O(1) where
+// std::tuple recurses.
 
 #include <cstddef>
 #include <utility>
@@ -23,7 +24,8 @@ struct pack : pack_leaves<std::index_sequence_for<Ts...>, Ts...> {
     static constexpr std::size_t size = sizeof...(Ts);
 
     constexpr pack() = default;
-    constexpr pack(const Ts&... values) requires(sizeof...(Ts) > 0) : pack_leaves<std::index_sequence_for<Ts...>, Ts...>{{values}...} {}
+    constexpr pack(const Ts&... values) requires(sizeof...(Ts) > 0)
+        : pack_leaves<std::index_sequence_for<Ts...>, Ts...>{{values}...} {}
 };
 
 namespace detail {

@@ -15,12 +15,15 @@
 
 namespace lockstep::core {
 
-/// Runs work(of). `name`: for the error, as in `the thread that is to read ahead`. Throws core::error where the system grants no thread.
-[[nodiscard, gnu::cold]] std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name, const char* remedy);
+/// Runs work(of). `name`: for the error, as in `the thread that is to read ahead`. Throws core::error where the system
+/// grants no thread.
+[[nodiscard, gnu::cold]] std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name,
+                                                  const char* remedy);
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name, const char* remedy) {
+LOCKSTEP_FUNCTION std::thread quiet_thread(void (*work)(void*) noexcept, void* of, const char* name,
+                                           const char* remedy) {
     sigset_t all, before;
     sigfillset(&all);
     for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, own);

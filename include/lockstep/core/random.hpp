@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Counter-based random numbers: a pure function of (seed, stream, index), so no rank, thread or order of calls shows in them.
+// Counter-based random numbers: a pure function of (seed, stream, index), so no rank, thread or order of calls shows in
+// them.
 
 #include <array>
 #include <cmath>
@@ -35,9 +36,9 @@ public:
     /// Numbers of series for each purpose.
     static constexpr std::uint32_t series_count = std::uint32_t{1} << 24U;
 
-    /// `series`, below series_count, tells apart what has one purpose: the layer, the tensor. `step` is the training step or the epoch.
-    /// It enters modulo 2^32. Messages of a compressor: series = tensor x workers + worker, word = number of the
-    /// element in the tensor.
+    /// `series`, below series_count, tells apart what has one purpose: the layer, the tensor. `step` is the training
+    /// step or the epoch. It enters modulo 2^32. Messages of a compressor: series = tensor x workers + worker, word =
+    /// number of the element in the tensor.
     constexpr random_stream(std::uint64_t seed, purpose what, std::uint32_t series = 0, std::uint32_t step = 0) noexcept
         : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           series_{(static_cast<std::uint32_t>(what) << 24) ^ series},
@@ -53,10 +54,13 @@ public:
     /// Words 4 block .. 4 block + 3.
     [[nodiscard]] constexpr std::array<std::uint32_t, 4> block(std::uint64_t block) const noexcept {
         block += first_;
-        return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step_, series_}, key_[0], key_[1]);
+        return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step_, series_},
+                      key_[0], key_[1]);
     }
 
-    [[nodiscard]] constexpr std::uint32_t word(std::uint64_t index) const noexcept { return block(index / 4)[index % 4]; }
+    [[nodiscard]] constexpr std::uint32_t word(std::uint64_t index) const noexcept {
+        return block(index / 4)[index % 4];
+    }
 
     /// Words first .. first + out.size() - 1, several counters at a time.
     constexpr void words(std::uint64_t first, std::span<std::uint32_t> out) const noexcept {
@@ -77,7 +81,9 @@ public:
 
     /// In [0, 1), a multiple of 2^-24: exact in float.
     [[nodiscard]] constexpr float uniform(std::uint64_t index) const noexcept { return to_uniform(word(index)); }
-    [[nodiscard]] static constexpr float to_uniform(std::uint32_t word) noexcept { return static_cast<float>(word >> 8) * 0x1p-24F; }
+    [[nodiscard]] static constexpr float to_uniform(std::uint32_t word) noexcept {
+        return static_cast<float>(word >> 8) * 0x1p-24F;
+    }
 
     /// In 0 .. bound - 1, bias below bound / 2^64.
     [[nodiscard]] constexpr std::uint64_t below(std::uint64_t bound, std::uint64_t index) const noexcept {

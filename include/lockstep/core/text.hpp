@@ -14,7 +14,8 @@ namespace lockstep::core {
 
 namespace detail {
 
-/// One value on its way into a text. Values of all types come through one function: a message costs no code of its own beyond its list.
+/// One value on its way into a text. Values of all types come through one function: a message costs no code of its own
+/// beyond its list.
 class text_part {
 public:
     // No templates: conversions are looked up for every word of every message.
@@ -67,8 +68,9 @@ template <class... Parts>
 /// A name, which may be the user's, as a JSON string with its quotation marks. Control characters become blanks.
 [[nodiscard, gnu::cold]] std::string json_string(std::string_view text);
 
-/// Foreign text, such as a file's name or content, for a message: control characters, bytes that are no UTF-8, and the marks of Unicode
-/// that end a line or reverse the direction of writing become \n, \t or \x1b. What is printable stays. `keep_lines`: ends of lines, too.
+/// Foreign text, such as a file's name or content, for a message: control characters, bytes that are no UTF-8, and the
+/// marks of Unicode that end a line or reverse the direction of writing become \n, \t or \x1b. What is printable stays.
+/// `keep_lines`: ends of lines, too.
 [[nodiscard, gnu::cold]] std::string printable(std::string_view text, bool keep_lines = false);
 
 /// The same for a text that may be long: at most the first 80 bytes, and how many there are.
@@ -108,7 +110,8 @@ LOCKSTEP_FUNCTION void text_part::append_to(std::string& out) const {
 
 LOCKSTEP_FUNCTION std::string grouped(unsigned long long number) {
     std::string digits = text(number);
-    for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+    for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+        digits.insert(static_cast<std::size_t>(at), 1, ',');
     return digits;
 }
 
@@ -139,7 +142,8 @@ LOCKSTEP_FUNCTION std::string json_string(std::string_view text) {
 
 namespace detail {
 
-/// Bytes of the UTF-8 character that the text begins with (RFC 3629), or 0 if it begins with none that a message may hold.
+/// Bytes of the UTF-8 character that the text begins with (RFC 3629), or 0 if it begins with none that a message may
+/// hold.
 [[nodiscard]] LOCKSTEP_FUNCTION std::size_t printable_character(std::string_view text) noexcept {
     const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
     const unsigned first = byte(0);
@@ -156,8 +160,9 @@ namespace detail {
     }
     constexpr unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
     const bool exists = point >= least[size] && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
-    const bool controls = point <= 0x9f || (point >= 0x200e && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
-                          (point >= 0x2066 && point <= 0x2069) || point == 0x61c || point == 0xfeff;
+    const bool controls = point <= 0x9f || (point >= 0x200e && point <= 0x200f) ||
+                          (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||
+                          point == 0x61c || point == 0xfeff;
     return exists && !controls ? size : 0;
 }
 

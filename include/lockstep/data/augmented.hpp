@@ -21,9 +21,10 @@ inline constexpr bool is_augmentation = Augmentation<A>;
 template <class Set>
 inline constexpr bool has_pictures = tensor::ImageShape<typename Set::sample>;
 
-/// `augmented{set, pad_crop{}, flip{}, cutout{}}`: fit() reads the pictures of `set` with all changes, in this order; evaluate() reads them
-/// as they are. A training picture is a pure function of (its number, seed of the plan, epoch). Keeps a copy of `set`, which for the data
-/// sets of this folder shares the samples. Cost: the changes, each on a picture that is still in the nearest cache.
+/// `augmented{set, pad_crop{}, flip{}, cutout{}}`: fit() reads the pictures of `set` with all changes, in this order;
+/// evaluate() reads them as they are. A training picture is a pure function of (its number, seed of the plan, epoch).
+/// Keeps a copy of `set`, which for the data sets of this folder shares the samples. Cost: the changes, each on a
+/// picture that is still in the nearest cache.
 template <Dataset Set, class... Augmentations>
 class augmented {
     static_assert((is_augmentation<Augmentations> && ...),
@@ -37,7 +38,8 @@ public:
     /// Throws core::error for numbers that make no sense for these pictures.
     explicit augmented(const Set& set, const Augmentations&... changes) : set_{set}, changes_{changes...} {
         const auto check = [](const auto& change) {
-            if constexpr (requires { change.check(std::size_t{}, std::size_t{}); }) change.check(rows_of_one(), columns_of_one());
+            if constexpr (requires { change.check(std::size_t{}, std::size_t{}); })
+                change.check(rows_of_one(), columns_of_one());
         };
         (check(changes), ...);
     }
@@ -50,27 +52,30 @@ public:
         if constexpr (requires { std::string{set_.settings()}; }) out = set_.settings();
         core::for_each_index<sizeof...(Augmentations)>([&](auto index) {
             const auto& change = core::get<index>(changes_);
-            out += core::text(out.empty() ? "" : " ", std::string_view{change.name}, "(", std::string{change.settings()}, ")");
+            out += core::text(out.empty() ? "" : " ", std::string_view{change.name}, "(",
+                              std::string{change.settings()}, ")");
         });
         return out;
     }
 
     /// The pictures as they are.
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
+              std::span<tensor::label_element<label, T>> y) const {
         set_.read(rows, x, y);
     }
 
     /// The pictures of this epoch.
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y,
-              const reading& key) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
+              std::span<tensor::label_element<label, T>> y, const reading& key) const {
         require_readable(*this, rows, x, y);
         constexpr std::size_t labels = tensor::label_size<label>, count = sizeof...(Augmentations);
         const reading inner{key.seed, key.epoch, key.place + static_cast<std::uint32_t>(count)};
         for (std::size_t at = 0; at < rows.size();) {
             const std::size_t here = std::min(block<T>, rows.size() - at);
-            read_for_training<Set, T>(set_, rows.subspan(at, here), x.part(at, here), y.subspan(at * labels, here * labels), inner);
+            read_for_training<Set, T>(set_, rows.subspan(at, here), x.part(at, here),
+                                      y.subspan(at * labels, here * labels), inner);
             for (const std::size_t end = at + here; at < end; ++at) {
                 const picture<T> one{x.sample(at).data(), rows_of_one(), columns_of_one(), sample::extents[2]};
                 core::for_each_index<count>([&](auto index) {

@@ -16,8 +16,8 @@ struct point {
     float y = 0;
 };
 
-/// Pixel (row, column) has its centre at x = column, y = row. Only +, -, *, /, min, max and square roots are used, each rounded as IEEE 754
-/// says, so an image has the same bits on every instruction set.
+/// Pixel (row, column) has its centre at x = column, y = row. Only +, -, *, /, min, max and square roots are used, each
+/// rounded as IEEE 754 says, so an image has the same bits on every instruction set.
 template <std::size_t Rows, std::size_t Columns>
 class canvas {
     using vector = simd::batch<float>;

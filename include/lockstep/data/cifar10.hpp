@@ -24,11 +24,12 @@ namespace lockstep::data {
 /// The published split of a data set.
 enum class part { training, test };
 
-/// The binary version, unpacked: `cifar10{"cifar-10-batches-bin", part::training}` reads data_batch_1.bin .. data_batch_5.bin there,
-/// `part::test` test_batch.bin; files may be packed by gzip (`.bin.gz`), and the folder may be the one that holds cifar-10-batches-bin.
-/// A picture is 1 byte of label and 1,024 bytes each of red, green and blue; samples are rows x columns x channels. Pixels are
-/// (byte / 255 - mean) / deviation of their channel: those of the training set, members to change. `count` reads the first pictures only.
-/// Copies share the bytes, 3,073 for each picture. Throws core::error at construction for whatever is wrong with the files.
+/// The binary version, unpacked: `cifar10{"cifar-10-batches-bin", part::training}` reads data_batch_1.bin ..
+/// data_batch_5.bin there, `part::test` test_batch.bin; files may be packed by gzip (`.bin.gz`), and the folder may be
+/// the one that holds cifar-10-batches-bin. A picture is 1 byte of label and 1,024 bytes each of red, green and blue;
+/// samples are rows x columns x channels. Pixels are (byte / 255 - mean) / deviation of their channel: those of the
+/// training set, members to change. `count` reads the first pictures only. Copies share the bytes, 3,073 for each
+/// picture. Throws core::error at construction for whatever is wrong with the files.
 class cifar10 {
 public:
     using sample = tensor::shape<32, 32, 3>;
@@ -48,7 +49,8 @@ public:
     void check() const { channel_statistics<3>{mean, deviation}.check(); }
 
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
+              std::span<tensor::label_element<label, T>> y) const {
         require_readable(*this, rows, x, y);
         const channel_scaling to_numbers{channel_statistics<3>{mean, deviation}, T{255}};
         for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -85,7 +87,8 @@ LOCKSTEP_FUNCTION cifar10::cifar10(const std::string& folder, part which, std::s
     if (which == part::test)
         append(root + "/test_batch", count, read);
     else
-        for (int batch = 1; batch <= 5 && read.labels.size() < count; ++batch) append(core::text(root, "/data_batch_", batch), count, read);
+        for (int batch = 1; batch <= 5 && read.labels.size() < count; ++batch)
+            append(core::text(root, "/data_batch_", batch), count, read);
     if (count != everything && read.labels.size() != count)
         core::fail(core::text(name_, ": ", count, " pictures were asked for, the files hold ", read.labels.size()),
                    "ask for fewer, or leave the count away to have them all");
@@ -98,30 +101,32 @@ LOCKSTEP_FUNCTION bool cifar10::exists(const std::string& folder, part which) {
 }
 
 LOCKSTEP_FUNCTION void cifar10::append(const std::string& prefix, std::size_t count, contents& to) {
-    const std::string path = find_packed(
-        prefix, ".bin",
-        "unpack the binary version of CIFAR-10 (cifar-10-binary.tar.gz from www.cs.toronto.edu/~kriz/cifar.html) with tar -xzf, and "
-        "pass the folder cifar-10-batches-bin");
+    const std::string path = find_packed(prefix, ".bin",
+                                         "unpack the binary version of CIFAR-10 (cifar-10-binary.tar.gz from "
+                                         "www.cs.toronto.edu/~kriz/cifar.html) with tar -xzf, and "
+                                         "pass the folder cifar-10-batches-bin");
     packed_file file{path};
     const std::vector<std::byte> bytes = file.read_up_to(most_pictures * record);
     if (std::byte further[1]; file.read(further) > 0)
-        core::fail(core::text("\"", path, "\" has ", file.length(), " bytes, too many: the most are ", most_pictures * record, ", ",
-                              most_pictures, " pictures"),
+        core::fail(core::text("\"", path, "\" has ", file.length(), " bytes, too many: the most are ",
+                              most_pictures * record, ", ", most_pictures, " pictures"),
                    "fetch or copy the file again: the published ones have 30730000 bytes once unpacked");
     if (bytes.empty() || bytes.size() % record != 0)
-        core::fail(core::text("\"", path, "\" has ", bytes.size(), " bytes, ", bytes.empty() ? "no picture" : "no whole number of pictures",
-                              " of ", record, " bytes"),
+        core::fail(core::text("\"", path, "\" has ", bytes.size(), " bytes, ",
+                              bytes.empty() ? "no picture" : "no whole number of pictures", " of ", record, " bytes"),
                    "fetch or copy the file again: the published ones have 30730000 bytes once unpacked");
     const std::size_t pictures = std::min(bytes.size() / record, count - to.labels.size());
     const std::size_t all = (to.labels.size() + pictures) * record;
-    core::with_memory("the pictures of CIFAR-10", all, "use a machine with more memory, or ask for fewer pictures", [&] {
-        to.labels.reserve(to.labels.size() + pictures);
-        to.pixels.reserve(to.pixels.size() + pictures * sample::size);
-    });
+    core::with_memory("the pictures of CIFAR-10", all, "use a machine with more memory, or ask for fewer pictures",
+                      [&] {
+                          to.labels.reserve(to.labels.size() + pictures);
+                          to.pixels.reserve(to.pixels.size() + pictures * sample::size);
+                      });
     for (std::size_t at = 0; at < pictures * record; at += record) {
         const auto label = std::to_integer<std::uint8_t>(bytes[at]);
         if (label >= label::count)
-            core::fail(core::text("picture ", at / record, " of \"", path, "\" has the label ", +label, ", allowed are 0 to 9"),
+            core::fail(core::text("picture ", at / record, " of \"", path, "\" has the label ", +label,
+                                  ", allowed are 0 to 9"),
                        "pass the binary version of CIFAR-10 (other data sets have other layouts), or correct the file");
         to.labels.push_back(label);
         const std::byte* red = bytes.data() + at + 1;

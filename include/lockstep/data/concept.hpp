@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The concepts Dataset (numbered, labelled samples), Sampler (the order in which an epoch visits them) and Augmentation (a random change
-// of a picture).
+// The concepts Dataset (numbered, labelled samples), Sampler (the order in which an epoch visits them) and Augmentation
+// (a random change of a picture).
 
 #include <array>
 #include <concepts>
@@ -21,9 +21,10 @@
 namespace lockstep::data {
 
 /// Samples 0 .. size() - 1 of one compile-time shape. `read(rows, x, y)` fills x (rows.size() samples) and y
-/// (rows.size() * label_size<label> elements) for these sample numbers, in any order and with repeats. What is read for a number
-/// depends on that number alone, so any rank may read any sample. An optional `name() -> std::string` appears in messages; the text of an
-/// optional `settings() -> std::string` must be equal on all ranks of a fit(); an optional `check()` throws on numbers that make no sense.
+/// (rows.size() * label_size<label> elements) for these sample numbers, in any order and with repeats. What is read for
+/// a number depends on that number alone, so any rank may read any sample. An optional `name() -> std::string` appears
+/// in messages; the text of an optional `settings() -> std::string` must be equal on all ranks of a fit(); an optional
+/// `check()` throws on numbers that make no sense.
 template <class D, class T = float>
 concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D::label> &&
     requires(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
@@ -32,10 +33,11 @@ concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D:
     set.read(rows, x, y);
 };
 
-/// The order of an epoch: out (n entries) becomes a list of sample numbers below n. A pure function of its arguments. Optional: `name` and
-/// `settings()`, which must be equal on all ranks, and `check()`.
+/// The order of an epoch: out (n entries) becomes a list of sample numbers below n. A pure function of its arguments.
+/// Optional: `name` and `settings()`, which must be equal on all ranks, and `check()`.
 template <class S>
-concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoch, std::uint64_t seed, std::span<std::uint64_t> out) {
+concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoch, std::uint64_t seed,
+                           std::span<std::uint64_t> out) {
     sampler.order(n, epoch, seed, out);
 };
 
@@ -46,8 +48,8 @@ struct reading {
     std::uint32_t place = 0;  ///< how many augmentations of outer data sets follow: two of a kind draw apart
 };
 
-/// A Dataset whose samples differ from epoch to epoch in training: `read(rows, x, y, reading)` is what fit() calls, and a pure function of
-/// (number, seed, epoch). `read(rows, x, y)` gives them unchanged, for evaluation.
+/// A Dataset whose samples differ from epoch to epoch in training: `read(rows, x, y, reading)` is what fit() calls, and
+/// a pure function of (number, seed, epoch). `read(rows, x, y)` gives them unchanged, for evaluation.
 template <class D, class T = float>
 concept VaryingDataset = Dataset<D, T> &&
     requires(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
@@ -77,8 +79,8 @@ struct picture {
     [[nodiscard]] constexpr T* row(std::size_t number) const noexcept { return data + number * row_size(); }
 };
 
-/// The random words of one augmentation for one sample in one epoch. The first four cost one call of Philox, about 10 ns.
-/// Each augmentation of a chain has a series of its own, and the number of the sample is the index.
+/// The random words of one augmentation for one sample in one epoch. The first four cost one call of Philox, about 10
+/// ns. Each augmentation of a chain has a series of its own, and the number of the sample is the index.
 class draws {
 public:
     draws(const reading& key, std::uint64_t sample) noexcept
@@ -97,7 +99,9 @@ public:
         return static_cast<std::size_t>((std::uint64_t{word(index)} * bound) >> 32);
     }
     /// In [0, 1), a multiple of 2^-24.
-    [[nodiscard]] float uniform(std::uint64_t index) const noexcept { return core::random_stream::to_uniform(word(index)); }
+    [[nodiscard]] float uniform(std::uint64_t index) const noexcept {
+        return core::random_stream::to_uniform(word(index));
+    }
 
 private:
     core::random_stream stream_;
@@ -105,8 +109,8 @@ private:
     std::array<std::uint32_t, 4> first_;
 };
 
-/// Changes a picture in place: a pure function of the picture and its draws. Optional `check(rows, columns)` throws on numbers that make no
-/// sense for pictures of this size.
+/// Changes a picture in place: a pure function of the picture and its draws. Optional `check(rows, columns)` throws on
+/// numbers that make no sense for pictures of this size.
 template <class A, class T = float>
 concept Augmentation = requires(const A& change, picture<T> of, const draws& random) {
     {std::string_view{A::name}};
@@ -135,7 +139,8 @@ void check_set(const D& set) {
 template <class D>
 void check_deviation(const D& set, float deviation) {
     if (!(deviation > 0))
-        core::fail(core::text(name_of(set), " has the deviation ", deviation), "give it a deviation above 0: 1 changes nothing");
+        core::fail(core::text(name_of(set), " has the deviation ", deviation),
+                   "give it a deviation above 0: 1 changes nothing");
 }
 
 /// The check at the start of a read(): buffers as long as the list of rows, and rows that exist. Throws core::error.
@@ -145,8 +150,8 @@ void require_readable(const D& set, std::span<const std::uint64_t> rows, tensor:
                       std::span<tensor::label_element<typename D::label, T>> y) {
     constexpr std::size_t per_label = tensor::label_size<typename D::label>;
     if (x.rows != rows.size() || y.size() != rows.size() * per_label)
-        core::fail(core::text(name_of(set), ": ", rows.size(), " samples were asked for, with room for ", x.rows, " samples and ", y.size(),
-                              " label elements"),
+        core::fail(core::text(name_of(set), ": ", rows.size(), " samples were asked for, with room for ", x.rows,
+                              " samples and ", y.size(), " label elements"),
                    core::text("pass x with ", rows.size(), " rows and y with ", rows.size() * per_label, " elements"));
     for (const std::uint64_t row : rows)
         if (row >= set.size())

@@ -37,7 +37,8 @@ public:
     [[nodiscard]] std::size_t choose(std::size_t options) noexcept {
         return static_cast<std::size_t>((std::uint64_t{words_[next_++]} * options) >> 32);
     }
-    /// Mean 0, within 3 deviations: the sum of three uniform numbers, free of the rounding of any library's log and cos.
+    /// Mean 0, within 3 deviations: the sum of three uniform numbers, free of the rounding of any library's log and
+    /// cos.
     [[nodiscard]] float deviate(float deviation) noexcept {
         const std::uint32_t w = words_[next_++];
         const auto sum = static_cast<float>((w & 1023) + ((w >> 10) & 1023) + ((w >> 20) & 1023));
@@ -73,8 +74,10 @@ public:
 private:
     using moved_knots = std::array<dot, glyph::capacity>;
 
-    /// Catmull-Rom inside a stroke. At its ends and corners the chord of `span`, the piece of curve between knots span and span + 1.
-    [[nodiscard]] static point tangent(std::span<const knot> knots, const moved_knots& moved, std::size_t i, std::size_t span) noexcept {
+    /// Catmull-Rom inside a stroke. At its ends and corners the chord of `span`, the piece of curve between knots span
+    /// and span + 1.
+    [[nodiscard]] static point tangent(std::span<const knot> knots, const moved_knots& moved, std::size_t i,
+                                       std::size_t span) noexcept {
         const bool inner = i > 0 && knots[i - 1].then != pen::up && knots[i].then == pen::smooth;
         const point a = moved[inner ? i - 1 : span].at;
         const point b = moved[inner ? i + 1 : span + 1].at;
@@ -92,11 +95,11 @@ private:
 
 }  // namespace detail
 
-/// Sample i is digit number first + i of the endless book that `seed` opens: image and label are a pure function of (seed, first + i), with
-/// the same bits on every machine. A test set is another range of the same book: `digits{.count = 10'000, .first = 1'000'000}`.
-/// Each digit is written in 3 to 5 ways by a shaky hand: knots, slant, rotation, size, place, bend, pen and pressure differ. `distortion`
-/// scales all of that; 0 is print. A pixel is read as (ink - mean) / deviation, ink from 0 to 1.
-/// Cost: about 8 microseconds per image.
+/// Sample i is digit number first + i of the endless book that `seed` opens: image and label are a pure function of
+/// (seed, first + i), with the same bits on every machine. A test set is another range of the same book: `digits{.count
+/// = 10'000, .first = 1'000'000}`. Each digit is written in 3 to 5 ways by a shaky hand: knots, slant, rotation, size,
+/// place, bend, pen and pressure differ. `distortion` scales all of that; 0 is print. A pixel is read as (ink - mean) /
+/// deviation, ink from 0 to 1. Cost: about 8 microseconds per image.
 struct digits {
     using sample = tensor::shape<28, 28, 1>;
     using label = tensor::classes<10>;
@@ -109,9 +112,12 @@ struct digits {
     float deviation = 0.2952F;
 
     [[nodiscard]] std::size_t size() const noexcept { return count; }
-    [[nodiscard]] std::string name() const { return core::text("generated digits (seed ", seed, ", from ", first, ")"); }
+    [[nodiscard]] std::string name() const {
+        return core::text("generated digits (seed ", seed, ", from ", first, ")");
+    }
     [[nodiscard]] std::string settings() const {
-        return core::text("seed=", seed, " first=", first, " distortion=", distortion, " mean=", mean, " deviation=", deviation);
+        return core::text("seed=", seed, " first=", first, " distortion=", distortion, " mean=", mean,
+                          " deviation=", deviation);
     }
     void check() const { check_deviation(*this, deviation); }
 
@@ -119,12 +125,14 @@ struct digits {
     std::int32_t draw(std::uint64_t row, std::span<float, sample::size> ink) const noexcept;
 
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
+              std::span<tensor::label_element<label, T>> y) const {
         require_readable(*this, rows, x, y);
         std::array<float, sample::size> ink;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             y[i] = draw(rows[i], ink);
-            for (std::size_t p = 0; p < sample::size; ++p) x.data[i * sample::size + p] = static_cast<T>((ink[p] - mean) / deviation);
+            for (std::size_t p = 0; p < sample::size; ++p)
+                x.data[i * sample::size + p] = static_cast<T>((ink[p] - mean) / deviation);
         }
     }
 
@@ -144,7 +152,8 @@ LOCKSTEP_FUNCTION trace::trace(std::span<const knot> knots, hand& hand) noexcept
         if (i > 0 && knots[i - 1].then == pen::up) off = {hand.deviate(0.04F), hand.deviate(0.04F)};
         const float x = static_cast<float>(knots[i].x) * 0.02F - 1 + off.x;
         const float y = static_cast<float>(knots[i].y) * 0.02F - 1 + off.y;
-        moved[i] = {{x + hand.deviate(0.085F), y + hand.deviate(0.07F)}, 1 + hand.deviate(0.1F), knots[i].then == pen::up};
+        moved[i] = {
+            {x + hand.deviate(0.085F), y + hand.deviate(0.07F)}, 1 + hand.deviate(0.1F), knots[i].then == pen::up};
     }
     for (std::size_t i = 0; i < knots.size(); ++i) {
         if (moved[i].lift) {
@@ -157,9 +166,10 @@ LOCKSTEP_FUNCTION trace::trace(std::span<const knot> knots, hand& hand) noexcept
         const point arrive = tangent(knots, moved, i + 1, i);
         for (std::size_t piece = 0; piece < pieces; ++piece) {
             const float t = static_cast<float>(piece) / pieces;
-            dots_[count_++] = {{hermite(from.x, leave.x, to.x, arrive.x, t), hermite(from.y, leave.y, to.y, arrive.y, t)},
-                               moved[i].pressure + t * (moved[i + 1].pressure - moved[i].pressure),
-                               false};
+            dots_[count_++] = {
+                {hermite(from.x, leave.x, to.x, arrive.x, t), hermite(from.y, leave.y, to.y, arrive.y, t)},
+                moved[i].pressure + t * (moved[i + 1].pressure - moved[i].pressure),
+                false};
         }
     }
 }
@@ -198,8 +208,10 @@ LOCKSTEP_FUNCTION void digits::place(detail::trace& trace, detail::hand& hand) n
 
     point low{1e6F, 1e6F}, high{-1e6F, -1e6F};
     for (auto& dot : trace.dots()) {
-        const float u = dot.at.x + bend[0] * dot.at.y * dot.at.y + bend[1] * dot.at.x * dot.at.y + bend[2] * dot.at.x * dot.at.x;
-        const float v = dot.at.y + bend[3] * dot.at.y * dot.at.y + bend[4] * dot.at.x * dot.at.y + bend[5] * dot.at.x * dot.at.x;
+        const float u =
+            dot.at.x + bend[0] * dot.at.y * dot.at.y + bend[1] * dot.at.x * dot.at.y + bend[2] * dot.at.x * dot.at.x;
+        const float v =
+            dot.at.y + bend[3] * dot.at.y * dot.at.y + bend[4] * dot.at.x * dot.at.y + bend[5] * dot.at.x * dot.at.x;
         const float x = u * width - slant * (v * height);
         const float y = v * height;
         dot.at = {x * cosine - y * sine, x * sine + y * cosine};

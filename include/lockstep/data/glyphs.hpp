@@ -59,7 +59,17 @@ inline constexpr std::array twos{
 inline constexpr std::array threes{
     glyph{{12, 12}, {44, 0}, {76, 13}, {72, 36}, {38, 47, corner}, {74, 55}, {88, 76}, {62, 97}, {10, 90, up}},
     glyph{{12, 4}, {46, 4}, {82, 3, corner}, {62, 24}, {42, 42, corner}, {76, 50}, {88, 74}, {62, 97}, {14, 90, up}},
-    glyph{{10, 14}, {44, 0}, {78, 16}, {66, 40}, {40, 50}, {36, 43}, {52, 44}, {82, 60}, {86, 82}, {56, 99}, {12, 88, up}},
+    glyph{{10, 14},
+          {44, 0},
+          {78, 16},
+          {66, 40},
+          {40, 50},
+          {36, 43},
+          {52, 44},
+          {82, 60},
+          {86, 82},
+          {56, 99},
+          {12, 88, up}},
     glyph{{16, 8}, {54, 2}, {78, 20}, {60, 42}, {34, 48, corner}, {68, 54}, {80, 80}, {44, 99}, {6, 94, up}},
 };
 inline constexpr std::array fours{
@@ -69,8 +79,27 @@ inline constexpr std::array fours{
     glyph{{64, 2}, {36, 26}, {10, 56, corner}, {52, 58}, {90, 52, up}, {78, 30}, {70, 64}, {64, 100, up}},
 };
 inline constexpr std::array fives{
-    glyph{{90, 2}, {58, 4}, {26, 5, corner}, {22, 24}, {17, 46, corner}, {52, 38}, {84, 56}, {76, 88}, {44, 98}, {8, 90, up}},
-    glyph{{28, 6}, {24, 26}, {20, 46, corner}, {58, 40}, {86, 62}, {66, 94}, {36, 98}, {8, 88, up}, {27, 6}, {60, 5}, {94, 2, up}},
+    glyph{{90, 2},
+          {58, 4},
+          {26, 5, corner},
+          {22, 24},
+          {17, 46, corner},
+          {52, 38},
+          {84, 56},
+          {76, 88},
+          {44, 98},
+          {8, 90, up}},
+    glyph{{28, 6},
+          {24, 26},
+          {20, 46, corner},
+          {58, 40},
+          {86, 62},
+          {66, 94},
+          {36, 98},
+          {8, 88, up},
+          {27, 6},
+          {60, 5},
+          {94, 2, up}},
     glyph{{88, 8}, {52, 4}, {26, 18}, {32, 40}, {64, 52}, {80, 74}, {54, 97}, {10, 90, up}},
 };
 inline constexpr std::array sixes{
@@ -85,7 +114,17 @@ inline constexpr std::array sevens{
     glyph{{10, 8}, {56, 4}, {86, 10}, {76, 42}, {58, 70}, {50, 100, up}},
 };
 inline constexpr std::array eights{
-    glyph{{80, 14}, {50, 1}, {20, 16}, {36, 42}, {74, 66}, {70, 94}, {34, 97}, {18, 74}, {50, 48}, {80, 26}, {82, 12, up}},
+    glyph{{80, 14},
+          {50, 1},
+          {20, 16},
+          {36, 42},
+          {74, 66},
+          {70, 94},
+          {34, 97},
+          {18, 74},
+          {50, 48},
+          {80, 26},
+          {82, 12, up}},
     glyph{{50, 1},
           {22, 14},
           {26, 38},
@@ -112,8 +151,9 @@ inline constexpr std::array nines{
 
 /// The ways to write `digit` (0 to 9).
 [[nodiscard]] constexpr std::span<const glyph> ways_to_write(std::size_t digit) noexcept {
-    const std::array<std::span<const glyph>, 10> all{detail::zeros, detail::ones,  detail::twos,   detail::threes, detail::fours,
-                                                     detail::fives, detail::sixes, detail::sevens, detail::eights, detail::nines};
+    const std::array<std::span<const glyph>, 10> all{detail::zeros,  detail::ones,  detail::twos,  detail::threes,
+                                                     detail::fours,  detail::fives, detail::sixes, detail::sevens,
+                                                     detail::eights, detail::nines};
     return all[digit];
 }
 

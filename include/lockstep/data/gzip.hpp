@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Files that may be compressed by gzip, read piece by piece and never further than asked: the only header that includes zlib.
+// Files that may be compressed by gzip, read piece by piece and never further than asked: the only header that includes
+// zlib.
 
 #include <algorithm>
 #include <cstddef>
@@ -23,9 +24,10 @@ namespace lockstep::data {
 
 using core::why_unreadable;
 
-/// The content of a regular file, unpacked where it begins like gzip (its name does not matter). As gzip does, it reads all members one after
-/// the other and leaves out zeros after the last one; other bytes there, which gzip drops with a warning, are an error.
-/// Throws core::error for a file that is missing, unreadable, cut off or corrupt. A checksum is known to be right only at the end.
+/// The content of a regular file, unpacked where it begins like gzip (its name does not matter). As gzip does, it reads
+/// all members one after the other and leaves out zeros after the last one; other bytes there, which gzip drops with a
+/// warning, are an error. Throws core::error for a file that is missing, unreadable, cut off or corrupt. A checksum is
+/// known to be right only at the end.
 class packed_file {
 public:
     explicit packed_file(const std::string& path);
@@ -40,11 +42,12 @@ public:
     /// Fills `to`; fewer bytes than that only at the end.
     [[nodiscard, gnu::cold]] std::size_t read(std::span<std::byte> to);
 
-    /// The next `most` bytes, fewer at the end. Memory is taken for what has come, not for what is promised: what is packed comes in pieces
-    /// of at most 1 MiB, which are then put together.
+    /// The next `most` bytes, fewer at the end. Memory is taken for what has come, not for what is promised: what is
+    /// packed comes in pieces of at most 1 MiB, which are then put together.
     [[nodiscard, gnu::cold]] std::vector<std::byte> read_up_to(std::uint64_t most);
 
-    /// How long the whole content is, for messages: what is packed is unpacked by a further 1 MiB at most, else this is "more than" that.
+    /// How long the whole content is, for messages: what is packed is unpacked by a further 1 MiB at most, else this is
+    /// "more than" that.
     [[nodiscard, gnu::cold]] std::string length();
 
 private:
@@ -63,7 +66,8 @@ private:
     [[noreturn]] void fail_damaged(std::string_view how, std::string_view reason) const;
     template <class F>
     void take_memory(std::uint64_t bytes, F&& take) const {
-        core::with_memory(core::text("the content of \"", path(), "\""), bytes, "use a machine with more memory, or a smaller file", take);
+        core::with_memory(core::text("the content of \"", path(), "\""), bytes,
+                          "use a machine with more memory, or a smaller file", take);
     }
     [[nodiscard]] std::vector<std::byte> allocate(std::uint64_t bytes) const;
 
@@ -74,7 +78,8 @@ private:
     std::uint64_t position_ = 0;
 };
 
-/// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when neither can be read.
+/// The file `<prefix><suffix>`, or else `<prefix><suffix>.gz`. Throws core::error with both paths and `remedy` when
+/// neither can be read.
 [[nodiscard]] std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy);
 
 /// The whole content of a file. Throws core::error also where it is longer than `most` bytes.
@@ -82,7 +87,8 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::string find_packed(const std::string& prefix, std::string_view suffix, const std::string& remedy) {
+LOCKSTEP_FUNCTION std::string find_packed(const std::string& prefix, std::string_view suffix,
+                                          const std::string& remedy) {
     std::string tried;
     for (const std::string& path : {core::text(prefix, suffix), core::text(prefix, suffix, ".gz")}) {
         const std::string reason = why_unreadable(path);
@@ -124,8 +130,9 @@ LOCKSTEP_FUNCTION bool packed_file::refill() {
 
 LOCKSTEP_FUNCTION bool packed_file::begin_next_member() {
     const auto fail_garbage = [&](std::uint64_t left) {
-        core::fail(core::text("\"", path(), "\" has ", left, " bytes after its packed content that are no further member"),
-                   "fetch or copy the file again, or remove them: gzip would drop them with a warning (trailing garbage)");
+        core::fail(
+            core::text("\"", path(), "\" has ", left, " bytes after its packed content that are no further member"),
+            "fetch or copy the file again, or remove them: gzip would drop them with a warning (trailing garbage)");
     };
     if (!refill()) return false;
     const auto left = [&] { return file_.size() - std::min(file_.size(), file_.position()) + inflating_->avail_in; };
@@ -175,7 +182,8 @@ LOCKSTEP_FUNCTION std::size_t packed_file::read(std::span<std::byte> to) {
     if (is_packed()) return inflate_into(to);
     // The two bytes that told what the file is come first.
     std::size_t out = 0;
-    for (; position_ < packed_.size() && out < to.size(); ++out) to[out] = packed_[static_cast<std::size_t>(position_++)];
+    for (; position_ < packed_.size() && out < to.size(); ++out)
+        to[out] = packed_[static_cast<std::size_t>(position_++)];
     const std::size_t got = file_.read(to.subspan(out));
     position_ += got;
     return out + got;
@@ -196,7 +204,8 @@ LOCKSTEP_FUNCTION std::vector<std::byte> packed_file::read_up_to(std::uint64_t m
     constexpr std::uint64_t longest = std::uint64_t{1} << 20;
     std::vector<std::vector<std::byte>> pieces;
     std::uint64_t size = 0;
-    for (std::uint64_t next = std::min<std::uint64_t>(most, longest / 16); next > 0; next = std::min(most - size, longest)) {
+    for (std::uint64_t next = std::min<std::uint64_t>(most, longest / 16); next > 0;
+         next = std::min(most - size, longest)) {
         auto piece = allocate(next);
         const std::size_t got = read(piece);
         piece.resize(got);

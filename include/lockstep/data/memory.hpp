@@ -29,9 +29,10 @@ inline constexpr bool outlives_the_call = std::is_lvalue_reference_v<Container>;
 template <class T, std::size_t Extent>
 inline constexpr bool outlives_the_call<std::span<T, Extent>> = true;
 
-/// Views of contiguous samples (x: size() * Sample::size numbers) and their labels (y: size() * label_size numbers, of any number type).
-/// Owns and copies nothing: the memory must outlive the data set, and what the program writes there later is what is read.
-/// Throws core::error at construction for sizes that do not fit together and for class numbers out of range.
+/// Views of contiguous samples (x: size() * Sample::size numbers) and their labels (y: size() * label_size numbers, of
+/// any number type). Owns and copies nothing: the memory must outlive the data set, and what the program writes there
+/// later is what is read. Throws core::error at construction for sizes that do not fit together and for class numbers
+/// out of range.
 template <tensor::Shape Sample, tensor::Label Label, class T = float, class L = tensor::label_element<Label, T>>
 class memory {
     static_assert(can_label<L, Label>, "lockstep: class labels are whole numbers");
@@ -44,23 +45,26 @@ public:
     template <class X, class Y>
         requires(!outlives_the_call<X> || !outlives_the_call<Y>)
     memory(X&&, Y&&) {
-        static_assert(outlives_the_call<X> && outlives_the_call<Y>,
-                      "lockstep: a data set in memory views its containers: give the temporary a name that lives as long");
+        static_assert(
+            outlives_the_call<X> && outlives_the_call<Y>,
+            "lockstep: a data set in memory views its containers: give the temporary a name that lives as long");
     }
     memory(std::span<const T> x, std::span<const L> y) : x_{x}, y_{y} {
         if (x.size() % Sample::size != 0)
-            core::fail(core::text("x has ", x.size(), " numbers, which is no multiple of the ", Sample::size, " of one ",
-                                  tensor::to_text<Sample>(), " sample"),
+            core::fail(core::text("x has ", x.size(), " numbers, which is no multiple of the ", Sample::size,
+                                  " of one ", tensor::to_text<Sample>(), " sample"),
                        "pass whole samples, one after the other");
         if (y.size() != size() * per_label)
             core::fail(core::text("x has ", size(), " samples of ", tensor::to_text<Sample>(), ", y has ", y.size(),
                                   " label elements, expected ", size() * per_label),
-                       core::text("pass ", per_label, per_label == 1 ? " label element" : " label elements", " for each sample"));
+                       core::text("pass ", per_label, per_label == 1 ? " label element" : " label elements",
+                                  " for each sample"));
         if constexpr (tensor::is_classes<Label>)
             for (std::size_t i = 0; i < y.size(); ++i)
                 if (std::cmp_less(y[i], 0) || std::cmp_greater_equal(y[i], Label::count))
-                    core::fail(core::text("label ", i, " in memory is ", +y[i], ", allowed are 0 to ", Label::count - 1),
-                               "declare more classes, or correct the labels");
+                    core::fail(
+                        core::text("label ", i, " in memory is ", +y[i], ", allowed are 0 to ", Label::count - 1),
+                        "declare more classes, or correct the labels");
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return x_.size() / Sample::size; }
@@ -69,7 +73,8 @@ public:
     }
 
     template <class U>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<U, sample> x, std::span<tensor::label_element<label, U>> y) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<U, sample> x,
+              std::span<tensor::label_element<label, U>> y) const {
         require_readable(*this, rows, x, y);
         const auto copy = []<class To>(const auto* from, To* to, std::size_t count) {
             for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
@@ -86,8 +91,9 @@ private:
     std::span<const L> y_;
 };
 
-/// A data set over any two containers with data() and size(): std::vector, std::span, xt::xtensor, xt::xarray. One that also has shape() is
-/// checked: x must be n x Sample and y must be n (classes) or n x Label, extents of 1 aside; strides() must be those of row-major order.
+/// A data set over any two containers with data() and size(): std::vector, std::span, xt::xtensor, xt::xarray. One that
+/// also has shape() is checked: x must be n x Sample and y must be n (classes) or n x Label, extents of 1 aside;
+/// strides() must be those of row-major order.
 template <tensor::Shape Sample, tensor::Label Label, class X, class Y>
 [[nodiscard]] auto in_memory(X&& x, Y&& y) {
     static_assert(outlives_the_call<X> && outlives_the_call<Y>,

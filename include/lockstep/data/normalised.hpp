@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A data set of pictures with every channel moved to mean 0 and deviation 1, in training and evaluation alike; a model of Dataset.
+// A data set of pictures with every channel moved to mean 0 and deviation 1, in training and evaluation alike; a model
+// of Dataset.
 
 #include <array>
 #include <cstddef>
@@ -80,11 +81,13 @@ private:
     std::array<T, block> scale_, shift_;
 };
 
-/// `normalised{set, {.mean = {0.5F, 0.5F, 0.5F}, .deviation = {0.2F, 0.2F, 0.2F}}}`: pictures of `set`, each number replaced by
-/// (x - mean) / deviation of its channel. Inside or around `augmented`; inside, what augmentations fill with zeros has the mean colour.
+/// `normalised{set, {.mean = {0.5F, 0.5F, 0.5F}, .deviation = {0.2F, 0.2F, 0.2F}}}`: pictures of `set`, each number
+/// replaced by (x - mean) / deviation of its channel. Inside or around `augmented`; inside, what augmentations fill
+/// with zeros has the mean colour.
 template <Dataset Set>
 class normalised {
-    static_assert(tensor::ImageShape<typename Set::sample>, "lockstep: pictures are normalised by channel: rows x columns x channels");
+    static_assert(tensor::ImageShape<typename Set::sample>,
+                  "lockstep: pictures are normalised by channel: rows x columns x channels");
 
 public:
     using sample = typename Set::sample;
@@ -92,7 +95,9 @@ public:
     using statistics = channel_statistics<sample::extents.back()>;
 
     /// Throws core::error for a deviation that is not above 0.
-    normalised(const Set& set, const channel_statistics<Set::sample::extents.back()>& of) : set_{set}, of_{of} { of.check(); }
+    normalised(const Set& set, const channel_statistics<Set::sample::extents.back()>& of) : set_{set}, of_{of} {
+        of.check();
+    }
 
     [[nodiscard]] std::size_t size() const noexcept { return set_.size(); }
     [[nodiscard]] std::string name() const { return name_of(set_); }
@@ -104,13 +109,14 @@ public:
     }
 
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
+              std::span<tensor::label_element<label, T>> y) const {
         set_.read(rows, x, y);
         channel_scaling{of_, T{1}}(x.data, x.rows * sample::size / sample::extents.back());
     }
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y,
-              const reading& key) const requires VaryingDataset<Set, T> {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
+              std::span<tensor::label_element<label, T>> y, const reading& key) const requires VaryingDataset<Set, T> {
         set_.read(rows, x, y, key);
         channel_scaling{of_, T{1}}(x.data, x.rows * sample::size / sample::extents.back());
     }

@@ -16,13 +16,13 @@
 
 namespace lockstep::data {
 
-/// What surrounds a picture. `zero`: the mean colour, where samples are normalised. `reflect`: the picture, mirrored in its outermost
-/// pixels.
+/// What surrounds a picture. `zero`: the mean colour, where samples are normalised. `reflect`: the picture, mirrored in
+/// its outermost pixels.
 enum class border { zero, reflect };
 
-/// Pads the picture by `padding` pixels on each side and cuts out a window of the old size, each of the (2 padding + 1)^2 places alike:
-/// y[r][c] = x[r + down][c + right] with down and right in -padding .. padding. Rows are moved as a whole.
-/// He, Zhang, Ren, Sun 2016 (CIFAR-10: padding 4).
+/// Pads the picture by `padding` pixels on each side and cuts out a window of the old size, each of the (2 padding +
+/// 1)^2 places alike: y[r][c] = x[r + down][c + right] with down and right in -padding .. padding. Rows are moved as a
+/// whole. He, Zhang, Ren, Sun 2016 (CIFAR-10: padding 4).
 struct pad_crop {
     std::size_t padding = 4;
     data::border border = data::border::zero;
@@ -32,10 +32,12 @@ struct pad_crop {
         return core::text("padding=", padding, " border=", border == data::border::zero ? "zero" : "reflect");
     }
     void check(std::size_t rows, std::size_t columns) const {
-        const std::size_t least = std::min(rows, columns), most = border == data::border::zero ? least - 1 : (least - 1) / 2;
+        const std::size_t least = std::min(rows, columns),
+                          most = border == data::border::zero ? least - 1 : (least - 1) / 2;
         if (padding > most)
-            core::fail(core::text("pad_crop{.padding = ", padding, "} shifts pictures of ", rows, "x", columns, " too far"),
-                       core::text("use a padding of at most ", most));
+            core::fail(
+                core::text("pad_crop{.padding = ", padding, "} shifts pictures of ", rows, "x", columns, " too far"),
+                core::text("use a padding of at most ", most));
     }
 
     template <class T>
@@ -50,7 +52,8 @@ struct pad_crop {
     template <class T>
     void shift(const picture<T>& of, std::ptrdiff_t down, std::ptrdiff_t right) const noexcept {
         static_assert(std::is_trivially_copyable_v<T>);
-        const std::size_t lost_rows = magnitude(down), lost = magnitude(right) * of.channels, kept = of.row_size() - lost;
+        const std::size_t lost_rows = magnitude(down), lost = magnitude(right) * of.channels,
+                          kept = of.row_size() - lost;
         const std::size_t from = right > 0 ? lost : 0, to = right > 0 ? 0 : lost, gap = right > 0 ? kept : 0;
         const auto move_row = [&](std::size_t target, std::size_t source) {
             std::memmove(of.row(target) + to, of.row(source) + from, kept * sizeof(T));
@@ -75,7 +78,9 @@ struct pad_crop {
     }
 
 private:
-    static constexpr std::size_t magnitude(std::ptrdiff_t of) noexcept { return static_cast<std::size_t>(of < 0 ? -of : of); }
+    static constexpr std::size_t magnitude(std::ptrdiff_t of) noexcept {
+        return static_cast<std::size_t>(of < 0 ? -of : of);
+    }
 
     /// The mirror is the outermost pixel that is left, so its image lies in the moved row itself.
     template <class T>

@@ -31,7 +31,8 @@ struct shuffled {
 
     void order(std::uint64_t n, std::uint64_t epoch, std::uint64_t seed, std::span<std::uint64_t> out) const {
         detail::number(n, out);
-        const core::random_stream stream{seed, core::purpose::shuffle, static_cast<std::uint32_t>(epoch >> 32) & 0xffffffU,
+        const core::random_stream stream{seed, core::purpose::shuffle,
+                                         static_cast<std::uint32_t>(epoch >> 32) & 0xffffffU,
                                          static_cast<std::uint32_t>(epoch)};
         for (std::uint64_t left = n; left > 1; --left) std::swap(out[left - 1], out[stream.below(left, left)]);
     }
@@ -41,7 +42,9 @@ struct shuffled {
 struct ordered {
     static constexpr std::string_view name = "ordered";
 
-    void order(std::uint64_t n, std::uint64_t, std::uint64_t, std::span<std::uint64_t> out) const { detail::number(n, out); }
+    void order(std::uint64_t n, std::uint64_t, std::uint64_t, std::span<std::uint64_t> out) const {
+        detail::number(n, out);
+    }
 };
 
 }  // namespace lockstep::data

@@ -17,11 +17,12 @@
 
 namespace lockstep::data {
 
-/// Sample i is shape number first + i of the endless sheet that `seed` opens: a pure function of (seed, first + i), with the same bits on
-/// every machine. A stand-in for CIFAR-10, of the same size: 32x32x3, ten classes (disc, ring, square, frame, triangle, plus, saltire, bars
-/// across, bars upright, four dots) of any two colours, somewhere in the picture, in any size, a little turned, under uneven light and
-/// `noise`. Neither colours nor single pixels tell the class, and a flipped picture keeps it. A pixel is read as (light - mean) /
-/// deviation. Cost: about 30 microseconds per image.
+/// Sample i is shape number first + i of the endless sheet that `seed` opens: a pure function of (seed, first + i),
+/// with the same bits on every machine. A stand-in for CIFAR-10, of the same size: 32x32x3, ten classes (disc, ring,
+/// square, frame, triangle, plus, saltire, bars across, bars upright, four dots) of any two colours, somewhere in the
+/// picture, in any size, a little turned, under uneven light and `noise`. Neither colours nor single pixels tell the
+/// class, and a flipped picture keeps it. A pixel is read as (light - mean) / deviation. Cost: about 30 microseconds
+/// per image.
 struct shapes {
     using sample = tensor::shape<32, 32, 3>;
     using label = tensor::classes<10>;
@@ -34,7 +35,9 @@ struct shapes {
     float deviation = 0.2313F;
 
     [[nodiscard]] std::size_t size() const noexcept { return count; }
-    [[nodiscard]] std::string name() const { return core::text("generated shapes (seed ", seed, ", from ", first, ")"); }
+    [[nodiscard]] std::string name() const {
+        return core::text("generated shapes (seed ", seed, ", from ", first, ")");
+    }
     [[nodiscard]] std::string settings() const {
         return core::text("seed=", seed, " first=", first, " noise=", noise, " mean=", mean, " deviation=", deviation);
     }
@@ -44,12 +47,14 @@ struct shapes {
     std::int32_t draw(std::uint64_t row, std::span<float, sample::size> light) const noexcept;
 
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<tensor::label_element<label, T>> y) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x,
+              std::span<tensor::label_element<label, T>> y) const {
         require_readable(*this, rows, x, y);
         std::array<float, sample::size> light;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             y[i] = draw(rows[i], light);
-            for (std::size_t p = 0; p < sample::size; ++p) x.data[i * sample::size + p] = static_cast<T>((light[p] - mean) / deviation);
+            for (std::size_t p = 0; p < sample::size; ++p)
+                x.data[i * sample::size + p] = static_cast<T>((light[p] - mean) / deviation);
         }
     }
 
@@ -59,8 +64,12 @@ private:
     /// The distance of (u, v) from a shape in the square -1 .. 1, negative inside; nearly so, where that takes a root.
     [[nodiscard]] static float outside(std::int32_t kind, float u, float v) noexcept {
         const float a = std::abs(u), b = std::abs(v), box = std::max(a, b);
-        const auto plus = [](float p, float q) { return std::min(std::max(p - 0.28F, q - 0.95F), std::max(q - 0.28F, p - 0.95F)); };
-        const auto bars = [&](float p) { return std::max(box - 0.85F, std::min(p - 0.18F, std::abs(p - 0.65F) - 0.18F)); };
+        const auto plus = [](float p, float q) {
+            return std::min(std::max(p - 0.28F, q - 0.95F), std::max(q - 0.28F, p - 0.95F));
+        };
+        const auto bars = [&](float p) {
+            return std::max(box - 0.85F, std::min(p - 0.18F, std::abs(p - 0.65F) - 0.18F));
+        };
         switch (kind) {
             case 0:
                 return (u * u + v * v - 0.9F) * 0.53F;
@@ -93,7 +102,9 @@ LOCKSTEP_FUNCTION std::int32_t shapes::draw(std::uint64_t row, std::span<float, 
     std::array<std::uint32_t, words> word;
     stream.words((first + row) * words, word);
     std::size_t next = 0;
-    const auto uniform = [&](float low, float high) { return low + (high - low) * core::random_stream::to_uniform(word[next++]); };
+    const auto uniform = [&](float low, float high) {
+        return low + (high - low) * core::random_stream::to_uniform(word[next++]);
+    };
 
     const auto kind = static_cast<std::int32_t>((std::uint64_t{word[next++]} * 10) >> 32);
     const float radius = uniform(7, 13), wide = radius * uniform(0.85F, 1.15F);
@@ -114,7 +125,8 @@ LOCKSTEP_FUNCTION std::int32_t shapes::draw(std::uint64_t row, std::span<float, 
             const float lit = 1 + right * (static_cast<float>(c) - 15.5F) + down * (static_cast<float>(r) - 15.5F);
             for (std::size_t k = 0; k < 3; ++k) {
                 const std::size_t at = (r * 32 + c) * 3 + k;
-                const float grain = static_cast<float>((word[drawn + at / 4] >> (8 * (at % 4))) & 255) * (1.0F / 255) - 0.5F;
+                const float grain =
+                    static_cast<float>((word[drawn + at / 4] >> (8 * (at % 4))) & 255) * (1.0F / 255) - 0.5F;
                 light[at] = std::clamp((paper[k] + cover * (ink[k] - paper[k])) * lit + noise * grain, 0.0F, 1.0F);
             }
         }

@@ -18,7 +18,8 @@ struct no_openmp;
 struct checked_memory;
 struct unchecked_memory;
 
-/// `flags` is defined in a library of this instruction set, with or without threads and checks of memory, and nowhere else.
+/// `flags` is defined in a library of this instruction set, with or without threads and checks of memory, and nowhere
+/// else.
 template <class InstructionSet, class Threads, class Memory>
 struct library_for {
     static const char flags;

@@ -8,8 +8,8 @@
 
 namespace lockstep::kernels {
 
-/// `scratch` starts on a cache line and holds at least what the kernel's own `..._scratch(sizes, threads)` says, in elements of T.
-/// Its content means nothing before and after the call.
+/// `scratch` starts on a cache line and holds at least what the kernel's own `..._scratch(sizes, threads)` says, in
+/// elements of T. Its content means nothing before and after the call.
 template <class T>
 struct resources {
     parallel::team team;

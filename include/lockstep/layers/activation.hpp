@@ -30,7 +30,8 @@ struct activation_layer {
 
     void forward(const auto& pass) const noexcept {
         parallel::for_blocks(pass.use.team, pass.x.size(), grain, [&](parallel::block part) {
-            Function::forward(pass.x.all().subspan(part.first, part.size()), pass.y.all().subspan(part.first, part.size()));
+            Function::forward(pass.x.all().subspan(part.first, part.size()),
+                              pass.y.all().subspan(part.first, part.size()));
         });
     }
     void backward(const auto& pass) const noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands after it: relu, or a sum and relu. Models
-// LayerSpec.
+// Batch normalisation (Ioffe, Szegedy 2015) with the statistics of a lane, and what stands after it: relu, or a sum and
+// relu. Models LayerSpec.
 
 #include <algorithm>
 #include <array>
@@ -22,14 +22,15 @@
 
 namespace lockstep::layer_api {
 
-/// Training: y = (x - mean) / sqrt(variance + epsilon) scale + shift for each channel, the last extent of the shape. Mean and (biased)
-/// variance are those of the samples and pixels of one lane: "ghost" batch normalisation (Hoffer, Hubara, Soudry 2017) with ghosts of batch
-/// / lanes samples, the same on any number of ranks. Inference: with the running mean and variance; the latter takes the unbiased variance
-/// of each lane, n / (n - 1) times the biased one (0 where a lane has a single number of a channel), as PyTorch does.
-/// Cost: forward reads x twice and writes y, backward reads x and dy twice and writes dx, which may be dy. Keeps 2 numbers a channel for
-/// each sample, of which only those of a lane's first sample are used. With an epilogue, y = max(.., 0) or max(addend + .., 0) costs no
-/// pass of its own: the first works out in backward again where it was 0, the second reads the addend in forward, y in backward, and writes
-/// daddend.
+/// Training: y = (x - mean) / sqrt(variance + epsilon) scale + shift for each channel, the last extent of the shape.
+/// Mean and (biased) variance are those of the samples and pixels of one lane: "ghost" batch normalisation (Hoffer,
+/// Hubara, Soudry 2017) with ghosts of batch / lanes samples, the same on any number of ranks. Inference: with the
+/// running mean and variance; the latter takes the unbiased variance of each lane, n / (n - 1) times the biased one (0
+/// where a lane has a single number of a channel), as PyTorch does. Cost: forward reads x twice and writes y, backward
+/// reads x and dy twice and writes dx, which may be dy. Keeps 2 numbers a channel for each sample, of which only those
+/// of a lane's first sample are used. With an epilogue, y = max(.., 0) or max(addend + .., 0) costs no pass of its own:
+/// the first works out in backward again where it was 0, the second reads the addend in forward, y in backward, and
+/// writes daddend.
 template <tensor::Shape S, epilogue Epilogue = epilogue::none>
 struct batch_norm_layer {
     using input = S;
@@ -84,7 +85,8 @@ struct batch_norm_layer {
             const std::size_t count = rows.size() * pixels;
             T* const mean = observed[0].data();
             T* const variance = observed[1].data();
-            kernels::column_moments(count, channels, pass.x.part(rows.first, rows.size()).data, mean, variance, sums(use));
+            kernels::column_moments(count, channels, pass.x.part(rows.first, rows.size()).data, mean, variance,
+                                    sums(use));
             if (rows.empty()) return;
             T* const kept = kept_of<T>(pass.saved, rows.first);
             const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 0;
@@ -111,7 +113,8 @@ struct batch_norm_layer {
             T* const scale = use.scratch.data();
             for (std::size_t c = 0; c < channels && !rows.empty(); ++c) scale[c] = pass.w[0][c] * inverses[c];
             const auto sum_gradients = [&](auto then) {
-                kernels::column_gradients(count, channels, x, dy, mean, inverses, gradient[0].data(), gradient[1].data(), sums(use), then);
+                kernels::column_gradients(count, channels, x, dy, mean, inverses, gradient[0].data(),
+                                          gradient[1].data(), sums(use), then);
             };
             const auto finish = [&](const T* gradients, auto then) {
                 if (rows.empty() || !pass.wants_dx()) return;
@@ -122,8 +125,9 @@ struct batch_norm_layer {
                     share_of_sum[c] = gradient[1][c] * share;
                     share_of_gradient[c] = gradient[0][c] * share * inverses[c];
                 }
-                kernels::normalise_columns_backward(count, channels, x, gradients, mean, scale, share_of_sum, share_of_gradient,
-                                                    pass.dx.part(rows.first, rows.size()).data, use.team, then);
+                kernels::normalise_columns_backward(count, channels, x, gradients, mean, scale, share_of_sum,
+                                                    share_of_gradient, pass.dx.part(rows.first, rows.size()).data,
+                                                    use.team, then);
             };
             if constexpr (Epilogue == epilogue::add_relu) {
                 T* const masked = pass.daddend.part(rows.first, rows.size()).data;
@@ -131,7 +135,8 @@ struct batch_norm_layer {
                 if (pass.more_dy.data == nullptr)
                     sum_gradients(then);
                 else
-                    sum_gradients(kernels::rectified_sum_both_gradients<T>{then, pass.more_dy.part(rows.first, rows.size()).data});
+                    sum_gradients(kernels::rectified_sum_both_gradients<T>{
+                        then, pass.more_dy.part(rows.first, rows.size()).data});
                 finish(masked, kernels::unchanged{});
             } else {
                 const auto then = [&] {
@@ -158,7 +163,8 @@ private:
 
     /// These rows of y.
     template <class Pass, class T>
-    static void normalise(const Pass& pass, parallel::block rows, const T* mean, const T* scale, parallel::team team) noexcept {
+    static void normalise(const Pass& pass, parallel::block rows, const T* mean, const T* scale,
+                          parallel::team team) noexcept {
         const auto then = [&] {
             if constexpr (Epilogue == epilogue::add_relu)
                 return kernels::rectified_sum<T>{pass.addend.part(rows.first, rows.size()).data};
@@ -167,8 +173,8 @@ private:
             else
                 return kernels::unchanged{};
         }();
-        kernels::normalise_columns(rows.size() * pixels, channels, pass.x.part(rows.first, rows.size()).data, mean, scale, pass.w[1].data(),
-                                   pass.y.part(rows.first, rows.size()).data, team, then);
+        kernels::normalise_columns(rows.size() * pixels, channels, pass.x.part(rows.first, rows.size()).data, mean,
+                                   scale, pass.w[1].data(), pass.y.part(rows.first, rows.size()).data, team, then);
     }
     template <class T>
     [[nodiscard]] T inverse(T variance) const noexcept {
@@ -189,8 +195,8 @@ private:
 
 namespace lockstep::layers {
 
-/// batch_norm{}: after a convolution (channels) or a dense layer (features). A lane needs two numbers of a channel, of which only the order
-/// remains; it should have several samples or many pixels.
+/// batch_norm{}: after a convolution (channels) or a dense layer (features). A lane needs two numbers of a channel, of
+/// which only the order remains; it should have several samples or many pixels.
 struct batch_norm {
     double momentum = 0.1;
     double epsilon = 1e-5;

@@ -14,10 +14,11 @@
 
 namespace lockstep::layers {
 
-/// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, rows_and_columns{3, 5}, conv_options{.stride = 2, .padding = {1, 2}}>{}: filters of 3 x 5,
-/// stride 2, one row and two columns of zeros on each side. conv<64, 3, conv_options{.bias = bias::none}>{}: without a bias, for a
-/// normalisation after it. As many groups as channels and filters is depthwise convolution and has kernels of its own.
-/// conv<64, 3, conv_options{}, kernels::always_direct>{}: without Winograd's algorithm, which errs a little more.
+/// conv<32, 5>{}: 32 filters of 5 x 5. conv<64, rows_and_columns{3, 5}, conv_options{.stride = 2, .padding = {1,
+/// 2}}>{}: filters of 3 x 5, stride 2, one row and two columns of zeros on each side. conv<64, 3, conv_options{.bias =
+/// bias::none}>{}: without a bias, for a normalisation after it. As many groups as channels and filters is depthwise
+/// convolution and has kernels of its own. conv<64, 3, conv_options{}, kernels::always_direct>{}: without Winograd's
+/// algorithm, which errs a little more.
 template <std::size_t Filters, rows_and_columns Kernel, conv_options Options = conv_options{},
           kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv {
@@ -26,11 +27,13 @@ struct conv {
     static constexpr bool has_choice = Options.dilation == rows_and_columns{1} && Options.groups == 1;
     static_assert(has_sizes, "lockstep: filters, kernel, stride, dilation and groups of a convolution are at least 1");
     static_assert(has_choice || std::is_empty_v<layer_api::conv_settings<Rule>>,
-                  "lockstep: a conv with dilation or groups takes no algorithms from a file; use another rule than layers::tuned");
+                  "lockstep: a conv with dilation or groups takes no algorithms from a file; use another rule than "
+                  "layers::tuned");
     [[no_unique_address]] layer_api::conv_settings<Rule> chosen{};
 
     template <tensor::ImageShape Input>
-    static constexpr kernels::convolution geometry = Options.on(Input::extents[0], Input::extents[1], Input::extents[2], Filters, Kernel);
+    static constexpr kernels::convolution geometry = Options.on(Input::extents[0], Input::extents[1], Input::extents[2],
+                                                                Filters, Kernel);
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
@@ -38,9 +41,9 @@ struct conv {
                       "lockstep: conv takes an image, rows x columns x channels; put it before flatten{}");
         static_assert(layer_api::groups_divide<conv, Input>,
                       "lockstep: the groups of conv do not divide its channels and its filters; use a divisor of both");
-        static_assert(
-            layer_api::window_fits<conv, Input>,
-            "lockstep: the kernel of conv, with its dilation, is larger than its input; use a smaller one, less dilation or more padding");
+        static_assert(layer_api::window_fits<conv, Input>,
+                      "lockstep: the kernel of conv, with its dilation, is larger than its input; use a smaller one, "
+                      "less dilation or more padding");
         if constexpr (has_sizes && layer_api::is_image<conv, Input> && layer_api::groups_divide<conv, Input> &&
                       layer_api::window_fits<conv, Input>) {
             if constexpr (geometry<Input>.is_depthwise())

@@ -25,7 +25,8 @@ template <layers::bias Bias>
         return static_cast<decltype(w[0].data())>(nullptr);
 }
 
-/// What the spec of a convolution holds beside its type: nothing, if a rule picks the algorithms. tuned_conv.hpp has another version.
+/// What the spec of a convolution holds beside its type: nothing, if a rule picks the algorithms. tuned_conv.hpp has
+/// another version.
 template <kernels::algorithm_rule Rule>
 struct conv_settings {};
 
@@ -38,8 +39,10 @@ struct conv_algorithms {
     static constexpr auto weights_algorithm = Rule(G, pass::backward_weights);
     template <class T, pass Pass>
     static constexpr auto narrow = kernels::known_narrow<T>(Rule(G, Pass), G, Pass);
-    static_assert(kernels::applies(forward_algorithm, G) && kernels::applies(data_algorithm, G) && kernels::applies(weights_algorithm, G),
-                  "lockstep: the rule of a convolution picks an algorithm that does not apply to its geometry; see kernels::applies");
+    static_assert(kernels::applies(forward_algorithm, G) && kernels::applies(data_algorithm, G) &&
+                      kernels::applies(weights_algorithm, G),
+                  "lockstep: the rule of a convolution picks an algorithm that does not apply to its geometry; see "
+                  "kernels::applies");
 
     constexpr conv_algorithms() = default;
     constexpr explicit conv_algorithms(const conv_settings<Rule>&) noexcept {}
@@ -49,16 +52,19 @@ struct conv_algorithms {
     }
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, parallel::team team) {
-        return std::max({kernels::convolve_forward_scratch<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, team),
-                         kernels::convolve_backward_data_scratch<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, team),
-                         weights_scratch<T>(rows, team)});
+        return std::max(
+            {kernels::convolve_forward_scratch<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, team),
+             kernels::convolve_backward_data_scratch<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, team),
+             weights_scratch<T>(rows, team)});
     }
     template <class T>
     [[nodiscard]] static constexpr std::size_t weights_scratch(std::size_t rows, parallel::team team) {
-        return kernels::convolve_backward_weights_scratch<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, team);
+        return kernels::convolve_backward_weights_scratch<weights_algorithm, T, narrow<T, pass::backward_weights>>(
+            G, rows, team);
     }
     template <class T>
-    static void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y, kernels::resources<T> use) noexcept {
+    static void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y,
+                        kernels::resources<T> use) noexcept {
         kernels::convolve_forward<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, x, w, bias, y, use);
     }
     template <class T>
@@ -66,15 +72,19 @@ struct conv_algorithms {
         kernels::convolve_backward_data<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, dy, w, dx, use);
     }
     template <class T>
-    static void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias, kernels::resources<T> use) noexcept {
-        kernels::convolve_backward_weights<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, x, dy, dw, dbias, use);
+    static void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias,
+                                 kernels::resources<T> use) noexcept {
+        kernels::convolve_backward_weights<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, x, dy, dw,
+                                                                                                    dbias, use);
     }
 };
 
-/// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a group x filters.
-/// Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four times fewer by Winograd's. `Rule`
-/// picks the algorithm of each pass from the geometry: it decides the last bits, so it is part of the network's type.
-template <kernels::convolution G, layers::bias Bias = layers::bias::each, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
+/// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a
+/// group x filters. Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four
+/// times fewer by Winograd's. `Rule` picks the algorithm of each pass from the geometry: it decides the last bits, so
+/// it is part of the network's type.
+template <kernels::convolution G, layers::bias Bias = layers::bias::each,
+          kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv_layer {
     using input = tensor::shape<G.rows, G.columns, G.channels>;
     using output = tensor::shape<G.out_rows(), G.out_columns(), G.filters>;
@@ -83,9 +93,14 @@ struct conv_layer {
     static constexpr std::size_t fan_out = G.kernel_rows * G.kernel_columns * G.group_filters();
     static constexpr std::string_view name = "conv";
     static constexpr auto parameters = [] {
-        constexpr tensor::parameter weight{.name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out};
-        constexpr tensor::parameter added{
-            .name = "bias", .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out, .initial = tensor::start::zeros, .decays = false};
+        constexpr tensor::parameter weight{
+            .name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out};
+        constexpr tensor::parameter added{.name = "bias",
+                                          .columns = G.filters,
+                                          .fan_in = fan_in,
+                                          .fan_out = fan_out,
+                                          .initial = tensor::start::zeros,
+                                          .decays = false};
         if constexpr (Bias == layers::bias::each)
             return std::array{weight, added};
         else
@@ -106,7 +121,8 @@ struct conv_layer {
 
     template <class T>
     [[nodiscard]] constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) const {
-        const std::size_t dealt = deals_lanes ? dealt_scratch<T>(by.template weights_scratch<T>(rows, {1}), lanes, team) : 0;
+        const std::size_t dealt =
+            deals_lanes ? dealt_scratch<T>(by.template weights_scratch<T>(rows, {1}), lanes, team) : 0;
         return std::max(by.template scratch<T>(rows, team), dealt);
     }
 
@@ -116,8 +132,8 @@ struct conv_layer {
 
     void backward(const auto& pass) const {
         const auto gradient_of = [&](parallel::block rows, const auto& dw, const auto& use) {
-            by.backward_weights(rows.size(), pass.x.part(rows.first, rows.size()).data, pass.dy.part(rows.first, rows.size()).data,
-                                dw[0].data(), bias_of<Bias>(dw), use);
+            by.backward_weights(rows.size(), pass.x.part(rows.first, rows.size()).data,
+                                pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of<Bias>(dw), use);
         };
         if constexpr (deals_lanes)
             pass.deal_lanes(gradient_of);

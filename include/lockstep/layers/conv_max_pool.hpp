@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A convolution and the maximum of each window of its outputs as one layer, whose gradients multiply the winners only. Models LayerSpec.
+// A convolution and the maximum of each window of its outputs as one layer, whose gradients multiply the winners only.
+// Models LayerSpec.
 
 #include <algorithm>
 #include <array>
@@ -18,9 +19,9 @@
 
 namespace lockstep::layer_api {
 
-/// y = the largest element of each window of x * W + b, by the direct algorithm; weights as in conv_layer. Cost per sample: forward that
-/// of the convolution, each gradient
-/// that divided by the size of a window. Keeps one byte for each output; the outputs of the convolution are kept nowhere.
+/// y = the largest element of each window of x * W + b, by the direct algorithm; weights as in conv_layer. Cost per
+/// sample: forward that of the convolution, each gradient that divided by the size of a window. Keeps one byte for each
+/// output; the outputs of the convolution are kept nowhere.
 template <kernels::pooled_convolution G, layers::bias Bias = layers::bias::each>
 struct conv_max_pool_layer {
     static_assert(G.window_rows * G.window_columns <= 256,
@@ -40,23 +41,27 @@ struct conv_max_pool_layer {
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {
-        return std::max({kernels::pooled_forward_scratch<T>(G, rows, team), kernels::pooled_backward_weights_scratch<T>(G, team),
+        return std::max({kernels::pooled_forward_scratch<T>(G, rows, team),
+                         kernels::pooled_backward_weights_scratch<T>(G, team),
                          kernels::pooled_backward_data_scratch<T>(G, team),
                          dealt_scratch<T>(kernels::pooled_backward_weights_scratch<T>(G, {1}), lanes, team)});
     }
 
     void forward(const auto& pass) const noexcept {
-        kernels::pooled_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data,
-                                pass.mode == mode::training ? reinterpret_cast<std::uint8_t*>(pass.saved.data()) : nullptr, pass.use);
+        kernels::pooled_forward(
+            G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data,
+            pass.mode == mode::training ? reinterpret_cast<std::uint8_t*>(pass.saved.data()) : nullptr, pass.use);
     }
     void backward(const auto& pass) const {
         const auto* const which = reinterpret_cast<const std::uint8_t*>(pass.saved.data());
         pass.deal_lanes([&](parallel::block rows, const auto& dw, const auto& use) {
             kernels::pooled_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
-                                             pass.dy.part(rows.first, rows.size()).data, which + rows.first * output::size, dw[0].data(),
-                                             bias_of<Bias>(dw), use);
+                                             pass.dy.part(rows.first, rows.size()).data,
+                                             which + rows.first * output::size, dw[0].data(), bias_of<Bias>(dw), use);
         });
-        if (pass.wants_dx()) kernels::pooled_backward_data(G, pass.x.rows, pass.dy.data, which, pass.w[0].data(), pass.dx.data, pass.use);
+        if (pass.wants_dx())
+            kernels::pooled_backward_data(G, pass.x.rows, pass.dy.data, which, pass.w[0].data(), pass.dx.data,
+                                          pass.use);
     }
 };
 
@@ -71,7 +76,8 @@ inline constexpr bool holds_a_window<Spec, Input> =
 
 namespace lockstep::layers {
 
-/// Options of conv_max_pool, those of the convolution as in conv_options; the maximum is taken in each `window`, side by side.
+/// Options of conv_max_pool, those of the convolution as in conv_options; the maximum is taken in each `window`, side
+/// by side.
 struct conv_max_pool_options {
     rows_and_columns stride = 1;
     rows_and_columns padding = 0;
@@ -79,18 +85,19 @@ struct conv_max_pool_options {
     layers::bias bias = layers::bias::each;
 };
 
-/// conv_max_pool<6, 5, conv_max_pool_options{.padding = 2}>{}: what conv<6, 5, conv_options{.padding = 2}>{}, max_pool<2>{} computes. A
-/// relu behind it gives what one between the two gives.
+/// conv_max_pool<6, 5, conv_max_pool_options{.padding = 2}>{}: what conv<6, 5, conv_options{.padding = 2}>{},
+/// max_pool<2>{} computes. A relu behind it gives what one between the two gives.
 template <std::size_t Filters, rows_and_columns Kernel, conv_max_pool_options Options = conv_max_pool_options{}>
 struct conv_max_pool {
-    static constexpr bool has_sizes = Filters > 0 &&
-                                      Kernel.at_least_one() && Options.stride.at_least_one() && Options.window.at_least_one();
+    static constexpr bool has_sizes =
+        Filters > 0 && Kernel.at_least_one() && Options.stride.at_least_one() && Options.window.at_least_one();
     static_assert(has_sizes, "lockstep: filters, kernel, stride and window of conv_max_pool are at least 1");
 
     /// Of the convolution.
     template <tensor::ImageShape Input>
-    static constexpr kernels::convolution geometry = conv_options{.stride = Options.stride, .padding = Options.padding}.on(
-        Input::extents[0], Input::extents[1], Input::extents[2], Filters, Kernel);
+    static constexpr kernels::convolution geometry =
+        conv_options{.stride = Options.stride, .padding = Options.padding}.on(Input::extents[0], Input::extents[1],
+                                                                              Input::extents[2], Filters, Kernel);
     template <tensor::ImageShape Input>
     static constexpr kernels::pooled_convolution pooled{geometry<Input>, Options.window.rows, Options.window.columns};
 
@@ -100,9 +107,11 @@ struct conv_max_pool {
                       "lockstep: conv_max_pool takes an image, rows x columns x channels; put it before flatten{}");
         static_assert(layer_api::window_fits<conv_max_pool, Input>,
                       "lockstep: the kernel of conv_max_pool is larger than its input; use a smaller one or padding");
-        if constexpr (has_sizes && layer_api::is_image<conv_max_pool, Input> && layer_api::window_fits<conv_max_pool, Input>) {
+        if constexpr (has_sizes && layer_api::is_image<conv_max_pool, Input> &&
+                      layer_api::window_fits<conv_max_pool, Input>) {
             static_assert(layer_api::holds_a_window<conv_max_pool, Input>,
-                          "lockstep: the window of conv_max_pool is larger than what its convolution puts out; use a smaller one");
+                          "lockstep: the window of conv_max_pool is larger than what its convolution puts out; use a "
+                          "smaller one");
             if constexpr (layer_api::holds_a_window<conv_max_pool, Input>)
                 return layer_api::conv_max_pool_layer<pooled<Input>, Options.bias>{};
             else

@@ -23,8 +23,9 @@ struct rows_and_columns {
     [[nodiscard]] constexpr bool at_least_one() const noexcept { return rows > 0 && columns > 0; }
 };
 
-/// Options of conv and depthwise_conv. `padding` rows and columns of zeros lie on each side; kernel positions are `dilation` inputs apart
-/// (Yu, Koltun 2016); the filters of each of `groups` groups see the channels of their group only (Krizhevsky et al. 2012).
+/// Options of conv and depthwise_conv. `padding` rows and columns of zeros lie on each side; kernel positions are
+/// `dilation` inputs apart (Yu, Koltun 2016); the filters of each of `groups` groups see the channels of their group
+/// only (Krizhevsky et al. 2012).
 struct conv_options {
     rows_and_columns stride = 1;
     rows_and_columns padding = 0;
@@ -32,10 +33,12 @@ struct conv_options {
     std::size_t groups = 1;
     layers::bias bias = layers::bias::each;
 
-    [[nodiscard]] constexpr bool at_least_one() const noexcept { return stride.at_least_one() && dilation.at_least_one() && groups > 0; }
+    [[nodiscard]] constexpr bool at_least_one() const noexcept {
+        return stride.at_least_one() && dilation.at_least_one() && groups > 0;
+    }
     /// Of so many filters, for images of so many rows, columns and channels.
-    [[nodiscard]] constexpr kernels::convolution on(std::size_t rows, std::size_t columns, std::size_t channels, std::size_t filters,
-                                                    rows_and_columns kernel) const noexcept {
+    [[nodiscard]] constexpr kernels::convolution on(std::size_t rows, std::size_t columns, std::size_t channels,
+                                                    std::size_t filters, rows_and_columns kernel) const noexcept {
         return {.rows = rows,
                 .columns = columns,
                 .channels = channels,
@@ -75,7 +78,8 @@ template <class Spec, class Input>
 inline constexpr bool groups_divide = true;
 template <class Spec, tensor::ImageShape Input>
     requires(Spec::has_sizes)
-inline constexpr bool groups_divide<Spec, Input> = Spec::template geometry<Input>.channels % Spec::template geometry<Input>.groups == 0 &&
-                                                   Spec::template geometry<Input>.filters % Spec::template geometry<Input>.groups == 0;
+inline constexpr bool groups_divide<Spec, Input> =
+    Spec::template geometry<Input>.channels % Spec::template geometry<Input>.groups == 0 &&
+    Spec::template geometry<Input>.filters % Spec::template geometry<Input>.groups == 0;
 
 }  // namespace lockstep::layer_api

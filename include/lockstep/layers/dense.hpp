@@ -30,8 +30,12 @@ struct dense_layer {
     static constexpr std::string_view name = "dense";
     static constexpr std::array parameters{
         tensor::parameter{.name = "weight", .rows = Inputs, .columns = Outputs, .fan_in = Inputs, .fan_out = Whole},
-        tensor::parameter{
-            .name = "bias", .columns = Outputs, .fan_in = Inputs, .fan_out = Whole, .initial = tensor::start::zeros, .decays = false},
+        tensor::parameter{.name = "bias",
+                          .columns = Outputs,
+                          .fan_in = Inputs,
+                          .fan_out = Whole,
+                          .initial = tensor::start::zeros,
+                          .decays = false},
     };
     static constexpr double flops = 2.0 * Inputs * Outputs;
     static constexpr bool adds_lanes = true;
@@ -40,7 +44,8 @@ struct dense_layer {
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {
-        return std::max({kernels::gemm_scratch<T>(rows, Outputs, Inputs, team), kernels::gemm_scratch<T>(rows, Inputs, Outputs, team),
+        return std::max({kernels::gemm_scratch<T>(rows, Outputs, Inputs, team),
+                         kernels::gemm_scratch<T>(rows, Inputs, Outputs, team),
                          kernels::gemm_lanes_scratch<T>(lanes, rows, Inputs, Outputs, team),
                          kernels::column_sums_lanes_scratch<T>(lanes, Outputs, team)});
     }
@@ -48,8 +53,8 @@ struct dense_layer {
     template <class Pass>
     void forward(const Pass& pass) const noexcept {
         using T = typename Pass::value_type;
-        kernels::gemm<T>(kernels::transpose::no, kernels::transpose::no, pass.x.rows, Outputs, Inputs, pass.x.data, Inputs,
-                         pass.w[0].data(), Outputs, pass.y.data, Outputs, pass.w[1].data(), pass.use);
+        kernels::gemm<T>(kernels::transpose::no, kernels::transpose::no, pass.x.rows, Outputs, Inputs, pass.x.data,
+                         Inputs, pass.w[0].data(), Outputs, pass.y.data, Outputs, pass.w[1].data(), pass.use);
     }
 
     template <class Pass>
@@ -59,12 +64,13 @@ struct dense_layer {
         for (std::size_t node = 0; node < nodes; ++node) {
             const auto rows = pass.lanes->blocks(pass.lanes->trees()[node]);
             const auto dw = pass.gradient_of(node);
-            kernels::gemm_lanes<T>(rows, Inputs, Outputs, pass.x.data, Inputs, pass.dy.data, Outputs, dw[0].data(), Outputs, pass.use);
+            kernels::gemm_lanes<T>(rows, Inputs, Outputs, pass.x.data, Inputs, pass.dy.data, Outputs, dw[0].data(),
+                                   Outputs, pass.use);
             kernels::column_sums_lanes<T>(rows, Outputs, pass.dy.data, Outputs, dw[1].data(), pass.use);
         }
         if (pass.wants_dx())
-            kernels::gemm<T>(kernels::transpose::no, kernels::transpose::yes, pass.x.rows, Inputs, Outputs, pass.dy.data, Outputs,
-                             pass.w[0].data(), Outputs, pass.dx.data, Inputs, nullptr, pass.use);
+            kernels::gemm<T>(kernels::transpose::no, kernels::transpose::yes, pass.x.rows, Inputs, Outputs,
+                             pass.dy.data, Outputs, pass.w[0].data(), Outputs, pass.dx.data, Inputs, nullptr, pass.use);
     }
 };
 
@@ -83,7 +89,8 @@ struct dense {
 
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(layer_api::is_row_of_features<dense, Input>, "lockstep: dense takes a row of features; put flatten{} before it");
+        static_assert(layer_api::is_row_of_features<dense, Input>,
+                      "lockstep: dense takes a row of features; put flatten{} before it");
         if constexpr (Outputs > 0 && layer_api::is_row_of_features<dense, Input>)
             return layer_api::dense_layer<Input::size, Outputs>{};
         else

@@ -11,8 +11,9 @@
 
 namespace lockstep::layer_api {
 
-/// y = x * W + b for a depthwise geometry G: channel c of y sees channel c of x only; W is kernel rows x kernel columns x channels.
-/// Cost per sample and pass: 2 out_rows out_columns weights flops, at the speed of the caches: a few of them for each number that is read.
+/// y = x * W + b for a depthwise geometry G: channel c of y sees channel c of x only; W is kernel rows x kernel columns
+/// x channels. Cost per sample and pass: 2 out_rows out_columns weights flops, at the speed of the caches: a few of
+/// them for each number that is read.
 template <kernels::convolution G, layers::bias Bias = layers::bias::each>
 struct depthwise_layer {
     static_assert(G.is_depthwise());
@@ -28,15 +29,19 @@ struct depthwise_layer {
     static constexpr bool needs_y = false;
 
     void forward(const auto& pass) const noexcept {
-        kernels::depthwise_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data, pass.use.team);
+        kernels::depthwise_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data,
+                                   pass.use.team);
     }
 
     void backward(const auto& pass) const {
         pass.each_lane([&](parallel::block rows, const auto& dw) {
             kernels::depthwise_backward_weights(G, rows.size(), pass.x.part(rows.first, rows.size()).data,
-                                                pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of<Bias>(dw), pass.use.team);
+                                                pass.dy.part(rows.first, rows.size()).data, dw[0].data(),
+                                                bias_of<Bias>(dw), pass.use.team);
         });
-        if (pass.wants_dx()) kernels::depthwise_backward_data(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data, pass.use.team);
+        if (pass.wants_dx())
+            kernels::depthwise_backward_data(G, pass.x.rows, pass.dy.data, pass.w[0].data(), pass.dx.data,
+                                             pass.use.team);
     }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Dropout (Srivastava et al. 2014). Models LayerSpec. Its mask is a function of (seed, layer, step, sample, feature): nothing is stored.
+// Dropout (Srivastava et al. 2014). Models LayerSpec. Its mask is a function of (seed, layer, step, sample, feature):
+// nothing is stored.
 
 #include <algorithm>
 #include <array>
@@ -77,7 +78,8 @@ struct dropout {
 
     [[nodiscard]] std::string settings() const { return core::text("rate=", rate); }
     void check() const {
-        if (!(rate >= 0 && rate < 1)) core::fail(core::text("dropout rate is ", rate), "use a probability of at least 0 and below 1");
+        if (!(rate >= 0 && rate < 1))
+            core::fail(core::text("dropout rate is ", rate), "use a probability of at least 0 and below 1");
     }
 
     template <tensor::Shape Input>

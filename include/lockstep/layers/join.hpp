@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Layers that read several values: their sum, and their concatenation over channels. The ends of the branches of a network.
+// Layers that read several values: their sum, and their concatenation over channels. The ends of the branches of a
+// network.
 
 #include <algorithm>
 #include <array>
@@ -34,7 +35,10 @@ struct add_layer {
         parallel::for_blocks(team, rows * S::size, 4096, [&](parallel::block part) {
             [&]<std::size_t... K>(std::index_sequence<K...>) {
                 simd::map(
-                    part.size(), [](auto& sum, const auto& first, const auto&... others) { ((sum = first), ..., (sum = sum + others)); },
+                    part.size(),
+                    [](auto& sum, const auto& first, const auto&... others) {
+                        ((sum = first), ..., (sum = sum + others));
+                    },
                     y + part.first, (x[K] + part.first)...);
             }
             (std::make_index_sequence<Count>{});
@@ -97,18 +101,19 @@ inline constexpr bool shapes_agree = (std::is_same_v<First, Others> && ...);
 /// The paths of a concatenation give images of one size, or rows of features.
 template <class First, class... Others>
 inline constexpr bool places_agree = ((First::rank == Others::rank && (First::rank == 1 || First::rank == 3)) && ...) &&
-                                     ((First::rank == 1 || (First::extents[0] == Others::extents[0] &&
-                                                            First::extents[1] == Others::extents[First::rank == 3 ? 1 : 0])) &&
+                                     ((First::rank == 1 ||
+                                       (First::extents[0] == Others::extents[0] &&
+                                        First::extents[1] == Others::extents[First::rank == 3 ? 1 : 0])) &&
                                       ...);
 
 /// What stands at the end of residual{..}.
 struct residual_join {
     template <class Input, class Output>
     constexpr auto on(Input, Output) const {
-        static_assert(
-            shapes_agree<Input, Output>,
-            "lockstep: the layers of a residual give another shape than they take; keep the shape, or write add{path{..}, path{..}} "
-            "with a shortcut");
+        static_assert(shapes_agree<Input, Output>,
+                      "lockstep: the layers of a residual give another shape than they take; keep the shape, or write "
+                      "add{path{..}, path{..}} "
+                      "with a shortcut");
         if constexpr (shapes_agree<Input, Output>)
             return add_layer<2, Input>{};
         else
@@ -125,7 +130,8 @@ struct add_join {
     template <class First, class Second, class... Others>
     constexpr auto on(First, Second, Others...) const {
         static_assert(shapes_agree<First, Second, Others...>,
-                      "lockstep: the paths of an add give different shapes; give all of them the same rows, columns and channels");
+                      "lockstep: the paths of an add give different shapes; give all of them the same rows, columns "
+                      "and channels");
         if constexpr (shapes_agree<First, Second, Others...>)
             return add_layer<2 + sizeof...(Others), First>{};
         else
@@ -142,7 +148,8 @@ struct concatenate_join {
     template <class First, class Second, class... Others>
     constexpr auto on(First, Second, Others...) const {
         static_assert(places_agree<First, Second, Others...>,
-                      "lockstep: the paths of a concatenate give images of different rows or columns; only the channels may differ");
+                      "lockstep: the paths of a concatenate give images of different rows or columns; only the "
+                      "channels may differ");
         if constexpr (places_agree<First, Second, Others...>)
             return concatenate_layer<First, Second, Others...>{};
         else

@@ -18,9 +18,9 @@
 
 namespace lockstep::layer_api {
 
-/// y = (x - mean) / sqrt(variance + epsilon) scale + shift, where mean and (biased) variance are those of all numbers of the sample, and
-/// scale and shift belong to each of them. Training and inference are the same. Keeps 2 numbers for each sample.
-/// Cost: forward reads x and writes y once; backward reads x and dy twice, once for the parameters.
+/// y = (x - mean) / sqrt(variance + epsilon) scale + shift, where mean and (biased) variance are those of all numbers
+/// of the sample, and scale and shift belong to each of them. Training and inference are the same. Keeps 2 numbers for
+/// each sample. Cost: forward reads x and writes y once; backward reads x and dy twice, once for the parameters.
 template <tensor::Shape S>
 struct layer_norm_layer {
     using input = S;
@@ -40,9 +40,10 @@ struct layer_norm_layer {
     template <class Pass>
     void forward(const Pass& pass) const noexcept {
         using T = typename Pass::value_type;
-        kernels::normalise_rows(pass.x.rows, S::size, pass.x.data, pass.w[0].data(), pass.w[1].data(), epsilon, pass.y.data,
-                                pass.mode == mode::training ? reinterpret_cast<kernels::row_moments<T>*>(pass.saved.data()) : nullptr,
-                                pass.use.team);
+        kernels::normalise_rows(
+            pass.x.rows, S::size, pass.x.data, pass.w[0].data(), pass.w[1].data(), epsilon, pass.y.data,
+            pass.mode == mode::training ? reinterpret_cast<kernels::row_moments<T>*>(pass.saved.data()) : nullptr,
+            pass.use.team);
     }
 
     template <class Pass>
@@ -51,12 +52,12 @@ struct layer_norm_layer {
         const auto* moments = reinterpret_cast<const kernels::row_moments<T>*>(pass.saved.data());
         pass.each_lane([&](parallel::block rows, const auto& gradient) {
             kernels::normalise_rows_gradients(rows.size(), S::size, pass.x.part(rows.first, rows.size()).data,
-                                              pass.dy.part(rows.first, rows.size()).data, moments + rows.first, gradient[0].data(),
-                                              gradient[1].data(), pass.use.team);
+                                              pass.dy.part(rows.first, rows.size()).data, moments + rows.first,
+                                              gradient[0].data(), gradient[1].data(), pass.use.team);
         });
         if (pass.wants_dx())
-            kernels::normalise_rows_backward(pass.x.rows, S::size, pass.x.data, pass.dy.data, pass.w[0].data(), moments, pass.dx.data,
-                                             pass.use.team);
+            kernels::normalise_rows_backward(pass.x.rows, S::size, pass.x.data, pass.dy.data, pass.w[0].data(), moments,
+                                             pass.dx.data, pass.use.team);
     }
 };
 
@@ -83,7 +84,8 @@ struct layer_norm {
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
         static_assert(layer_api::has_several_numbers<layer_norm, Input>,
-                      "lockstep: layer_norm over a single number of a sample is its shift, whatever the number; use at least two, or none");
+                      "lockstep: layer_norm over a single number of a sample is its shift, whatever the number; use at "
+                      "least two, or none");
         if constexpr (layer_api::has_several_numbers<layer_norm, Input>)
             return layer_api::layer_norm_layer<Input>{.epsilon = epsilon};
         else

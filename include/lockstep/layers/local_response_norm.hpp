@@ -17,7 +17,8 @@
 
 namespace lockstep::layer_api {
 
-/// y = x / (offset + alpha sum of x^2)^beta, the sum over the Window channels around, for each pixel; backward computes the powers again.
+/// y = x / (offset + alpha sum of x^2)^beta, the sum over the Window channels around, for each pixel; backward computes
+/// the powers again.
 template <std::size_t Window, tensor::Shape S>
 struct local_response_norm_layer {
     using input = S;
@@ -38,12 +39,13 @@ struct local_response_norm_layer {
     }
 
     void forward(const auto& pass) const noexcept {
-        kernels::local_response_forward(numbers(), pass.x.size() / channels, channels, pass.x.data, pass.y.data, pass.use);
+        kernels::local_response_forward(numbers(), pass.x.size() / channels, channels, pass.x.data, pass.y.data,
+                                        pass.use);
     }
     void backward(const auto& pass) const noexcept {
         if (pass.wants_dx())
-            kernels::local_response_backward(numbers(), pass.x.size() / channels, channels, pass.x.data, pass.dy.data, pass.dx.data,
-                                             pass.use);
+            kernels::local_response_backward(numbers(), pass.x.size() / channels, channels, pass.x.data, pass.dy.data,
+                                             pass.dx.data, pass.use);
     }
 
 private:
@@ -54,8 +56,8 @@ private:
 
 namespace lockstep::layers {
 
-/// local_response_norm<5>{}: with the numbers of Krizhevsky, Sutskever, Hinton (2012). `alpha` is that of the paper: PyTorch and Caffe
-/// divide theirs by the window.
+/// local_response_norm<5>{}: with the numbers of Krizhevsky, Sutskever, Hinton (2012). `alpha` is that of the paper:
+/// PyTorch and Caffe divide theirs by the window.
 template <std::size_t Window = 5>
 struct local_response_norm {
     static_assert(Window % 2 == 1, "lockstep: the window of local_response_norm is an odd number of channels");
@@ -64,12 +66,16 @@ struct local_response_norm {
     double beta = 0.75;
     double offset = 2;
 
-    [[nodiscard]] std::string settings() const { return core::text("alpha=", alpha, " beta=", beta, " offset=", offset); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("alpha=", alpha, " beta=", beta, " offset=", offset);
+    }
     /// Throws core::error unless alpha >= 0, beta > 0 and offset > 0.
     void check() const {
-        if (!(alpha >= 0 && beta > 0 && offset > 0 && std::isfinite(alpha) && std::isfinite(beta) && std::isfinite(offset)))
-            core::fail(core::text("local_response_norm has alpha = ", alpha, ", beta = ", beta, " and offset = ", offset),
-                       "take alpha >= 0, beta > 0 and offset > 0, such as 1e-4, 0.75 and 2");
+        if (!(alpha >= 0 && beta > 0 && offset > 0 && std::isfinite(alpha) && std::isfinite(beta) &&
+              std::isfinite(offset)))
+            core::fail(
+                core::text("local_response_norm has alpha = ", alpha, ", beta = ", beta, " and offset = ", offset),
+                "take alpha >= 0, beta > 0 and offset > 0, such as 1e-4, 0.75 and 2");
     }
 
     template <tensor::Shape Input>

@@ -31,8 +31,9 @@ struct parameters {
     }
 };
 
-/// Numbers of a layer that are not learned but averaged over the lanes of the minibatch, such as the means of a normalisation:
-/// `static constexpr std::array statistics{tensor::parameter{..}, ..}`. None for a layer that does not declare them.
+/// Numbers of a layer that are not learned but averaged over the lanes of the minibatch, such as the means of a
+/// normalisation: `static constexpr std::array statistics{tensor::parameter{..}, ..}`. None for a layer that does not
+/// declare them.
 template <class L>
 inline constexpr std::array<tensor::parameter, 0> statistics_of{};
 template <class L>
@@ -49,13 +50,15 @@ struct statistics {
     }
 };
 
-/// Adds `Count` numbers for each lane over the fixed tree: f(rows, to) fills those of one lane. Node i of lanes.trees() gets its sum at
-/// sums + i stride. `partials` has room for tree_depth(lanes) times `Count` numbers.
+/// Adds `Count` numbers for each lane over the fixed tree: f(rows, to) fills those of one lane. Node i of lanes.trees()
+/// gets its sum at sums + i stride. `partials` has room for tree_depth(lanes) times `Count` numbers.
 template <std::size_t Count, class T, class F>
 void add_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team, F&& f) {
     for (std::size_t index = 0; index < lanes.trees().size(); ++index) {
         const auto rows = lanes.blocks(lanes.trees()[index]);
-        const auto partial = [&](std::size_t level) { return level == 0 ? sums + index * stride : partials + (level - 1) * Count; };
+        const auto partial = [&](std::size_t level) {
+            return level == 0 ? sums + index * stride : partials + (level - 1) * Count;
+        };
         tensor::walk(
             rows.size(), [&](std::size_t lane, std::size_t level) { f(rows[lane], partial(level)); },
             [&](std::size_t level) {
@@ -73,8 +76,8 @@ void add_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* pa
     return threads > 1 && lanes >= threads && 4 * lanes >= 3 * threads * ((lanes + threads - 1) / threads);
 }
 
-/// Gradients, or statistics, of one lane that are kept while so many are added: one for each level of the tree, or one for each lane where
-/// threads may take lanes of their own.
+/// Gradients, or statistics, of one lane that are kept while so many are added: one for each level of the tree, or one
+/// for each lane where threads may take lanes of their own.
 [[nodiscard]] constexpr std::size_t kept_lanes(std::size_t lanes, parallel::team team) noexcept {
     const std::size_t depth = tensor::tree_depth(lanes);
     return team.threads > 1 && lanes >= static_cast<std::size_t>(team.threads) ? std::max(lanes, depth) : depth;
@@ -96,10 +99,11 @@ template <class T>
     return {{1}, use.scratch.subspan(thread * share, share)};
 }
 
-/// add_lanes() where each thread takes lanes of its own: f(rows, to, thread). `partials` has room for kept_lanes(lanes, team) times `Count`
-/// numbers.
+/// add_lanes() where each thread takes lanes of its own: f(rows, to, thread). `partials` has room for kept_lanes(lanes,
+/// team) times `Count` numbers.
 template <std::size_t Count, class T, class F>
-void add_dealt_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team, F&& f) noexcept {
+void add_dealt_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team,
+                     F&& f) noexcept {
     const std::span<const tensor::subtree> trees = lanes.trees();
     const auto place = [&](std::size_t lane) {
         for (std::size_t index = 0; index < trees.size(); ++index)
@@ -115,9 +119,12 @@ void add_dealt_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride,
         for (const tensor::subtree& tree : trees)
             tensor::walk(
                 tree.count,
-                [&](std::size_t lane, std::size_t level) { held[level] = place(tree.first - lanes.lanes().first + lane) + part.first; },
+                [&](std::size_t lane, std::size_t level) {
+                    held[level] = place(tree.first - lanes.lanes().first + lane) + part.first;
+                },
                 [&](std::size_t level) {
-                    kernels::add(std::span<const T>{held[level + 1], part.size()}, std::span<T>{held[level], part.size()});
+                    kernels::add(std::span<const T>{held[level + 1], part.size()},
+                                 std::span<T>{held[level], part.size()});
                 });
     });
 }
@@ -128,7 +135,8 @@ struct features {
     std::size_t total = 0;  ///< of the whole, uncut layer output
 };
 
-/// One forward run over all rows that this rank has. Every row's result depends on that row alone, or on the rows of its lane.
+/// One forward run over all rows that this rank has. Every row's result depends on that row alone, or on the rows of
+/// its lane.
 template <class T, class L>
 struct forward_pass {
     using value_type = T;
@@ -146,29 +154,35 @@ struct forward_pass {
 
     const tensor::lane_set* lanes = nullptr;         ///< training: how the rows are cut into lanes; inference: null
     layer_api::statistics<const T, L> statistics{};  ///< the running values, for inference
-    T* observed = nullptr;                           ///< training: node i of the lane tree gets its sum at observed + i observed_stride
+    T* observed = nullptr;  ///< training: node i of the lane tree gets its sum at observed + i observed_stride
     std::size_t observed_stride = 0;
     T* observed_partials = nullptr;  ///< as `partials` of a backward pass, for the statistics
 
-    /// Training: calls f(rows, s) for each lane: f writes into s[0], s[1], .. (every element of them) rows x the statistic of the lane,
-    /// zeros for an empty lane. The lanes of all ranks are added over the fixed tree and divided by the rows of the minibatch; what comes
-    /// out is given to the layer's `absorb(running, observed)` at the end of the step, on every rank alike.
+    /// Training: calls f(rows, s) for each lane: f writes into s[0], s[1], .. (every element of them) rows x the
+    /// statistic of the lane, zeros for an empty lane. The lanes of all ranks are added over the fixed tree and divided
+    /// by the rows of the minibatch; what comes out is given to the layer's `absorb(running, observed)` at the end of
+    /// the step, on every rank alike.
     template <class F>
     void each_lane_observed(F&& f) const {
-        add_lanes<tensor::total_size(statistics_of<L>)>(*lanes, observed, observed_stride, observed_partials, use.team,
-                                                        [&](parallel::block rows, T* to) { f(rows, layer_api::statistics<T, L>{to}); });
+        add_lanes<tensor::total_size(statistics_of<L>)>(
+            *lanes, observed, observed_stride, observed_partials, use.team,
+            [&](parallel::block rows, T* to) { f(rows, layer_api::statistics<T, L>{to}); });
     }
-    /// The same of a layer that deals_lanes: f(rows, s, use) may run on several threads at once, for a lane each, and `use` is what it may
-    /// use.
+    /// The same of a layer that deals_lanes: f(rows, s, use) may run on several threads at once, for a lane each, and
+    /// `use` is what it may use.
     template <class F>
     void deal_lanes_observed(F&& f) const {
         static_assert(
-            requires { requires L::deals_lanes; }, "lockstep: a layer that deals lanes to threads has deals_lanes = true");
+            requires { requires L::deals_lanes; },
+            "lockstep: a layer that deals lanes to threads has deals_lanes = true");
         if (!threads_take_lanes(lanes->count(), use.team))
-            return each_lane_observed([&](parallel::block rows, const layer_api::statistics<T, L>& s) { f(rows, s, use); });
+            return each_lane_observed(
+                [&](parallel::block rows, const layer_api::statistics<T, L>& s) { f(rows, s, use); });
         add_dealt_lanes<tensor::total_size(statistics_of<L>)>(
             *lanes, observed, observed_stride, observed_partials, use.team,
-            [&](parallel::block rows, T* to, std::size_t thread) { f(rows, layer_api::statistics<T, L>{to}, dealt_part(use, thread)); });
+            [&](parallel::block rows, T* to, std::size_t thread) {
+                f(rows, layer_api::statistics<T, L>{to}, dealt_part(use, thread));
+            });
     }
 };
 
@@ -181,7 +195,7 @@ struct backward_pass {
     tensor::batch<const T, typename L::output> y;
     tensor::batch<const T, typename L::output> dy;
     tensor::batch<const T, typename L::output>
-        more_dy{};                           ///< to be added to dy by a layer that sums_gradient; data is null where there is none
+        more_dy{};  ///< to be added to dy by a layer that sums_gradient; data is null where there is none
     tensor::batch<T, typename L::input> dx;  ///< dx.data is null where it is not asked for: before the first layer
     tensor::batch<T, typename L::output> daddend{};
     parameters<const T, L> w;
@@ -194,33 +208,40 @@ struct backward_pass {
     const tensor::lane_set* lanes = nullptr;  ///< how the rows are cut into lanes
     T* gradient = nullptr;                    ///< node s of the lane tree gets its sum at gradient + s stride
     std::size_t stride = 0;
-    T* partials = nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane; kept_lanes(lanes, team) for deal_lanes
+    T* partials =
+        nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane; kept_lanes(lanes, team) for deal_lanes
 
     [[nodiscard]] constexpr bool wants_dx() const noexcept { return dx.data != nullptr; }
     /// Always, but for a layer that has_factors.
     [[nodiscard]] constexpr bool wants_gradient() const noexcept { return gradient != nullptr; }
 
     /// Where node `index` of lanes->trees() wants its gradients.
-    [[nodiscard]] constexpr parameters<T, L> gradient_of(std::size_t index) const noexcept { return {gradient + index * stride}; }
+    [[nodiscard]] constexpr parameters<T, L> gradient_of(std::size_t index) const noexcept {
+        return {gradient + index * stride};
+    }
 
-    /// Calls f(rows, g) for each lane: f writes into g[0], g[1], .. (every element of them) the gradient that these rows give. The lanes
-    /// are added over the fixed tree. Memory: one gradient of the layer for each level of the tree.
+    /// Calls f(rows, g) for each lane: f writes into g[0], g[1], .. (every element of them) the gradient that these
+    /// rows give. The lanes are added over the fixed tree. Memory: one gradient of the layer for each level of the
+    /// tree.
     template <class F>
     void each_lane(F&& f) const {
-        add_lanes<tensor::total_size(L::parameters)>(*lanes, gradient, stride, partials, use.team,
-                                                     [&](parallel::block rows, T* to) { f(rows, parameters<T, L>{to}); });
+        add_lanes<tensor::total_size(L::parameters)>(
+            *lanes, gradient, stride, partials, use.team,
+            [&](parallel::block rows, T* to) { f(rows, parameters<T, L>{to}); });
     }
-    /// The same of a layer that deals_lanes: f(rows, g, use) may run on several threads at once, for a lane each, and `use` is what it may
-    /// use.
+    /// The same of a layer that deals_lanes: f(rows, g, use) may run on several threads at once, for a lane each, and
+    /// `use` is what it may use.
     template <class F>
     void deal_lanes(F&& f) const {
         static_assert(
-            requires { requires L::deals_lanes; }, "lockstep: a layer that deals lanes to threads has deals_lanes = true");
+            requires { requires L::deals_lanes; },
+            "lockstep: a layer that deals lanes to threads has deals_lanes = true");
         if (!threads_take_lanes(lanes->count(), use.team))
             return each_lane([&](parallel::block rows, const parameters<T, L>& g) { f(rows, g, use); });
-        add_dealt_lanes<tensor::total_size(L::parameters)>(
-            *lanes, gradient, stride, partials, use.team,
-            [&](parallel::block rows, T* to, std::size_t thread) { f(rows, parameters<T, L>{to}, dealt_part(use, thread)); });
+        add_dealt_lanes<tensor::total_size(L::parameters)>(*lanes, gradient, stride, partials, use.team,
+                                                           [&](parallel::block rows, T* to, std::size_t thread) {
+                                                               f(rows, parameters<T, L>{to}, dealt_part(use, thread));
+                                                           });
     }
 };
 

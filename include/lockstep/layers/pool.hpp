@@ -41,7 +41,8 @@ struct max_pool_layer : pool_layer<G> {
     }
     void backward(const auto& pass) const noexcept {
         if (pass.wants_dx())
-            kernels::max_pool_backward(G, pass.x.rows, pass.dy.data, reinterpret_cast<const std::uint8_t*>(pass.saved.data()), pass.dx.data,
+            kernels::max_pool_backward(G, pass.x.rows, pass.dy.data,
+                                       reinterpret_cast<const std::uint8_t*>(pass.saved.data()), pass.dx.data,
                                        pass.use.team);
     }
 };
@@ -51,7 +52,9 @@ template <kernels::pooling G>
 struct mean_pool_layer : pool_layer<G> {
     static constexpr std::string_view name = "mean_pool";
 
-    void forward(const auto& pass) const noexcept { kernels::mean_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data, pass.use.team); }
+    void forward(const auto& pass) const noexcept {
+        kernels::mean_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data, pass.use.team);
+    }
     void backward(const auto& pass) const noexcept {
         if (pass.wants_dx()) kernels::mean_pool_backward(G, pass.x.rows, pass.dy.data, pass.dx.data, pass.use.team);
     }
@@ -68,8 +71,8 @@ struct global_mean_pool_layer : mean_pool_layer<G> {
 template <class Spec, class Input>
 inline constexpr bool has_windows = false;
 template <class Spec, std::size_t Rows, std::size_t Columns, std::size_t Channels>
-inline constexpr bool has_windows<Spec, tensor::shape<Rows, Columns, Channels>> = (Rows + 2 * Spec::padding >= Spec::window) &&
-                                                                                  (Columns + 2 * Spec::padding >= Spec::window);
+inline constexpr bool has_windows<Spec, tensor::shape<Rows, Columns, Channels>> =
+    (Rows + 2 * Spec::padding >= Spec::window) && (Columns + 2 * Spec::padding >= Spec::window);
 
 template <std::size_t Window, std::size_t Stride, std::size_t Padding, tensor::ImageShape Input>
 inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
@@ -88,8 +91,8 @@ inline constexpr kernels::pooling pooling_of{.rows = Input::extents[0],
 
 namespace lockstep::layers {
 
-/// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. max_pool<3, 2, 1>{}: windows may leave the image by one,
-/// where nothing is. Windows that would leave it by more are left out.
+/// max_pool<2>{}: windows of 2 x 2 side by side. max_pool<3, 2>{}: overlapping. max_pool<3, 2, 1>{}: windows may leave
+/// the image by one, where nothing is. Windows that would leave it by more are left out.
 template <std::size_t Window, std::size_t Stride = Window, std::size_t Padding = 0>
 struct max_pool {
     static_assert(Window > 0 && Stride > 0, "lockstep: window and stride of a pooling are at least 1");
@@ -98,8 +101,9 @@ struct max_pool {
     static constexpr std::size_t padding = Padding;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(layer_api::has_windows<max_pool, Input>,
-                      "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
+        static_assert(
+            layer_api::has_windows<max_pool, Input>,
+            "lockstep: max_pool takes an image at least as large as its window; shapes are rows x columns x channels");
         if constexpr (Window > 0 && Stride > 0 && Padding < Window && layer_api::has_windows<max_pool, Input>)
             return layer_api::max_pool_layer<layer_api::pooling_of<Window, Stride, Padding, Input>>{};
         else
@@ -115,8 +119,9 @@ struct mean_pool {
     static constexpr std::size_t padding = 0;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(layer_api::has_windows<mean_pool, Input>,
-                      "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
+        static_assert(
+            layer_api::has_windows<mean_pool, Input>,
+            "lockstep: mean_pool takes an image at least as large as its window; shapes are rows x columns x channels");
         if constexpr (Window > 0 && Stride > 0 && layer_api::has_windows<mean_pool, Input>)
             return layer_api::mean_pool_layer<layer_api::pooling_of<Window, Stride, 0, Input>>{};
         else

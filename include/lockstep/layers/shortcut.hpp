@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The shortcut without parameters past a block that halves the image and widens its channels (He et al. 2015, option A). Models LayerSpec.
+// The shortcut without parameters past a block that halves the image and widens its channels (He et al. 2015, option
+// A). Models LayerSpec.
 
 #include <algorithm>
 #include <array>
@@ -14,11 +15,12 @@
 
 namespace lockstep::layer_api {
 
-/// y = x at every Stride-th row and column, with zeros in further channels: half of them, rounded down, before the others, the rest after
-/// them.
+/// y = x at every Stride-th row and column, with zeros in further channels: half of them, rounded down, before the
+/// others, the rest after them.
 template <tensor::ImageShape S, std::size_t Channels, std::size_t Stride>
 struct shortcut_layer {
-    static constexpr std::size_t rows = (S::extents[0] + Stride - 1) / Stride, columns = (S::extents[1] + Stride - 1) / Stride;
+    static constexpr std::size_t rows = (S::extents[0] + Stride - 1) / Stride,
+                                 columns = (S::extents[1] + Stride - 1) / Stride;
     static constexpr std::size_t channels = S::extents[2], before = (Channels - channels) / 2;
 
     using input = S;
@@ -45,7 +47,8 @@ struct shortcut_layer {
         if (!pass.wants_dx()) return;
         parallel::for_blocks(pass.use.team, pass.dx.rows, 1, [&](parallel::block samples) {
             std::fill(pass.dx.data + samples.first * S::size, pass.dx.data + samples.last * S::size, T{0});
-            for_places(samples, pass.dx.data, pass.dy.data, [](T* dx, const T* dy) { std::copy_n(dy + before, channels, dx); });
+            for_places(samples, pass.dx.data, pass.dy.data,
+                       [](T* dx, const T* dy) { std::copy_n(dy + before, channels, dx); });
         });
     }
 
@@ -78,7 +81,8 @@ struct shortcut {
     static constexpr std::size_t channels = Channels;
     template <tensor::Shape Input>
     constexpr auto on(Input) const {
-        static_assert(layer_api::widens<shortcut, Input>, "lockstep: a shortcut takes an image of at most as many channels as it gives");
+        static_assert(layer_api::widens<shortcut, Input>,
+                      "lockstep: a shortcut takes an image of at most as many channels as it gives");
         if constexpr (Channels > 0 && Stride > 0 && layer_api::widens<shortcut, Input>)
             return layer_api::shortcut_layer<Input, Channels, Stride>{};
         else

@@ -12,10 +12,11 @@
 
 namespace lockstep::layers {
 
-/// The rule of convolutions that take their algorithms from `plan::algorithms`: conv<64, 3, conv_options{.padding = 1}, tuned>{},
-/// models::resnet<20, tuned>, or tuned(net) for any network. Without a file they take those of the default rule. All algorithms are compiled, once for an
-/// element type.
-[[nodiscard]] constexpr kernels::algorithm tuned(const kernels::convolution& g, kernels::convolution_pass pass) noexcept {
+/// The rule of convolutions that take their algorithms from `plan::algorithms`: conv<64, 3, conv_options{.padding = 1},
+/// tuned>{}, models::resnet<20, tuned>, or tuned(net) for any network. Without a file they take those of the default
+/// rule. All algorithms are compiled, once for an element type.
+[[nodiscard]] constexpr kernels::algorithm tuned(const kernels::convolution& g,
+                                                 kernels::convolution_pass pass) noexcept {
     return kernels::preferred_algorithm(g, pass);
 }
 
@@ -66,21 +67,25 @@ struct conv_algorithms<G, layers::tuned> {
         return kernels::convolve_backward_weights_scratch<T>(choice[pass::backward_weights].which, G, rows, team);
     }
     template <class T>
-    void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y, kernels::resources<T> use) const noexcept {
+    void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y,
+                 kernels::resources<T> use) const noexcept {
         const auto& by = choice[pass::forward];
         by.micro.each(rows, [&](std::size_t first, std::size_t count) {
-            kernels::convolve_forward(by.which, G, count, x + first * G.in_size(), w, bias, y + first * G.out_size(), use);
+            kernels::convolve_forward(by.which, G, count, x + first * G.in_size(), w, bias, y + first * G.out_size(),
+                                      use);
         });
     }
     template <class T>
     void backward_data(std::size_t rows, const T* dy, const T* w, T* dx, kernels::resources<T> use) const noexcept {
         const auto& by = choice[pass::backward_data];
         by.micro.each(rows, [&](std::size_t first, std::size_t count) {
-            kernels::convolve_backward_data(by.which, G, count, dy + first * G.out_size(), w, dx + first * G.in_size(), use);
+            kernels::convolve_backward_data(by.which, G, count, dy + first * G.out_size(), w, dx + first * G.in_size(),
+                                            use);
         });
     }
     template <class T>
-    void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias, kernels::resources<T> use) const noexcept {
+    void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias,
+                          kernels::resources<T> use) const noexcept {
         kernels::convolve_backward_weights(choice[pass::backward_weights].which, G, rows, x, dy, dw, dbias, use);
     }
 };

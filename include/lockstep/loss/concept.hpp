@@ -14,22 +14,22 @@
 namespace lockstep::loss {
 
 /// `label<Output>` is the label that a network with this output is trained on.
-/// `loss(y, target, dy, scale)` returns the sum of the losses of the rows of y, added in ascending order in double, and writes
-/// dy = scale d(loss of the row)/dy; without dy (dy.data is null) it returns the sum only. Rows do not see each other: the derivative of a
-/// row has the same bits in any batch. Several threads call one that is noexcept at once, for lanes of their own. Optional: `check()`
-/// throws core::error on settings that make no sense.
+/// `loss(y, target, dy, scale)` returns the sum of the losses of the rows of y, added in ascending order in double, and
+/// writes dy = scale d(loss of the row)/dy; without dy (dy.data is null) it returns the sum only. Rows do not see each
+/// other: the derivative of a row has the same bits in any batch. Several threads call one that is noexcept at once,
+/// for lanes of their own. Optional: `check()` throws core::error on settings that make no sense.
 template <class L, class T = float, class Output = tensor::shape<2>>
 concept Loss = std::copy_constructible<L> && tensor::Label<typename L::template label<Output>> &&
-    requires(const L& loss, tensor::batch<const T, Output> y, tensor::targets<typename L::template label<Output>, T> target,
-             tensor::batch<T, Output> dy, T scale) {
+    requires(const L& loss, tensor::batch<const T, Output> y,
+             tensor::targets<typename L::template label<Output>, T> target, tensor::batch<T, Output> dy, T scale) {
     { L::name } -> std::convertible_to<std::string_view>;
     { loss.settings() } -> std::convertible_to<std::string>;
     { loss(y, target, dy, scale) } -> std::same_as<double>;
     requires noexcept(loss(y, target, dy, scale));
 };
 
-/// Optional: `static constexpr std::size_t least_outputs`, the fewest outputs of a network that learns something from this loss. The softmax
-/// of a single output, for example, is always 1. Default: 1.
+/// Optional: `static constexpr std::size_t least_outputs`, the fewest outputs of a network that learns something from
+/// this loss. The softmax of a single output, for example, is always 1. Default: 1.
 template <class L>
 inline constexpr std::size_t least_outputs = 1;
 template <class L>

@@ -15,8 +15,8 @@
 
 namespace lockstep::loss {
 
-/// Loss of a row: the mean of (y - t)^2 over its F numbers, so dy = scale 2 (y - t) / F. Targets have the shape of the output.
-/// Numbers that are not finite show in the sum. 3 F numbers moved for each row.
+/// Loss of a row: the mean of (y - t)^2 over its F numbers, so dy = scale 2 (y - t) / F. Targets have the shape of the
+/// output. Numbers that are not finite show in the sum. 3 F numbers moved for each row.
 struct mean_squared_error {
     static constexpr std::string_view name = "mean_squared_error";
 
@@ -39,7 +39,8 @@ struct mean_squared_error {
             }
             sum += squares / static_cast<double>(Output::size);
             if (dy.data != nullptr) {
-                const simd::batch<T> factor(static_cast<T>(2 * static_cast<double>(scale) / static_cast<double>(Output::size)));
+                const simd::batch<T> factor(
+                    static_cast<T>(2 * static_cast<double>(scale) / static_cast<double>(Output::size)));
                 simd::map(
                     Output::size, [&](auto& out, const auto& is, const auto& should) { out = factor * (is - should); },
                     dy.data + row * Output::size, predicted, wanted);

@@ -17,10 +17,10 @@
 
 namespace lockstep::loss {
 
-/// Loss of a row with label c: log(sum_i exp(y_i)) - y_c, so dy_i = scale (exp(y_i) / sum_j exp(y_j) - [i = c]). The largest output is
-/// taken off first: nothing overflows. With label smoothing s the target is (1 - s) [i = c] + s / classes instead of [i = c] (Szegedy et
-/// al. 2016), and the loss -sum_i target_i log(softmax(y)_i). A NaN or +infinity in a row, or a label outside 0 .. classes - 1, makes its
-/// loss and its derivative NaN.
+/// Loss of a row with label c: log(sum_i exp(y_i)) - y_c, so dy_i = scale (exp(y_i) / sum_j exp(y_j) - [i = c]). The
+/// largest output is taken off first: nothing overflows. With label smoothing s the target is (1 - s) [i = c] + s /
+/// classes instead of [i = c] (Szegedy et al. 2016), and the loss -sum_i target_i log(softmax(y)_i). A NaN or +infinity
+/// in a row, or a label outside 0 .. classes - 1, makes its loss and its derivative NaN.
 struct softmax_cross_entropy {
     static constexpr std::string_view name = "softmax_cross_entropy";
 
@@ -31,7 +31,9 @@ struct softmax_cross_entropy {
     double smoothing = 0;
 
     /// Empty without smoothing.
-    [[nodiscard]] std::string settings() const { return smoothing == 0 ? std::string{} : core::text("smoothing=", smoothing); }
+    [[nodiscard]] std::string settings() const {
+        return smoothing == 0 ? std::string{} : core::text("smoothing=", smoothing);
+    }
     /// Throws core::error unless 0 <= smoothing < 1.
     void check() const {
         if (!(smoothing >= 0 && smoothing < 1))
@@ -40,10 +42,10 @@ struct softmax_cross_entropy {
     }
 
     template <class T, tensor::Shape Output>
-    double operator()(tensor::batch<const T, Output> y, tensor::targets<label<Output>, T> target, tensor::batch<T, Output> dy,
-                      T scale) const noexcept {
-        return kernels::softmax_cross_entropy_rows(y.rows, Output::size, y.data, target.data(), scale, dy.data, parallel::team{},
-                                                   smoothing);
+    double operator()(tensor::batch<const T, Output> y, tensor::targets<label<Output>, T> target,
+                      tensor::batch<T, Output> dy, T scale) const noexcept {
+        return kernels::softmax_cross_entropy_rows(y.rows, Output::size, y.data, target.data(), scale, dy.data,
+                                                   parallel::team{}, smoothing);
     }
 };
 

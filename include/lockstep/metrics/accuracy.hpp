@@ -22,7 +22,8 @@ struct accuracy {
     using label = tensor::classes<Output::size>;
 
     template <class T, tensor::Shape Output>
-    [[nodiscard]] std::size_t operator()(tensor::batch<const T, Output> y, tensor::targets<label<Output>, T> target) const noexcept {
+    [[nodiscard]] std::size_t operator()(tensor::batch<const T, Output> y,
+                                         tensor::targets<label<Output>, T> target) const noexcept {
         std::size_t correct = 0;
         for (std::size_t row = 0; row < y.rows; ++row) {
             const T* scores = y.data + row * Output::size;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Binds a network to its shapes and to a number of shards: the type of every layer on one rank, and what ranks exchange between layers.
+// Binds a network to its shapes and to a number of shards: the type of every layer on one rank, and what ranks exchange
+// between layers.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +15,16 @@
 
 namespace lockstep::model {
 
-/// What a rank of a model group holds between two layers: all features of its own samples, or its own features of all samples of the group.
+/// What a rank of a model group holds between two layers: all features of its own samples, or its own features of all
+/// samples of the group.
 enum class placement : std::uint8_t { samples, features };
 
-/// What a model group does before a layer, so that each rank gets what its part of the layer needs. Backward does the opposite.
+/// What a model group does before a layer, so that each rank gets what its part of the layer needs. Backward does the
+/// opposite.
 enum class redistribution : std::uint8_t {
     none,
-    gather_samples,   ///< own samples -> all samples; back: the gradients are added and each rank gets its samples' (reduce-scatter)
+    gather_samples,   ///< own samples -> all samples; back: the gradients are added and each rank gets its samples'
+                      ///< (reduce-scatter)
     gather_features,  ///< own features -> all features; back: the gradients are added and each rank gets its features'
     to_samples,       ///< own features of all samples -> all features of own samples; back: the opposite all-to-all
 };
@@ -77,14 +81,17 @@ struct bound {
         if constexpr ((layer_api::is_unbound<typename source<Input>::whole> || ...))
             return std::type_identity<layer_api::unbound<whole_input>>{};
         else
-            return bind_described<decltype(std::declval<const spec&>().on(typename source<Input>::whole::output{}...))>();
+            return bind_described<decltype(std::declval<const spec&>().on(
+                typename source<Input>::whole::output{}...))>();
     }
     template <class Layer>
     static constexpr auto bind_described() {
-        static_assert(is_described<Layer>,
-                      "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name or flops");
+        static_assert(
+            is_described<Layer>,
+            "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name or flops");
         static_assert(is_cut_by_a_function<Layer>,
-                      "lockstep: a layer is cut by a member function, shard<Shards>() const, which makes its part from its members; "
+                      "lockstep: a layer is cut by a member function, shard<Shards>() const, which makes its part from "
+                      "its members; "
                       "a type named shard would lose them");
         if constexpr (is_described<Layer> && is_cut_by_a_function<Layer>)
             return std::type_identity<Layer>{};
@@ -93,25 +100,28 @@ struct bound {
     }
     using whole = typename decltype(bind_whole())::type;
 
-    static constexpr bool is_sharded = Shards > 1 && layer_api::is_shardable<whole> && !layer_api::has_statistics<whole>;
+    static constexpr bool is_sharded =
+        Shards > 1 && layer_api::is_shardable<whole> && !layer_api::has_statistics<whole>;
     static constexpr bool stays = before::gives == placement::features && layer_api::is_elementwise<whole> &&
                                   whole::parameters.size() == 0 && !layer_api::has_statistics<whole>;
     /// What the layer itself makes.
     static constexpr placement after = is_sharded || stays ? placement::features : placement::samples;
     /// What those who read it find: only a single reader may get features, all others share whole samples.
-    static constexpr placement gives = Net::graph.readers[Index] == 1 && !Net::graph.joined[Index] ? after : placement::samples;
-    static constexpr redistribution redistribution_before = before::gives == placement::samples
-                                                                ? (is_sharded ? redistribution::gather_samples : redistribution::none)
-                                                            : stays      ? redistribution::none
-                                                            : is_sharded ? redistribution::gather_features
-                                                                         : redistribution::to_samples;
-    static constexpr redistribution redistribution_after = after == gives ? redistribution::none : redistribution::to_samples;
+    static constexpr placement gives =
+        Net::graph.readers[Index] == 1 && !Net::graph.joined[Index] ? after : placement::samples;
+    static constexpr redistribution redistribution_before =
+        before::gives == placement::samples ? (is_sharded ? redistribution::gather_samples : redistribution::none)
+        : stays                             ? redistribution::none
+        : is_sharded                        ? redistribution::gather_features
+                                            : redistribution::to_samples;
+    static constexpr redistribution redistribution_after =
+        after == gives ? redistribution::none : redistribution::to_samples;
 
     static constexpr auto bind() {
         if constexpr (is_sharded) {
-            static_assert(
-                shards_divide<spec, whole::output::size, Shards>,
-                "lockstep: the outputs of a layer are not divisible by the shards of the model partition; use a divisor, or more outputs");
+            static_assert(shards_divide<spec, whole::output::size, Shards>,
+                          "lockstep: the outputs of a layer are not divisible by the shards of the model partition; "
+                          "use a divisor, or more outputs");
             if constexpr (shards_divide<spec, whole::output::size, Shards>) {
                 using part = decltype(std::declval<const whole&>().template shard<Shards>());
                 static_assert(is_shard_of<part, whole::output::size / Shards>,

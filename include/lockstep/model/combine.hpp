@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Branches of a network: residual, add, concatenate and path, and blocks that are run again in backward: recompute. They are written nested
-// and read as one flat list of nodes, each with the numbers of the nodes whose values it reads.
+// Branches of a network: residual, add, concatenate and path, and blocks that are run again in backward: recompute.
+// They are written nested and read as one flat list of nodes, each with the numbers of the nodes whose values it reads.
 
 #include <array>
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace lockstep::model {
 /// Stands for the samples, where a node reads the value of another one.
 inline constexpr std::size_t the_samples = static_cast<std::size_t>(-1);
 
-/// The flat list: node i reads the values of nodes reads[first[i]] .. reads[first[i + 1] - 1], all below i, or `the_samples`.
+/// The flat list: node i reads the values of nodes reads[first[i]] .. reads[first[i + 1] - 1], all below i, or
+/// `the_samples`.
 template <std::size_t Nodes, std::size_t Edges>
 struct graph {
     std::array<std::size_t, Nodes + 1> first{};
@@ -26,8 +27,12 @@ struct graph {
     std::array<bool, Nodes> joined{};          ///< by a node that reads several
     std::array<std::size_t, Nodes> block{};    ///< number of the recompute around a node, from 1 on; 0: none
 
-    [[nodiscard]] constexpr std::size_t inputs(std::size_t node) const noexcept { return first[node + 1] - first[node]; }
-    [[nodiscard]] constexpr std::size_t read(std::size_t node, std::size_t input = 0) const noexcept { return reads[first[node] + input]; }
+    [[nodiscard]] constexpr std::size_t inputs(std::size_t node) const noexcept {
+        return first[node + 1] - first[node];
+    }
+    [[nodiscard]] constexpr std::size_t read(std::size_t node, std::size_t input = 0) const noexcept {
+        return reads[first[node] + input];
+    }
     [[nodiscard]] constexpr std::span<const std::size_t> of(std::size_t node) const noexcept {
         return std::span<const std::size_t>{reads}.subspan(first[node], inputs(node));
     }
@@ -154,16 +159,17 @@ struct path<> {
     }
 };
 
-/// recompute{layers..}: the layers one after the other, of which forward keeps only what the first one reads; backward runs them forward
-/// once more before it needs their values (Chen et al. 2016). The bits stay. Cost: one more forward of these layers, but for those at their
-/// end whose values backward does not need. What holds the values of a block at a time is as large as the largest block.
-/// Weights cannot have changed by then and random numbers are addressed by step, so the second run has the bits of
-/// the first; what it observes for statistics is dropped. Redistributions inside of a block are made again with their
-/// layers. No block stands in another one.
+/// recompute{layers..}: the layers one after the other, of which forward keeps only what the first one reads; backward
+/// runs them forward once more before it needs their values (Chen et al. 2016). The bits stay. Cost: one more forward
+/// of these layers, but for those at their end whose values backward does not need. What holds the values of a block at
+/// a time is as large as the largest block. Weights cannot have changed by then and random numbers are addressed by
+/// step, so the second run has the bits of the first; what it observes for statistics is dropped. Redistributions
+/// inside of a block are made again with their layers. No block stands in another one.
 template <class... Specs>
 struct recompute : items<Specs...> {
     static_assert(recompute::nodes > 0, "lockstep: a recompute has at least one layer");
-    static_assert(!items<Specs...>::recomputes, "lockstep: a recompute stands inside of another one; leave one of them out");
+    static_assert(!items<Specs...>::recomputes,
+                  "lockstep: a recompute stands inside of another one; leave one of them out");
     static constexpr bool is_combinator = true;
     static constexpr bool recomputes = true;
     static constexpr std::size_t size = recompute::nodes, edges = recompute::reads;
@@ -183,7 +189,8 @@ struct recompute : items<Specs...> {
     }
 };
 
-/// residual{layers..}: x + layers(x) (He et al. 2015). A residual that holds nothing but another one: residual{path{residual{..}}}.
+/// residual{layers..}: x + layers(x) (He et al. 2015). A residual that holds nothing but another one:
+/// residual{path{residual{..}}}.
 template <class... Specs>
 struct residual : items<Specs...> {
     static_assert(sizeof...(Specs) > 0, "lockstep: a residual has at least one layer");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Layers as they are run: one that can computes in its own passes over memory what stands after it in the network, to the last bit.
+// Layers as they are run: one that can computes in its own passes over memory what stands after it in the network, to
+// the last bit.
 
 #include <array>
 #include <cstddef>
@@ -26,11 +27,11 @@ inline constexpr bool adds_two = false;
 template <tensor::Shape S>
 inline constexpr bool adds_two<layer_api::add_layer<2, S>> = true;
 
-/// What layer `Index` computes besides itself: relu{} right after it, or the sum of another value and its own, in this order, and relu{}.
-/// No other layer reads what lies between. A recompute holds all of it or nothing. The other value is not what the layer reads itself: its
-/// gradient would be added in another order.
-/// A sum of more than two addends stays alone, and so does one beside which ranks redistribute values. Names, numbers
-/// of layers, weights and bits are those of the layers one by one.
+/// What layer `Index` computes besides itself: relu{} right after it, or the sum of another value and its own, in this
+/// order, and relu{}. No other layer reads what lies between. A recompute holds all of it or nothing. The other value
+/// is not what the layer reads itself: its gradient would be added in another order. A sum of more than two addends
+/// stays alone, and so does one beside which ranks redistribute values. Names, numbers of layers, weights and bits are
+/// those of the layers one by one.
 template <class Net, std::size_t Shards, std::size_t Index>
 [[nodiscard]] consteval layer_api::epilogue epilogue_of() {
     using here = bound<Net, Shards, Index>;
@@ -43,9 +44,12 @@ template <class Net, std::size_t Shards, std::size_t Index>
         using next = typename bound<Net, Shards, Index + 1>::type;
         if constexpr (is_relu<next>)
             return layer_api::epilogue::relu;
-        else if constexpr (adds_two<next> && leads_on(Index + 1) && Net::graph.read(Index + 1) != Net::graph.read(Index) &&
-                           here::redistribution_before == redistribution::none && here::redistribution_after == redistribution::none)
-            return is_relu<typename bound<Net, Shards, Index + 2>::type> ? layer_api::epilogue::add_relu : layer_api::epilogue::none;
+        else if constexpr (adds_two<next> && leads_on(Index + 1) &&
+                           Net::graph.read(Index + 1) != Net::graph.read(Index) &&
+                           here::redistribution_before == redistribution::none &&
+                           here::redistribution_after == redistribution::none)
+            return is_relu<typename bound<Net, Shards, Index + 2>::type> ? layer_api::epilogue::add_relu
+                                                                         : layer_api::epilogue::none;
     }
     return layer_api::epilogue::none;
 }
@@ -93,13 +97,15 @@ struct fused : bound<Net, Shards, Index> {
         if constexpr (fusion<Net, Shards>::is_computed_before(Index))
             return std::type_identity<computed_before<typename base::type>>{};
         else if constexpr (epilogue != layer_api::epilogue::none)
-            return std::type_identity<decltype(std::declval<const typename base::type&>().template with_epilogue<epilogue>())>{};
+            return std::type_identity<
+                decltype(std::declval<const typename base::type&>().template with_epilogue<epilogue>())>{};
         else
             return std::type_identity<typename base::type>{};
     }
     using type = typename decltype(fuse())::type;
-    static_assert(!layer_api::has_addend<type> || fusion<Net, Shards>::graph.inputs(Index) == 2,
-                  "lockstep: a layer with an addend stands where no sum is; give it in with_epilogue<epilogue::add_relu>() only");
+    static_assert(
+        !layer_api::has_addend<type> || fusion<Net, Shards>::graph.inputs(Index) == 2,
+        "lockstep: a layer with an addend stands where no sum is; give it in with_epilogue<epilogue::add_relu>() only");
 
     static constexpr type make(const Net& net) {
         if constexpr (fusion<Net, Shards>::is_computed_before(Index))

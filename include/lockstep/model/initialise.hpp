@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How weights start: He and Glorot rules. Each number is a function of (seed, layer, parameter, index in the whole layer), so a shard
-// starts as its part of the whole.
+// How weights start: He and Glorot rules. Each number is a function of (seed, layer, parameter, index in the whole
+// layer), so a shard starts as its part of the whole.
 
 #include <cmath>
 #include <cstddef>
@@ -18,15 +18,18 @@ namespace lockstep::model {
 /// Normal with variance 2 / fan_in: for relu (He et al. 2015).
 struct he {
     static constexpr std::string_view name = "he";
-    [[nodiscard]] static double value(const tensor::parameter& of, const core::random_stream& random, std::uint64_t index) noexcept {
+    [[nodiscard]] static double value(const tensor::parameter& of, const core::random_stream& random,
+                                      std::uint64_t index) noexcept {
         return random.normal(index) * std::sqrt(2.0 / static_cast<double>(of.fan_in));
     }
 };
 
-/// Uniform in +- sqrt(6 / (fan_in + fan_out)): for tanh (Glorot, Bengio 2010). Both are those of one group of a convolution.
+/// Uniform in +- sqrt(6 / (fan_in + fan_out)): for tanh (Glorot, Bengio 2010). Both are those of one group of a
+/// convolution.
 struct glorot {
     static constexpr std::string_view name = "glorot";
-    [[nodiscard]] static double value(const tensor::parameter& of, const core::random_stream& random, std::uint64_t index) noexcept {
+    [[nodiscard]] static double value(const tensor::parameter& of, const core::random_stream& random,
+                                      std::uint64_t index) noexcept {
         const double bound = std::sqrt(6.0 / static_cast<double>(of.fan_in + of.fan_out));
         return (2.0 * static_cast<double>(random.uniform(index)) - 1.0) * bound;
     }
@@ -34,8 +37,8 @@ struct glorot {
 
 /// Fills one parameter of a layer. `first_column` and `whole_columns` say which part of the uncut parameter this is.
 template <class T, class Rule>
-void initialise(const tensor::parameter& of, std::span<T> weights, std::size_t first_column, std::size_t whole_columns, std::uint64_t seed,
-                std::size_t layer, std::size_t number, const Rule& rule) noexcept {
+void initialise(const tensor::parameter& of, std::span<T> weights, std::size_t first_column, std::size_t whole_columns,
+                std::uint64_t seed, std::size_t layer, std::size_t number, const Rule& rule) noexcept {
     const core::random_stream random{seed, core::purpose::initialise, static_cast<std::uint32_t>(layer),
                                      static_cast<std::uint32_t>(number)};
     for (std::size_t row = 0; row < of.rows; ++row)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Where each parameter and each statistic of a network lies among all of them: for programs that read, write or convert weights.
+// Where each parameter and each statistic of a network lies among all of them: for programs that read, write or convert
+// weights.
 
 #include <array>
 #include <cstddef>
@@ -52,13 +53,14 @@ named_arrays(std::string_view, Arrays) -> named_arrays<Arrays>;
 
 }  // namespace detail
 
-/// The layout of trainer::all_weights(), which is that of the uncut network in every partition: layer after layer, the parameters of a
-/// layer in the order in which it declares them. `Network`: a trainer's.
+/// The layout of trainer::all_weights(), which is that of the uncut network in every partition: layer after layer, the
+/// parameters of a layer in the order in which it declares them. `Network`: a trainer's.
 template <class Network>
 inline constexpr auto weight_layout = [] {
     constexpr std::size_t count = [] {
         std::size_t sum = 0;
-        core::for_each_index<Network::size>([&](auto index) { sum += Network::template at<index>::whole::parameters.size(); });
+        core::for_each_index<Network::size>(
+            [&](auto index) { sum += Network::template at<index>::whole::parameters.size(); });
         return sum;
     }();
     return detail::make_layout<count, Network::size>([](auto index) {

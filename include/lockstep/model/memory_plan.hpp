@@ -27,13 +27,15 @@ struct piece {
     std::size_t offset = 0;
     bool is_scratch = false;
 
-    [[nodiscard]] constexpr bool overlaps(const piece& other) const noexcept { return first <= other.last && other.first <= last; }
+    [[nodiscard]] constexpr bool overlaps(const piece& other) const noexcept {
+        return first <= other.last && other.first <= last;
+    }
 };
 
-/// Gives every piece an offset, on a cache line; two that are live at once never overlap. The largest first, each at the lowest offset that
-/// is free for as long as it lives (greedy by size: Pisarchyk, Lee 2020). Returns the bytes of all. Cost: pieces squared, at start-up.
-/// For the networks of models/ that is within a percent of most_live(), and the memory of a process within a tenth
-/// (tests/training/memory.cpp).
+/// Gives every piece an offset, on a cache line; two that are live at once never overlap. The largest first, each at
+/// the lowest offset that is free for as long as it lives (greedy by size: Pisarchyk, Lee 2020). Returns the bytes of
+/// all. Cost: pieces squared, at start-up. For the networks of models/ that is within a percent of most_live(), and the
+/// memory of a process within a tenth (tests/training/memory.cpp).
 [[gnu::cold]] std::size_t assign_offsets(std::span<piece> all);
 
 /// The most bytes that are live at one event: no choice of offsets needs less.
@@ -55,8 +57,8 @@ struct memory_node {
     std::span<const std::size_t> reads;  ///< nodes, or `the_samples`
     bool is_view = false;                ///< its value is that which it reads
     bool passes_gradient = false;        ///< the gradient of each value that it reads is that of its own
-    bool has_addend = false;             ///< backward does not need the second value that it reads, and always writes its gradient
-    bool sums_gradient = false;          ///< backward takes the gradient of its value as a sum of two as well
+    bool has_addend = false;  ///< backward does not need the second value that it reads, and always writes its gradient
+    bool sums_gradient = false;  ///< backward takes the gradient of its value as a sum of two as well
     bool learns = false;
     bool needs_x = true;
     bool needs_y = true;
@@ -64,10 +66,12 @@ struct memory_node {
     bool redistributes_before = false;
     bool redistributes_after = false;
     bool runs_again = false;  ///< forward, in backward
-    std::size_t block = 0;    ///< number of the recompute that it stands in: nodes with one number are neighbours; 0: none
-    std::size_t input = 0;    ///< of what the layer reads, after the redistribution before it; a join reads each value as it is
-    std::size_t output = 0;   ///< of what the layer writes
-    std::size_t value = 0;    ///< of what its readers find, after the redistribution after the layer
+    std::size_t block =
+        0;  ///< number of the recompute that it stands in: nodes with one number are neighbours; 0: none
+    std::size_t input =
+        0;  ///< of what the layer reads, after the redistribution before it; a join reads each value as it is
+    std::size_t output = 0;  ///< of what the layer writes
+    std::size_t value = 0;   ///< of what its readers find, after the redistribution after the layer
     std::size_t saved = 0;
     std::size_t scratch = 0;
     std::size_t observed = 0;        ///< partial sums of statistics, forward
@@ -90,20 +94,24 @@ struct node_memory {
     std::size_t redistribution_backward = no_piece;
     std::size_t dvalue = no_piece;   ///< the gradient of its value, complete when backward comes to it
     std::size_t doutput = no_piece;  ///< `dvalue`, or after the redistribution after the layer
-    std::size_t more = no_piece;     ///< what is still to be added to `dvalue`: the layer does, or the one whose value this view is
+    std::size_t more =
+        no_piece;  ///< what is still to be added to `dvalue`: the layer does, or the one whose value this view is
 
-    /// What backward does for one value that the node reads. The gradient of one from which nothing was learned is not asked for.
+    /// What backward does for one value that the node reads. The gradient of one from which nothing was learned is not
+    /// asked for.
     struct input_gradient {
         std::size_t written = no_piece;  ///< by the layer
-        std::size_t given = no_piece;    ///< `written`, or before the redistribution before the layer; the gradient of this reader
-        std::size_t others = no_piece;   ///< the sum over the readers after it
-        std::size_t sum = no_piece;      ///< of both; none where they stay apart
+        std::size_t given =
+            no_piece;  ///< `written`, or before the redistribution before the layer; the gradient of this reader
+        std::size_t others = no_piece;  ///< the sum over the readers after it
+        std::size_t sum = no_piece;     ///< of both; none where they stay apart
     };
     std::vector<input_gradient> inputs;
 };
 
-/// The memory of a step. Event i is the forward run of node i, event n the loss, event 2n - i the backward run of node i. The nodes of a
-/// block have a second forward run each before the backward run of the last of them; all that follows moves back.
+/// The memory of a step. Event i is the forward run of node i, event n the loss, event 2n - i the backward run of node
+/// i. The nodes of a block have a second forward run each before the backward run of the last of them; all that follows
+/// moves back.
 struct memory_plan {
     std::vector<piece> pieces;
     std::vector<node_memory> nodes;
@@ -123,24 +131,29 @@ struct memory_plan {
     }
 };
 
-/// When the nodes run: forward as their numbers say, a second time before the backward run of their block, and backward.
+/// When the nodes run: forward as their numbers say, a second time before the backward run of their block, and
+/// backward.
 struct step_events {
     std::vector<std::size_t> again, backward;
     [[gnu::cold]] explicit step_events(std::span<const memory_node> nodes);
 };
 
-/// Forward keeps of a value what backward or a later reader needs. A layer that may work in place does so where nothing else needs its
-/// input any more. The gradient of a value is the sum over its readers, from the last to the first. Throws core::error where all
-/// pieces together exceed core::largest_size; for start-up.
+/// Forward keeps of a value what backward or a later reader needs. A layer that may work in place does so where nothing
+/// else needs its input any more. The gradient of a value is the sum over its readers, from the last to the first.
+/// Throws core::error where all pieces together exceed core::largest_size; for start-up.
 [[nodiscard, gnu::cold]] memory_plan plan_memory(std::span<const memory_node> nodes);
 
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION std::size_t assign_offsets(std::span<piece> all) {
-    const auto rounded = [](std::size_t bytes) { return (bytes + simd::alignment - 1) / simd::alignment * simd::alignment; };
+    const auto rounded = [](std::size_t bytes) {
+        return (bytes + simd::alignment - 1) / simd::alignment * simd::alignment;
+    };
     std::vector<std::size_t> order(all.size()), assigned;
     std::iota(order.begin(), order.end(), std::size_t{0});
-    core::sort(order, [&](std::size_t a, std::size_t b) { return all[a].bytes != all[b].bytes ? all[a].bytes > all[b].bytes : a < b; });
+    core::sort(order, [&](std::size_t a, std::size_t b) {
+        return all[a].bytes != all[b].bytes ? all[a].bytes > all[b].bytes : a < b;
+    });
     std::size_t end = 0;
     for (const std::size_t index : order) {
         piece& here = all[index];
@@ -151,14 +164,16 @@ LOCKSTEP_FUNCTION std::size_t assign_offsets(std::span<piece> all) {
             if (here.offset + here.bytes <= all[other].offset) break;
             here.offset = std::max(here.offset, all[other].offset + rounded(all[other].bytes));
         }
-        const auto at = std::find_if(assigned.begin(), assigned.end(), [&](std::size_t other) { return all[other].offset > here.offset; });
+        const auto at = std::find_if(assigned.begin(), assigned.end(),
+                                     [&](std::size_t other) { return all[other].offset > here.offset; });
         assigned.insert(at, index);
         end = std::max(end, core::checked_sum("bytes of a step", here.offset, rounded(here.bytes)));
     }
     return end;
 }
 
-LOCKSTEP_FUNCTION step_events::step_events(std::span<const memory_node> nodes) : again(nodes.size()), backward(nodes.size()) {
+LOCKSTEP_FUNCTION step_events::step_events(std::span<const memory_node> nodes)
+    : again(nodes.size()), backward(nodes.size()) {
     std::size_t event = nodes.size(), from = nodes.size();
     for (std::size_t i = nodes.size(); i-- > 0;) {
         if (i < from && nodes[i].block != 0) {
@@ -186,7 +201,9 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     const auto source = [&](std::size_t i, std::size_t value, bool again) {
         return again && value != the_samples && nodes[value].block == nodes[i].block ? n + value : value;
     };
-    const auto piece_of = [&](std::size_t value) { return value < n ? plan.nodes[value].value : plan.again[value - n].value; };
+    const auto piece_of = [&](std::size_t value) {
+        return value < n ? plan.nodes[value].value : plan.again[value - n].value;
+    };
 
     // Until when each value is needed. A view is the value that it reads.
     std::vector<std::size_t> root(2 * n, the_samples), needed(2 * n, 0);
@@ -200,13 +217,15 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     for (std::size_t i = 0; i < n; ++i) find_root(i, false);
     for (std::size_t i = 0; i < n; ++i)
         if (nodes[i].block != 0) find_root(i, true);
-    // Of a block, some nodes run again, and of others the redistribution before them: where backward asks for what came out of it.
+    // Of a block, some nodes run again, and of others the redistribution before them: where backward asks for what came
+    // out of it.
     const auto reads_again = [&](std::size_t i) {
         const bool gathers = nodes[i].redistributes_before && nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view;
         return nodes[i].runs_again || (nodes[i].block != 0 && gathers);
     };
     const auto need = [&](std::size_t value, std::size_t event) {
-        if (value != the_samples && root[value] != the_samples) needed[root[value]] = std::max(needed[root[value]], event);
+        if (value != the_samples && root[value] != the_samples)
+            needed[root[value]] = std::max(needed[root[value]], event);
     };
     for (std::size_t i = 0; i < n; ++i) {
         if (is_alias(i)) continue;
@@ -242,7 +261,8 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
         if (node.in_place && !node.is_view && !node.redistributes_before && !node.redistributes_after)
             for (std::size_t k = node.reads.size(); k-- > 0 && here.output == no_piece;) {
                 const std::size_t value = source(i, node.reads[k], again);
-                if (value == the_samples || root[value] == the_samples || nodes[value % n].value != node.output) continue;
+                if (value == the_samples || root[value] == the_samples || nodes[value % n].value != node.output)
+                    continue;
                 if (plan.pieces[piece_of(value)].last == now) here.output = piece_of(value);
             }
         if (here.output == no_piece && !node.is_view) here.output = make(node.output, now);
@@ -266,7 +286,8 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     core::sort(order, [&](std::size_t a, std::size_t b) { return events.again[a] < events.again[b]; });
     for (const std::size_t i : order) run_forward(i, true);
 
-    // gradient[v]: the piece with the sum of what the readers of v have given so far; more[v]: what the layer that wrote v adds to it.
+    // gradient[v]: the piece with the sum of what the readers of v have given so far; more[v]: what the layer that
+    // wrote v adds to it.
     std::vector<std::size_t> gradient(n, no_piece), more(n, no_piece), readers(n, 0);
     for (const memory_node& node : nodes)
         for (const std::size_t value : node.reads)
@@ -307,14 +328,16 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
             if (!is_asked_for && !is_addend) continue;
             const bool passes = node.is_view || node.passes_gradient;
             // Each value has a size of its own: the paths of a concatenation are of different widths.
-            const std::size_t bytes = is_addend ? node.output : node.redistributes_before ? node.input : nodes[value].value;
-            // Others may still have to read the gradient of this value: paths that end in the same sum. So may this node, after the layer
-            // has run: it adds what came from others to the gradient of an input before this one.
+            const std::size_t bytes = is_addend                   ? node.output
+                                      : node.redistributes_before ? node.input
+                                                                  : nodes[value].value;
+            // Others may still have to read the gradient of this value: paths that end in the same sum. So may this
+            // node, after the layer has run: it adds what came from others to the gradient of an input before this one.
             const bool is_added = std::any_of(here.inputs.begin(), here.inputs.begin() + static_cast<std::ptrdiff_t>(k),
                                               [&](const auto& before) { return before.others == here.dvalue; });
-            const bool in_place = node.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) && !is_added &&
-                                  !node.redistributes_before && !node.redistributes_after && bytes == node.output &&
-                                  node.has_addend == is_addend;
+            const bool in_place = node.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) &&
+                                  !is_added && !node.redistributes_before && !node.redistributes_after &&
+                                  bytes == node.output && node.has_addend == is_addend;
             to.written = passes || in_place ? here.doutput : make(bytes, now);
             if (!is_asked_for) continue;
             to.given = node.redistributes_before ? make(nodes[value].value, now) : to.written;

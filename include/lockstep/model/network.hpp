@@ -88,7 +88,8 @@ struct network {
             auto& fact = out[index];
             if (graph.block[index] == 0) return;
             fact.runs_again =
-                fact.runs_again || (fact.learns && !fact.is_view && (layer_api::needs_y<type> || layer_api::saved_bytes<type, float> > 0));
+                fact.runs_again ||
+                (fact.learns && !fact.is_view && (layer_api::needs_y<type> || layer_api::saved_bytes<type, float> > 0));
             if (!fact.runs_again && !(fact.learns && !fact.is_view && layer_api::needs_x<type>)) return;
             // Of several values, backward needs the first at most.
             for (const std::size_t value : graph.of(index).first(fact.runs_again ? graph.inputs(index) : 1))
@@ -119,8 +120,8 @@ struct network {
     }();
     /// Statistics of all layers, on every rank.
     static constexpr std::size_t statistics = facts[size - 1].statistics_offset + facts[size - 1].statistics;
-    /// Operations of one sample, forward; training adds those of both gradients (mostly as many each), less the data gradient of layers in
-    /// front of which nothing learns, and once more those that run again.
+    /// Operations of one sample, forward; training adds those of both gradients (mostly as many each), less the data
+    /// gradient of layers in front of which nothing learns, and once more those that run again.
     static constexpr double forward_flops = [] {
         double sum = 0;
         for (const auto& fact : facts) sum += fact.flops;
@@ -141,7 +142,8 @@ struct network {
     }();
 };
 
-/// The largest number of shards that divides every layer that can be cut, and how each of them divides: for messages before binding.
+/// The largest number of shards that divides every layer that can be cut, and how each of them divides: for messages
+/// before binding.
 template <class Net>
 struct shardable {
     /// The first layer that `shards` does not divide, or Net::size.
@@ -155,7 +157,8 @@ struct shardable {
     }
     [[nodiscard]] static constexpr std::size_t count() noexcept {
         std::size_t out = 0;
-        core::for_each_index<Net::size>([&](auto index) { out += layer_api::is_shardable<typename bound<Net, 1, index>::whole>; });
+        core::for_each_index<Net::size>(
+            [&](auto index) { out += layer_api::is_shardable<typename bound<Net, 1, index>::whole>; });
         return out;
     }
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A network as a list of layers, written as one value. Its structure is its type; numbers such as a dropout rate are in the value.
+// A network as a list of layers, written as one value. Its structure is its type; numbers such as a dropout rate are in
+// the value.
 
 #include <cstddef>
 #include <type_traits>
@@ -11,8 +12,9 @@
 
 namespace lockstep::model {
 
-/// sequential{input<28, 28, 1>, conv<32, 5>{}, relu{}, flatten{}, dense<10>{}}: each layer takes what the one before it gives. Branches
-/// (see combine.hpp) stand in it like layers; their layers are counted in the order in which they are written, the join of a branch last.
+/// sequential{input<28, 28, 1>, conv<32, 5>{}, relu{}, flatten{}, dense<10>{}}: each layer takes what the one before it
+/// gives. Branches (see combine.hpp) stand in it like layers; their layers are counted in the order in which they are
+/// written, the join of a branch last.
 template <class Input, class... Specs>
 struct sequential : items<Specs...> {
     static_assert(tensor::is_shape<Input>,

@@ -55,11 +55,13 @@ struct with_tuned_rule<recompute<Specs...>> : with_tuned_items<recompute, Specs.
 
 }  // namespace detail
 
-/// The network with the rule layers::tuned for every `conv` without dilation and groups, in branches too; other layers keep their
-/// algorithms.
+/// The network with the rule layers::tuned for every `conv` without dilation and groups, in branches too; other layers
+/// keep their algorithms.
 template <class Input, class... Specs>
 [[nodiscard]] constexpr auto tuned(const sequential<Input, Specs...>& net) {
-    return detail::rebuild(net, [](const auto&... specs) { return sequential<Input, detail::tuned_type<Specs>...>{Input{}, specs...}; });
+    return detail::rebuild(net, [](const auto&... specs) {
+        return sequential<Input, detail::tuned_type<Specs>...>{Input{}, specs...};
+    });
 }
 
 }  // namespace lockstep::model

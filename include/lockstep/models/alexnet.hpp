@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// AlexNet: Krizhevsky, Sutskever, Hinton 2012, in a single column (every filter on all channels) and in the two columns of the paper.
+// AlexNet: Krizhevsky, Sutskever, Hinton 2012, in a single column (every filter on all channels) and in the two columns
+// of the paper.
 
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/conv.hpp"
@@ -55,8 +56,9 @@ inline constexpr auto alexnet = detail::make_alexnet(layers::conv<256, 5, layers
                                                      layers::conv<256, 3, layers::conv_options{.padding = 1}>{});
 
 /// The second, fourth and fifth convolution in two groups, once one for each of two processors: 60,965,224 parameters.
-inline constexpr auto alexnet_two_columns = detail::make_alexnet(layers::conv<256, 5, layers::conv_options{.padding = 2, .groups = 2}>{},
-                                                                 layers::conv<384, 3, layers::conv_options{.padding = 1, .groups = 2}>{},
-                                                                 layers::conv<256, 3, layers::conv_options{.padding = 1, .groups = 2}>{});
+inline constexpr auto alexnet_two_columns =
+    detail::make_alexnet(layers::conv<256, 5, layers::conv_options{.padding = 2, .groups = 2}>{},
+                         layers::conv<384, 3, layers::conv_options{.padding = 1, .groups = 2}>{},
+                         layers::conv<256, 3, layers::conv_options{.padding = 1, .groups = 2}>{});
 
 }  // namespace lockstep::models

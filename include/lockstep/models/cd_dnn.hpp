@@ -10,8 +10,9 @@ namespace lockstep::models {
 
 /// 429-7x2048-9304: eleven frames of 39 features to 9304 senones, sigmoids between, 45,122,648 parameters.
 inline constexpr model::sequential cd_dnn{
-    input<429>,        layers::dense<2048>{}, layers::sigmoid{}, layers::dense<2048>{}, layers::sigmoid{}, layers::dense<2048>{},
-    layers::sigmoid{}, layers::dense<2048>{}, layers::sigmoid{}, layers::dense<2048>{}, layers::sigmoid{}, layers::dense<2048>{},
+    input<429>,        layers::dense<2048>{}, layers::sigmoid{}, layers::dense<2048>{},
+    layers::sigmoid{}, layers::dense<2048>{}, layers::sigmoid{}, layers::dense<2048>{},
+    layers::sigmoid{}, layers::dense<2048>{}, layers::sigmoid{}, layers::dense<2048>{},
     layers::sigmoid{}, layers::dense<2048>{}, layers::sigmoid{}, layers::dense<9304>{},
 };
 

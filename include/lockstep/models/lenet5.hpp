@@ -12,7 +12,8 @@
 
 namespace lockstep::models {
 
-/// 28 x 28 gray images to 10 classes: 61,706 parameters. The maximum is taken before relu, which gives the same outputs.
+/// 28 x 28 gray images to 10 classes: 61,706 parameters. The maximum is taken before relu, which gives the same
+/// outputs.
 inline constexpr model::sequential lenet5{
     input<28, 28, 1>,     layers::conv_max_pool<6, 5, layers::conv_max_pool_options{.padding = 2}>{},
     layers::relu{},       layers::conv_max_pool<16, 5>{},
@@ -22,7 +23,8 @@ inline constexpr model::sequential lenet5{
     layers::dense<10>{},
 };
 
-/// The same with convolutions, relu and max pooling as layers of their own: slower, for convolutions by another algorithm.
+/// The same with convolutions, relu and max pooling as layers of their own: slower, for convolutions by another
+/// algorithm.
 inline constexpr model::sequential lenet5_layer_by_layer{
     input<28, 28, 1>,      layers::conv<6, 5, layers::conv_options{.padding = 2}>{},
     layers::relu{},        layers::max_pool<2>{},

@@ -11,7 +11,8 @@ namespace lockstep::models {
 
 /// 784-1024-1024-10 with relu: 1,863,690 parameters.
 inline constexpr model::sequential mlp{
-    input<28, 28, 1>, layers::flatten{}, layers::dense<1024>{}, layers::relu{}, layers::dense<1024>{}, layers::relu{}, layers::dense<10>{},
+    input<28, 28, 1>,      layers::flatten{}, layers::dense<1024>{}, layers::relu{},
+    layers::dense<1024>{}, layers::relu{},    layers::dense<10>{},
 };
 
 }  // namespace lockstep::models

@@ -11,7 +11,8 @@
 
 namespace lockstep::models {
 
-/// 231 x 231 images of 3 colours to 1000 classes: 145,920,872 parameters. Without the dropout of the paper: Das et al. 2016 measure speed.
+/// 231 x 231 images of 3 colours to 1000 classes: 145,920,872 parameters. Without the dropout of the paper: Das et al.
+/// 2016 measure speed.
 inline constexpr model::sequential overfeat_fast{
     input<231, 231, 3>,     layers::conv<96, 11, layers::conv_options{.stride = 4}>{},
     layers::relu{},         layers::max_pool<2>{},

@@ -21,8 +21,9 @@ namespace detail {
 template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule>
 [[nodiscard]] constexpr auto basic_block() {
     using namespace layers;
-    const path body{conv<Width, 3, conv_options{.stride = Stride, .padding = 1, .bias = bias::none}, Rule>{}, batch_norm{}, relu{},
-                    conv<Width, 3, conv_options{.padding = 1, .bias = bias::none}, Rule>{}, batch_norm{}};
+    const path body{conv<Width, 3, conv_options{.stride = Stride, .padding = 1, .bias = bias::none}, Rule>{},
+                    batch_norm{}, relu{}, conv<Width, 3, conv_options{.padding = 1, .bias = bias::none}, Rule>{},
+                    batch_norm{}};
     if constexpr (Stride == 1)
         return path{residual{body}, relu{}};
     else
@@ -37,7 +38,8 @@ template <std::size_t Width, std::size_t Stride, kernels::algorithm_rule Rule, s
 
 template <std::size_t Depth, kernels::algorithm_rule Rule>
 [[nodiscard]] constexpr auto make_resnet() {
-    static_assert(Depth % 6 == 2 && Depth > 2, "lockstep: a ResNet for CIFAR has 6 n + 2 layers: resnet<20>, <32>, <44>, <56>, <110>");
+    static_assert(Depth % 6 == 2 && Depth > 2,
+                  "lockstep: a ResNet for CIFAR has 6 n + 2 layers: resnet<20>, <32>, <44>, <56>, <110>");
     using namespace layers;
     constexpr std::make_index_sequence<(Depth - 2) / 6 - 1> others;
     return model::sequential{
@@ -55,8 +57,8 @@ template <std::size_t Depth, kernels::algorithm_rule Rule>
 
 }  // namespace detail
 
-/// resnet<20>, <32>, <44>, <56>, <110>: 10 classes; resnet<20> has 269,722 parameters, each further block of three 97,216 more.
-/// resnet<20, kernels::always_direct>: without Winograd's algorithm.
+/// resnet<20>, <32>, <44>, <56>, <110>: 10 classes; resnet<20> has 269,722 parameters, each further block of three
+/// 97,216 more. resnet<20, kernels::always_direct>: without Winograd's algorithm.
 template <std::size_t Depth, kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 inline constexpr auto resnet = detail::make_resnet<Depth, Rule>();
 

@@ -16,7 +16,8 @@ namespace lockstep::models {
 
 namespace detail {
 
-/// 1 x 1, 3 x 3 and 1 x 1 convolutions to `Width`, `Width` and 4 `Width` channels, each with its normalisation; relu after the sum.
+/// 1 x 1, 3 x 3 and 1 x 1 convolutions to `Width`, `Width` and 4 `Width` channels, each with its normalisation; relu
+/// after the sum.
 template <std::size_t Width, std::size_t Stride>
 [[nodiscard]] constexpr auto bottleneck() {
     using namespace layers;
@@ -34,9 +35,9 @@ template <std::size_t Width, std::size_t Stride>
 template <std::size_t Width, std::size_t Stride, std::size_t... Others>
 [[nodiscard]] constexpr auto bottleneck_stage(std::index_sequence<Others...>) {
     using namespace layers;
-    return path{
-        add{path{conv<4 * Width, 1, conv_options{.stride = Stride, .bias = bias::none}>{}, batch_norm{}}, bottleneck<Width, Stride>()},
-        relu{}, ((void)Others, path{residual{bottleneck<Width, 1>()}, relu{}})...};
+    return path{add{path{conv<4 * Width, 1, conv_options{.stride = Stride, .bias = bias::none}>{}, batch_norm{}},
+                    bottleneck<Width, Stride>()},
+                relu{}, ((void)Others, path{residual{bottleneck<Width, 1>()}, relu{}})...};
 }
 
 }  // namespace detail

@@ -11,7 +11,8 @@
 
 namespace lockstep::models {
 
-/// 224 x 224 images of 3 colours to 1000 classes: 132,863,336 parameters. Without the dropout of the paper: Das et al. 2016 measure speed.
+/// 224 x 224 images of 3 colours to 1000 classes: 132,863,336 parameters. Without the dropout of the paper: Das et al.
+/// 2016 measure speed.
 inline constexpr model::sequential vgg_a{
     input<224, 224, 3>,
     layers::conv<64, 3, layers::conv_options{.padding = 1}>{},

@@ -79,7 +79,8 @@ protected:
 };
 
 /// The sums of T. Element i of the result has the bits that one rank would get.
-/// Cost for n elements: each leaf is read once and each output written once; partial sums stay in the first-level cache.
+/// Cost for n elements: each leaf is read once and each output written once; partial sums stay in the first-level
+/// cache.
 template <class T>
 class one_pass_sum : public one_pass_plan {
 public:
@@ -88,9 +89,10 @@ public:
     /// Elements of scratch for each thread.
     [[nodiscard]] std::size_t scratch_size() const noexcept { return partials_ * block; }
 
-    /// to[k][i - origin] = sum over the tree of from[leaf][i], i in part. An output is one of the leaves or disjoint from all of them.
-    [[gnu::noinline]] void operator()(std::span<const T* const> from, std::span<T* const> to, parallel::block part, std::span<T> scratch,
-                                      std::size_t origin = 0) const noexcept {
+    /// to[k][i - origin] = sum over the tree of from[leaf][i], i in part. An output is one of the leaves or disjoint
+    /// from all of them.
+    [[gnu::noinline]] void operator()(std::span<const T* const> from, std::span<T* const> to, parallel::block part,
+                                      std::span<T> scratch, std::size_t origin = 0) const noexcept {
         constexpr std::size_t most = 16;  // outputs at a time
         const std::size_t step = additions_.size() == 1 ? part.size() : block;
         for (std::size_t at = part.first; at < part.last; at += step) {
@@ -107,12 +109,14 @@ public:
             const std::size_t first = std::min(most, to.size());
             for (std::size_t k = 0; k < first; ++k) outputs[k] = to[k] + (at - origin);
             if (!additions_.empty()) {
-                detail::add_into<T>(values(additions_.back().left), values(additions_.back().right), {outputs, first}, n);
+                detail::add_into<T>(values(additions_.back().left), values(additions_.back().right), {outputs, first},
+                                    n);
             } else {
                 for (std::size_t k = 0; k < first; ++k)
                     if (outputs[k] != from[0] + at) std::copy_n(from[0] + at, n, outputs[k]);
             }
-            for (std::size_t k = first; k < to.size(); ++k) std::copy_n(to[0] + (at - origin), n, to[k] + (at - origin));
+            for (std::size_t k = first; k < to.size(); ++k)
+                std::copy_n(to[0] + (at - origin), n, to[k] + (at - origin));
         }
     }
 

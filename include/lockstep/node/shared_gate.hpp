@@ -11,10 +11,11 @@
 
 namespace lockstep::node {
 
-/// Decisions in turns, counted from 1. A rank agrees when it has done all that can fail on it; a turn is decided when all ranks have
-/// agreed. A rank that gives up withdraws first: then this turn and all later ones stay undecided, on every rank alike. One word in the
-/// part of rank 0 counts the agreements of all turns; its highest bit says that a rank has withdrawn.
-/// Cost of a turn: one atomic operation of each rank. Without shared memory every turn is decided at once, and no rank can withdraw.
+/// Decisions in turns, counted from 1. A rank agrees when it has done all that can fail on it; a turn is decided when
+/// all ranks have agreed. A rank that gives up withdraws first: then this turn and all later ones stay undecided, on
+/// every rank alike. One word in the part of rank 0 counts the agreements of all turns; its highest bit says that a
+/// rank has withdrawn. Cost of a turn: one atomic operation of each rank. Without shared memory every turn is decided
+/// at once, and no rank can withdraw.
 class shared_gate {
 public:
     shared_gate() = default;
@@ -50,7 +51,9 @@ public:
 
 private:
     static constexpr std::uint64_t withdrawn = std::uint64_t{1} << 63U;
-    [[nodiscard]] std::atomic_ref<std::uint64_t> word() const noexcept { return std::atomic_ref<std::uint64_t>{*word_}; }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> word() const noexcept {
+        return std::atomic_ref<std::uint64_t>{*word_};
+    }
 
     std::uint64_t* word_ = nullptr;
     std::uint64_t ranks_ = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Memory that the ranks of a node share, as one of them sees it, and how a rank waits for signals that others leave there.
+// Memory that the ranks of a node share, as one of them sees it, and how a rank waits for signals that others leave
+// there.
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -40,7 +41,9 @@ class shared_signal {
 public:
     /// What was written before raise() can be read after a reached() that is true.
     void raise(std::uint64_t value) noexcept { number().store(value, std::memory_order_release); }
-    [[nodiscard]] bool reached(std::uint64_t value) noexcept { return number().load(std::memory_order_acquire) >= value; }
+    [[nodiscard]] bool reached(std::uint64_t value) noexcept {
+        return number().load(std::memory_order_acquire) >= value;
+    }
     /// A value beside it, written before the first raise().
     std::uint64_t mark;
 
@@ -53,8 +56,8 @@ private:
 };
 static_assert(sizeof(shared_signal) == shared_line && std::is_trivial_v<shared_signal>);
 
-/// How a rank waits for a signal: it spins for some microseconds, then offers its core to others, then sleeps with pauses that grow to 1 ms
-/// and stay below an eighth of the time waited. Looks for aborts once it no longer spins.
+/// How a rank waits for a signal: it spins for some microseconds, then offers its core to others, then sleeps with
+/// pauses that grow to 1 ms and stay below an eighth of the time waited. Looks for aborts once it no longer spins.
 class shared_backoff {
 public:
     /// Where ranks have to share cores, none spins for long: the rank that is waited for may need this core.
@@ -63,7 +66,8 @@ public:
     shared_backoff(bool crowded, const comm::pending_operation& what) noexcept
         : spins_{crowded ? 32U : 4096U}, wait_{what.what, what.in, what.self, what.peers}, what_{what} {}
 
-    /// After a look that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too long.
+    /// After a look that found nothing. Throws remote_failure, and core::error where the wait has no end or lasts too
+    /// long.
     void wait(comm::abort_channel* aborts) {
         if (++looks_ <= spins_) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -110,7 +114,12 @@ public:
         (*what_)->where = where;
     }
     [[nodiscard]] comm::pending_operation pending() const noexcept {
-        return {.what = what_ ? &**what_ : nullptr, .in = in_, .self = this, .peers = missing, .progress = reached, .of = this};
+        return {.what = what_ ? &**what_ : nullptr,
+                .in = in_,
+                .self = this,
+                .peers = missing,
+                .progress = reached,
+                .of = this};
     }
 
     /// The others are waited for until they have raised theirs as high.
@@ -160,7 +169,8 @@ private:
     bool crowded_;
 };
 
-/// Equal parts, one for each rank: what is reserved lies at the same offset in each of them. All parts are zero at first.
+/// Equal parts, one for each rank: what is reserved lies at the same offset in each of them. All parts are zero at
+/// first.
 class shared_parts {
 public:
     /// `crowded`: there are more ranks than cores. `aborts`: where failures are told, if ranks are processes.
@@ -184,7 +194,8 @@ public:
         return (bytes + shared_line - 1) / shared_line * shared_line;
     }
 
-    /// `count` elements in every part. All ranks reserve the same in the same order. Throws core::error where there is no room.
+    /// `count` elements in every part. All ranks reserve the same in the same order. Throws core::error where there is
+    /// no room.
     template <class T>
     [[nodiscard]] tensor::slice<T> reserve(std::size_t count) {
         static_assert(std::is_trivially_copyable_v<T>, "shared memory holds plain numbers");
@@ -204,8 +215,9 @@ private:
     [[gnu::cold]] std::size_t take(std::size_t bytes) {
         const std::size_t needed = footprint(bytes);
         if (needed > left())
-            core::fail(core::text("shared memory of ", bytes_, " bytes for each rank has ", left(), " left, of ", needed),
-                       "make the window larger");
+            core::fail(
+                core::text("shared memory of ", bytes_, " bytes for each rank has ", left(), " left, of ", needed),
+                "make the window larger");
         const std::size_t at = used_;
         used_ += needed;
         return at;
@@ -220,7 +232,8 @@ private:
     bool crowded_;
 };
 
-/// Throws core::error where strips are no partition of the elements 0 .. n-1: an element that no rank writes, or two ranks at once.
+/// Throws core::error where strips are no partition of the elements 0 .. n-1: an element that no rank writes, or two
+/// ranks at once.
 [[gnu::cold]] void check_strips(std::span<const parallel::block> strips, std::size_t n);
 
 #if LOCKSTEP_BODIES
@@ -245,7 +258,8 @@ LOCKSTEP_FUNCTION void check_strips(std::span<const parallel::block> strips, std
     std::size_t at = 0;
     for (const parallel::block& strip : in_order) {
         if (strip.first != at || strip.first > strip.last)
-            core::fail(core::text("strips of ", n, " elements: one from ", strip.first, " to ", strip.last, " follows what ends at ", at),
+            core::fail(core::text("strips of ", n, " elements: one from ", strip.first, " to ", strip.last,
+                                  " follows what ends at ", at),
                        "give each element to exactly one rank");
         at = strip.last;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A file in /dev/shm that the processes of a node map: its pages are reserved before use, and it has a name only while they open it.
+// A file in /dev/shm that the processes of a node map: its pages are reserved before use, and it has a name only while
+// they open it.
 
 #if defined(__linux__)
 #include <dirent.h>
@@ -28,18 +29,17 @@
 
 namespace lockstep::node {
 
-/// Calls return 0 or errno. One process creates the file, the others open it by its name. Each reserves the pages of its own part, so that
-/// they lie in the memory next to it. All map the file; then the creator removes its name. The memory goes when the last process has
-/// unmapped it.
-/// What a crash between create() and remove_name() leaves is removed by the next create() of the same user: the creator holds a lock on
-/// the file (flock) as long as it has a name.
+/// Calls return 0 or errno. One process creates the file, the others open it by its name. Each reserves the pages of
+/// its own part, so that they lie in the memory next to it. All map the file; then the creator removes its name. The
+/// memory goes when the last process has unmapped it. What a crash between create() and remove_name() leaves is removed
+/// by the next create() of the same user: the creator holds a lock on the file (flock) as long as it has a name.
 /// MPI_Win_allocate_shared is not used: it takes pages when they are written, and a full /dev/shm then ends the job
 /// by SIGBUS or leaves some ranks waiting inside MPI.
 class shared_segment {
 public:
     static constexpr std::string_view folder = "/dev/shm";
-    /// MADV_COLLAPSE (Linux 6.1) makes pages of this size where address and offset in the file fit. With pages of 4 KiB, loops over many
-    /// megabytes spend most of their time on looking them up.
+    /// MADV_COLLAPSE (Linux 6.1) makes pages of this size where address and offset in the file fit. With pages of 4
+    /// KiB, loops over many megabytes spend most of their time on looking them up.
     static constexpr std::size_t large_page = std::size_t{1} << 21U;
 
     shared_segment() = default;
@@ -50,7 +50,8 @@ public:
     [[nodiscard, gnu::cold]] int create(std::size_t bytes);
     [[nodiscard, gnu::cold]] int open(const std::string& name, std::size_t bytes);
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
-    /// Takes the pages: writing to them cannot fail later (a process that writes to a full /dev/shm is killed by SIGBUS).
+    /// Takes the pages: writing to them cannot fail later (a process that writes to a full /dev/shm is killed by
+    /// SIGBUS).
     [[nodiscard, gnu::cold]] int reserve(std::size_t first, std::size_t bytes) noexcept;
     [[nodiscard, gnu::cold]] int map() noexcept;
     /// Of the creator; and the file is closed.
@@ -63,7 +64,8 @@ public:
     [[nodiscard, gnu::cold]] static std::size_t page() noexcept;
     /// What can still be reserved, as far as is known.
     [[nodiscard, gnu::cold]] static std::size_t free_bytes() noexcept;
-    /// What segments of Open MPI, of all jobs, can still take without asking for room: they take their pages when they are written.
+    /// What segments of Open MPI, of all jobs, can still take without asking for room: they take their pages when they
+    /// are written.
     [[nodiscard, gnu::cold]] static std::size_t promised_bytes() noexcept;
 
 private:
@@ -138,8 +140,8 @@ LOCKSTEP_FUNCTION int shared_segment::open(const std::string& name, std::size_t 
 }
 
 LOCKSTEP_FUNCTION int shared_segment::reserve(std::size_t first, std::size_t bytes) noexcept {
-    // One call refuses what is larger than all room without taking a page. A signal makes the system give back all pages of a call: where
-    // one comes again and again, as from a profiler, pieces are reserved.
+    // One call refuses what is larger than all room without taking a page. A signal makes the system give back all
+    // pages of a call: where one comes again and again, as from a profiler, pieces are reserved.
     int code = EINTR;
     for (int tries = 0; code == EINTR && tries < 4; ++tries)
         code = ::posix_fallocate(file_, static_cast<off_t>(first), static_cast<off_t>(bytes));
@@ -180,7 +182,9 @@ LOCKSTEP_FUNCTION void shared_segment::collapse(std::size_t first, std::size_t b
     (void)::madvise(data_ + begin, (first + bytes - begin) / large_page * large_page, madv_collapse);
 }
 
-LOCKSTEP_FUNCTION std::size_t shared_segment::page() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+LOCKSTEP_FUNCTION std::size_t shared_segment::page() noexcept {
+    return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
 
 LOCKSTEP_FUNCTION std::size_t shared_segment::free_bytes() noexcept {
     struct statvfs disk {};
@@ -196,7 +200,8 @@ LOCKSTEP_FUNCTION std::size_t shared_segment::promised_bytes() noexcept {
         const std::string_view kind{name};
         if (!kind.starts_with("vader_segment.") && !kind.starts_with("sm_segment.")) return;  // of versions 4 and 5
         if (::fstatat(in, name, &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode)) return;
-        const auto size = static_cast<std::size_t>(found.st_size), held = static_cast<std::size_t>(found.st_blocks) * 512;
+        const auto size = static_cast<std::size_t>(found.st_size),
+                   held = static_cast<std::size_t>(found.st_blocks) * 512;
         out += size - std::min(size, held);
     });
     return out;

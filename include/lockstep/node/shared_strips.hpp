@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Averaging between ranks that share memory: each rank adds its strip of all arrays, makes another one out of it, and writes that into all.
+// Averaging between ranks that share memory: each rank adds its strip of all arrays, makes another one out of it, and
+// writes that into all.
 
 #include <algorithm>
 #include <cstddef>
@@ -33,8 +34,8 @@ struct shared_members {
     [[nodiscard, gnu::cold]] shared_signals signals() const;
 };
 
-/// When a strip is added. with_update: in the walk that updates it. ahead: as soon as all ranks have come, for those who have time before
-/// that.
+/// When a strip is added. with_update: in the walk that updates it. ahead: as soon as all ranks have come, for those
+/// who have time before that.
 enum class shared_adding : std::uint8_t { with_update, ahead };
 
 ///                  strip 0    strip 1    strip 2
@@ -45,31 +46,39 @@ enum class shared_adding : std::uint8_t { with_update, ahead };
 /// The sum never reaches memory: with momentum and two ranks 7 numbers move for each weight of a strip, not 11. Each
 /// rank keeps weights of its own. One copy for all would save the writes, but ranks of another socket would read it
 /// from there three times in a step.
-/// A sum of which every rank has its strip, and what owners make of their strips and hand out, in turns: start_sum, finish, update,
-/// start_share, finish. Arrays lie at the same offset of every rank's part. One wait for each half: arrays that are summed may be changed
-/// again when what was shared after the sum has arrived - others read them while they update() -, and an array that is shared is written by
-/// others from the time at which this rank has started a sum. So strips of weights go out when no rank computes with the old ones any more.
-/// update() is one walk over memory: a piece is added, updated and handed out while it lies in the first-level cache; where parts are
-/// larger than the caches, others' arrays are written past them. Cost of all p ranks together, v = vectors of all ranks, beside the
+/// A sum of which every rank has its strip, and what owners make of their strips and hand out, in turns: start_sum,
+/// finish, update, start_share, finish. Arrays lie at the same offset of every rank's part. One wait for each half:
+/// arrays that are summed may be changed again when what was shared after the sum has arrived - others read them while
+/// they update() -, and an array that is shared is written by others from the time at which this rank has started a
+/// sum. So strips of weights go out when no rank computes with the old ones any more. update() is one walk over memory:
+/// a piece is added, updated and handed out while it lies in the first-level cache; where parts are larger than the
+/// caches, others' arrays are written past them. Cost of all p ranks together, v = vectors of all ranks, beside the
 /// update's own numbers: reads v n and writes (p-1) n elements; `ahead` writes n more and reads them again. No message.
 template <class T>
 class shared_strips {
 public:
-    /// `runs`: the lanes of each rank of the group. `strips`: a partition of 0 .. n-1, one for each. Throws core::error.
+    /// `runs`: the lanes of each rank of the group. `strips`: a partition of 0 .. n-1, one for each. Throws
+    /// core::error.
     [[gnu::cold]] shared_strips(const shared_members& members, std::span<const parallel::block> runs,
                                 std::span<const parallel::block> strips, std::size_t n, parallel::team team,
                                 shared_adding adding = shared_adding::with_update)
         : n_{n}, team_{team}, sum_{runs}, signals_{members.signals()} {
         if (runs.size() != signals_.size() || strips.size() != signals_.size())
-            core::fail(core::text(signals_.size(), " ranks with ", runs.size(), " runs of lanes and ", strips.size(), " strips"),
+            core::fail(core::text(signals_.size(), " ranks with ", runs.size(), " runs of lanes and ", strips.size(),
+                                  " strips"),
                        "pass one run of lanes and one strip for each rank");
         check_strips(strips, n);
-        signals_.name({.elements = n, .unit = comm::unit_of<T>, .kind = comm::short_name{"shared averaging"}, .what = members.what});
+        signals_.name({.elements = n,
+                       .unit = comm::unit_of<T>,
+                       .kind = comm::short_name{"shared averaging"},
+                       .what = members.what});
         strip_ = strips[members.rank];
         own_ = members.memory->of(members.parts[members.rank], whole(members)).data();
-        for (const auto& leaf : sum_.leaves()) leaves_.push_back(members.memory->of(members.parts[leaf.rank], whole(members)).data());
+        for (const auto& leaf : sum_.leaves())
+            leaves_.push_back(members.memory->of(members.parts[leaf.rank], whole(members)).data());
         for (std::size_t distance = 1; distance < signals_.size(); ++distance)
-            others_.push_back(members.memory->of(members.parts[(members.rank + distance) % signals_.size()], whole(members)).data());
+            others_.push_back(
+                members.memory->of(members.parts[(members.rank + distance) % signals_.size()], whole(members)).data());
         bytes_ = members.memory->bytes();
         streamed_ = bytes_ >= simd::beyond_caches;
         in_place_ = adding == shared_adding::ahead || leaves_.size() == 1;  // one vector is its own sum
@@ -77,8 +86,8 @@ public:
         scratch_.resize(sum_.scratch_size() * static_cast<std::size_t>(std::max(1, team_.threads)));
     }
 
-    /// `vectors`: this rank's array in its part, with room for one vector for each node of the lanes of the rank that has the most.
-    /// Throws core::error if it does not lie there, or something is running.
+    /// `vectors`: this rank's array in its part, with room for one vector for each node of the lanes of the rank that
+    /// has the most. Throws core::error if it does not lie there, or something is running.
     void start_sum(std::span<T> vectors) {
         refuse_while_running();
         const std::size_t at = offset_of(vectors, sum_.most_vectors());
@@ -87,15 +96,17 @@ public:
         sums_ = vectors.data();
         start(stage::summing);
     }
-    /// After a sum: calls change(part, sums) for all pieces of the strip, on all threads. It makes array[part] out of `sums`, those of
-    /// `part`, and must not throw. `array`: n elements in the part of this rank, of which its strip is handed out. Throws core::error if it
-    /// does not lie there.
+    /// After a sum: calls change(part, sums) for all pieces of the strip, on all threads. It makes array[part] out of
+    /// `sums`, those of `part`, and must not throw. `array`: n elements in the part of this rank, of which its strip is
+    /// handed out. Throws core::error if it does not lie there.
     template <class F>
     void update(std::span<T> array, const F& change) {
         if (stage_ != stage::summed)
-            core::fail("a strip of shared memory is to be updated without a sum", "call start_sum() and finish() first");
+            core::fail("a strip of shared memory is to be updated without a sum",
+                       "call start_sum() and finish() first");
         const std::size_t at = offset_of(array, 1);
-        const std::size_t threads = strip_.size() <= 2 * piece ? 1 : static_cast<std::size_t>(std::max(1, team_.threads));
+        const std::size_t threads =
+            strip_.size() <= 2 * piece ? 1 : static_cast<std::size_t>(std::max(1, team_.threads));
         parallel::on_each_thread({static_cast<int>(threads)}, [&](std::size_t thread) {
             const auto mine = parallel::split(strip_.size(), threads, thread, piece);
             walk({strip_.first + mine.first, strip_.first + mine.last}, array, at, thread, change);
@@ -104,11 +115,13 @@ public:
     }
     /// Tells the others that the strip has been handed out, by the walk of update().
     void start_share(std::span<T> = {}) {
-        if (stage_ != stage::updated) core::fail("a strip of shared memory is to be shared before it was updated", "call update() first");
+        if (stage_ != stage::updated)
+            core::fail("a strip of shared memory is to be shared before it was updated", "call update() first");
         start(stage::sharing);
     }
 
-    /// Does what can be done without waiting; true when it is over. Now and then looks for a failure: throws remote_failure.
+    /// Does what can be done without waiting; true when it is over. Now and then looks for a failure: throws
+    /// remote_failure.
     bool poll() {
         if (progress()) return true;
         signals_.polled();
@@ -129,7 +142,9 @@ private:
     enum class stage : std::uint8_t { idle, summing, summed, updated, sharing };
     static constexpr std::size_t piece = 8192 / sizeof(T);
 
-    static tensor::slice<std::byte> whole(const shared_members& members) noexcept { return {0, members.memory->bytes()}; }
+    static tensor::slice<std::byte> whole(const shared_members& members) noexcept {
+        return {0, members.memory->bytes()};
+    }
 
     [[nodiscard]] bool running() const noexcept { return stage_ == stage::summing || stage_ == stage::sharing; }
 
@@ -137,14 +152,15 @@ private:
     [[nodiscard, gnu::noinline]] std::size_t offset_of(std::span<T> array, std::size_t vectors) const {
         const auto offset = reinterpret_cast<std::uintptr_t>(array.data()) - reinterpret_cast<std::uintptr_t>(own_);
         if (array.size() < vectors * n_ || offset > bytes_ || array.size() * sizeof(T) > bytes_ - offset)
-            core::fail(
-                core::text("an array of ", array.size(), " numbers for ", vectors, " x ", n_, " in shared memory of ", bytes_, " bytes"),
-                "reserve it there, one vector for each node of the lanes of the rank that has the most");
+            core::fail(core::text("an array of ", array.size(), " numbers for ", vectors, " x ", n_,
+                                  " in shared memory of ", bytes_, " bytes"),
+                       "reserve it there, one vector for each node of the lanes of the rank that has the most");
         return offset;
     }
 
     void refuse_while_running() const {
-        if (running()) core::fail("an operation on shared memory was started while it is running", "call finish() first");
+        if (running())
+            core::fail("an operation on shared memory was started while it is running", "call finish() first");
     }
     [[gnu::noinline]] void start(stage what) {
         refuse_while_running();
@@ -169,10 +185,12 @@ private:
         for (parallel::block now{part.first, part.first}; now.first < part.last; now.first = now.last) {
             now.last = std::min(now.first + piece, part.last);
             if (!in_place_)
-                sum_(from_, {&to, 1}, now, std::span{scratch_}.subspan(thread * sum_.scratch_size(), sum_.scratch_size()), now.first);
+                sum_(from_, {&to, 1}, now,
+                     std::span{scratch_}.subspan(thread * sum_.scratch_size(), sum_.scratch_size()), now.first);
             change(now, std::span<const T>{in_place_ ? sums_ + now.first : sums, now.size()});
             for (std::byte* const other : others_)
-                simd::copy(array.data() + now.first, now.size(), streamed_, reinterpret_cast<T*>(other + at) + now.first);
+                simd::copy(array.data() + now.first, now.size(), streamed_,
+                           reinterpret_cast<T*>(other + at) + now.first);
         }
         if (streamed_) simd::stream_end();
     }

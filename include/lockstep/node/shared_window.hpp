@@ -39,14 +39,14 @@ namespace detail {
 /// Whether all ranks of the group can share memory. Collective.
 [[nodiscard, gnu::cold]] bool on_one_node(const comm::group& ranks);
 
-/// `bytes` for each rank of the group, zero at first. Each rank's part is touched by itself first, so that it lies in the memory next to
-/// it. Made collectively. Each rank destroys it when it likes: the memory goes when the last has. A group of one rank needs no file.
-/// Throws core::error on all ranks alike if they are not on one node, or cannot have the memory: pages are reserved before use. `room` in
-/// /dev/shm has to hold the window and a margin: 5 % and 4 MiB a rank, or what segments of Open MPI may still take if that is more.
-/// Without it the job would be killed by SIGBUS when they grow: Open MPI reserves nothing.
-/// Where /dev/shm has less than 5 MiB a rank (a container has 64 MiB in all), even the segments of Open MPI may not
-/// fit: scripts/mpirun then keeps them in $TMPDIR or /tmp. With another launcher set
-/// OMPI_MCA_btl_vader_backing_directory=/tmp, or enlarge it (docker --shm-size).
+/// `bytes` for each rank of the group, zero at first. Each rank's part is touched by itself first, so that it lies in
+/// the memory next to it. Made collectively. Each rank destroys it when it likes: the memory goes when the last has. A
+/// group of one rank needs no file. Throws core::error on all ranks alike if they are not on one node, or cannot have
+/// the memory: pages are reserved before use. `room` in /dev/shm has to hold the window and a margin: 5 % and 4 MiB a
+/// rank, or what segments of Open MPI may still take if that is more. Without it the job would be killed by SIGBUS when
+/// they grow: Open MPI reserves nothing. Where /dev/shm has less than 5 MiB a rank (a container has 64 MiB in all),
+/// even the segments of Open MPI may not fit: scripts/mpirun then keeps them in $TMPDIR or /tmp. With another launcher
+/// set OMPI_MCA_btl_vader_backing_directory=/tmp, or enlarge it (docker --shm-size).
 class shared_window {
 public:
     [[gnu::cold]] shared_window(comm::group ranks, std::size_t bytes, std::size_t room = shared_segment::free_bytes());
@@ -87,7 +87,8 @@ LOCKSTEP_FUNCTION bool is_crowded(const comm::group& ranks) {
     (void)sched_getaffinity(0, sizeof mine, &mine);
     cpu_set_t all;
     CPU_ZERO(&all);
-    for (const std::string& bytes : ranks.gather_all(std::string_view{reinterpret_cast<const char*>(&mine), sizeof mine})) {
+    for (const std::string& bytes :
+         ranks.gather_all(std::string_view{reinterpret_cast<const char*>(&mine), sizeof mine})) {
         cpu_set_t cores;
         std::memcpy(&cores, bytes.data(), sizeof cores);
         CPU_OR(&all, &all, &cores);
@@ -106,14 +107,17 @@ LOCKSTEP_FUNCTION bool on_one_node(const comm::group& ranks) {
     return std::all_of(hosts.begin(), hosts.end(), [&](std::size_t host) { return host == hosts[0]; });
 }
 
-LOCKSTEP_FUNCTION shared_window::shared_window(comm::group ranks, std::size_t bytes, std::size_t room) : ranks_{std::move(ranks)} {
+LOCKSTEP_FUNCTION shared_window::shared_window(comm::group ranks, std::size_t bytes, std::size_t room)
+    : ranks_{std::move(ranks)} {
     bytes = shared_parts::footprint(core::checked_sum("bytes of a shared window", bytes == 0 ? 1 : bytes));
     check(bytes, room);
     const std::size_t page = shared_segment::page(), stride = (bytes + page - 1) / page * page;
     std::vector<std::byte*> parts(ranks_.size());
     if (ranks_.size() == 1) {
         alone_.reset(static_cast<std::byte*>(std::aligned_alloc(page, stride)));
-        if (!alone_) core::fail_memory("what ranks of a node share", bytes, "use a smaller network, or a machine with more memory");
+        if (!alone_)
+            core::fail_memory("what ranks of a node share", bytes,
+                              "use a smaller network, or a machine with more memory");
         parts[0] = alone_.get();
     } else {
         map(stride);
@@ -136,8 +140,9 @@ LOCKSTEP_FUNCTION void shared_window::check(std::size_t bytes, std::size_t room)
     std::size_t promised = 0;
     for (const facts& other : all) {
         if (other.bytes != all[0].bytes)
-            core::fail(core::text("a shared window of ", all[0].bytes, " bytes on rank 0, of ", other.bytes, " on another"),
-                       "ask for equally many on all ranks");
+            core::fail(
+                core::text("a shared window of ", all[0].bytes, " bytes on rank 0, of ", other.bytes, " on another"),
+                "ask for equally many on all ranks");
         room = std::min(room, other.room);
         promised = std::max(promised, other.promised);
     }
@@ -146,8 +151,8 @@ LOCKSTEP_FUNCTION void shared_window::check(std::size_t bytes, std::size_t room)
                    "split the group by hosts() first");
     const std::size_t spare = std::max(bytes / 20 * ranks_.size() + margin * ranks_.size(), promised);
     if (room < spare || bytes + shared_segment::page() > (room - spare) / ranks_.size())
-        core::fail(core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes and ", spare, " to spare, but /dev/shm has ",
-                              room, " left"),
+        core::fail(core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes and ", spare,
+                              " to spare, but /dev/shm has ", room, " left"),
                    "enlarge it (mount -o remount,size=.. /dev/shm, docker --shm-size), or do without shared memory");
 }
 
@@ -155,9 +160,10 @@ LOCKSTEP_FUNCTION void shared_window::agree(std::string_view step, int code) con
     const auto all = ranks_.gather_all(code);
     for (std::size_t rank = 0; rank < all.size(); ++rank)
         if (all[rank] != 0)
-            core::fail(core::text("rank ", rank, " cannot ", step, " shared memory in ", shared_segment::folder, ": ",
-                                  std::generic_category().message(all[rank])),
-                       "look at the free space and the rights of /dev/shm and at the memory, or do without shared memory");
+            core::fail(
+                core::text("rank ", rank, " cannot ", step, " shared memory in ", shared_segment::folder, ": ",
+                           std::generic_category().message(all[rank])),
+                "look at the free space and the rights of /dev/shm and at the memory, or do without shared memory");
 }
 
 LOCKSTEP_FUNCTION void shared_window::map(std::size_t stride) {

@@ -28,10 +28,12 @@ struct adam {
     /// v takes in the square of the gradient. Where v is infinite, the weight stands still.
     static constexpr std::array<std::size_t, 1> non_finite_shows_in() { return {1}; }
 
-    [[nodiscard]] std::string settings() const { return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon);
+    }
 
-    /// Throws core::error unless both betas lie in [0, 1) and epsilon is positive as a float too: else a weight without gradient becomes
-    /// 0/0.
+    /// Throws core::error unless both betas lie in [0, 1) and epsilon is positive as a float too: else a weight without
+    /// gradient becomes 0/0.
     void check() const {
         if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
             core::fail(core::text("adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
@@ -47,8 +49,9 @@ struct adam {
         const double updates = static_cast<double>(pass.step) + 1;
         // The corrections are exact enough only in double: in float 1 - 0.999 has lost four digits.
         const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
-        return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))), unbias = as_vector(1 / (1 - std::pow(beta2, updates))),
-                keep1 = as_vector(beta1), take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
+        return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))),
+                unbias = as_vector(1 / (1 - std::pow(beta2, updates))), keep1 = as_vector(beta1),
+                take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
                 floor = as_vector(epsilon)](vector& w, const vector& g, vector& m, vector& v) {
             m = simd::fma(take1, g, keep1 * m);
             v = simd::fma(take2 * g, g, keep2 * v);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What an optimizer and a learning-rate schedule must offer. An optimizer works element by element and keeps no state of its own.
+// What an optimizer and a learning-rate schedule must offer. An optimizer works element by element and keeps no state
+// of its own.
 
 #include <algorithm>
 #include <array>
@@ -46,9 +47,9 @@ struct update_pass {
     }
 };
 
-/// `update` is element-wise: the update of a part is the part of the update, in every bit, so an owner or a thread can do its strip alone.
-/// `settings` is what distinguishes two optimizers of one type: it enters the fingerprint of the recipe.
-/// Optional: `check()` throws core::error on values that make no sense; `rule(pass)`, see HasRule.
+/// `update` is element-wise: the update of a part is the part of the update, in every bit, so an owner or a thread can
+/// do its strip alone. `settings` is what distinguishes two optimizers of one type: it enters the fingerprint of the
+/// recipe. Optional: `check()` throws core::error on values that make no sense; `rule(pass)`, see HasRule.
 template <class O, class T = float>
 concept Optimizer = std::copy_constructible<O> && requires(const O& optimizer, const update_pass<T>& pass) {
     { O::slot_count } -> std::convertible_to<std::size_t>;
@@ -68,15 +69,16 @@ template <class O>
     }
 inline constexpr bool needs_norms<O> = O::needs_norms;
 
-/// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on simd::batch<T>. A trainer then
-/// calls the rule, not update(): both do the same. A decorator puts its own work before that callable, and the whole stays one loop: each
-/// array is read once and written once.
+/// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on
+/// simd::batch<T>. A trainer then calls the rule, not update(): both do the same. A decorator puts its own work before
+/// that callable, and the whole stays one loop: each array is read once and written once.
 template <class O, class T = float>
 concept HasRule = Optimizer<O, T> && requires(const O& optimizer, const update_pass<T>& pass) {
     optimizer.rule(pass);
 };
 
-/// Applies a rule to every element: reads the gradient and reads and writes the weights and `SlotCount` slots, once each.
+/// Applies a rule to every element: reads the gradient and reads and writes the weights and `SlotCount` slots, once
+/// each.
 template <std::size_t SlotCount, class T, class Rule>
 void apply(const update_pass<T>& pass, const Rule& rule) noexcept {
     [&]<std::size_t... Slot>(std::index_sequence<Slot...>) {
@@ -85,15 +87,16 @@ void apply(const update_pass<T>& pass, const Rule& rule) noexcept {
     (std::make_index_sequence<SlotCount>{});
 }
 
-/// The optimizer says where to look for a gradient, weight or slot that is not finite: `non_finite_shows_in()` returns an array of slots.
-/// Any of them that is not finite leaves the new weight or one of these slots not finite, whatever the rate. Without it all arrays are
-/// looked at.
+/// The optimizer says where to look for a gradient, weight or slot that is not finite: `non_finite_shows_in()` returns
+/// an array of slots. Any of them that is not finite leaves the new weight or one of these slots not finite, whatever
+/// the rate. Without it all arrays are looked at.
 template <class O>
 concept ShowsNonFinite = requires {
     { O::non_finite_shows_in()[0] } -> std::convertible_to<std::size_t>;
 };
 
-/// The same as apply(), and whether all gradients, new weights and new slots are finite: found in registers, without a further pass.
+/// The same as apply(), and whether all gradients, new weights and new slots are finite: found in registers, without a
+/// further pass.
 template <class Optimizer, class T, class Rule>
 [[nodiscard]] bool apply_checked(const update_pass<T>& pass, const Rule& rule) noexcept {
     using vector = simd::batch<T>;
@@ -106,7 +109,8 @@ template <class Optimizer, class T, class Rule>
             return all;
         }
     }();
-    // Zero times a finite number has no bit but the sign; times others it is NaN. The bits of all products are collected.
+    // Zero times a finite number has no bit but the sign; times others it is NaN. The bits of all products are
+    // collected.
     const vector zero(T{0});
     const auto product = [&](const vector& w, const vector& g, const auto& slot) {
         vector out = w * zero;
@@ -133,15 +137,16 @@ template <class Optimizer, class T, class Rule>
             const auto part = pass.part(vectors, rest);
             apply<sizeof...(Slot)>(part, rule);
             const auto first = [&](const auto& values) { return simd::load_first(values.data(), rest); };
-            found = found | product(first(part.weights), first(part.gradient), [&](std::size_t slot) { return first(part.slots[slot]); });
+            found = found | product(first(part.weights), first(part.gradient),
+                                    [&](std::size_t slot) { return first(part.slots[slot]); });
         }
         return all(found == zero);
     }
     (std::make_index_sequence<Optimizer::slot_count>{});
 }
 
-/// The update of an optimizer, and whether all gradients and new weights are finite. An optimizer without a rule has its weights looked
-/// at while they lie in the second-level cache.
+/// The update of an optimizer, and whether all gradients and new weights are finite. An optimizer without a rule has
+/// its weights looked at while they lie in the second-level cache.
 template <class Optimizer, class T>
 [[nodiscard]] bool update_checked(const Optimizer& optimizer, const update_pass<T>& pass) noexcept {
     if constexpr (HasRule<Optimizer, T>) {
@@ -159,7 +164,8 @@ template <class Optimizer, class T>
     }
 }
 
-/// The learning rate as a pure function of the step, counted from 0. A lambda is one; `name` and `settings` are optional.
+/// The learning rate as a pure function of the step, counted from 0. A lambda is one; `name` and `settings` are
+/// optional.
 template <class S>
 concept LrSchedule = std::copy_constructible<S> && requires(const S& schedule, std::uint64_t step) {
     { schedule(step) } -> std::convertible_to<double>;

@@ -41,11 +41,14 @@ struct lars {
         if (!(momentum >= 0 && momentum < 1))
             core::fail(core::text("lars has momentum = ", momentum, ", outside [0, 1)"), "take a momentum such as 0.9");
         if (!(decay >= 0 && std::isfinite(decay)))
-            core::fail(core::text("lars has decay = ", decay, ", negative or not finite"), "take a decay such as 1e-4, or 0 for none");
+            core::fail(core::text("lars has decay = ", decay, ", negative or not finite"),
+                       "take a decay such as 1e-4, or 0 for none");
         if (!(trust > 0 && std::isfinite(trust)))
-            core::fail(core::text("lars has trust = ", trust, ", not a number above 0"), "take a trust coefficient such as 0.001");
+            core::fail(core::text("lars has trust = ", trust, ", not a number above 0"),
+                       "take a trust coefficient such as 0.001");
         if (!(epsilon >= 0 && std::isfinite(epsilon)))
-            core::fail(core::text("lars has epsilon = ", epsilon, ", negative or not finite"), "take 0, or a small number such as 1e-9");
+            core::fail(core::text("lars has epsilon = ", epsilon, ", negative or not finite"),
+                       "take 0, or a small number such as 1e-9");
     }
 
     /// What the learning rate is multiplied with.
@@ -60,8 +63,8 @@ struct lars {
     [[nodiscard]] auto rule(const update_pass<T>& pass) const noexcept {
         using vector = simd::batch<T>;
         const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
-        return [keep = as_vector(momentum), take = as_vector(pass.rate * local_rate(pass)), shrink = as_vector(pass.decays ? decay : 0)](
-                   vector& w, const vector& g, vector& v) {
+        return [keep = as_vector(momentum), take = as_vector(pass.rate * local_rate(pass)),
+                shrink = as_vector(pass.decays ? decay : 0)](vector& w, const vector& g, vector& v) {
             v = simd::fma(take, simd::fma(shrink, w, g), keep * v);
             w = w - v;
         };

@@ -14,8 +14,9 @@
 
 namespace lockstep::optim {
 
-/// v = beta v + g, then w -= rate v; with `nesterov` w -= rate (g + beta v), the form of Sutskever et al. (ICML 2013) in which
-/// w is the point looked ahead to. One slot: v. 5 numbers moved and 4 FLOPs for each weight, 6 with `nesterov`.
+/// v = beta v + g, then w -= rate v; with `nesterov` w -= rate (g + beta v), the form of Sutskever et al. (ICML 2013)
+/// in which w is the point looked ahead to. One slot: v. 5 numbers moved and 4 FLOPs for each weight, 6 with
+/// `nesterov`.
 struct momentum {
     double beta = 0.9;
     bool nesterov = false;
@@ -29,7 +30,8 @@ struct momentum {
     /// Throws core::error unless 0 <= beta < 1.
     void check() const {
         if (!(beta >= 0 && beta < 1))
-            core::fail(core::text("momentum has beta = ", beta, ", outside [0, 1)"), "take a beta such as 0.9, or sgd for none");
+            core::fail(core::text("momentum has beta = ", beta, ", outside [0, 1)"),
+                       "take a beta such as 0.9, or sgd for none");
     }
 
     template <class T>

@@ -33,9 +33,8 @@ struct scaled_gradient {
         requires HasRule<Inner, T>
     [[nodiscard]] auto rule(const update_pass<T>& pass) const noexcept {
         using vector = simd::batch<T>;
-        return [next = inner->rule(pass), scale = vector(static_cast<T>(factor))](vector& w, const vector& g, auto&... slots) {
-            next(w, scale * g, slots...);
-        };
+        return [next = inner->rule(pass), scale = vector(static_cast<T>(factor))](
+                   vector& w, const vector& g, auto&... slots) { next(w, scale * g, slots...); };
     }
 
     template <class T>
@@ -50,8 +49,9 @@ struct scaled_gradient {
                 auto part = pass.part(first, std::min(length, pass.weights.size() - first));
                 const std::size_t count = part.weights.size();
                 simd::map(
-                    count, [scale = simd::batch<T>(static_cast<T>(factor))](auto& out, const auto& g) { out = scale * g; }, scaled.data(),
-                    part.gradient.data());
+                    count,
+                    [scale = simd::batch<T>(static_cast<T>(factor))](auto& out, const auto& g) { out = scale * g; },
+                    scaled.data(), part.gradient.data());
                 part.gradient = {scaled.data(), count};
                 inner->update(part);
             }

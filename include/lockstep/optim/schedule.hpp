@@ -19,7 +19,8 @@ namespace detail {
 
 inline void check_rate(std::string_view schedule, std::string_view member, double value) {
     if (!(value > 0 && std::isfinite(value)))
-        core::fail(core::text(schedule, " has ", member, " = ", value, ", not a positive number"), "take a learning rate such as 0.1");
+        core::fail(core::text(schedule, " has ", member, " = ", value, ", not a positive number"),
+                   "take a learning rate such as 0.1");
 }
 
 }  // namespace detail
@@ -43,7 +44,9 @@ struct step_decay {
 
     static constexpr std::string_view name = "step_decay";
 
-    [[nodiscard]] std::string settings() const { return core::text("rate=", rate, " factor=", factor, " every=", every); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("rate=", rate, " factor=", factor, " every=", every);
+    }
 
     /// Throws core::error unless rate > 0, 0 < factor <= 1 and every >= 1.
     void check() const {
@@ -51,7 +54,9 @@ struct step_decay {
         if (!(factor > 0 && factor <= 1))
             core::fail(core::text("step_decay has factor = ", factor, ", outside (0, 1]"),
                        "take the ratio of two successive rates, such as 0.1");
-        if (every == 0) core::fail(core::text("step_decay has every = ", every), "give the number of steps between two drops, at least 1");
+        if (every == 0)
+            core::fail(core::text("step_decay has every = ", every),
+                       "give the number of steps between two drops, at least 1");
     }
 
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
@@ -59,9 +64,9 @@ struct step_decay {
     }
 };
 
-/// Linear warm-up, then half a cosine: steps 0 .. warmup-1 run at peak (step + 1) / warmup, so the last of them reaches the peak;
-/// then floor + (peak - floor) (1 + cos(pi (step - warmup) / (total - warmup))) / 2; from step `total` on, `floor`.
-/// Warm-up: Goyal et al. 2017; cosine: Loshchilov and Hutter (ICLR 2017).
+/// Linear warm-up, then half a cosine: steps 0 .. warmup-1 run at peak (step + 1) / warmup, so the last of them reaches
+/// the peak; then floor + (peak - floor) (1 + cos(pi (step - warmup) / (total - warmup))) / 2; from step `total` on,
+/// `floor`. Warm-up: Goyal et al. 2017; cosine: Loshchilov and Hutter (ICLR 2017).
 struct warmup_cosine {
     double peak = 0.1;
     std::uint64_t warmup = 0;
@@ -70,7 +75,9 @@ struct warmup_cosine {
 
     static constexpr std::string_view name = "warmup_cosine";
 
-    [[nodiscard]] std::string settings() const { return core::text("peak=", peak, " warmup=", warmup, " total=", total, " floor=", floor); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("peak=", peak, " warmup=", warmup, " total=", total, " floor=", floor);
+    }
 
     /// Throws core::error unless peak > 0, 0 <= floor <= peak, total >= 1 and warmup <= total.
     void check() const;
@@ -88,10 +95,11 @@ enum class curve { linear, cosine };
 
 [[nodiscard]] constexpr std::string_view name(curve of) noexcept { return of == curve::linear ? "linear" : "cosine"; }
 
-/// One rise and one fall: with top = rise total, the rate goes from peak / divisor at step 0 to `peak` at step `top`, then down to `floor`,
-/// which it keeps from step `total` on. At progress p of the way, linear: from + (to - from) p; cosine: from + (to - from) (1 - cos(pi p))
-/// / 2. Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates", 2018. Momentum is left as
-/// it is. PyTorch's OneCycleLR has its peak at step top - 1 and its lowest rate at step total - 1.
+/// One rise and one fall: with top = rise total, the rate goes from peak / divisor at step 0 to `peak` at step `top`,
+/// then down to `floor`, which it keeps from step `total` on. At progress p of the way, linear: from + (to - from) p;
+/// cosine: from + (to - from) (1 - cos(pi p)) / 2. Smith and Topin, "Super-Convergence: Very Fast Training of Neural
+/// Networks Using Large Learning Rates", 2018. Momentum is left as it is. PyTorch's OneCycleLR has its peak at step top
+/// - 1 and its lowest rate at step total - 1.
 struct one_cycle {
     double peak = 0.1;
     std::uint64_t total = 1;
@@ -114,12 +122,14 @@ struct one_cycle {
     [[nodiscard]] double operator()(std::uint64_t step) const noexcept {
         if (step >= total) return floor;
         const double at = static_cast<double>(step), last = static_cast<double>(total), top = rise * last;
-        return at < top ? between(rising, peak / divisor, peak, at / top) : between(falling, peak, floor, (at - top) / (last - top));
+        return at < top ? between(rising, peak / divisor, peak, at / top)
+                        : between(falling, peak, floor, (at - top) / (last - top));
     }
 
 private:
     [[nodiscard]] static double between(curve along, double from, double to, double progress) noexcept {
-        return from + (to - from) * (along == curve::linear ? progress : 0.5 * (1 - std::cos(std::numbers::pi * progress)));
+        return from +
+               (to - from) * (along == curve::linear ? progress : 0.5 * (1 - std::cos(std::numbers::pi * progress)));
     }
 };
 
@@ -140,7 +150,8 @@ LOCKSTEP_FUNCTION void warmup_cosine::check() const {
 LOCKSTEP_FUNCTION void one_cycle::check() const {
     detail::check_rate(name, "peak", peak);
     if (total == 0)
-        core::fail(core::text("one_cycle has total = ", total, " steps"), "give the number of steps of the whole run, at least 1");
+        core::fail(core::text("one_cycle has total = ", total, " steps"),
+                   "give the number of steps of the whole run, at least 1");
     if (!(rise >= 0 && rise <= 1))
         core::fail(core::text("one_cycle has rise = ", rise, ", outside [0, 1]"),
                    "take the part of the steps before the peak, such as 0.3");
@@ -148,7 +159,8 @@ LOCKSTEP_FUNCTION void one_cycle::check() const {
         core::fail(core::text("one_cycle has divisor = ", divisor, ", not a number from 1"),
                    "take the ratio of the highest to the first rate, such as 25");
     if (!(floor >= 0 && floor <= peak))
-        core::fail(core::text("one_cycle has floor = ", floor, ", outside [0, peak] with peak = ", peak), "take the rate to end at, or 0");
+        core::fail(core::text("one_cycle has floor = ", floor, ", outside [0, peak] with peak = ", peak),
+                   "take the rate to end at, or 0");
 }
 
 #endif

@@ -17,10 +17,11 @@
 
 namespace lockstep::optim {
 
-/// The inner optimizer sees g + rate w (L2 regularisation). Decoupled, it sees g, and w shrinks by the factor 1 - learning_rate rate first:
-/// Loshchilov and Hutter (ICLR 2019), AdamW. Only where the pass says that the weights decay; elsewhere it is the inner optimizer bit for
-/// bit. No memory of its own, and no further trip through memory: it joins the loop of an inner optimizer that HasRule, and hands any other
-/// one blocks that fit the first-level cache. Both ways give the same bits.
+/// The inner optimizer sees g + rate w (L2 regularisation). Decoupled, it sees g, and w shrinks by the factor 1 -
+/// learning_rate rate first: Loshchilov and Hutter (ICLR 2019), AdamW. Only where the pass says that the weights decay;
+/// elsewhere it is the inner optimizer bit for bit. No memory of its own, and no further trip through memory: it joins
+/// the loop of an inner optimizer that HasRule, and hands any other one blocks that fit the first-level cache. Both
+/// ways give the same bits.
 template <Optimizer Inner>
 struct weight_decay {
     static_assert(!needs_norms<Inner>,
@@ -34,7 +35,8 @@ struct weight_decay {
     static constexpr auto non_finite_shows_in() requires ShowsNonFinite<Inner> { return Inner::non_finite_shows_in(); }
 
     [[nodiscard]] std::string settings() const {
-        return core::text("rate=", rate, " decoupled=", decoupled, " inner=", Inner::name, "(", std::string{inner.settings()}, ")");
+        return core::text("rate=", rate, " decoupled=", decoupled, " inner=", Inner::name, "(",
+                          std::string{inner.settings()}, ")");
     }
 
     /// Throws core::error if the rate is negative or not finite, or if the inner optimizer's own check does.
@@ -49,8 +51,8 @@ struct weight_decay {
         requires HasRule<Inner, T>
     [[nodiscard]] auto rule(const update_pass<T>& pass) const noexcept {
         using vector = simd::batch<T>;
-        return [next = inner.rule(pass), decay = decay_of(pass), active = pass.decays, separate = decoupled](vector& w, const vector& g,
-                                                                                                             auto&... slots) {
+        return [next = inner.rule(pass), decay = decay_of(pass), active = pass.decays, separate = decoupled](
+                   vector& w, const vector& g, auto&... slots) {
             if (!active) {
                 next(w, g, slots...);
             } else if (separate) {
@@ -93,8 +95,8 @@ private:
             } else {
                 const T* weights = part.weights.data();
                 simd::map(
-                    count, [&](auto& out, const auto& w, const auto& g) { out = simd::fma(decay, w, g); }, decayed.data(), weights,
-                    part.gradient.data());
+                    count, [&](auto& out, const auto& w, const auto& g) { out = simd::fma(decay, w, g); },
+                    decayed.data(), weights, part.gradient.data());
                 part.gradient = {decayed.data(), count};
             }
             inner.update(part);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Static OpenMP blocks: the same split every time, and the only header that uses OpenMP. Without OpenMP a team has one member.
+// Static OpenMP blocks: the same split every time, and the only header that uses OpenMP. Without OpenMP a team has one
+// member.
 
 #include <algorithm>
 #include <cstddef>
@@ -31,7 +32,8 @@ struct block {
 };
 
 /// Part `part` of `parts` of 0 .. n-1, contiguous and equal as far as possible, cut only at multiples of `grain`.
-[[nodiscard]] constexpr block split(std::size_t n, std::size_t parts, std::size_t part, std::size_t grain = 1) noexcept {
+[[nodiscard]] constexpr block split(std::size_t n, std::size_t parts, std::size_t part,
+                                    std::size_t grain = 1) noexcept {
     if (parts == 1) return {0, n};
     const std::size_t units = (n + grain - 1) / grain;
     return {std::min(n, units * part / parts * grain), std::min(n, units * (part + 1) / parts * grain)};
@@ -86,7 +88,8 @@ void for_blocks(team team, std::size_t n, std::size_t grain, F&& f) noexcept {
     });
 }
 
-/// Runs f(index) for each of 0 .. n-1, of which every thread takes a run. What f throws passes through: where it may, one thread runs all.
+/// Runs f(index) for each of 0 .. n-1, of which every thread takes a run. What f throws passes through: where it may,
+/// one thread runs all.
 template <class F>
 void for_each(team team, std::size_t n, F&& f) noexcept(noexcept(f(n))) {
     const auto run = [&](block mine) noexcept(noexcept(f(n))) {

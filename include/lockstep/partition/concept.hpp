@@ -9,8 +9,8 @@
 
 namespace lockstep::partition {
 
-/// `shards` = ranks of a model group, `stages` = ranks of a pipeline, both known to the compiler. `replicates` says whether several copies
-/// of the network may work on different samples.
+/// `shards` = ranks of a model group, `stages` = ranks of a pipeline, both known to the compiler. `replicates` says
+/// whether several copies of the network may work on different samples.
 template <class P>
 concept Partition = requires {
     { P::shards } -> std::convertible_to<std::size_t>;

@@ -30,7 +30,8 @@ struct grid {
     std::size_t rank = 0;
     std::size_t ranks = 1;
     std::size_t shards = 1;
-    std::size_t lanes = 1;         ///< of the tree; with workers a power of two for each, of which the last ones may have no rows
+    std::size_t lanes =
+        1;  ///< of the tree; with workers a power of two for each, of which the last ones may have no rows
     std::size_t workers = 0;       ///< owners of state of their own (residuals, say); 0: nothing has such state
     std::size_t recipe_lanes = 0;  ///< with workers: the lanes that rows are dealt to
 
@@ -44,7 +45,8 @@ struct grid {
         const std::size_t each = worker_lanes();
         if (part.count == 1) return {part.workers.first * each, part.workers.last * each};
         const std::size_t first = part.workers.first * each;
-        const auto rows = parallel::split(parallel::split(recipe_lanes, workers, part.workers.first).size(), part.count, part.index);
+        const auto rows =
+            parallel::split(parallel::split(recipe_lanes, workers, part.workers.first).size(), part.count, part.index);
         return {first + rows.first, first + (part.index + 1 == part.count ? each : rows.last)};
     }
     /// Lanes of all ranks of a model group together.
@@ -67,20 +69,27 @@ struct grid {
     [[nodiscard]] constexpr std::size_t dealt_lanes() const noexcept { return workers == 0 ? lanes : recipe_lanes; }
 
     /// The workers of a model group: a run of them, or with more groups than workers a part of one.
-    [[nodiscard]] constexpr worker_part part_of_replica(std::size_t of) const noexcept { return deal(replicas(), workers, of); }
+    [[nodiscard]] constexpr worker_part part_of_replica(std::size_t of) const noexcept {
+        return deal(replicas(), workers, of);
+    }
     /// The workers of a rank. No rank holds parts of two.
     [[nodiscard]] constexpr worker_part part_of(std::size_t of) const noexcept {
         const worker_part group = part_of_replica(of / shards);
         if (group.count > 1) return {group.workers, group.index * shards + of % shards, group.count * shards};
         const worker_part inside = deal(shards, group.workers.size(), of % shards);
-        return {{group.workers.first + inside.workers.first, group.workers.first + inside.workers.last}, inside.index, inside.count};
+        return {{group.workers.first + inside.workers.first, group.workers.first + inside.workers.last},
+                inside.index,
+                inside.count};
     }
     /// The sums that a holder of these lanes keeps apart.
-    [[nodiscard]] std::vector<tensor::subtree> nodes_of(parallel::block run) const { return tensor::cover(run, lanes, worker_lanes()); }
+    [[nodiscard]] std::vector<tensor::subtree> nodes_of(parallel::block run) const {
+        return tensor::cover(run, lanes, worker_lanes());
+    }
 
 private:
     /// What holder `which` of `holders` has of `dealt` workers.
-    [[nodiscard]] static constexpr worker_part deal(std::size_t holders, std::size_t dealt, std::size_t which) noexcept {
+    [[nodiscard]] static constexpr worker_part deal(std::size_t holders, std::size_t dealt,
+                                                    std::size_t which) noexcept {
         if (holders <= dealt) return {parallel::split(dealt, holders, which), 0, 1};
         std::size_t worker = 0;
         while (parallel::split(holders, dealt, worker).last <= which) ++worker;
@@ -92,20 +101,22 @@ private:
 /// Cuts the lanes of a grid for workers. Throws core::error where they cannot be dealt.
 [[gnu::cold]] void deal_workers(grid& on, std::size_t workers);
 
-/// Throws, on all ranks alike, where the ranks do not fill the grid, there are fewer lanes than ranks, or workers cannot be dealt.
-/// `workers`: 0 where nothing has state of its own for each worker.
+/// Throws, on all ranks alike, where the ranks do not fill the grid, there are fewer lanes than ranks, or workers
+/// cannot be dealt. `workers`: 0 where nothing has state of its own for each worker.
 template <Partition P>
 [[nodiscard]] grid make_grid(std::size_t rank, std::size_t ranks, std::size_t lanes, std::size_t workers = 0) {
     constexpr std::size_t cell = P::shards * P::stages;
     if (ranks % cell != 0 || (!P::replicates && ranks != cell))
-        core::fail(
-            core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name, " partition with ", P::shards, " shards"),
-            P::replicates
-                ? core::text("start a multiple of ", cell, " ranks")
-                : core::text("start ", cell, cell == 1 ? " rank" : " ranks", ", or use a hybrid partition to have several groups"));
+        core::fail(core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name,
+                              " partition with ", P::shards, " shards"),
+                   P::replicates ? core::text("start a multiple of ", cell, " ranks")
+                                 : core::text("start ", cell, cell == 1 ? " rank" : " ranks",
+                                              ", or use a hybrid partition to have several groups"));
     if (lanes < ranks)
-        core::fail(core::text(ranks, " ranks share ", lanes, lanes == 1 ? " lane" : " lanes", ", so some would have nothing to do"),
-                   core::text("set lanes to at least ", ranks, " (lanes are part of the recipe: another number gives other bits)"));
+        core::fail(core::text(ranks, " ranks share ", lanes, lanes == 1 ? " lane" : " lanes",
+                              ", so some would have nothing to do"),
+                   core::text("set lanes to at least ", ranks,
+                              " (lanes are part of the recipe: another number gives other bits)"));
     grid out{.rank = rank, .ranks = ranks, .shards = P::shards, .lanes = lanes};
     if (workers > 0) deal_workers(out, workers);
     return out;
@@ -116,7 +127,8 @@ template <Partition P>
 LOCKSTEP_FUNCTION void deal_workers(grid& on, std::size_t workers) {
     const std::size_t lanes = on.lanes;
     if (workers > lanes)
-        core::fail(core::text(workers, " workers share ", lanes, lanes == 1 ? " lane" : " lanes", ", so some would have no samples"),
+        core::fail(core::text(workers, " workers share ", lanes, lanes == 1 ? " lane" : " lanes",
+                              ", so some would have no samples"),
                    core::text("set lanes to a multiple of ", workers, ", or use at most ", lanes, " workers"));
     on.recipe_lanes = lanes;
     on.workers = workers;
@@ -125,9 +137,10 @@ LOCKSTEP_FUNCTION void deal_workers(grid& on, std::size_t workers) {
         const worker_part part = on.part_of(rank);
         const std::size_t own = parallel::split(lanes, workers, part.workers.first).size();
         if (part.count > own)
-            core::fail(core::text("worker ", part.workers.first, " of ", workers, " has ", own, own == 1 ? " lane" : " lanes", " for ",
-                                  part.count, " of the ", on.ranks, " ranks"),
-                       core::text("set lanes to at least ", part.count * workers, ", or use more workers or fewer ranks"));
+            core::fail(
+                core::text("worker ", part.workers.first, " of ", workers, " has ", own, own == 1 ? " lane" : " lanes",
+                           " for ", part.count, " of the ", on.ranks, " ranks"),
+                core::text("set lanes to at least ", part.count * workers, ", or use more workers or fewer ranks"));
     }
 }
 

@@ -23,13 +23,15 @@ inline constexpr bool is_inner = Partition<Inner>;
 template <class Inner>
 using inner_part = std::conditional_t<is_inner<Inner>, Inner, data>;
 
-/// hybrid{data{}, model<2>{}}: groups of two ranks share the dense layers; gradients of a shard are averaged over the groups, those of all
-/// other layers over all ranks (Das et al. 2016).
+/// hybrid{data{}, model<2>{}}: groups of two ranks share the dense layers; gradients of a shard are averaged over the
+/// groups, those of all other layers over all ranks (Das et al. 2016).
 template <class Outer, class Inner>
 struct hybrid {
-    static_assert(is_outer<Outer>, "lockstep: the first member of a hybrid partition is data{}; write hybrid{data{}, model<2>{}}");
-    static_assert(is_inner<Inner>,
-                  "lockstep: the second member of a hybrid partition is model<Shards>{}; write hybrid{data{}, model<2>{}}");
+    static_assert(is_outer<Outer>,
+                  "lockstep: the first member of a hybrid partition is data{}; write hybrid{data{}, model<2>{}}");
+    static_assert(
+        is_inner<Inner>,
+        "lockstep: the second member of a hybrid partition is model<Shards>{}; write hybrid{data{}, model<2>{}}");
     constexpr hybrid() = default;
     constexpr hybrid(Outer, Inner) {}
     static constexpr std::size_t shards = inner_part<Inner>::shards;

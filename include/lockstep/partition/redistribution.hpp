@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the ranks of a model group exchange between two layers, forward and backward (Das et al. 2016, arXiv:1602.06709: model and hybrid
-// parallelism).
+// What the ranks of a model group exchange between two layers, forward and backward (Das et al. 2016, arXiv:1602.06709:
+// model and hybrid parallelism).
 
 #include <algorithm>
 #include <cstddef>
@@ -52,19 +52,21 @@ struct redistribution_memory {
     }
 };
 
-/// One redistribution before a layer whose whole input has `features` features; M ranks, b samples in the group, s bytes a number.
+/// One redistribution before a layer whose whole input has `features` features; M ranks, b samples in the group, s
+/// bytes a number.
 ///     gather_samples    own samples -> all samples                                  all-gather, back a reduce-scatter
 ///     gather_features   own features -> all features                                all-gather, back a reduce-scatter
 ///     to_samples        own features of all samples -> all features of own samples  all-to-all both ways
-/// Elements sent per rank: gather_samples, gather_features: b features (M-1)/M each way. to_samples: b features (M-1)/M^2 each way.
-/// Sums in backward run over the fixed tree of shards. Blocking: what follows needs the result.
+/// Elements sent per rank: gather_samples, gather_features: b features (M-1)/M each way. to_samples: b features
+/// (M-1)/M^2 each way. Sums in backward run over the fixed tree of shards. Blocking: what follows needs the result.
 template <class T>
 class redistribution {
 public:
     redistribution(lockstep::model::redistribution kind, comm::group group, std::size_t features)
         : kind_{kind}, group_{std::move(group)}, features_{features}, width_{features / group_.size()} {}
 
-    /// Writes the schedules for these samples. Allocates where they differ from the last ones. The same calls on all ranks of the group.
+    /// Writes the schedules for these samples. Allocates where they differ from the last ones. The same calls on all
+    /// ranks of the group.
     void prepare(const row_blocks& rows) {
         if (rows != rows_) write(rows);
     }
@@ -122,7 +124,9 @@ public:
         if (!forward_) return 0;
         return (forward_->program().sent().elements + backward_->program().sent().elements) * sizeof(T);
     }
-    [[nodiscard]] std::size_t forward_bytes() const noexcept { return forward_ ? forward_->program().sent().elements * sizeof(T) : 0; }
+    [[nodiscard]] std::size_t forward_bytes() const noexcept {
+        return forward_ ? forward_->program().sent().elements * sizeof(T) : 0;
+    }
 
 private:
     [[gnu::cold]] void write(const row_blocks& rows) {

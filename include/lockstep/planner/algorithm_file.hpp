@@ -44,8 +44,8 @@ inline constexpr std::size_t longest_line = 1000;  ///< of such a file, in bytes
     for (std::size_t i = 0; i < layers.size(); ++i)
         for (const auto pass : kernels::convolution_passes)
             if (layers[i].has(pass))
-                out += core::text("layer ", layers[i].number, " conv ", to_text(layers[i].geometry), " ", name(pass), " ",
-                                  to_text(choices[i][pass]), "\n");
+                out += core::text("layer ", layers[i].number, " conv ", to_text(layers[i].geometry), " ", name(pass),
+                                  " ", to_text(choices[i][pass]), "\n");
     return out;
 }
 
@@ -60,8 +60,9 @@ public:
         std::vector<kernels::convolution_choice> out(layers.size());
         std::vector<std::array<bool, kernels::convolution_passes.size()>> seen(layers.size());
         if (!next_line() || line_ != algorithm_file_header)
-            core::fail(core::text("the file of algorithms ", file_, " does not begin with '", algorithm_file_header, "'"),
-                       "name a file that a tuner has written");
+            core::fail(
+                core::text("the file of algorithms ", file_, " does not begin with '", algorithm_file_header, "'"),
+                "name a file that a tuner has written");
         while (next_line()) {
             if (line_.find_first_not_of(" \t") == std::string_view::npos || line_.front() == '#') continue;
             words_ = line_;
@@ -70,8 +71,8 @@ public:
         for (std::size_t i = 0; i < layers.size(); ++i)
             for (const auto pass : kernels::convolution_passes)
                 if (layers[i].has(pass) && !seen[i][static_cast<std::size_t>(pass)])
-                    core::fail(core::text(file_, " has no line for layer ", layers[i].number, " conv ", to_text(layers[i].geometry), " ",
-                                          name(pass)),
+                    core::fail(core::text(file_, " has no line for layer ", layers[i].number, " conv ",
+                                          to_text(layers[i].geometry), " ", name(pass)),
                                "add it, or tune this network again");
         return out;
     }
@@ -89,7 +90,8 @@ private:
         text_.remove_prefix(std::min(end + 1, text_.size()));
         ++number_;
         if (line_.size() > longest_line)
-            fail(core::text("it has ", line_.size(), " bytes, a line has at most ", longest_line), "name a file that a tuner has written");
+            fail(core::text("it has ", line_.size(), " bytes, a line has at most ", longest_line),
+                 "name a file that a tuner has written");
         return true;
     }
     /// The next word of the line; empty at its end.
@@ -131,20 +133,24 @@ private:
         expect("layer");
         const std::size_t number = whole_number("number of a layer");
         expect("conv");
-        const auto found = std::find_if(layers.begin(), layers.end(), [&](const auto& one) { return one.number == number; });
+        const auto found =
+            std::find_if(layers.begin(), layers.end(), [&](const auto& one) { return one.number == number; });
         if (found == layers.end())
-            fail(core::text("layer ", number, " of the network is no convolution that takes its algorithms from a file"),
-                 "remove the line, or tune this network again");
+            fail(
+                core::text("layer ", number, " of the network is no convolution that takes its algorithms from a file"),
+                "remove the line, or tune this network again");
         const std::string_view shape = word();
         if (shape != to_text(found->geometry))
             fail(core::text("layer ", number, " is ", to_text(found->geometry), ", not '", core::excerpt(shape), "'"),
                  "tune this network again");
         const auto pass = one_of(kernels::convolution_passes, "pass");
         if (!found->has(pass))
-            fail(core::text("layer ", number, " computes no data gradient: nothing before it learns"), "remove the line");
+            fail(core::text("layer ", number, " computes no data gradient: nothing before it learns"),
+                 "remove the line");
         const auto at = static_cast<std::size_t>(found - layers.begin());
         if (std::exchange(seen[at][static_cast<std::size_t>(pass)], true))
-            fail(core::text("layer ", number, " ", name(pass), " stands here for the second time"), "remove one of the two lines");
+            fail(core::text("layer ", number, " ", name(pass), " stands here for the second time"),
+                 "remove one of the two lines");
         auto& choice = out[at][pass];
         choice.which = one_of(kernels::algorithms, "algorithm");
         if (!applies(choice.which, found->geometry))
@@ -162,11 +168,14 @@ private:
             if (out.count == out.capacity)
                 fail(core::text("more than ", out.capacity, " micro-batches"), "name fewer: the last one is repeated");
             const std::size_t samples = whole_number("number of samples");
-            if (samples == 0) fail("a micro-batch of 0 samples", "use at least 1, or remove 'micro' for the whole minibatch");
+            if (samples == 0)
+                fail("a micro-batch of 0 samples", "use at least 1, or remove 'micro' for the whole minibatch");
             out.runs[out.count++] = static_cast<std::uint32_t>(samples);
         } while (!rest_is_empty());
     }
-    [[nodiscard]] bool rest_is_empty() const noexcept { return words_.find_first_not_of(" \t") == std::string_view::npos; }
+    [[nodiscard]] bool rest_is_empty() const noexcept {
+        return words_.find_first_not_of(" \t") == std::string_view::npos;
+    }
 
     std::string_view text_, file_, line_{}, words_{};
     std::size_t number_ = 0;
@@ -175,8 +184,8 @@ private:
 }  // namespace detail
 
 /// The choice for each of these layers. Throws core::error with the line and what to do. `file` names it in messages.
-[[nodiscard, gnu::cold]] inline std::vector<kernels::convolution_choice> read_algorithms(std::string_view text, std::string_view file,
-                                                                                         std::span<const convolution_layer> layers) {
+[[nodiscard, gnu::cold]] inline std::vector<kernels::convolution_choice> read_algorithms(
+    std::string_view text, std::string_view file, std::span<const convolution_layer> layers) {
     return detail::algorithm_reader{text, file}.read(layers);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The choice of algorithms and micro-batches of all convolutions of a network from the times of their kernels (Oyama et al. 2018).
+// The choice of algorithms and micro-batches of all convolutions of a network from the times of their kernels (Oyama et
+// al. 2018).
 
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +22,8 @@
 
 namespace lockstep::planner {
 
-/// An algorithm of one pass of one convolution, with the runs that were measured: that of all samples among them. Scratch in bytes.
+/// An algorithm of one pass of one convolution, with the runs that were measured: that of all samples among them.
+/// Scratch in bytes.
 struct measured_algorithm {
     kernels::algorithm which = kernels::algorithm::direct;
     std::vector<kernel_run> runs;
@@ -52,7 +54,8 @@ struct chosen_pass {
     std::size_t rule_scratch = 0;
 };
 
-/// The runs of a division in the order in which a layer takes them: those of the most frequent length last, where they are repeated.
+/// The runs of a division in the order in which a layer takes them: those of the most frequent length last, where they
+/// are repeated.
 [[nodiscard]] inline kernels::micro_batches to_micro_batches(const division& of) {
     kernels::micro_batches out;
     if (of.runs.size() < 2) return out;
@@ -71,11 +74,12 @@ struct chosen_pass {
 /// All rows of a pass have one algorithm, so an output still depends on its sample alone. Micro-batches of forward
 /// and data gradient change no bit, weight gradients are never divided. A tuner measures once and writes a file; no
 /// run decides anything by the clock.
-/// The algorithm and division of each pass with the least time within the limit, in bytes; by workspace reuse each pass for itself, by
-/// division all together. What the default rule picks, undivided, is taken to be faster by the share `margin` than it was measured: a
-/// change has to pay. Throws core::error where the limit is too small.
-[[nodiscard]] inline std::vector<chosen_pass> choose_algorithms(std::span<const measured_pass> measured, std::size_t samples,
-                                                                std::size_t limit, workspace use, double margin) {
+/// The algorithm and division of each pass with the least time within the limit, in bytes; by workspace reuse each pass
+/// for itself, by division all together. What the default rule picks, undivided, is taken to be faster by the share
+/// `margin` than it was measured: a change has to pay. Throws core::error where the limit is too small.
+[[nodiscard]] inline std::vector<chosen_pass> choose_algorithms(std::span<const measured_pass> measured,
+                                                                std::size_t samples, std::size_t limit, workspace use,
+                                                                double margin) {
     struct candidate {
         kernels::algorithm which;
         division runs;
@@ -120,13 +124,16 @@ struct chosen_pass {
         for (std::size_t i = 0; i < measured.size(); ++i) {
             std::optional<std::size_t> best;
             for (std::size_t which = 0; which < variants[i].size(); ++which)
-                if (variants[i][which].scratch <= limit && (!best || variants[i][which].seconds < variants[i][*best].seconds)) best = which;
+                if (variants[i][which].scratch <= limit &&
+                    (!best || variants[i][which].seconds < variants[i][*best].seconds))
+                    best = which;
             take(i, *best);
         }
     } else {
         const auto best = divide_workspace(variants, limit);
         if (!best)
-            core::fail(core::text("all passes together need ", least_of_all, " bytes of scratch at least, the limit is ", limit),
+            core::fail(core::text("all passes together need ", least_of_all,
+                                  " bytes of scratch at least, the limit is ", limit),
                        "raise the limit");
         for (std::size_t i = 0; i < measured.size(); ++i) take(i, best->chosen[i]);
     }
@@ -134,7 +141,8 @@ struct chosen_pass {
 }
 
 /// By layer, for write_algorithms().
-[[nodiscard]] inline std::vector<kernels::convolution_choice> by_layer(std::span<const chosen_pass> chosen, std::size_t layers) {
+[[nodiscard]] inline std::vector<kernels::convolution_choice> by_layer(std::span<const chosen_pass> chosen,
+                                                                       std::size_t layers) {
     std::vector<kernels::convolution_choice> out(layers);
     for (const chosen_pass& one : chosen) out[one.layer][one.pass] = one.choice;
     return out;

@@ -24,7 +24,8 @@ inline constexpr bool is_tuned = requires(Spec& spec) {
 template <class Net, class Indices = std::make_index_sequence<Net::size>>
 inline constexpr bool has_tuned_layers = false;
 template <class Net, std::size_t... Index>
-inline constexpr bool has_tuned_layers<Net, std::index_sequence<Index...>> = (is_tuned<typename Net::template spec<Index>> || ...);
+inline constexpr bool has_tuned_layers<Net, std::index_sequence<Index...>> =
+    (is_tuned<typename Net::template spec<Index>> || ...);
 
 /// All convolutions of a network, or those that take their algorithms from a file, in the order of the layers.
 template <class Net>

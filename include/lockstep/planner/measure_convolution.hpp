@@ -25,14 +25,15 @@ struct measuring {
     std::size_t samples = 64;  ///< of a minibatch on one rank
     std::size_t lanes = 8;     ///< of them on one rank: a weight gradient is that of each lane
     parallel::team team{1};
-    std::vector<kernels::algorithm> allowed{kernels::algorithm::direct, kernels::algorithm::winograd2, kernels::algorithm::winograd4,
-                                            kernels::algorithm::im2col};
+    std::vector<kernels::algorithm> allowed{kernels::algorithm::direct, kernels::algorithm::winograd2,
+                                            kernels::algorithm::winograd4, kernels::algorithm::im2col};
     int repeats = 5;         ///< in turns; the least time counts: what else runs on the machine only lengthens
     double seconds = 0.005;  ///< of each repeat, at least
     double hopeless = 1.5;   ///< what takes so many times the least is measured once, and not in micro-batches
 };
 
-/// Runs one convolution on numbers that stay where they are. Memory: x, y and their gradients of a minibatch, weights, the most scratch.
+/// Runs one convolution on numbers that stay where they are. Memory: x, y and their gradients of a minibatch, weights,
+/// the most scratch.
 template <class T>
 class convolution_bench {
 public:
@@ -47,15 +48,16 @@ public:
         const core::random_stream random{1, core::purpose::user};
         for (const auto& slice : slices_)
             for (T& number : arena_[slice])
-                number = static_cast<T>(random.uniform(static_cast<std::size_t>(&number - arena_[slice].data()))) - T{0.5};
+                number =
+                    static_cast<T>(random.uniform(static_cast<std::size_t>(&number - arena_[slice].data()))) - T{0.5};
     }
 
     /// The times of all algorithms that are allowed and apply, and of the one that the default rule picks.
     [[nodiscard]] measured_pass measure(kernels::convolution_pass pass) {
         measured_pass out{.pass = pass, .by_rule = kernels::preferred_algorithm(g_, pass), .algorithms = {}};
         for (const auto which : kernels::algorithms)
-            if (applies(which, g_) &&
-                (which == out.by_rule || std::find(how_.allowed.begin(), how_.allowed.end(), which) != how_.allowed.end()))
+            if (applies(which, g_) && (which == out.by_rule || std::find(how_.allowed.begin(), how_.allowed.end(),
+                                                                         which) != how_.allowed.end()))
                 out.algorithms.push_back({which, {{how_.samples, 0, bytes_of_scratch(which, pass, how_.samples)}}});
         time(out, 1);
         double least = std::numeric_limits<double>::infinity();
@@ -78,12 +80,16 @@ private:
                 g_.filters,
                 g_.filters};
     }
-    [[nodiscard]] std::size_t elements_of_scratch(kernels::algorithm which, kernels::convolution_pass pass, std::size_t run) const {
-        if (pass == kernels::convolution_pass::forward) return kernels::convolve_forward_scratch<T>(which, g_, run, how_.team);
-        if (pass == kernels::convolution_pass::backward_data) return kernels::convolve_backward_data_scratch<T>(which, g_, run, how_.team);
+    [[nodiscard]] std::size_t elements_of_scratch(kernels::algorithm which, kernels::convolution_pass pass,
+                                                  std::size_t run) const {
+        if (pass == kernels::convolution_pass::forward)
+            return kernels::convolve_forward_scratch<T>(which, g_, run, how_.team);
+        if (pass == kernels::convolution_pass::backward_data)
+            return kernels::convolve_backward_data_scratch<T>(which, g_, run, how_.team);
         return kernels::convolve_backward_weights_scratch<T>(which, g_, run, how_.team);
     }
-    [[nodiscard]] std::size_t bytes_of_scratch(kernels::algorithm which, kernels::convolution_pass pass, std::size_t run) const {
+    [[nodiscard]] std::size_t bytes_of_scratch(kernels::algorithm which, kernels::convolution_pass pass,
+                                               std::size_t run) const {
         return elements_of_scratch(which, pass, run) * sizeof(T);
     }
 
@@ -100,7 +106,8 @@ private:
                     least = std::min(least, here.seconds / samples);
                 }
     }
-    /// Seconds of one run of so many samples: the mean over those that fit the minibatch, one after the other as in a layer.
+    /// Seconds of one run of so many samples: the mean over those that fit the minibatch, one after the other as in a
+    /// layer.
     [[nodiscard]] double once(kernels::algorithm which, kernels::convolution_pass pass, std::size_t samples) {
         const std::size_t runs = std::max<std::size_t>(1, how_.samples / std::max<std::size_t>(1, samples));
         std::size_t rounds = 0;
@@ -108,7 +115,8 @@ private:
         double passed = 0;
         do {
             if (pass == kernels::convolution_pass::backward_weights)
-                for (std::size_t lane = 0; lane < how_.lanes; ++lane) run(which, pass, parallel::split(how_.samples, how_.lanes, lane));
+                for (std::size_t lane = 0; lane < how_.lanes; ++lane)
+                    run(which, pass, parallel::split(how_.samples, how_.lanes, lane));
             else
                 for (std::size_t at = 0; at < runs; ++at) run(which, pass, {at * samples, (at + 1) * samples});
             ++rounds;
@@ -145,13 +153,14 @@ private:
 
 /// Every pass of every convolution, each geometry once. `told(layer, of)` is called before each layer.
 template <class T, class Told>
-[[nodiscard]] std::vector<measured_pass> measure_convolutions(std::span<const convolution_layer> layers, const measuring& how,
-                                                              Told&& told) {
+[[nodiscard]] std::vector<measured_pass> measure_convolutions(std::span<const convolution_layer> layers,
+                                                              const measuring& how, Told&& told) {
     std::vector<measured_pass> out;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         told(i, layers.size());
         std::size_t same = 0;
-        while (layers[same].geometry != layers[i].geometry || layers[same].input_learns != layers[i].input_learns) ++same;
+        while (layers[same].geometry != layers[i].geometry || layers[same].input_learns != layers[i].input_learns)
+            ++same;
         if (same < i) {
             for (std::size_t at = 0, end = out.size(); at < end; ++at)
                 if (out[at].layer == same) {

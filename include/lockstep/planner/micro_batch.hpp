@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Micro-batches: how a minibatch is divided into runs of one kernel, in the least time within a limit of scratch (Oyama et al. 2018).
+// Micro-batches: how a minibatch is divided into runs of one kernel, in the least time within a limit of scratch (Oyama
+// et al. 2018).
 
 #include <algorithm>
 #include <cstddef>
@@ -27,8 +28,9 @@ struct division {
     friend bool operator==(const division&, const division&) = default;
 };
 
-/// The fastest division of `samples` into the runs on offer, each as often as is needed, that need at most `limit` of scratch: workspace
-/// reuse of mu-cuDNN. T(b) = min over runs r of t(r) + T(b - samples of r). None where no runs add up. Cost: samples x runs.
+/// The fastest division of `samples` into the runs on offer, each as often as is needed, that need at most `limit` of
+/// scratch: workspace reuse of mu-cuDNN. T(b) = min over runs r of t(r) + T(b - samples of r). None where no runs add
+/// up. Cost: samples x runs.
 [[nodiscard]] inline std::optional<division> fastest_division(std::size_t samples, std::span<const kernel_run> on_offer,
                                                               std::size_t limit) {
     constexpr double never = std::numeric_limits<double>::infinity();
@@ -55,9 +57,11 @@ struct division {
     return out;
 }
 
-/// The desirable divisions (mu-cuDNN): those for which no other one needs as little scratch and as little time. Scratch rises and time
-/// falls from one to the next. A division needs the scratch of one of its runs, so one limit for each of them finds all.
-[[nodiscard]] inline std::vector<division> desirable_divisions(std::size_t samples, std::span<const kernel_run> on_offer) {
+/// The desirable divisions (mu-cuDNN): those for which no other one needs as little scratch and as little time. Scratch
+/// rises and time falls from one to the next. A division needs the scratch of one of its runs, so one limit for each of
+/// them finds all.
+[[nodiscard]] inline std::vector<division> desirable_divisions(std::size_t samples,
+                                                               std::span<const kernel_run> on_offer) {
     std::vector<std::size_t> limits;
     for (const kernel_run& run : on_offer) limits.push_back(run.scratch);
     std::sort(limits.begin(), limits.end());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What one layer costs to distribute: bytes for each node and step under data, model and hybrid partitions (Das et al. 2016).
+// What one layer costs to distribute: bytes for each node and step under data, model and hybrid partitions (Das et al.
+// 2016).
 
 #include <cmath>
 
@@ -16,9 +17,9 @@ struct layer_volume {
     double overlap = 0;  ///< share of sending that is hidden behind receiving: 1 = full duplex
 };
 
-/// `groups` groups of nodes / groups nodes: the layer is cut inside a group, and its shards are averaged over the groups. groups = nodes is
-/// data parallelism, groups = 1 model parallelism:
-/// 2 bytes inputs (batch / groups) (1 - groups / nodes) + bytes weights (2 - overlap) (groups - 1) / nodes.
+/// `groups` groups of nodes / groups nodes: the layer is cut inside a group, and its shards are averaged over the
+/// groups. groups = nodes is data parallelism, groups = 1 model parallelism: 2 bytes inputs (batch / groups) (1 -
+/// groups / nodes) + bytes weights (2 - overlap) (groups - 1) / nodes.
 [[nodiscard]] constexpr double bytes_sent(const layer_volume& of, double groups) noexcept {
     const double activations = 2 * of.bytes * of.inputs * (of.batch / groups) * (1 - groups / of.nodes);
     return activations + of.bytes * of.weights * (2 - of.overlap) * (groups - 1) / of.nodes;
@@ -32,7 +33,8 @@ struct layer_volume {
     return best;
 }
 
-/// Where the derivative of the form without the factor (1 - groups / nodes) vanishes: sqrt(2 nodes batch inputs / (weights (2 - overlap))).
+/// Where the derivative of the form without the factor (1 - groups / nodes) vanishes: sqrt(2 nodes batch inputs /
+/// (weights (2 - overlap))).
 [[nodiscard]] inline double ideal_groups(const layer_volume& of) noexcept {
     return std::sqrt(2 * of.nodes * of.batch * of.inputs / (of.weights * (2 - of.overlap)));
 }

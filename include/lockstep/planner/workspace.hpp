@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Division of one workspace among kernels: one variant of each, in the least time (the 0/1 programme of Oyama et al. 2018), solved exactly.
+// Division of one workspace among kernels: one variant of each, in the least time (the 0/1 programme of Oyama et al.
+// 2018), solved exactly.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,7 +31,9 @@ namespace detail {
 /// The variant with the least seconds + price x scratch; of equal ones that with the least scratch.
 [[nodiscard]] inline std::size_t cheapest(const std::vector<variant>& of, double price) {
     std::size_t best = 0;
-    const auto cost = [&](const variant& one) { return std::pair{one.seconds + price * static_cast<double>(one.scratch), one.scratch}; };
+    const auto cost = [&](const variant& one) {
+        return std::pair{one.seconds + price * static_cast<double>(one.scratch), one.scratch};
+    };
     for (std::size_t i = 1; i < of.size(); ++i)
         if (cost(of[i]) < cost(of[best])) best = i;
     return best;
@@ -56,11 +59,13 @@ struct partial_division {
 
 }  // namespace detail
 
-/// min sum of seconds, one variant for each kernel, sum of scratch at most `limit`. None where the least scratch is too much.
-/// Kernel by kernel it keeps the partial sums for which no other has as little scratch and time, without those that cannot get below the
-/// best division known even if scratch is bought at the price of the linear programme (Lagrange's bound). Exact up to the rounding of the
-/// sums; seconds and scratch are not negative. Cost: partial sums x variants; thousands for the layers of a network.
-[[nodiscard]] inline std::optional<workspace_division> divide_workspace(std::span<const std::vector<variant>> kernels, std::size_t limit) {
+/// min sum of seconds, one variant for each kernel, sum of scratch at most `limit`. None where the least scratch is too
+/// much. Kernel by kernel it keeps the partial sums for which no other has as little scratch and time, without those
+/// that cannot get below the best division known even if scratch is bought at the price of the linear programme
+/// (Lagrange's bound). Exact up to the rounding of the sums; seconds and scratch are not negative. Cost: partial sums x
+/// variants; thousands for the layers of a network.
+[[nodiscard]] inline std::optional<workspace_division> divide_workspace(std::span<const std::vector<variant>> kernels,
+                                                                        std::size_t limit) {
     std::vector<double> prices{0};
     std::size_t least = 0;
     for (const auto& variants : kernels) {
@@ -79,15 +84,16 @@ struct partial_division {
     // The lowest price at which the cheapest variants fit. Above the highest one they are those with the least scratch.
     std::sort(prices.begin(), prices.end());
     prices.push_back(2 * prices.back() + 1);
-    const double price =
-        *std::partition_point(prices.begin(), prices.end() - 1, [&](double at) { return detail::at_price(kernels, at).scratch > limit; });
+    const double price = *std::partition_point(
+        prices.begin(), prices.end() - 1, [&](double at) { return detail::at_price(kernels, at).scratch > limit; });
     workspace_division best = detail::at_price(kernels, price);
     if (best.scratch > limit) {  // rounding of the last price
         best = {};
         for (const auto& variants : kernels) {
-            const auto smallest = std::min_element(variants.begin(), variants.end(), [](const variant& a, const variant& b) {
-                return std::pair{a.scratch, a.seconds} < std::pair{b.scratch, b.seconds};
-            });
+            const auto smallest =
+                std::min_element(variants.begin(), variants.end(), [](const variant& a, const variant& b) {
+                    return std::pair{a.scratch, a.seconds} < std::pair{b.scratch, b.seconds};
+                });
             best.chosen.push_back(static_cast<std::size_t>(smallest - variants.begin()));
             best.seconds += smallest->seconds;
             best.scratch += smallest->scratch;
@@ -129,7 +135,8 @@ struct partial_division {
     if (!levels.back().empty() && levels.back().back().seconds < best.seconds) {
         best = {std::vector<std::size_t>(kernels.size()), levels.back().back().seconds, levels.back().back().scratch};
         std::size_t at = levels.back().size() - 1;
-        for (std::size_t k = kernels.size(); k-- > 0; at = levels[k + 1][at].before) best.chosen[k] = levels[k + 1][at].chosen;
+        for (std::size_t k = kernels.size(); k-- > 0; at = levels[k + 1][at].before)
+            best.chosen[k] = levels[k + 1][at].chosen;
     }
     return best;
 }

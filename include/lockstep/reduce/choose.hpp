@@ -16,14 +16,17 @@ namespace lockstep::reduce {
 template <class T, class C>
 struct method;
 
-/// Every compressor's messages are gathered, and have workers: state and messages of their own for a fixed cut of the minibatch.
+/// Every compressor's messages are gathered, and have workers: state and messages of their own for a fixed cut of the
+/// minibatch.
 template <class T, compress::Compressor<T> C>
 struct method<T, C> {
     using reducer = gathered_messages<T, C>;
     using memory = own_memory;
     static constexpr bool has_workers = true;
 
-    [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) { return {of, compressor, arena}; }
+    [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) {
+        return {of, compressor, arena};
+    }
 };
 
 /// A reduction has workers, too, and as many sums as rounds.
@@ -33,17 +36,22 @@ struct method<T, R> {
     using memory = own_memory;
     static constexpr bool has_workers = true;
 
-    [[nodiscard]] static reducer make(const bucket& of, const R& reduction, tensor::arena& arena) { return {of, reduction, arena}; }
+    [[nodiscard]] static reducer make(const bucket& of, const R& reduction, tensor::arena& arena) {
+        return {of, reduction, arena};
+    }
 };
 
-/// The exact sum over the lane tree, the same on any number of ranks without workers; through shared memory where ranks have it.
+/// The exact sum over the lane tree, the same on any number of ranks without workers; through shared memory where ranks
+/// have it.
 template <class T>
 struct method<T, compress::none> {
     using reducer = tree_sum<T>;
     using memory = node_memory;
     static constexpr bool has_workers = false;
 
-    [[nodiscard]] static reducer make(const bucket& of, const compress::none&, tensor::arena& arena) { return {of, arena}; }
+    [[nodiscard]] static reducer make(const bucket& of, const compress::none&, tensor::arena& arena) {
+        return {of, arena};
+    }
 };
 
 }  // namespace lockstep::reduce

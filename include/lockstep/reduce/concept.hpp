@@ -25,11 +25,13 @@
 
 namespace lockstep::reduce {
 
-/// What a compressor sees: a whole tensor, or one segment of it. Of the recipe alone: buckets, strips and ranks change nothing.
+/// What a compressor sees: a whole tensor, or one segment of it. Of the recipe alone: buckets, strips and ranks change
+/// nothing.
 struct piece {
     std::size_t first = 0;  ///< of its numbers in the bucket
     std::size_t count = 0;
-    std::size_t tensor = 0;  ///< number of the tensor among all of the network; in a model partition each shard is one of its own
+    std::size_t tensor =
+        0;  ///< number of the tensor among all of the network; in a model partition each shard is one of its own
     std::size_t offset = 0;  ///< of its numbers in the tensor
     std::size_t rows = 1;    ///< of the tensor
     std::size_t columns = 1;
@@ -50,7 +52,9 @@ struct worker_deal {
     std::uint64_t seed = 0;
 
     /// Of the ranks that share a worker, the first one sends its messages.
-    [[nodiscard]] bool sends(std::size_t rank) const noexcept { return rank < messages.size() && !messages[rank].empty(); }
+    [[nodiscard]] bool sends(std::size_t rank) const noexcept {
+        return rank < messages.size() && !messages[rank].empty();
+    }
     [[nodiscard]] bool is_shared() const noexcept { return lanes_of.size() > 1; }
 };
 
@@ -66,7 +70,8 @@ struct factor_layer {
     [[nodiscard]] constexpr std::size_t numbers() const noexcept { return rows * (inputs + outputs); }
 };
 
-/// Who adds up what: n numbers for each node of this rank's lanes, of `lanes` lanes in all. `runs[r]` are the lanes of rank r of the group.
+/// Who adds up what: n numbers for each node of this rank's lanes, of `lanes` lanes in all. `runs[r]` are the lanes of
+/// rank r of the group.
 struct bucket {
     comm::group ranks;
     std::vector<parallel::block> runs;
@@ -74,8 +79,8 @@ struct bucket {
     std::size_t n = 0;
     parallel::team team;
     worker_deal deal{};
-    node::shared_parts* memory = nullptr;                                     ///< shared by all ranks of the trainer, if they do
-    std::vector<std::size_t> parts{};                                         ///< which part of it each rank of the group has
+    node::shared_parts* memory = nullptr;  ///< shared by all ranks of the trainer, if they do
+    std::vector<std::size_t> parts{};      ///< which part of it each rank of the group has
     collectives::sum_algorithm algorithm = collectives::sum_algorithm::tree;  ///< of sums without a compressor,
     collectives::sum_family sums = collectives::lane_tree_sums;               ///< one of these
     std::vector<std::size_t> on{};  ///< the host of each rank, as from comm::group::hosts(), for those that ask
@@ -88,18 +93,19 @@ struct bucket {
 /// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.
 [[nodiscard, gnu::cold]] std::size_t gradient_vectors(const bucket& of);
 
-/// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient, step)` begins the sum over all lanes of
-/// gradient (one array of n for each node). When it is over, this rank makes weights[owned()] new: `update(weights, change)` calls
-/// change(part, sum) for parts that together are owned(), on the threads of the team; `sum` has the numbers of `part` alone, and is gone
-/// behind the call, which must not throw. `share(weights)` then begins to bring all of them up to date on every rank; what update() has
-/// handed out already is there sooner. `poll` makes progress without waiting and says whether what was begun is over; `progress` is a
-/// `poll` that does not look for failures; `finish` waits, and may be called once more: after it `sums` are those of
-/// owned(), where they travel as messages or are added ahead; `pending` says for whom. `bytes_per_step` is what this
-/// rank sends for both. `replicates`: every rank owns all of the bucket. `visit_state(visitor, set)` shows what outlives
-/// a step (tensor/state.hpp).
+/// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient, step)` begins the sum over
+/// all lanes of gradient (one array of n for each node). When it is over, this rank makes weights[owned()] new:
+/// `update(weights, change)` calls change(part, sum) for parts that together are owned(), on the threads of the team;
+/// `sum` has the numbers of `part` alone, and is gone behind the call, which must not throw. `share(weights)` then
+/// begins to bring all of them up to date on every rank; what update() has handed out already is there sooner. `poll`
+/// makes progress without waiting and says whether what was begun is over; `progress` is a `poll` that does not look
+/// for failures; `finish` waits, and may be called once more: after it `sums` are those of owned(), where they travel
+/// as messages or are added ahead; `pending` says for whom. `bytes_per_step` is what this rank sends for both.
+/// `replicates`: every rank owns all of the bucket. `visit_state(visitor, set)` shows what outlives a step
+/// (tensor/state.hpp).
 template <class R, class T = float>
-concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers, std::uint64_t step,
-                           void (*change)(parallel::block, std::span<const T>) noexcept) {
+concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& arena, std::span<T> numbers,
+                           std::uint64_t step, void (*change)(parallel::block, std::span<const T>) noexcept) {
     reducer.bind(arena);
     { fixed.owned() } -> std::same_as<parallel::block>;
     reducer.start(numbers, step);
@@ -115,10 +121,11 @@ concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& aren
     fixed.visit_state([](const tensor::state_part<T>&) {}, std::size_t{0});
 };
 
-/// Shows a visitor what a reducer keeps for each worker of this rank: `slots` arrays of n numbers side by side, of which `one` has its part.
+/// Shows a visitor what a reducer keeps for each worker of this rank: `slots` arrays of n numbers side by side, of
+/// which `one` has its part.
 template <class T, class Visitor>
-void visit_worker_state(Visitor&& visit, const worker_deal& of, const piece& one, std::span<T> state, std::size_t slots, std::size_t n,
-                        std::size_t set, bool speaks) {
+void visit_worker_state(Visitor&& visit, const worker_deal& of, const piece& one, std::span<T> state, std::size_t slots,
+                        std::size_t n, std::size_t set, bool speaks) {
     for (std::size_t worker = 0; worker < of.own.size(); ++worker)
         for (std::size_t slot = 0; slot < slots; ++slot)
             visit(tensor::state_part<T>{.role = "compressor",
@@ -131,12 +138,14 @@ void visit_worker_state(Visitor&& visit, const worker_deal& of, const piece& one
                                         .speaks = speaks});
 }
 
-/// Adds the sums of workers that one rank holds, arrays of n side by side, along the tree over workers: what is left is one array for each
-/// node of tensor::cover(run, lanes).
+/// Adds the sums of workers that one rank holds, arrays of n side by side, along the tree over workers: what is left is
+/// one array for each node of tensor::cover(run, lanes).
 template <class T>
-void add_workers(std::span<T> sums, std::size_t n, parallel::block run, std::size_t lanes, std::size_t worker_lanes) noexcept {
+void add_workers(std::span<T> sums, std::size_t n, parallel::block run, std::size_t lanes,
+                 std::size_t worker_lanes) noexcept {
     const auto array = [&](std::size_t which) { return sums.subspan(which * n, n); };
-    // The sum of arrays first .. first + count - 1 in the first of them: both halves of a node, the left one a power of two.
+    // The sum of arrays first .. first + count - 1 in the first of them: both halves of a node, the left one a power of
+    // two.
     const auto add = [&](const auto& self, std::size_t first, std::size_t count) -> void {
         if (count <= 1) return;
         const std::size_t left = std::bit_ceil(count) / 2;

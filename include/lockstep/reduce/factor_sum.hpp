@@ -76,7 +76,8 @@ public:
     void update(std::span<T>, const F& change) noexcept {
         const std::span<const T> sum = sums();
         parallel::for_blocks(team_, owned_.size(), 4096, [&](parallel::block mine) {
-            change(parallel::block{owned_.first + mine.first, owned_.first + mine.last}, sum.subspan(mine.first, mine.size()));
+            change(parallel::block{owned_.first + mine.first, owned_.first + mine.last},
+                   sum.subspan(mine.first, mine.size()));
         });
     }
     void share(std::span<T> weights) { run(messages_->share, weights); }
@@ -103,10 +104,12 @@ private:
         comm::operation<T> gather;
         comm::operation<T> share;
         [[gnu::cold]] explicit messages(const bucket& of)
-            : gather{of.ranks, collectives::all_gather(of.ranks.rank(), collectives::equal_strips(of.ranks.size(), of.factors.numbers())),
+            : gather{of.ranks,
+                     collectives::all_gather(of.ranks.rank(),
+                                             collectives::equal_strips(of.ranks.size(), of.factors.numbers())),
                      of.team, comm::flow::usual_piece, of.sum},
-              share{of.ranks, collectives::all_gather(of.ranks.rank(), collectives::tree_strips(of.runs, of.n)), of.team,
-                    comm::flow::usual_piece, of.share} {}
+              share{of.ranks, collectives::all_gather(of.ranks.rank(), collectives::tree_strips(of.runs, of.n)),
+                    of.team, comm::flow::usual_piece, of.share} {}
     };
 
     void run(comm::operation<T>& next, std::span<T> data) {
@@ -120,7 +123,8 @@ private:
         for (std::size_t rank = 1; rank < runs_.size(); ++rank) {
             const parallel::block lanes = runs_[rank];
             if (lanes.empty()) continue;
-            const std::size_t to = lanes_[lanes.first].first, count = lanes_[lanes.last - 1].last - to, from = rank * layer_.rows;
+            const std::size_t to = lanes_[lanes.first].first, count = lanes_[lanes.last - 1].last - to,
+                              from = rank * layer_.rows;
             if (to != from) std::copy_n(rows_.data() + from * width, count * width, rows_.data() + to * width);
         }
     }
@@ -215,7 +219,9 @@ struct factor_method {
     using memory = node_memory;
     static constexpr bool has_workers = false;
 
-    [[nodiscard]] static reducer make(const bucket& of, const compress::none&, tensor::arena& arena) { return {of, arena}; }
+    [[nodiscard]] static reducer make(const bucket& of, const compress::none&, tensor::arena& arena) {
+        return {of, arena};
+    }
 };
 
 }  // namespace lockstep::reduce

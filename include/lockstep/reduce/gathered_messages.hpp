@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Averaging through compressed messages that cannot be added on the way: every rank gathers and decodes those of all workers. Models
-// Reducer.
+// Averaging through compressed messages that cannot be added on the way: every rank gathers and decodes those of all
+// workers. Models Reducer.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,12 +24,13 @@
 
 namespace lockstep::reduce {
 
-/// The sums of each worker's lanes are compressed piece by piece (see reduce::piece), with state and random words of that worker and piece.
-/// All ranks decode the messages of all workers in ascending order: the same bits on any number of ranks and for any buckets. Ranks that
-/// share a worker add its lanes first, over its own lane tree; then each of them compresses the sum, and the first one sends it. Every rank
-/// owns the whole bucket (its weights are never sent) and keeps the whole optimizer state.
-/// Cost for each rank, with W workers on p ranks: p-1 messages (log2(p) rounds on a power of two) of W/p compressed bucket each, W
-/// decodings, W/p residuals; where a worker has q ranks, 2n(q-1)/q numbers more.
+/// The sums of each worker's lanes are compressed piece by piece (see reduce::piece), with state and random words of
+/// that worker and piece. All ranks decode the messages of all workers in ascending order: the same bits on any number
+/// of ranks and for any buckets. Ranks that share a worker add its lanes first, over its own lane tree; then each of
+/// them compresses the sum, and the first one sends it. Every rank owns the whole bucket (its weights are never sent)
+/// and keeps the whole optimizer state. Cost for each rank, with W workers on p ranks: p-1 messages (log2(p) rounds on
+/// a power of two) of W/p compressed bucket each, W decodings, W/p residuals; where a worker has q ranks, 2n(q-1)/q
+/// numbers more.
 template <class T, compress::Compressor<T> C>
 class gathered_messages {
 public:
@@ -42,10 +43,13 @@ public:
           offsets_{offsets()},
           gather_{of.ranks, gathering(of.ranks.rank()), of.team, comm::flow::usual_piece, of.sum},
           inside_{make_sum_of_shared_worker<T>(of)},
-          state_{arena.reserve<T>(core::checked_product("numbers of a compressor", std::size_t{C::slot_count}, own(), of.n))},
-          messages_{arena.reserve<std::byte>(core::checked_product("bytes of all messages", deal_.workers, offsets_.back()))} {
+          state_{arena.reserve<T>(
+              core::checked_product("numbers of a compressor", std::size_t{C::slot_count}, own(), of.n))},
+          messages_{arena.reserve<std::byte>(
+              core::checked_product("bytes of all messages", deal_.workers, offsets_.back()))} {
         std::size_t scratch = 0;
-        for (const piece& one : deal_.pieces) scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count)});
+        for (const piece& one : deal_.pieces)
+            scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count)});
         scratch_ = arena.reserve<T>(scratch);
         if (inside_) work_ = arena.reserve<T>(inside_->work_size());
     }
@@ -80,7 +84,8 @@ public:
         std::fill(sum.begin(), sum.end(), T{0});
         for (std::size_t worker = 0; worker < deal_.workers; ++worker)
             for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
-                if (!decode(worker, which, sum)) return std::fill(sum.begin(), sum.end(), std::numeric_limits<T>::quiet_NaN());
+                if (!decode(worker, which, sum))
+                    return std::fill(sum.begin(), sum.end(), std::numeric_limits<T>::quiet_NaN());
     }
     template <class F>
     void update(std::span<T>, const F& change) noexcept {
@@ -97,12 +102,14 @@ public:
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const piece& one : deal_.pieces)
-            if (!is_dense(one)) visit_worker_state(visit, deal_, one, (*arena_)[state_], std::size_t{C::slot_count}, n_, set, speaks_);
+            if (!is_dense(one))
+                visit_worker_state(visit, deal_, one, (*arena_)[state_], std::size_t{C::slot_count}, n_, set, speaks_);
     }
 
 private:
-    static constexpr std::size_t header = sizeof(std::uint64_t);                            // the length of the message that follows,
-    static constexpr std::uint64_t not_finite = std::numeric_limits<std::uint64_t>::max();  // or that there is none: all sums become NaN
+    static constexpr std::size_t header = sizeof(std::uint64_t);  // the length of the message that follows,
+    static constexpr std::uint64_t not_finite =
+        std::numeric_limits<std::uint64_t>::max();  // or that there is none: all sums become NaN
     enum class stage : unsigned char { adding, gathering };
 
     [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
@@ -122,7 +129,8 @@ private:
     }
     [[nodiscard, gnu::cold]] collectives::schedule gathering(std::size_t rank) const {
         std::vector<parallel::block> strips;
-        for (const auto& workers : deal_.messages) strips.push_back({workers.first * offsets_.back(), workers.last * offsets_.back()});
+        for (const auto& workers : deal_.messages)
+            strips.push_back({workers.first * offsets_.back(), workers.last * offsets_.back()});
         return collectives::all_gather(rank, strips);
     }
 
@@ -144,7 +152,8 @@ private:
     }
     /// The message of a piece of worker number `worker` of all.
     [[nodiscard]] std::span<std::byte> message_of(std::size_t worker, std::size_t which) const noexcept {
-        return (*arena_)[messages_].subspan(worker * offsets_.back() + offsets_[which], offsets_[which + 1] - offsets_[which]);
+        return (*arena_)[messages_].subspan(worker * offsets_.back() + offsets_[which],
+                                            offsets_[which + 1] - offsets_[which]);
     }
     /// `worker`: of this rank.
     void encode(std::size_t worker, std::size_t which) {
@@ -163,10 +172,12 @@ private:
                 length = compressor_.encode(compress::encoding<T>{
                     .values = values,
                     .message = message.subspan(header),
-                    .state = tensor::slots<T>{state.data() + worker * C::slot_count * n_, C::slot_count, n_, n_}.part(one.first, one.count),
+                    .state = tensor::slots<T>{state.data() + worker * C::slot_count * n_, C::slot_count, n_, n_}.part(
+                        one.first, one.count),
                     .scratch = (*arena_)[scratch_],
-                    .random = core::random_stream{deal_.seed, core::purpose::rounding, series, static_cast<std::uint32_t>(step_)}.from(
-                        one.offset / 4),
+                    .random = core::random_stream{deal_.seed, core::purpose::rounding, series,
+                                                  static_cast<std::uint32_t>(step_)}
+                                  .from(one.offset / 4),
                 });
             }
         }

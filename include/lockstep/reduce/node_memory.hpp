@@ -32,11 +32,12 @@ private:
     std::string text_;
 };
 
-/// A window over the ranks of the node, which the arena uses for what reserve_shared() reserves, where `wanted` and the machine permit it.
+/// A window over the ranks of the node, which the arena uses for what reserve_shared() reserves, where `wanted` and the
+/// machine permit it.
 class node_memory {
 public:
-    /// `bytes`: those of each rank, equal on all. `room`: what shared memory can hold. Collective, and the same outcome on all ranks.
-    /// Throws core::error where shared memory is asked for and cannot be had.
+    /// `bytes`: those of each rank, equal on all. `room`: what shared memory can hold. Collective, and the same outcome
+    /// on all ranks. Throws core::error where shared memory is asked for and cannot be had.
     [[gnu::cold]] node_memory(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
                               std::size_t room = node::shared_segment::free_bytes());
 
@@ -47,7 +48,8 @@ public:
     [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
 private:
-    [[gnu::cold]] void share(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena, std::size_t room);
+    [[gnu::cold]] void share(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
+                             std::size_t room);
 
     std::optional<node::shared_window> window_;
     std::string text_;
@@ -57,28 +59,30 @@ private:
 
 LOCKSTEP_FUNCTION own_memory::own_memory(const comm::group& ranks, transport wanted, std::size_t, tensor::arena&) {
     if (wanted == transport::shared_memory && ranks.size() > 1)
-        core::fail("compressed gradients cannot go through shared memory", "set transport to automatic or messages, or use compress::none");
+        core::fail("compressed gradients cannot go through shared memory",
+                   "set transport to automatic or messages, or use compress::none");
     text_ = ranks.size() == 1 ? "none: one rank" : "messages: those of a compressor go to every rank";
 }
 
-LOCKSTEP_FUNCTION node_memory::node_memory(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
-                                           std::size_t room) {
+LOCKSTEP_FUNCTION node_memory::node_memory(const comm::group& ranks, transport wanted, std::size_t bytes,
+                                           tensor::arena& arena, std::size_t room) {
     if (ranks.size() == 1) {
         text_ = "none: one rank";
     } else if (wanted == transport::messages) {
         text_ = "messages, as the plan says";
     } else if (!node::on_one_node(ranks)) {
         if (wanted != transport::automatic)
-            core::fail(core::text("the plan asks for shared memory, but the ", ranks.size(), " ranks are not on one node"),
-                       "set transport to automatic or messages, or start all ranks on one node");
+            core::fail(
+                core::text("the plan asks for shared memory, but the ", ranks.size(), " ranks are not on one node"),
+                "set transport to automatic or messages, or start all ranks on one node");
         text_ = "messages: the ranks are on several nodes";
     } else {
         share(ranks, wanted, bytes, arena, room);
     }
 }
 
-LOCKSTEP_FUNCTION void node_memory::share(const comm::group& ranks, transport wanted, std::size_t bytes, tensor::arena& arena,
-                                          std::size_t room) {
+LOCKSTEP_FUNCTION void node_memory::share(const comm::group& ranks, transport wanted, std::size_t bytes,
+                                          tensor::arena& arena, std::size_t room) {
     try {
         window_.emplace(ranks, bytes, room);
         text_ = "shared memory";

@@ -92,7 +92,8 @@ private:
 /// A sum of n elements over the workers of a bucket, on all of its ranks. in_order: over the binary tree of workers;
 /// else of one array for each rank that sends. By doubling for short vectors on a power of two of ranks, else by the
 /// tree: the bits are equal. One worker: nothing.
-[[nodiscard, gnu::cold]] collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n, std::size_t element_bytes, bool in_order);
+[[nodiscard, gnu::cold]] collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n,
+                                                                 std::size_t element_bytes, bool in_order);
 
 /// All matrices of the bucket go through each round of R together, as one sum over workers; those that R leaves alone
 /// (compress::is_dense) are added over the binary tree of workers, as they are, beside the rounds. The same bits on any
@@ -128,11 +129,13 @@ public:
             using E = summed<round>;
             auto& sum = core::get<round>(sums_);
             sum = make_sum<E>(of, length_[round], R::rounds[round] == compress::algebra::ordered_sum);
-            data_bytes = std::max(data_bytes, core::checked_product("bytes of a round", own(), length_[round], sizeof(E)));
+            data_bytes =
+                std::max(data_bytes, core::checked_product("bytes of a round", own(), length_[round], sizeof(E)));
             work_bytes = std::max(work_bytes, sum->work_size() * sizeof(E));
         });
         dense_sum_ = make_sum<T>(of, dense_length_, true);
-        state_ = arena.reserve<T>(core::checked_product("numbers of a reduction", std::size_t{R::slot_count}, own(), of.n));
+        state_ =
+            arena.reserve<T>(core::checked_product("numbers of a reduction", std::size_t{R::slot_count}, own(), of.n));
         shared_ = arena.reserve<T>(shared_length_);
         kept_ = arena.reserve<T>(core::checked_product("numbers of a reduction", own(), kept_length_));
         data_ = arena.reserve<std::byte>(data_bytes);
@@ -191,7 +194,8 @@ public:
             if (one.is_dense)
                 std::ranges::copy(dense.subspan(one.dense, one.what.count), here.begin());
             else
-                reduction_.finish(shared_of(one, step_), results.subspan(one.first[last], one.sizes.elements[last]), here);
+                reduction_.finish(shared_of(one, step_), results.subspan(one.first[last], one.sizes.elements[last]),
+                                  here);
         }
     }
     template <class F>
@@ -264,7 +268,8 @@ private:
         length_[0] += flag_;
     }
     template <class E>
-    [[nodiscard, gnu::cold]] static std::unique_ptr<whole_sum<E>> make_sum(const bucket& of, std::size_t n, bool in_order) {
+    [[nodiscard, gnu::cold]] static std::unique_ptr<whole_sum<E>> make_sum(const bucket& of, std::size_t n,
+                                                                           bool in_order) {
         return std::make_unique<whole_sum<E>>(of.ranks, make_worker_sum(of, n, sizeof(E), in_order), of.team, of.sum);
     }
 
@@ -296,7 +301,9 @@ private:
         const std::span<T> dense = (*arena_)[dense_];
         for (std::size_t worker = 0; worker < own(); ++worker)
             for (const part& one : parts_)
-                if (one.is_dense) std::ranges::copy(values_of(worker, one), dense.subspan(worker * dense_length_ + one.dense).begin());
+                if (one.is_dense)
+                    std::ranges::copy(values_of(worker, one),
+                                      dense.subspan(worker * dense_length_ + one.dense).begin());
         ordered_.run(dense, dense_length_, team_);
         dense_sum_->start(dense, (*arena_)[dense_work_]);
         start_round(core::index_constant<0>{});
@@ -316,7 +323,8 @@ private:
             if (!sound) std::ranges::fill(mine.first(length_[K] - (K == 0 ? flag_ : 0)), encoded<K>{});
             for (const part& one : parts_)
                 if (sound && !one.is_dense)
-                    reduction_.encode(compress::round_number<K>{}, pass_of(worker, one), mine.subspan(one.first[K], one.sizes.elements[K]));
+                    reduction_.encode(compress::round_number<K>{}, pass_of(worker, one),
+                                      mine.subspan(one.first[K], one.sizes.elements[K]));
         }
         const auto data = as<summed<K>>(data_);
         (R::rounds[K] == compress::algebra::ordered_sum ? ordered_ : unordered_).run(data, length_[K], team_);
@@ -352,22 +360,24 @@ private:
     [[nodiscard]] compress::worker_pass<T> pass_of(std::size_t worker, const part& one) const noexcept {
         const auto series = static_cast<std::uint32_t>(one.what.tensor * deal_.workers + deal_.own.first + worker);
         T* const state = (*arena_)[state_].data() + worker * R::slot_count * n_;
-        return {.shape = one.shape,
-                .workers = deal_.workers,
-                .values = values_of(worker, one),
-                .state = tensor::slots<T>{state, R::slot_count, n_, n_}.part(one.what.first, one.what.count),
-                .kept = (*arena_)[kept_].subspan(worker * kept_length_ + one.kept, one.sizes.kept),
-                .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
-                .random = core::random_stream{deal_.seed, core::purpose::rounding, series, step_}.from(one.what.offset / 4),
-                .team = team_};
+        return {
+            .shape = one.shape,
+            .workers = deal_.workers,
+            .values = values_of(worker, one),
+            .state = tensor::slots<T>{state, R::slot_count, n_, n_}.part(one.what.first, one.what.count),
+            .kept = (*arena_)[kept_].subspan(worker * kept_length_ + one.kept, one.sizes.kept),
+            .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+            .random = core::random_stream{deal_.seed, core::purpose::rounding, series, step_}.from(one.what.offset / 4),
+            .team = team_};
     }
     [[nodiscard]] compress::shared_pass<T> shared_of(const part& one, std::uint32_t step) const noexcept {
         const auto series = static_cast<std::uint32_t>(one.what.tensor);
-        return {.shape = one.shape,
-                .workers = deal_.workers,
-                .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
-                .random = core::random_stream{deal_.seed, core::purpose::reduction, series, step}.from(one.what.offset / 4),
-                .team = team_};
+        return {
+            .shape = one.shape,
+            .workers = deal_.workers,
+            .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+            .random = core::random_stream{deal_.seed, core::purpose::reduction, series, step}.from(one.what.offset / 4),
+            .team = team_};
     }
 
     R reduction_;
@@ -378,7 +388,7 @@ private:
     bool is_first_;  // and of all
     std::vector<part> parts_;
     std::array<std::size_t, round_count> length_{};  // of each round: elements of a worker
-    std::size_t flag_ = 0;                           // 1: the last element of the first round says that a worker is not finite
+    std::size_t flag_ = 0;  // 1: the last element of the first round says that a worker is not finite
     std::size_t dense_length_ = 0;
     std::size_t shared_length_ = 0;
     std::size_t kept_length_ = 0;
@@ -423,9 +433,11 @@ LOCKSTEP_FUNCTION worker_fold worker_fold::in_any_order(std::size_t own) {
     return out;
 }
 
-LOCKSTEP_FUNCTION collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n, std::size_t element_bytes, bool in_order) {
+LOCKSTEP_FUNCTION collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n, std::size_t element_bytes,
+                                                          bool in_order) {
     constexpr std::size_t longest_doubling = 8192;
-    if (of.deal.workers <= 1 || n == 0) return {{0, n}, collectives::schedule{"", true}, collectives::schedule{"", true}};
+    if (of.deal.workers <= 1 || n == 0)
+        return {{0, n}, collectives::schedule{"", true}, collectives::schedule{"", true}};
     std::vector<parallel::block> runs;
     std::size_t senders = 0;
     for (const auto& workers : of.deal.messages) {
@@ -436,8 +448,8 @@ LOCKSTEP_FUNCTION collectives::sum_halves make_worker_sum(const bucket& of, std:
         senders += workers.empty() ? 0 : 1;
     }
     const bool doubles = collectives::is_halving(runs) && n * element_bytes <= longest_doubling;
-    return collectives::make_lane_sum(doubles ? collectives::sum_algorithm::doubling : collectives::sum_algorithm::tree, of.ranks.rank(),
-                                      runs, n, {});
+    return collectives::make_lane_sum(doubles ? collectives::sum_algorithm::doubling : collectives::sum_algorithm::tree,
+                                      of.ranks.rank(), runs, n, {});
 }
 
 #endif

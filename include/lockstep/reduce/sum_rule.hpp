@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Which algorithm sums which bucket: the one that was asked for, or the cheapest of those that keep the lane tree, by costs measured at the
-// start.
+// Which algorithm sums which bucket: the one that was asked for, or the cheapest of those that keep the lane tree, by
+// costs measured at the start.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,17 +25,18 @@ public:
     /// Parameters of a bucket where nothing was measured: one rank, or gradients that are compressed.
     static constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
 
-    /// `asked`: the text of an algorithm_table, empty for the choice by cost, of `sums`. Collective. One rank measures nothing, nor do
-    /// several that need nothing.
+    /// `asked`: the text of an algorithm_table, empty for the choice by cost, of `sums`. Collective. One rank measures
+    /// nothing, nor do several that need nothing.
     [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, const collectives::sum_family& sums, bool needed);
 
-    /// Fills in how this bucket is summed. `owner_additions`: what an owner does for an element afterwards, in additions. Collective over
-    /// its ranks.
+    /// Fills in how this bucket is summed. `owner_additions`: what an owner does for an element afterwards, in
+    /// additions. Collective over its ranks.
     [[gnu::cold]] void choose(bucket& of, std::size_t element_bytes, double owner_additions);
 
-    /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where nothing was
-    /// measured.
-    [[nodiscard, gnu::cold]] std::size_t least_bucket(const std::vector<parallel::block>& runs, std::size_t element_bytes) const {
+    /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where
+    /// nothing was measured.
+    [[nodiscard, gnu::cold]] std::size_t least_bucket(const std::vector<parallel::block>& runs,
+                                                      std::size_t element_bytes) const {
         return measured_ ? collectives::least_bucket(runs, element_bytes, model_) : usual_bucket;
     }
 
@@ -58,7 +59,8 @@ private:
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION sum_rule::sum_rule(const comm::group& all, std::string asked, const collectives::sum_family& sums, bool needed)
+LOCKSTEP_FUNCTION sum_rule::sum_rule(const comm::group& all, std::string asked, const collectives::sum_family& sums,
+                                     bool needed)
     : asked_{std::move(asked)}, sums_{sums} {
     if (all.size() == 1) return;
     measured_ = needed;
@@ -75,9 +77,11 @@ LOCKSTEP_FUNCTION void sum_rule::choose(bucket& of, std::size_t element_bytes, d
         owner_additions_ = owner_additions;
         model_here_ = model_;
         if (of.ranks.size() != model_.on.size()) model_here_.on = of.ranks.hosts();
-        table_ = asked_.empty() ? sums_.choose(runs_, element_bytes, model_here_,
-                                               owner_additions * static_cast<double>(element_bytes) * model_.seconds_per_added_byte)
-                                : collectives::algorithm_table::parse(asked_);
+        table_ =
+            asked_.empty()
+                ? sums_.choose(runs_, element_bytes, model_here_,
+                               owner_additions * static_cast<double>(element_bytes) * model_.seconds_per_added_byte)
+                : collectives::algorithm_table::parse(asked_);
     }
     of.algorithm = table_.at(of.n * element_bytes);
     of.sums = sums_;

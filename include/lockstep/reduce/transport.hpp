@@ -7,8 +7,9 @@
 
 namespace lockstep::reduce {
 
-/// messages: over MPI. shared_memory: ranks of one node read and write each other's arrays; an error where it cannot be had. automatic:
-/// shared memory where all ranks are on one node and it has room for them, else messages. Changes no bit.
+/// messages: over MPI. shared_memory: ranks of one node read and write each other's arrays; an error where it cannot be
+/// had. automatic: shared memory where all ranks are on one node and it has room for them, else messages. Changes no
+/// bit.
 enum class transport : std::uint8_t { automatic, messages, shared_memory };
 
 [[nodiscard]] constexpr std::string_view name_of(transport which) noexcept {

@@ -67,11 +67,12 @@ private:
     comm::operation<T>* running_ = nullptr;
 };
 
-/// The same bits for every number of ranks, through shared memory or over messages, there by each algorithm of the bucket that keeps the
-/// lane tree. Each rank owns a strip of the bucket and alone keeps the optimizer's state for it; by doubling, for short buckets, every rank
-/// owns all of it and nothing is shared. Cost per rank with aligned lanes on a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p
-/// elements (see collectives/tree.hpp for the others); by doubling log2(p) messages, n log2(p) elements; through shared memory no message (see
-/// node/shared_strips.hpp). There gradients and weights come from tensor::arena::reserve_shared().
+/// The same bits for every number of ranks, through shared memory or over messages, there by each algorithm of the
+/// bucket that keeps the lane tree. Each rank owns a strip of the bucket and alone keeps the optimizer's state for it;
+/// by doubling, for short buckets, every rank owns all of it and nothing is shared. Cost per rank with aligned lanes on
+/// a power of two of p ranks: 2 log2(p) messages, 2n(p-1)/p elements (see collectives/tree.hpp for the others); by
+/// doubling log2(p) messages, n log2(p) elements; through shared memory no message (see node/shared_strips.hpp). There
+/// gradients and weights come from tensor::arena::reserve_shared().
 template <class T>
 class tree_sum {
 public:
@@ -81,8 +82,8 @@ public:
             owned_ = strips[of.ranks.rank()];
             const auto signal = arena.reserve_shared<node::shared_signal>(1);
             shared_ = std::make_unique<node::shared_strips<T>>(
-                node::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips, of.n, of.team,
-                of.adding);
+                node::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips,
+                of.n, of.team, of.adding);
             return;
         }
         auto halves = of.sums.make(of.algorithm, of.ranks.rank(), of.runs, of.n, of.on);

@@ -18,12 +18,15 @@ namespace lockstep::reduce {
 template <class E>
 class whole_sum {
 public:
-    [[gnu::cold]] whole_sum(const comm::group& ranks, collectives::sum_halves halves, parallel::team team, comm::urgency soon)
+    [[gnu::cold]] whole_sum(const comm::group& ranks, collectives::sum_halves halves, parallel::team team,
+                            comm::urgency soon)
         : sum_{ranks, std::move(halves.sum), team, comm::flow::usual_piece, soon},
           share_{ranks, std::move(halves.share), team, comm::flow::usual_piece, soon} {}
 
     /// Elements of scratch.
-    [[nodiscard]] std::size_t work_size() const noexcept { return std::max(sum_.program().work_size(), share_.program().work_size()); }
+    [[nodiscard]] std::size_t work_size() const noexcept {
+        return std::max(sum_.program().work_size(), share_.program().work_size());
+    }
     [[nodiscard]] std::size_t bytes() const noexcept {
         return (sum_.program().sent().elements + share_.program().sent().elements) * sizeof(E);
     }
@@ -45,7 +48,9 @@ public:
         }
         return step(share_);
     }
-    [[nodiscard]] comm::pending_operation pending() const noexcept { return is_summed_ ? share_.pending() : sum_.pending(); }
+    [[nodiscard]] comm::pending_operation pending() const noexcept {
+        return is_summed_ ? share_.pending() : sum_.pending();
+    }
 
 private:
     comm::operation<E> sum_;
@@ -61,7 +66,8 @@ template <class T>
     if (!of.deal.is_shared()) return nullptr;
     const comm::group& ranks = of.deal.sharing;
     return std::make_unique<whole_sum<T>>(
-        ranks, collectives::make_lane_sum(collectives::sum_algorithm::tree, ranks.rank(), of.deal.lanes_of, of.n, {}), of.team, of.sum);
+        ranks, collectives::make_lane_sum(collectives::sum_algorithm::tree, ranks.rank(), of.deal.lanes_of, of.n, {}),
+        of.team, of.sum);
 }
 
 }  // namespace lockstep::reduce

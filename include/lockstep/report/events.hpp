@@ -17,7 +17,8 @@
 
 namespace lockstep::report {
 
-/// Why a rank waited. Estimates of report/overlap_clock.hpp, but `slow_rank`, which ranks tell each other with their losses.
+/// Why a rank waited. Estimates of report/overlap_clock.hpp, but `slow_rank`, which ranks tell each other with their
+/// losses.
 struct exposed_because {
     double last_bucket = 0;   ///< nothing was left to compute beside it: the last sum, the weights of the first layer
     double no_progress = 0;   ///< it could have been there, had the rank polled in time
@@ -28,12 +29,14 @@ struct exposed_because {
     [[nodiscard]] double sum() const noexcept { return last_bucket + no_progress + large_bucket + slow_rank + other; }
 };
 
-/// Wall time of one rank. Communication is hidden while kernels run beside it, exposed while the rank does nothing but wait for it.
+/// Wall time of one rank. Communication is hidden while kernels run beside it, exposed while the rank does nothing but
+/// wait for it.
 struct seconds_spent {
     double data = 0;
     double forward = 0;
     double backward = 0;
-    double update = 0;  ///< of this rank's strips; through shared memory also their sums and the copies into other ranks' weights
+    double update =
+        0;  ///< of this rank's strips; through shared memory also their sums and the copies into other ranks' weights
     double communication_hidden = 0;
     double communication_exposed = 0;
     exposed_because because{};  ///< sums up to communication_exposed
@@ -67,12 +70,15 @@ struct steps {
     std::source_location where = std::source_location::current();
 };
 
-/// Steps of a fit() over minibatches, `begun` of which an earlier one has left of an epoch. Throws core::error above core::largest_size.
+/// Steps of a fit() over minibatches, `begun` of which an earlier one has left of an epoch. Throws core::error above
+/// core::largest_size.
 [[nodiscard]] inline std::uint64_t steps_until(const epochs& until, std::size_t minibatches, std::size_t begun) {
     const std::size_t all = core::checked_product("steps of a fit() of so many epochs", until.count, minibatches);
     return until.count > 0 ? all - begun : 0;
 }
-[[nodiscard]] inline std::uint64_t steps_until(const steps& until, std::size_t, std::size_t) noexcept { return until.count; }
+[[nodiscard]] inline std::uint64_t steps_until(const steps& until, std::size_t, std::size_t) noexcept {
+    return until.count;
+}
 
 /// After each step.
 struct step_event {
@@ -94,7 +100,8 @@ struct metric_value {
     double value = 0;
 };
 
-/// The mean loss and the share of correctly classified samples (classification only) over a data set, and the metrics that were asked for.
+/// The mean loss and the share of correctly classified samples (classification only) over a data set, and the metrics
+/// that were asked for.
 struct evaluation {
     double loss = 0;
     std::optional<double> accuracy;
@@ -115,15 +122,18 @@ struct epoch_event {
 
 /// Bytes of a trainer's memory on one rank, all of it there before the first step.
 struct memory_by_kind {
-    std::size_t weights = 0;      ///< and running statistics
-    std::size_t gradients = 0;    ///< of weights: one set for each node of the rank's lanes
-    std::size_t optimizer = 0;    ///< momenta and the like
-    std::size_t activations = 0;  ///< what layers keep for backward, gradients of activations, and `scratch`; dead memory is used again
-    std::size_t scratch = 0;      ///< the most that one layer works with, a part of `activations`
-    std::size_t messages = 0;     ///< sums of gradients on their way, state of the compressor
-    std::size_t data = 0;         ///< samples and labels, and what is left
+    std::size_t weights = 0;    ///< and running statistics
+    std::size_t gradients = 0;  ///< of weights: one set for each node of the rank's lanes
+    std::size_t optimizer = 0;  ///< momenta and the like
+    std::size_t activations =
+        0;  ///< what layers keep for backward, gradients of activations, and `scratch`; dead memory is used again
+    std::size_t scratch = 0;   ///< the most that one layer works with, a part of `activations`
+    std::size_t messages = 0;  ///< sums of gradients on their way, state of the compressor
+    std::size_t data = 0;      ///< samples and labels, and what is left
 
-    [[nodiscard]] std::size_t sum() const noexcept { return weights + gradients + optimizer + activations + data + messages; }
+    [[nodiscard]] std::size_t sum() const noexcept {
+        return weights + gradients + optimizer + activations + data + messages;
+    }
 };
 
 /// What has been done since the trainer was made.
@@ -139,7 +149,9 @@ struct totals {
     [[nodiscard]] double samples_per_second() const noexcept {
         return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0;
     }
-    [[nodiscard]] double core_hours() const noexcept { return seconds.total() * static_cast<double>(ranks * threads) / 3600; }
+    [[nodiscard]] double core_hours() const noexcept {
+        return seconds.total() * static_cast<double>(ranks * threads) / 3600;
+    }
 };
 
 /// Ten lines for people.
@@ -167,18 +179,21 @@ LOCKSTEP_FUNCTION std::string to_text(const totals& run) {
         return out + core::text("  ", core::fixed(total > 0 ? 100 * seconds / total : 0, 1), " %\n");
     };
     std::string out =
-        core::text(run.steps, " steps, ", core::grouped(run.samples), " samples, ", run.ranks, run.ranks == 1 ? " rank x " : " ranks x ",
-                   run.threads, run.threads == 1 ? " thread: " : " threads: ", core::fixed(run.samples_per_second(), 0), " samples/s, ",
-                   core::fixed(run.core_hours(), 4), " core-hours\n");
-    out += line("data", run.seconds.data) + line("forward", run.seconds.forward) + line("backward", run.seconds.backward) +
-           line("update", run.seconds.update) + line("communication exposed", run.seconds.communication_exposed);
+        core::text(run.steps, " steps, ", core::grouped(run.samples), " samples, ", run.ranks,
+                   run.ranks == 1 ? " rank x " : " ranks x ", run.threads,
+                   run.threads == 1 ? " thread: " : " threads: ", core::fixed(run.samples_per_second(), 0),
+                   " samples/s, ", core::fixed(run.core_hours(), 4), " core-hours\n");
+    out += line("data", run.seconds.data) + line("forward", run.seconds.forward) +
+           line("backward", run.seconds.backward) + line("update", run.seconds.update) +
+           line("communication exposed", run.seconds.communication_exposed);
     const auto& because = run.seconds.because;
     if (run.ranks > 1)
         out += core::text("  exposed because: last bucket ", core::fixed(because.last_bucket, 3), " s, no progress ",
-                          core::fixed(because.no_progress, 3), " s, large bucket ", core::fixed(because.large_bucket, 3), " s, slow rank ",
-                          core::fixed(because.slow_rank, 3), " s, other ", core::fixed(because.other, 3), " s\n");
-    out += core::text("  communication hidden behind the work ", core::fixed(run.seconds.communication_hidden, 3), " s; ",
-                      core::grouped(run.bytes_sent), " bytes sent by rank 0\n");
+                          core::fixed(because.no_progress, 3), " s, large bucket ",
+                          core::fixed(because.large_bucket, 3), " s, slow rank ", core::fixed(because.slow_rank, 3),
+                          " s, other ", core::fixed(because.other, 3), " s\n");
+    out += core::text("  communication hidden behind the work ", core::fixed(run.seconds.communication_hidden, 3),
+                      " s; ", core::grouped(run.bytes_sent), " bytes sent by rank 0\n");
     return out;
 }
 

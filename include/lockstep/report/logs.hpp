@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Logs for programs: a CSV file with a line for each step, and JSON lines with an object for each step, epoch and end. Observers.
+// Logs for programs: a CSV file with a line for each step, and JSON lines with an object for each step, epoch and end.
+// Observers.
 
 #include <array>
 #include <cmath>
@@ -14,8 +15,8 @@
 
 namespace lockstep::report {
 
-/// A file that rank 0 opens with the first line. Every line reaches the file at once. Throws core::error if it cannot be written, or if
-/// this process writes it already.
+/// A file that rank 0 opens with the first line. Every line reaches the file at once. Throws core::error if it cannot
+/// be written, or if this process writes it already.
 class log_file {
 public:
     explicit log_file(std::string path, std::string head = {}) : path_{std::move(path)}, head_{std::move(head)} {}
@@ -36,7 +37,8 @@ private:
 };
 
 /// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds:
-/// communication_hidden, communication_exposed, of which last_bucket,no_progress,large_bucket,slow_rank (what is left has other causes).
+/// communication_hidden, communication_exposed, of which last_bucket,no_progress,large_bucket,slow_rank (what is left
+/// has other causes).
 class csv_log {
 public:
     explicit csv_log(std::string path)
@@ -53,7 +55,8 @@ private:
     log_file file_;
 };
 
-/// json_log{"run.jsonl"}: one object on each line, "event" is step, epoch or end. A number that JSON cannot hold is null.
+/// json_log{"run.jsonl"}: one object on each line, "event" is step, epoch or end. A number that JSON cannot hold is
+/// null.
 class json_log {
 public:
     explicit json_log(std::string path) : file_{std::move(path)} {}
@@ -67,9 +70,10 @@ public:
 private:
     /// Seconds, and why they were exposed.
     static std::string communication(const seconds_spent& seconds) {
-        return core::text(R"(,"communication_hidden":)", number(seconds.communication_hidden), R"(,"communication_exposed":)",
-                          number(seconds.communication_exposed), R"(,"last_bucket":)", number(seconds.because.last_bucket),
-                          R"(,"no_progress":)", number(seconds.because.no_progress), R"(,"large_bucket":)",
+        return core::text(R"(,"communication_hidden":)", number(seconds.communication_hidden),
+                          R"(,"communication_exposed":)", number(seconds.communication_exposed), R"(,"last_bucket":)",
+                          number(seconds.because.last_bucket), R"(,"no_progress":)",
+                          number(seconds.because.no_progress), R"(,"large_bucket":)",
                           number(seconds.because.large_bucket), R"(,"slow_rank":)", number(seconds.because.slow_rank));
     }
     static std::string number(double value) { return std::isfinite(value) ? core::text(value) : "null"; }
@@ -85,22 +89,24 @@ LOCKSTEP_FUNCTION void log_file::line(const std::string& text) {
 }
 
 LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {
-    file_.line(core::text(event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
-                          core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1), ",",
-                          core::fixed(event.spent.communication_hidden, 6), ",", core::fixed(event.spent.communication_exposed, 6), ",",
-                          core::fixed(event.spent.because.last_bucket, 6), ",", core::fixed(event.spent.because.no_progress, 6), ",",
-                          core::fixed(event.spent.because.large_bucket, 6), ",", core::fixed(event.spent.because.slow_rank, 6)));
+    file_.line(core::text(
+        event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
+        core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1), ",",
+        core::fixed(event.spent.communication_hidden, 6), ",", core::fixed(event.spent.communication_exposed, 6), ",",
+        core::fixed(event.spent.because.last_bucket, 6), ",", core::fixed(event.spent.because.no_progress, 6), ",",
+        core::fixed(event.spent.because.large_bucket, 6), ",", core::fixed(event.spent.because.slow_rank, 6)));
 }
 
 LOCKSTEP_FUNCTION void json_log::on_step(const step_event& event) {
-    file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)", event.samples,
-                          R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate), R"(,"seconds":)", number(event.seconds),
-                          R"(,"samples_per_second":)", number(event.samples_per_second), communication(event.spent), "}"));
+    file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)",
+                          event.samples, R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate),
+                          R"(,"seconds":)", number(event.seconds), R"(,"samples_per_second":)",
+                          number(event.samples_per_second), communication(event.spent), "}"));
 }
 
 LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
-    std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss), R"(,"seconds":)",
-                                  number(event.seconds));
+    std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss),
+                                  R"(,"seconds":)", number(event.seconds));
     if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
     if (event.test && event.test->accuracy) text += core::text(R"(,"test_accuracy":)", number(*event.test->accuracy));
     if (event.test)
@@ -111,12 +117,13 @@ LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
 }
 
 LOCKSTEP_FUNCTION void json_log::on_end(const totals& run) {
-    file_.line(core::text(R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"samples_per_second":)",
-                          number(run.samples_per_second()), R"(,"bytes_sent":)", run.bytes_sent, R"(,"forward":)",
-                          number(run.seconds.forward), R"(,"backward":)", number(run.seconds.backward), R"(,"communication_hidden":)",
+    file_.line(core::text(R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples,
+                          R"(,"samples_per_second":)", number(run.samples_per_second()), R"(,"bytes_sent":)",
+                          run.bytes_sent, R"(,"forward":)", number(run.seconds.forward), R"(,"backward":)",
+                          number(run.seconds.backward), R"(,"communication_hidden":)",
                           number(run.seconds.communication_hidden), R"(,"communication_exposed":)",
-                          number(run.seconds.communication_exposed), R"(,"update":)", number(run.seconds.update), R"(,"data":)",
-                          number(run.seconds.data), R"(,"core_hours":)", number(run.core_hours()), "}"));
+                          number(run.seconds.communication_exposed), R"(,"update":)", number(run.seconds.update),
+                          R"(,"data":)", number(run.seconds.data), R"(,"core_hours":)", number(run.core_hours()), "}"));
 }
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How a trainer tells its observers. An observer has any of on_begin() or on_begin(ranks), on_step(event), on_epoch(event),
-// on_end(report), the last three also with the trainer as first argument.
+// How a trainer tells its observers. An observer has any of on_begin() or on_begin(ranks), on_step(event),
+// on_epoch(event), on_end(report), the last three also with the trainer as first argument.
 
 #include <concepts>
 #include <cstddef>
@@ -24,8 +24,9 @@ template <class Observer>
     requires requires { Observer::on_every_rank; }
 inline constexpr bool on_every_rank<Observer> = Observer::on_every_rank;
 
-/// An observer that is given the trainer after each step finds all weights there, and so does one that works on every rank: then they do
-/// not arrive during the next forward. One that does not look at them says `static constexpr bool sees_weights = false`.
+/// An observer that is given the trainer after each step finds all weights there, and so does one that works on every
+/// rank: then they do not arrive during the next forward. One that does not look at them says `static constexpr bool
+/// sees_weights = false`.
 template <class Observer, class Trainer>
 inline constexpr bool sees_weights = requires(Observer& o, Trainer& t, step_event& e) {
     o.on_step(t, e);
@@ -75,8 +76,8 @@ inline constexpr bool is_observer = requires(Observer& o, const comm::group& ran
 || requires(Observer& o, Trainer& t, const totals& r) { o.on_end(t, r); }
 || requires(Observer& o, const totals& r) { o.on_end(r); };
 
-/// What the observers of a fit() write, before any of them does: no two of their files are one. An observer that writes files has
-/// `files()`, a range of their paths; empty paths are left out. On rank 0, which writes.
+/// What the observers of a fit() write, before any of them does: no two of their files are one. An observer that writes
+/// files has `files()`, a range of their paths; empty paths are left out. On rank 0, which writes.
 template <class... Observers>
 [[gnu::cold]] void require_different_outputs(const comm::group& ranks, const Observers&... observers) {
     std::vector<std::string> paths;
@@ -124,9 +125,9 @@ void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const tota
         observer.on_end(event);
 }
 
-/// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named after it.
-/// `validate{set, top{.of = 5}}`: with further metrics. A data set with a name is read where it is, and must outlive this; a temporary one
-/// is kept. `Held`: a reference, or the data set.
+/// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named
+/// after it. `validate{set, top{.of = 5}}`: with further metrics. A data set with a name is read where it is, and must
+/// outlive this; a temporary one is kept. `Held`: a reference, or the data set.
 template <class Held, class... Metrics>
 struct validate {
     static constexpr bool on_every_rank = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How long buckets were under way on one rank, how much of that was hidden behind its work, and why the rest was exposed.
+// How long buckets were under way on one rank, how much of that was hidden behind its work, and why the rest was
+// exposed.
 
 #include <algorithm>
 #include <array>
@@ -24,16 +25,19 @@ namespace lockstep::report {
     return std::chrono::duration<double>(now - std::exchange(since, now)).count();
 }
 
-/// Communication is hidden while at least one bucket is under way and the rank does not wait. Causes of waits are estimates: a bucket alone
-/// on the links takes the shortest time that it has ever taken, or that of another one of its size; buckets that go one after the other at
-/// this pace show when the last one could have arrived. What came later than that had arrived, but was not polled for.
+/// Communication is hidden while at least one bucket is under way and the rank does not wait. Causes of waits are
+/// estimates: a bucket alone on the links takes the shortest time that it has ever taken, or that of another one of its
+/// size; buckets that go one after the other at this pace show when the last one could have arrived. What came later
+/// than that had arrived, but was not polled for.
 class overlap_clock {
 public:
     using clock = std::chrono::steady_clock;
     using time = clock::time_point;
     enum class direction : std::size_t { sum, share };
 
-    [[gnu::cold]] void add_bucket(std::size_t numbers) { flights_.push_back({.numbers = static_cast<double>(numbers)}); }
+    [[gnu::cold]] void add_bucket(std::size_t numbers) {
+        flights_.push_back({.numbers = static_cast<double>(numbers)});
+    }
 
     void started(std::size_t bucket, direction where, time now) {
         if (under_way_++ == 0) since_ = now;
@@ -47,7 +51,9 @@ public:
         best = std::min(best, seconds(arriving.begin[at(where)], now));
         if (--under_way_ == 0) in_flight_ += seconds(since_, now);
     }
-    [[nodiscard]] time begin_of(std::size_t bucket, direction where) const noexcept { return flights_[bucket].begin[at(where)]; }
+    [[nodiscard]] time begin_of(std::size_t bucket, direction where) const noexcept {
+        return flights_[bucket].begin[at(where)];
+    }
     /// Buckets of this direction that have started before count no more.
     void begin_round(direction where) noexcept { order_[at(where)].clear(); }
     /// What is under way will not be waited for.
@@ -67,10 +73,11 @@ public:
         return wait;
     }
 
-    /// After backward the rank has waited for `wait` seconds from `begin` on until all sums were there, `slow` of them for a rank that
-    /// came later.
+    /// After backward the rank has waited for `wait` seconds from `begin` on until all sums were there, `slow` of them
+    /// for a rank that came later.
     void explain_sums(time begin, double wait, double slow) noexcept;
-    /// Before a layer the rank has waited for the weights of a bucket. `first`: nothing of this step could be computed before.
+    /// Before a layer the rank has waited for the weights of a bucket. `first`: nothing of this step could be computed
+    /// before.
     void explain_share(std::size_t bucket, time begin, time end, bool first) noexcept;
     /// After the last step there is nothing to hide behind.
     void explain_end(double wait) noexcept { because_.last_bucket += wait; }
@@ -81,7 +88,9 @@ public:
     [[nodiscard]] double exposed() const noexcept { return exposed_; }
     [[nodiscard]] const exposed_because& because() const noexcept { return because_; }
 
-    [[nodiscard]] static double seconds(time begin, time end) noexcept { return std::chrono::duration<double>(end - begin).count(); }
+    [[nodiscard]] static double seconds(time begin, time end) noexcept {
+        return std::chrono::duration<double>(end - begin).count();
+    }
 
 private:
     struct flight {
@@ -134,7 +143,8 @@ private:
     time last_sum{};
     for (const std::size_t bucket : sums) last_sum = std::max(last_sum, flights_[bucket].end[at(direction::sum)]);
     slow = std::clamp(slow, 0.0, wait);
-    const double reach = std::clamp(seconds(begin, last_sum) - slow, 0.0, wait - slow);  // after it no sum was waited for
+    const double reach =
+        std::clamp(seconds(begin, last_sum) - slow, 0.0, wait - slow);  // after it no sum was waited for
     const double could = std::max(0.0, seconds(begin, ideal_arrival(sums.back(), direction::sum)));
     const double idle = std::clamp(reach - could, 0.0, reach);
     const double last = std::min(reach - idle, alone(sums.back(), direction::sum));
@@ -144,7 +154,8 @@ private:
     because_.large_bucket += reach - idle - last;
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION void overlap_clock::explain_share(std::size_t bucket, time begin, time end, bool first) noexcept {
+[[gnu::noinline]] LOCKSTEP_FUNCTION void overlap_clock::explain_share(std::size_t bucket, time begin, time end,
+                                                                      bool first) noexcept {
     const double wait = seconds(begin, end);
     const double idle = std::clamp(seconds(std::max(ideal_arrival(bucket, direction::share), begin), end), 0.0, wait);
     because_.no_progress += idle;

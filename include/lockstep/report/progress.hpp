@@ -33,8 +33,8 @@ namespace lockstep::report {
 /// Writes and flushes. Throws core::error where the stream did not take it: a full disk, a pipe without a reader.
 [[gnu::cold]] void print(std::ostream& out, std::string_view text);
 
-/// progress{std::cout}. Rank 0 writes: step, loss, learning rate, samples/s and the time left; a line for each epoch; the report at the
-/// end.
+/// progress{std::cout}. Rank 0 writes: step, loss, learning rate, samples/s and the time left; a line for each epoch;
+/// the report at the end.
 class progress {
 public:
     /// `interval`: seconds between lines where `out` is no terminal. `end_report`: whether fit() ends with the report.
@@ -72,9 +72,9 @@ LOCKSTEP_FUNCTION void print(std::ostream& out, std::string_view text) {
     errno = 0;
     const bool well = static_cast<bool>(out << text << std::flush);
     if (!well)
-        core::fail(
-            core::text("the output cannot be written: ", errno != 0 ? std::generic_category().message(errno) : "the stream has failed"),
-            "check where it goes: a file needs room, a pipe needs a reader");
+        core::fail(core::text("the output cannot be written: ",
+                              errno != 0 ? std::generic_category().message(errno) : "the stream has failed"),
+                   "check where it goes: a file needs room, a pipe needs a reader");
 }
 
 LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
@@ -83,23 +83,28 @@ LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
     const double per_step = event.seconds / static_cast<double>(event.steps_done);
     open_ = terminal_;
     print(out_,
-          core::text(terminal_ ? "\r" : "", "epoch ", event.epoch + 1, "  step ", event.step, "/", event.step + event.steps_left, "  loss ",
-                     core::fixed(event.loss, 4), "  rate ", core::fixed(event.rate, 5), "  ", core::fixed(event.samples_per_second, 0),
-                     " samples/s  left ", clock_text(per_step * static_cast<double>(event.steps_left)), terminal_ ? "   " : "\n"));
+          core::text(terminal_ ? "\r" : "", "epoch ", event.epoch + 1, "  step ", event.step, "/",
+                     event.step + event.steps_left, "  loss ", core::fixed(event.loss, 4), "  rate ",
+                     core::fixed(event.rate, 5), "  ", core::fixed(event.samples_per_second, 0), " samples/s  left ",
+                     clock_text(per_step * static_cast<double>(event.steps_left)), terminal_ ? "   " : "\n"));
 }
 
 LOCKSTEP_FUNCTION void progress::on_epoch(const epoch_event& event) {
-    std::string out =
-        core::text(close(), "epoch ", event.epoch + 1, ": loss ", core::fixed(event.loss, 4), ", ", core::fixed(event.seconds, 1), " s");
+    std::string out = core::text(close(), "epoch ", event.epoch + 1, ": loss ", core::fixed(event.loss, 4), ", ",
+                                 core::fixed(event.seconds, 1), " s");
     if (event.test) {
         out += core::text(", test loss ", core::fixed(event.test->loss, 4));
-        if (event.test->accuracy) out += core::text(", test accuracy ", core::fixed(100 * *event.test->accuracy, 2), " %");
-        for (const auto& metric : event.test->metrics) out += core::text(", test ", metric.name, " ", core::fixed(metric.value, 4));
+        if (event.test->accuracy)
+            out += core::text(", test accuracy ", core::fixed(100 * *event.test->accuracy, 2), " %");
+        for (const auto& metric : event.test->metrics)
+            out += core::text(", test ", metric.name, " ", core::fixed(metric.value, 4));
     }
     print(out_, out + "\n");
 }
 
-LOCKSTEP_FUNCTION void progress::on_end(const totals& run) { print(out_, core::text(close(), end_report_ ? to_text(run) : "")); }
+LOCKSTEP_FUNCTION void progress::on_end(const totals& run) {
+    print(out_, core::text(close(), end_report_ ? to_text(run) : ""));
+}
 
 #endif
 

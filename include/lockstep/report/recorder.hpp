@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a rank did and had under way, with its times: filled by the trainer while a timeline listens, read by report/timeline.hpp.
+// What a rank did and had under way, with its times: filled by the trainer while a timeline listens, read by
+// report/timeline.hpp.
 
 #include <chrono>
 #include <cstddef>
@@ -31,8 +32,8 @@ struct recorded_bucket {
     std::size_t bytes = 0;  ///< that this rank sends for its sum and its weights together
 };
 
-/// Events of at most so many steps. Costs a clock and a store for each event while it is active; a trainer without one asks for a null
-/// pointer.
+/// Events of at most so many steps. Costs a clock and a store for each event while it is active; a trainer without one
+/// asks for a null pointer.
 class recorder {
 public:
     using clock = std::chrono::steady_clock;

@@ -26,18 +26,20 @@
 
 namespace lockstep::report {
 
-/// trainer.fit(set, ls::epochs{1}, ls::timeline{"trace.json"}) writes trace events: a process for each rank, with a track for its work
-/// (forward and backward of each layer, loss, update, data, waiting) and one for each bucket (sum of gradients, share of weights, bytes).
-/// While the run lasts, each rank appends to a file of its own, trace.rank0.json and so on, at least twice a second: after a crash they are
-/// there, and readable (the format needs no closing bracket). At the end of fit() rank 0 writes all of them into one and they are removed.
-/// Times of ranks on one kernel are exact to each other, others are aligned to about the time of a message.
-/// Cost: a clock and 40 bytes for each event, about two for each layer of a step; nothing after `steps` steps.
+/// trainer.fit(set, ls::epochs{1}, ls::timeline{"trace.json"}) writes trace events: a process for each rank, with a
+/// track for its work (forward and backward of each layer, loss, update, data, waiting) and one for each bucket (sum of
+/// gradients, share of weights, bytes). While the run lasts, each rank appends to a file of its own, trace.rank0.json
+/// and so on, at least twice a second: after a crash they are there, and readable (the format needs no closing
+/// bracket). At the end of fit() rank 0 writes all of them into one and they are removed. Times of ranks on one kernel
+/// are exact to each other, others are aligned to about the time of a message. Cost: a clock and 40 bytes for each
+/// event, about two for each layer of a step; nothing after `steps` steps.
 class timeline {
 public:
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;
 
-    /// `path`: empty writes nothing. `steps`: how many are recorded. `picture`: an SVG file with a typical one of them; empty: none.
+    /// `path`: empty writes nothing. `steps`: how many are recorded. `picture`: an SVG file with a typical one of them;
+    /// empty: none.
     explicit timeline(std::string path, std::size_t steps = 50, std::string picture = {});
     timeline(timeline&&) noexcept = default;
     /// What is left of a run that ended with an exception.
@@ -68,7 +70,8 @@ public:
             all += count;
         }
         std::vector<recorded_event> events(all);
-        std::transform(recorder_.events.begin(), recorder_.events.end(), events.begin() + static_cast<std::ptrdiff_t>(strips[rank_].first),
+        std::transform(recorder_.events.begin(), recorder_.events.end(),
+                       events.begin() + static_cast<std::ptrdiff_t>(strips[rank_].first),
                        [&](const recorded_event& event) { return on_common_clock(event); });
         comm::run<recorded_event>(ranks, collectives::all_gather(rank_, strips), std::span{events});
         recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_, .bytes = {}};
@@ -117,8 +120,8 @@ private:
         return event;
     }
 
-    /// Numbers of processes and tracks are unique: Perfetto merges or hides some of those that are 0 or used twice. A rank's process has
-    /// the number of the track of its work, which makes that its main one.
+    /// Numbers of processes and tracks are unique: Perfetto merges or hides some of those that are 0 or used twice. A
+    /// rank's process has the number of the track of its work, which makes that its main one.
     [[nodiscard]] std::size_t process_of(std::size_t rank) const noexcept {
         return (rank + 1) * std::max<std::size_t>(1000, recorder_.buckets.size() + 1);
     }
@@ -159,7 +162,8 @@ LOCKSTEP_FUNCTION timeline::~timeline() {
 LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
     if (path_.empty()) return;
     layers_.clear();
-    for (std::size_t layer = 0; !recorder_.name_of_layer(layer).empty(); ++layer) layers_.emplace_back(recorder_.name_of_layer(layer));
+    for (std::size_t layer = 0; !recorder_.name_of_layer(layer).empty(); ++layer)
+        layers_.emplace_back(recorder_.name_of_layer(layer));
     if (part_.is_open()) return;  // a further fit() goes on
     rank_ = ranks.rank();
     if (!aligned_) align(ranks);
@@ -185,7 +189,8 @@ LOCKSTEP_FUNCTION void timeline::align(const comm::group& ranks) {
         kernel_ = core::hash(std::as_bytes(std::span{id, length}));
     }
     const auto kernels = ranks.gather_all(kernel_);
-    const auto leader = static_cast<std::size_t>(std::find(kernels.begin(), kernels.end(), kernels[rank_]) - kernels.begin());
+    const auto leader =
+        static_cast<std::size_t>(std::find(kernels.begin(), kernels.end(), kernels[rank_]) - kernels.begin());
     constexpr std::size_t samples = 9;
     std::vector<std::vector<std::int64_t>> shown;
     for (std::size_t i = 0; i < samples; ++i) {
@@ -202,8 +207,8 @@ LOCKSTEP_FUNCTION void timeline::align(const comm::group& ranks) {
 LOCKSTEP_FUNCTION std::string timeline::metadata(std::size_t rank) const {
     const std::size_t process = process_of(rank);
     const auto about = [&](std::string_view what, std::size_t track, std::string_view name, std::string_view value) {
-        return core::text(R"({"name":")", what, R"(","ph":"M","pid":)", process, R"(,"tid":)", process + track, R"(,"args":{")", name,
-                          R"(":)", value, "}},\n");
+        return core::text(R"({"name":")", what, R"(","ph":"M","pid":)", process, R"(,"tid":)", process + track,
+                          R"(,"args":{")", name, R"(":)", value, "}},\n");
     };
     const auto track = [&](std::size_t number, std::string_view name) {
         return about("thread_name", number, "name", core::text('"', name, '"')) +
@@ -213,25 +218,29 @@ LOCKSTEP_FUNCTION std::string timeline::metadata(std::size_t rank) const {
                       about("process_sort_index", 0, "sort_index", core::text(rank)) + track(0, "work");
     for (std::size_t bucket = 0; bucket < recorder_.buckets.size(); ++bucket) {
         const auto& range = recorder_.buckets[bucket];
-        out += track(bucket + 1, core::text("bucket ", bucket, ", layers ", range.lowest_layer, " to ", range.highest_layer));
+        out += track(bucket + 1,
+                     core::text("bucket ", bucket, ", layers ", range.lowest_layer, " to ", range.highest_layer));
     }
     return out;
 }
 
 LOCKSTEP_FUNCTION std::string timeline::line(const recorded_event& event, std::size_t rank, const recorded_run& run,
                                              const std::vector<std::size_t>& bytes) const {
-    const auto microseconds = [](std::int64_t nanoseconds) { return core::fixed(1e-3 * static_cast<double>(nanoseconds), 3); };
+    const auto microseconds = [](std::int64_t nanoseconds) {
+        return core::fixed(1e-3 * static_cast<double>(nanoseconds), 3);
+    };
     const bool travels = is_flight(event.what);
     const std::size_t process = process_of(rank);
-    // A nanosecond less: rounded by a reader, the end may else lie after the next begin, which would then be drawn inside.
+    // A nanosecond less: rounded by a reader, the end may else lie after the next begin, which would then be drawn
+    // inside.
     const std::int64_t took = std::max<std::int64_t>(0, event.end - event.begin - 1);
-    std::string out =
-        core::text(R"({"name":)", core::json_string(name_of(event, run)), R"(,"cat":")",
-                   travels                           ? "communication"
-                   : event.what == activity::waiting ? R"(waiting","cname":"thread_state_iowait)"  // orange in chrome://tracing
-                                                     : "work",
-                   R"(","ph":"X","pid":)", process, R"(,"tid":)", travels ? process + event.number + 1 : process, R"(,"ts":)",
-                   microseconds(event.begin), R"(,"dur":)", microseconds(took), R"(,"args":{"step":)", event.step);
+    std::string out = core::text(
+        R"({"name":)", core::json_string(name_of(event, run)), R"(,"cat":")",
+        travels                           ? "communication"
+        : event.what == activity::waiting ? R"(waiting","cname":"thread_state_iowait)"  // orange in chrome://tracing
+                                          : "work",
+        R"(","ph":"X","pid":)", process, R"(,"tid":)", travels ? process + event.number + 1 : process, R"(,"ts":)",
+        microseconds(event.begin), R"(,"dur":)", microseconds(took), R"(,"args":{"step":)", event.step);
     if (travels && event.number < bytes.size()) out += core::text(R"(,"bytes_of_sum_and_share":)", bytes[event.number]);
     return out + "}},\n";
 }
@@ -241,7 +250,8 @@ LOCKSTEP_FUNCTION void timeline::write() {
     std::vector<std::size_t> bytes;
     for (const auto& bucket : recorder_.buckets) bytes.push_back(bucket.bytes);
     std::string out;
-    for (; written_ < recorder_.events.size(); ++written_) out += line(on_common_clock(recorder_.events[written_]), rank_, run, bytes);
+    for (; written_ < recorder_.events.size(); ++written_)
+        out += line(on_common_clock(recorder_.events[written_]), rank_, run, bytes);
     try {
         if (part_.is_open()) part_.write(out);
     } catch (const core::error&) {

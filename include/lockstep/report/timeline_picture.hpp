@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One step as a picture: an SVG file that stands alone. For each rank its work above and the buckets that were under way below.
+// One step as a picture: an SVG file that stands alone. For each rank its work above and the buckets that were under
+// way below.
 
 #include <algorithm>
 #include <cmath>
@@ -20,9 +21,10 @@ namespace lockstep::report {
 /// What all ranks recorded, on one clock.
 struct recorded_run {
     std::vector<std::vector<recorded_event>> ranks;
-    std::vector<recorded_bucket> buckets;         ///< those of rank 0: layers are the same on all
-    std::vector<std::string> layers;              ///< names
-    std::vector<std::vector<std::size_t>> bytes;  ///< that a rank sends for a bucket, sum and share together; empty: not known
+    std::vector<recorded_bucket> buckets;  ///< those of rank 0: layers are the same on all
+    std::vector<std::string> layers;       ///< names
+    std::vector<std::vector<std::size_t>>
+        bytes;  ///< that a rank sends for a bucket, sum and share together; empty: not known
 };
 
 /// forward of layer 3, a conv: "conv 3".
@@ -43,7 +45,8 @@ struct interval {
     for (const auto& rank : run.ranks)
         for (const auto& event : rank) {
             if (event.step != step || is_flight(event.what)) continue;
-            out = any ? interval{std::min(out.begin, event.begin), std::max(out.end, event.end)} : interval{event.begin, event.end};
+            out = any ? interval{std::min(out.begin, event.begin), std::max(out.end, event.end)}
+                      : interval{event.begin, event.end};
             any = true;
         }
     return out;
@@ -55,15 +58,16 @@ struct overlap {
     double hidden = 0;
 };
 /// Flights in ascending order of their begin.
-[[nodiscard, gnu::cold]] inline overlap overlap_of(const std::vector<recorded_event>& flights, const std::vector<interval>& waits,
-                                                   interval window) {
+[[nodiscard, gnu::cold]] inline overlap overlap_of(const std::vector<recorded_event>& flights,
+                                                   const std::vector<interval>& waits, interval window) {
     overlap out;
     std::int64_t end = window.begin;
     for (const auto& flight : flights) {
         const std::int64_t from = std::max(flight.begin, end), to = std::min(flight.end, window.end);
         if (from >= to) continue;
         std::int64_t waited = 0;
-        for (const auto& wait : waits) waited += std::max<std::int64_t>(0, std::min(wait.end, to) - std::max(wait.begin, from));
+        for (const auto& wait : waits)
+            waited += std::max<std::int64_t>(0, std::min(wait.end, to) - std::max(wait.begin, from));
         out.under_way += static_cast<double>(to - from);
         out.hidden += static_cast<double>(to - from - waited);
         end = to;
@@ -71,7 +75,8 @@ struct overlap {
     return out;
 }
 [[nodiscard, gnu::cold]] inline std::string percent_hidden(const overlap& shares) {
-    return shares.under_way > 0 ? core::text(core::fixed(100 * shares.hidden / shares.under_way, 0), " % hidden") : std::string{"none"};
+    return shares.under_way > 0 ? core::text(core::fixed(100 * shares.hidden / shares.under_way, 0), " % hidden")
+                                : std::string{"none"};
 }
 
 /// Names of layers are the user's.
@@ -88,7 +93,8 @@ struct overlap {
     return out;
 }
 
-/// Of the bars, by CSS class. All can be told apart without red and green, on paper by their hatching too, and on a dark page.
+/// Of the bars, by CSS class. All can be told apart without red and green, on paper by their hatching too, and on a
+/// dark page.
 constexpr std::string_view style = R"svg(<style>
 text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-size:15px}.n{fill:#5a5a5a}.m{text-anchor:middle}
 .i{text-anchor:middle;fill:#fff}.o{text-anchor:middle;fill:#a03c00}
@@ -101,17 +107,22 @@ text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-siz
 <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M0 0V6"/></pattern>
 )svg";
 [[nodiscard, gnu::cold]] inline std::string_view css_class(activity what) {
-    constexpr std::string_view names[] = {"data", "forward", "loss", "backward", "update", "poll", "wait", "poll", "hidden", "hidden"};
+    constexpr std::string_view names[] = {"data", "forward", "loss", "backward", "update",
+                                          "poll", "wait",    "poll", "hidden",   "hidden"};
     return names[static_cast<std::size_t>(what)];
 }
 
 [[nodiscard, gnu::cold]] std::string words(double x, double y, std::string_view kind, std::string_view text);
 /// A bar, with what a pointer on it shows.
-[[nodiscard, gnu::cold]] std::string bar(double x, double y, double width, double height, std::string_view kind, std::string_view title);
+[[nodiscard, gnu::cold]] std::string bar(double x, double y, double width, double height, std::string_view kind,
+                                         std::string_view title);
 /// The bar of a bucket while the rank only waits: hatched.
-[[nodiscard, gnu::cold]] std::string exposed_bar(double x, double y, double width, double height, std::string_view title);
+[[nodiscard, gnu::cold]] std::string exposed_bar(double x, double y, double width, double height,
+                                                 std::string_view title);
 /// Pixels of a text, at most.
-[[nodiscard]] inline double pixels(std::string_view text) noexcept { return 6.4 * static_cast<double>(text.size()) + 4; }
+[[nodiscard]] inline double pixels(std::string_view text) noexcept {
+    return 6.4 * static_cast<double>(text.size()) + 4;
+}
 /// The longest of the names of an event that has room: "sum layers 3-5", "3-5"; else none.
 [[nodiscard, gnu::cold]] std::string label(const recorded_event& event, const recorded_run& in, double room);
 
@@ -126,9 +137,12 @@ text{font-family:Helvetica,Arial,sans-serif;font-size:11px;fill:#222}.t{font-siz
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION std::string name_of(const recorded_event& event, const recorded_run& in) {
-    constexpr std::string_view names[] = {"data", "forward", "loss", "backward", "update", "poll", "wait", "other", "sum", "share"};
+    constexpr std::string_view names[] = {"data", "forward", "loss",  "backward", "update",
+                                          "poll", "wait",    "other", "sum",      "share"};
     const std::string what{names[static_cast<std::size_t>(event.what)]};
-    const auto layer = [&](std::size_t number) { return core::text(number < in.layers.size() ? in.layers[number] : "layer", " ", number); };
+    const auto layer = [&](std::size_t number) {
+        return core::text(number < in.layers.size() ? in.layers[number] : "layer", " ", number);
+    };
     switch (event.what) {
         case activity::forward:
         case activity::backward:
@@ -150,27 +164,31 @@ LOCKSTEP_FUNCTION std::string name_of(const recorded_event& event, const recorde
 namespace detail {
 
 LOCKSTEP_FUNCTION std::string words(double x, double y, std::string_view kind, std::string_view text) {
-    return core::text("<text x=\"", core::fixed(x, 1), "\" y=\"", core::fixed(y, 1), "\" class=\"", kind, "\">", escaped(text),
-                      "</text>\n");
+    return core::text("<text x=\"", core::fixed(x, 1), "\" y=\"", core::fixed(y, 1), "\" class=\"", kind, "\">",
+                      escaped(text), "</text>\n");
 }
 
-LOCKSTEP_FUNCTION std::string bar(double x, double y, double width, double height, std::string_view kind, std::string_view title) {
-    return core::text("<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"", core::fixed(std::max(width, 0.3), 2),
-                      "\" height=\"", core::fixed(height, 1), "\" class=\"", kind, "\"><title>", escaped(title), "</title></rect>\n");
+LOCKSTEP_FUNCTION std::string bar(double x, double y, double width, double height, std::string_view kind,
+                                  std::string_view title) {
+    return core::text("<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"",
+                      core::fixed(std::max(width, 0.3), 2), "\" height=\"", core::fixed(height, 1), "\" class=\"", kind,
+                      "\"><title>", escaped(title), "</title></rect>\n");
 }
 
 LOCKSTEP_FUNCTION std::string exposed_bar(double x, double y, double width, double height, std::string_view title) {
     const std::string solid = bar(x, y, width, height, "exposed", title);
     if (width < 1) return solid;
-    return core::text(solid, "<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"", core::fixed(width, 2),
-                      "\" height=\"", core::fixed(height, 1), "\" fill=\"url(#hatch)\" pointer-events=\"none\"></rect>\n");
+    return core::text(solid, "<rect x=\"", core::fixed(x, 2), "\" y=\"", core::fixed(y, 1), "\" width=\"",
+                      core::fixed(width, 2), "\" height=\"", core::fixed(height, 1),
+                      "\" fill=\"url(#hatch)\" pointer-events=\"none\"></rect>\n");
 }
 
 LOCKSTEP_FUNCTION std::string label(const recorded_event& event, const recorded_run& in, double room) {
     std::string name = name_of(event, in);
     const std::size_t first = name.find(' ');
     // Above, colours tell the kinds of work.
-    if ((event.what == activity::forward || event.what == activity::backward) && first != std::string::npos) name = name.substr(first + 1);
+    if ((event.what == activity::forward || event.what == activity::backward) && first != std::string::npos)
+        name = name.substr(first + 1);
     if (event.what == activity::polling) return {};
     if (pixels(name) <= room) return name;
     const std::size_t last = name.rfind(' ');
@@ -228,7 +246,8 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
             const double inset = event.what == activity::waiting ? 0.5 : 0;
             if (inset == 0 || w >= 1.5)
                 body += bar(x + inset, y + inset, w - 2 * inset, work_height - 2 * inset,
-                            core::text(detail::css_class(event.what), inset == 0 ? " k" : ""), name_of(event, run) + took(event));
+                            core::text(detail::css_class(event.what), inset == 0 ? " k" : ""),
+                            name_of(event, run) + took(event));
             const std::string name = detail::label(event, run, w);
             const bool dark = event.what == activity::backward || event.what == activity::update;
             if (!name.empty()) body += words(x + w / 2, y + 17, inset > 0 ? "o" : dark ? "i" : "m b", name);
@@ -249,7 +268,8 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
             const double at = y + static_cast<double>(row) * (flight_height + 2);
             std::string title = name_of(flight, run) + took(flight);
             if (rank < run.bytes.size() && flight.number < run.bytes[rank].size())
-                title += core::text("; sum and share of it send ", core::grouped(run.bytes[rank][flight.number]), " bytes");
+                title +=
+                    core::text("; sum and share of it send ", core::grouped(run.bytes[rank][flight.number]), " bytes");
             const double x = x_of(flight.begin), w = x_of(flight.end) - x;
             body += bar(x, at, w, flight_height, "hidden k", title);
             for (const auto& wait : waits) {
@@ -270,17 +290,19 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
     std::string axis;
     for (double at = 0; at <= milliseconds * 1.0001; at += tick) {
         const std::string x = core::fixed(left + scale * 1e6 * at, 1);
-        axis += core::text("<path class=\"grid\" d=\"M", x, " ", core::fixed(top - 6, 0), "V", core::fixed(y, 0), "\"/>\n");
+        axis +=
+            core::text("<path class=\"grid\" d=\"M", x, " ", core::fixed(top - 6, 0), "V", core::fixed(y, 0), "\"/>\n");
         axis += words(left + scale * 1e6 * at, y + 15, "m", core::fixed(at, digits));
     }
     axis += words(8, y + 15, "", "time, ms");
-    std::string head =
-        core::text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", core::fixed(y + 26, 0), "\" viewBox=\"0 0 ",
-                   width, " ", core::fixed(y + 26, 0), "\">\n", detail::style, "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n");
-    head += words(
-        8, 22, "t",
-        core::text("Step ", step, " on ", run.ranks.size(), run.ranks.size() == 1 ? " rank: " : " ranks: ", core::fixed(milliseconds, 2),
-                   " ms. Communication: ", detail::percent_hidden(all), all.under_way > 0 ? " behind work" : ""));
+    std::string head = core::text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"",
+                                  core::fixed(y + 26, 0), "\" viewBox=\"0 0 ", width, " ", core::fixed(y + 26, 0),
+                                  "\">\n", detail::style, "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n");
+    head +=
+        words(8, 22, "t",
+              core::text("Step ", step, " on ", run.ranks.size(),
+                         run.ranks.size() == 1 ? " rank: " : " ranks: ", core::fixed(milliseconds, 2),
+                         " ms. Communication: ", detail::percent_hidden(all), all.under_way > 0 ? " behind work" : ""));
     double x = left;
     const auto legend = [&](std::string_view kind, std::string_view text) {
         head += kind == "exposed" ? detail::exposed_bar(x, 38, 14, 14, text) : bar(x, 38, 14, 14, kind, text);
@@ -293,10 +315,10 @@ LOCKSTEP_FUNCTION std::string picture(const recorded_run& run, std::uint64_t ste
     legend("wait", "waiting");
     legend("hidden", "bucket under way, hidden");
     legend("exposed", "bucket under way, exposed");
-    head +=
-        words(left, 72, "n",
-              "Numbers are layers; a pointer on a bar shows its name and time. sum: gradients go to their owners; share: new weights go to "
-              "all ranks, those at the left of the step before.");
+    head += words(left, 72, "n",
+                  "Numbers are layers; a pointer on a bar shows its name and time. sum: gradients go to their owners; "
+                  "share: new weights go to "
+                  "all ranks, those at the left of the step before.");
     return head + axis + body + "</svg>\n";
 }
 

@@ -88,7 +88,8 @@ inline constexpr std::size_t beyond_caches = std::size_t{32} << 20;
 /// and what a lane has of normalised columns.
 template <class T>
 [[nodiscard]] inline bool streams(const T* to, std::size_t count, std::size_t row) noexcept {
-    return count * sizeof(T) >= beyond_caches && row * sizeof(T) % alignment == 0 && reinterpret_cast<std::uintptr_t>(to) % alignment == 0;
+    return count * sizeof(T) >= beyond_caches && row * sizeof(T) % alignment == 0 &&
+           reinterpret_cast<std::uintptr_t>(to) % alignment == 0;
 }
 
 /// Keeps a value in its register, where the compiler may prefer to load it again at every use.
@@ -103,7 +104,8 @@ template <class T>
 template <class T>
 [[nodiscard]] inline batch<T> fma(const batch<T>& a, const batch<T>& b, const batch<T>& c) noexcept {
 #if defined(__AVX512F__)
-    // xsimd 8 has no fused instruction for 512 bits: it multiplies and adds, which rounds twice and takes twice as long.
+    // xsimd 8 has no fused instruction for 512 bits: it multiplies and adds, which rounds twice and takes twice as
+    // long.
     if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, float>)
         return batch<T>(_mm512_fmadd_ps(a, b, c));
     else if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, double>)
@@ -113,16 +115,18 @@ template <class T>
         return xsimd::fma(a, b, c);
 }
 
-/// Whether a number that is used once is to be broadcast from memory inside of its multiply-add: with AVX-512 an instruction less for each,
-/// but on AMD's processors it is the loads that are scarce. Known by an extension that only those have. One that is used twice would be
-/// loaded twice, which costs more. The address sanitizer does not see what such an instruction reads.
+/// Whether a number that is used once is to be broadcast from memory inside of its multiply-add: with AVX-512 an
+/// instruction less for each, but on AMD's processors it is the loads that are scarce. Known by an extension that only
+/// those have. One that is used twice would be loaded twice, which costs more. The address sanitizer does not see what
+/// such an instruction reads.
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__SSE4A__) && !defined(__SANITIZE_ADDRESS__)
 inline constexpr bool broadcasts_in_place = true;
 #else
 inline constexpr bool broadcasts_in_place = false;
 #endif
 
-/// sum += a b, rounded once, with one number of memory for all elements. Compilers would load it once for several of these.
+/// sum += a b, rounded once, with one number of memory for all elements. Compilers would load it once for several of
+/// these.
 template <class T>
 [[gnu::always_inline]] inline void add_product(batch<T>& sum, const T& a, const batch<T>& b) noexcept {
 #if defined(__AVX512F__) && defined(__GNUC__)

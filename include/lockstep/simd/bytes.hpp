@@ -56,12 +56,14 @@ inline void store_bytes(std::uint8_t* to, const batch<T>& numbers) noexcept {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(numbers)));
     } else {
         const __m256i whole = _mm512_cvttpd_epi32(numbers);
-        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), detail::narrow(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1)));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to),
+                         detail::narrow(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1)));
     }
 #elif defined(__AVX2__)
     if constexpr (std::is_same_v<T, float>) {
         const __m256i whole = _mm256_cvttps_epi32(numbers);
-        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), detail::narrow(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1)));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to),
+                         detail::narrow(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1)));
     } else {
         const __m128i whole = _mm256_cvttpd_epi32(numbers);
         const std::int32_t bytes = _mm_cvtsi128_si32(detail::narrow(whole, whole));
@@ -83,7 +85,8 @@ template <class T>
     if constexpr (std::is_same_v<T, float>)
         return mask(_mm_cmpeq_epi8_mask(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)), wanted));
     else
-        return mask(static_cast<__mmask8>(_mm_cmpeq_epi8_mask(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), wanted)));
+        return mask(static_cast<__mmask8>(
+            _mm_cmpeq_epi8_mask(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), wanted)));
 #elif defined(__AVX2__) && !defined(__AVX512F__)
     const __m128i wanted = _mm_set1_epi8(static_cast<char>(number));
     if constexpr (std::is_same_v<T, float>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The exponential where nothing can overflow: what sigmoids and softmax need, in half of the library's operations and with the same bits on
-// every instruction set that has fused multiply-adds.
+// The exponential where nothing can overflow: what sigmoids and softmax need, in half of the library's operations and
+// with the same bits on every instruction set that has fused multiply-adds.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,8 @@ struct exp_numbers<float> {
     static constexpr float shift = 0x1.8p23F + 127;
     static constexpr float lowest = -0x1.5d589ep6F;
     static constexpr float ln2[] = {0x1.62e430p-1F, -0x1.05c610p-29F};
-    static constexpr float q[] = {0x1.6a2434p-10F, 0x1.1239e2p-7F, 0x1.5558f2p-5F, 0x1.555492p-3F, 0x1.fffffcp-2F};  // errs by 2^-28
+    static constexpr float q[] = {0x1.6a2434p-10F, 0x1.1239e2p-7F, 0x1.5558f2p-5F, 0x1.555492p-3F,
+                                  0x1.fffffcp-2F};  // errs by 2^-28
 };
 template <>
 struct exp_numbers<double> {
@@ -32,19 +33,22 @@ struct exp_numbers<double> {
     static constexpr double shift = 0x1.8p52 + 1023;
     static constexpr double lowest = -0x1.6232bdd7abcd2p9;
     static constexpr double ln2[] = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
-    static constexpr double q[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
-                                   1.0 / 5040,       1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      1.0 / 2};
+    static constexpr double q[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+                                   1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
+                                   1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
 };
 
 }  // namespace detail
 
-/// exp(x) for x <= 0; a NaN stays. Errs by at most 1.01 units in the last place, and is 0 where exp(x) is below the smallest normal number.
-/// x = k ln 2 + r with a whole k and |r| <= ln(2) / 2. Without fused multiply-adds, the library's exponential,
-/// which errs by less than two units where it was tried.
+/// exp(x) for x <= 0; a NaN stays. Errs by at most 1.01 units in the last place, and is 0 where exp(x) is below the
+/// smallest normal number. x = k ln 2 + r with a whole k and |r| <= ln(2) / 2. Without fused multiply-adds, the
+/// library's exponential, which errs by less than two units where it was tried.
 template <class T>
 [[nodiscard]] inline batch<T> exp_below_zero(const batch<T>& x) noexcept {
     using numbers = detail::exp_numbers<T>;
-    const auto down_to_normal = [&](const batch<T>& power) { return select(x < batch<T>(numbers::lowest), batch<T>(T{0}), power); };
+    const auto down_to_normal = [&](const batch<T>& power) {
+        return select(x < batch<T>(numbers::lowest), batch<T>(T{0}), power);
+    };
     if constexpr (!fma_rounds_once) {
         return down_to_normal(exp(x));
     } else {

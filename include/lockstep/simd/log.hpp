@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The logarithm of what is at least 1, such as the sums of softmax: of as many numbers at once as a vector has, with the same bits on every
-// instruction set that has fused multiply-adds.
+// The logarithm of what is at least 1, such as the sums of softmax: of as many numbers at once as a vector has, with
+// the same bits on every instruction set that has fused multiply-adds.
 
 #include <array>
 #include <cmath>
@@ -15,18 +15,19 @@ namespace lockstep::simd {
 
 namespace detail {
 
-/// (log(1 + f) - f + h) / s - h = z p(z), where h = f^2 / 2, s = f / (2 + f) and z = s^2: coefficients of p from the highest one on. They
-/// err by 2^-60 of the logarithm for 1 + f within a factor sqrt(2) of 1.
-inline constexpr double log_numbers[] = {0x1.0c04595972ab8p-3, 0x1.0fbe83c2cbcf3p-3, 0x1.3b1c360763b8ap-3, 0x1.745cf901605f7p-3,
-                                         0x1.c71c720160b47p-3, 0x1.2492492476c87p-2, 0x1.9999999999a38p-2, 0x1.5555555555555p-1};
+/// (log(1 + f) - f + h) / s - h = z p(z), where h = f^2 / 2, s = f / (2 + f) and z = s^2: coefficients of p from the
+/// highest one on. They err by 2^-60 of the logarithm for 1 + f within a factor sqrt(2) of 1.
+inline constexpr double log_numbers[] = {0x1.0c04595972ab8p-3, 0x1.0fbe83c2cbcf3p-3, 0x1.3b1c360763b8ap-3,
+                                         0x1.745cf901605f7p-3, 0x1.c71c720160b47p-3, 0x1.2492492476c87p-2,
+                                         0x1.9999999999a38p-2, 0x1.5555555555555p-1};
 /// The first part has so few digits that every exponent times it is exact.
 inline constexpr double log_ln2[] = {0x1.62e42fefa3800p-1, 0x1.ef35793c76730p-45};
 
 }  // namespace detail
 
 /// log(x) for finite x >= 1; a NaN stays. Errs by at most 0.65 units in the last place.
-/// x = 2^k (1 + f); what was lost in f - f^2 / 2 and in the sum with k ln 2 is added with the smaller terms. Without fused multiply-adds,
-/// the library's logarithm of one number after the other.
+/// x = 2^k (1 + f); what was lost in f - f^2 / 2 and in the sum with k ln 2 is added with the smaller terms. Without
+/// fused multiply-adds, the library's logarithm of one number after the other.
 [[nodiscard]] inline batch<double> log_above_one(const batch<double>& x) noexcept {
     if constexpr (!fma_rounds_once) {
         std::array<double, width<double>> each;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Element-wise loops: the last, partial vector runs the same instructions, so a result never depends on where in an array it lies.
+// Element-wise loops: the last, partial vector runs the same instructions, so a result never depends on where in an
+// array it lies.
 
 #include <algorithm>
 #include <cstddef>
@@ -41,8 +42,8 @@ inline void map_rest(std::size_t at, std::size_t count, F& f, Ts*... arrays) noe
 
 }  // namespace detail
 
-/// Calls f(batch&...) on every vector of the arrays and stores what f left in those that are not const. Arrays are the same or disjoint.
-/// Cost: each array is read once, each mutable one written once.
+/// Calls f(batch&...) on every vector of the arrays and stores what f left in those that are not const. Arrays are the
+/// same or disjoint. Cost: each array is read once, each mutable one written once.
 template <class F, class First, class... Rest>
 inline void map(std::size_t n, F f, First* first, Rest*... rest) noexcept {
     using T = std::remove_const_t<First>;
@@ -52,8 +53,8 @@ inline void map(std::size_t n, F f, First* first, Rest*... rest) noexcept {
     if (at < n) detail::map_rest(at, n - at, f, first, rest...);
 }
 
-/// out = f(values of the other arrays), vector by vector, past the caches where `streamed` (see streams()); stream_end() is the caller's.
-/// `out` is one of the others or disjoint from them.
+/// out = f(values of the other arrays), vector by vector, past the caches where `streamed` (see streams());
+/// stream_end() is the caller's. `out` is one of the others or disjoint from them.
 template <class F, class T, class... In>
 [[gnu::flatten]] inline void map_to(std::size_t n, bool streamed, const F& f, T* out, const In*... in) noexcept {
     std::size_t at = 0;
@@ -68,7 +69,8 @@ template <class F, class T, class... In>
     if (at < n) store_first(out + at, f(load_first(in + at, n - at)...), n - at);
 }
 
-/// to = from, disjoint and anywhere; past the caches where `streamed`, but for lines of which `to` is a part. stream_end() is the caller's.
+/// to = from, disjoint and anywhere; past the caches where `streamed`, but for lines of which `to` is a part.
+/// stream_end() is the caller's.
 template <class T>
 inline void copy(const T* from, std::size_t n, bool streamed, T* to) noexcept {
     std::size_t at = 0;

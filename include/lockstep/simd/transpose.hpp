@@ -24,7 +24,8 @@ inline void transpose_lanes(batch<float> (&rows)[4]) noexcept {
     const auto first = [](__m256d a, __m256d b) { return _mm256_castpd_ps(_mm256_unpacklo_pd(a, b)); };
     const auto second = [](__m256d a, __m256d b) { return _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)); };
 #endif
-    const auto a = low(rows[0], rows[1]), b = low(rows[2], rows[3]), c = high(rows[0], rows[1]), d = high(rows[2], rows[3]);
+    const auto a = low(rows[0], rows[1]), b = low(rows[2], rows[3]), c = high(rows[0], rows[1]),
+               d = high(rows[2], rows[3]);
     rows[0] = first(a, b);
     rows[1] = second(a, b);
     rows[2] = first(c, d);

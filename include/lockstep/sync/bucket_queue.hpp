@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The buckets of a step and how far each of them is: what is started, moved on and waited for, by this thread or a progress thread.
+// The buckets of a step and how far each of them is: what is started, moved on and waited for, by this thread or a
+// progress thread.
 
 #include <algorithm>
 #include <atomic>
@@ -27,10 +28,10 @@
 
 namespace lockstep::sync {
 
-/// Gradients of replicated layers are added over all ranks, those of a shard over the ranks with the same shard. Sums go before weights, and
-/// weights in the order in which forward needs them, also where several are under way.
-/// With a progress thread, layers are computed while it has the turn (see comm/progress_thread.hpp): what backward finishes is submitted to
-/// it, forward asks it for the turn where weights are missing. Everything else has the turn itself.
+/// Gradients of replicated layers are added over all ranks, those of a shard over the ranks with the same shard. Sums
+/// go before weights, and weights in the order in which forward needs them, also where several are under way. With a
+/// progress thread, layers are computed while it has the turn (see comm/progress_thread.hpp): what backward finishes is
+/// submitted to it, forward asks it for the turn where weights are missing. Everything else has the turn itself.
 /// Memory: one gradient for each node of the rank's lanes, and that of the reducers.
 template <class Types>
 class bucket_queue {
@@ -58,12 +59,15 @@ public:
         const auto ranges = make_buckets<network>(from.least_bucket, by_factors);
         for (const auto& range : ranges) add(from, range, ranges, groups);
         for (std::size_t bucket = 0; bucket < size(); ++bucket) needed_.push_back(bucket);
-        core::sort(needed_, [&](std::size_t a, std::size_t b) { return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer; });
+        core::sort(needed_, [&](std::size_t a, std::size_t b) {
+            return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer;
+        });
         message_bytes_ = from.arena.bytes() - before - gradient_numbers() * sizeof(T);
         if (!from.plan.progress_thread || from.all.size() == 1) return;
         submitted_.resize(size());
         times_->expect_arrivals();
-        thread_ = std::make_unique<comm::progress_thread>([](void* self) { return static_cast<bucket_queue*>(self)->pass(); }, this);
+        thread_ = std::make_unique<comm::progress_thread>(
+            [](void* self) { return static_cast<bucket_queue*>(self)->pass(); }, this);
     }
     bucket_queue(const bucket_queue&) = delete;  // the thread knows where it is
     bucket_queue& operator=(const bucket_queue&) = delete;
@@ -264,7 +268,8 @@ private:
     }
     [[nodiscard]] std::uint64_t came() const {
         std::uint64_t sum = 0;
-        for (const auto& bucket : buckets_) sum += static_cast<std::uint64_t>(bucket.state) + bucket.reducer.pending().came();
+        for (const auto& bucket : buckets_)
+            sum += static_cast<std::uint64_t>(bucket.state) + bucket.reducer.pending().came();
         return sum;
     }
 
@@ -283,8 +288,10 @@ private:
         // The next forward waits for all sums, and for weights as it comes to them.
         bucket.sum = {&order_, 0};
         bucket.share = {&order_, 1 + sooner};
-        // The thread has time to add while layers are computed; norms need all sums before the first update; others wait for a step.
-        if (from.plan.progress_thread || measures_norms<Types>(from.plan) || from.sums_wait) bucket.adding = node::shared_adding::ahead;
+        // The thread has time to add while layers are computed; norms need all sums before the first update; others
+        // wait for a step.
+        if (from.plan.progress_thread || measures_norms<Types>(from.plan) || from.sums_wait)
+            bucket.adding = node::shared_adding::ahead;
         if constexpr (method::has_workers) {
             constexpr bool whole_tensors = compress::traits_of<typename Types::compressor>.whole_tensors;
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
@@ -295,13 +302,15 @@ private:
         std::size_t numbers = reduce::gradient_vectors(bucket) * range.count;
         if constexpr (Types::factors::are_used)
             if (range.by_factors) {
-                bucket.factors = Types::factors::template layer_of<network>(range.lowest_layer, from.rows, from.lane_lengths);
-                numbers = core::checked_product("numbers of all factors", bucket.factors.numbers(), bucket.ranks.size());
+                bucket.factors =
+                    Types::factors::template layer_of<network>(range.lowest_layer, from.rows, from.lane_lengths);
+                numbers =
+                    core::checked_product("numbers of all factors", bucket.factors.numbers(), bucket.ranks.size());
             }
         auto reducer = method::make(bucket, from.plan.compressor, from.arena);
-        buckets_.push_back(
-            {range, std::move(reducer),
-             from.memory == nullptr ? from.arena.template reserve<T>(numbers) : from.arena.template reserve_shared<T>(numbers)});
+        buckets_.push_back({range, std::move(reducer),
+                            from.memory == nullptr ? from.arena.template reserve<T>(numbers)
+                                                   : from.arena.template reserve_shared<T>(numbers)});
         times_->add_bucket(range.count);
         for (std::size_t layer = 0; layer < network::size; ++layer)
             if (network::facts[layer].parameters_here > 0 && network::offset(layer) >= range.first &&
@@ -346,7 +355,8 @@ private:
             // A forward of the owner may look at any time.
             std::atomic_ref{one.state}.store(sums ? stage::summed : stage::idle, std::memory_order_release);
             if (--under_way_ == 0 && updated_ != 0) change_->end(std::exchange(updated_, 0));
-            times_->arrived(first_ + bucket, sums ? step_times::direction::sum : step_times::direction::share, on_thread_);
+            times_->arrived(first_ + bucket, sums ? step_times::direction::sum : step_times::direction::share,
+                            on_thread_);
         }
     }
 
@@ -367,7 +377,7 @@ private:
     std::size_t under_way_ = 0;
     bucket_queue* beside_ = nullptr;
     std::size_t polls_ = 0;
-    std::uint64_t updated_ = 0;                      // steps, once all buckets are updated, until all weights have arrived
+    std::uint64_t updated_ = 0;  // steps, once all buckets are updated, until all weights have arrived
     std::unique_ptr<comm::progress_thread> thread_;  // last: it uses the others
 };
 

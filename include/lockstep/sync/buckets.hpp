@@ -23,7 +23,8 @@
 
 namespace lockstep::sync {
 
-/// Parameters first .. first + count - 1 of this rank, all of one segment. Ready when backward has finished `lowest_layer`.
+/// Parameters first .. first + count - 1 of this rank, all of one segment. Ready when backward has finished
+/// `lowest_layer`.
 struct bucket_range {
     model::segment segment = model::segment::replicated;
     std::size_t first = 0;
@@ -36,7 +37,8 @@ struct bucket_range {
 /// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and gradients are not
 /// compressed.
 template <class T, class Plan>
-[[nodiscard, gnu::cold]] std::size_t least_bucket(const Plan& of, const reduce::sum_rule& rule, const partition::grid& on) {
+[[nodiscard, gnu::cold]] std::size_t least_bucket(const Plan& of, const reduce::sum_rule& rule,
+                                                  const partition::grid& on) {
     if (of.bucket > 0) return of.bucket;
     if constexpr (reduce::method<T, decltype(of.compressor)>::has_workers) return reduce::sum_rule::usual_bucket;
     std::vector<parallel::block> runs;
@@ -47,10 +49,12 @@ template <class T, class Plan>
 /// For messages, with layers numbered as everywhere, from 0: `layers 3-5`.
 [[nodiscard, gnu::cold]] std::string name_of(const bucket_range& range);
 
-/// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters. Depends on the network
-/// and on `by_factors` alone: a layer of these (no value, or one for each layer) is a bucket of its own.
+/// Neighbouring layers of one segment, from the last to the first, until a bucket has at least `least` parameters.
+/// Depends on the network and on `by_factors` alone: a layer of these (no value, or one for each layer) is a bucket of
+/// its own.
 template <class Network>
-[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least, std::span<const bool> by_factors = {}) {
+[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(std::size_t least,
+                                                                std::span<const bool> by_factors = {}) {
     std::vector<bucket_range> out;
     for (const auto segment : {model::segment::sharded, model::segment::replicated}) {
         bool open = false;
@@ -69,9 +73,11 @@ template <class Network>
     return out;
 }
 
-/// What a compressor sees of a bucket: tensors of more than `segment` numbers in segments, counted from their start; 0: all of them whole.
+/// What a compressor sees of a bucket: tensors of more than `segment` numbers in segments, counted from their start; 0:
+/// all of them whole.
 template <class Network>
-[[nodiscard, gnu::cold]] std::vector<reduce::piece> make_pieces(const bucket_range& range, const partition::grid& on, std::size_t segment) {
+[[nodiscard, gnu::cold]] std::vector<reduce::piece> make_pieces(const bucket_range& range, const partition::grid& on,
+                                                                std::size_t segment) {
     std::vector<reduce::piece> out;
     std::size_t tensor = 0;
     const bool sharded = range.segment == model::segment::sharded;
@@ -79,7 +85,8 @@ template <class Network>
         std::size_t at = Network::offset(layer);
         for (const auto& parameter : Network::template layer<layer>::parameters) {
             const std::size_t size = parameter.size(), each = segment == 0 ? size : segment;
-            for (std::size_t first = 0; first < size && at >= range.first && at < range.first + range.count; first += each)
+            for (std::size_t first = 0; first < size && at >= range.first && at < range.first + range.count;
+                 first += each)
                 out.push_back({.first = at - range.first + first,
                                .count = std::min(each, size - first),
                                .tensor = tensor * on.shards + (sharded ? on.shard() : 0),
@@ -93,8 +100,8 @@ template <class Network>
     return out;
 }
 
-/// The groups of ranks that buckets are added over: all ranks, and those with the same shard; and of each, the ranks that share a worker
-/// with this one.
+/// The groups of ranks that buckets are added over: all ranks, and those with the same shard; and of each, the ranks
+/// that share a worker with this one.
 struct bucket_groups {
     comm::group all;
     comm::group replicas;
@@ -102,11 +109,13 @@ struct bucket_groups {
     comm::group replicas_sharing{};
 };
 /// Collective.
-[[nodiscard, gnu::cold]] bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all, const comm::group& replicas);
+[[nodiscard, gnu::cold]] bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all,
+                                                          const comm::group& replicas);
 
 /// Who adds up a bucket: all ranks, or those with the same shard. `memory`: what all ranks share, if they do.
-[[nodiscard, gnu::cold]] reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const bucket_groups& groups,
-                                                  parallel::team team, node::shared_parts* memory);
+[[nodiscard, gnu::cold]] reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on,
+                                                  const bucket_groups& groups, parallel::team team,
+                                                  node::shared_parts* memory);
 
 /// Tensors of parameters in the whole network.
 template <class Network>
@@ -121,18 +130,21 @@ template <class Network>
 
 /// What weights of type T and so many sets of gradients take where ranks share memory.
 template <class T, class Network>
-[[nodiscard, gnu::cold]] std::size_t shared_bytes(const partition::grid& on, std::size_t least, std::size_t gradient_sets) {
+[[nodiscard, gnu::cold]] std::size_t shared_bytes(const partition::grid& on, std::size_t least,
+                                                  std::size_t gradient_sets) {
     std::size_t most = 1;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, on.nodes_of(on.lanes_of(rank)).size());
-    for (std::size_t of = 0; of < on.replicas(); ++of) most = std::max(most, on.nodes_of(on.lanes_of_replica(of)).size());
+    for (std::size_t of = 0; of < on.replicas(); ++of)
+        most = std::max(most, on.nodes_of(on.lanes_of_replica(of)).size());
     constexpr std::string_view what = "bytes of shared gradients and weights";
-    std::size_t bytes = tensor::arena::footprint(core::checked_product(what, Network::parameters_here, sizeof(T))) + commit::shared_bytes;
+    std::size_t bytes = tensor::arena::footprint(core::checked_product(what, Network::parameters_here, sizeof(T))) +
+                        commit::shared_bytes;
     for (const auto& range : make_buckets<Network>(least))
-        bytes =
-            core::checked_sum(what, bytes,
-                              core::checked_product(what, gradient_sets,
-                                                    tensor::arena::footprint(core::checked_product(what, most, range.count, sizeof(T))) +
-                                                        sizeof(node::shared_signal)));
+        bytes = core::checked_sum(
+            what, bytes,
+            core::checked_product(what, gradient_sets,
+                                  tensor::arena::footprint(core::checked_product(what, most, range.count, sizeof(T))) +
+                                      sizeof(node::shared_signal)));
     return bytes;
 }
 
@@ -146,7 +158,8 @@ struct update_run {
 
 /// Parameters first .. first + count - 1 of this rank as runs. `each_tensor`: none of two tensors.
 template <class Network>
-[[nodiscard, gnu::cold]] std::vector<update_run> make_runs(std::size_t first, std::size_t count, bool each_tensor = false) {
+[[nodiscard, gnu::cold]] std::vector<update_run> make_runs(std::size_t first, std::size_t count,
+                                                           bool each_tensor = false) {
     std::vector<update_run> out;
     std::size_t tensor = 0;
     core::for_each_index<Network::size>([&](auto layer) {
@@ -156,7 +169,8 @@ template <class Network>
             at += parameter.size();
             const std::size_t number = tensor++;
             if (begin >= end) continue;
-            if (!each_tensor && !out.empty() && out.back().decays == parameter.decays && out.back().first + out.back().count == begin)
+            if (!each_tensor && !out.empty() && out.back().decays == parameter.decays &&
+                out.back().first + out.back().count == begin)
                 out.back().count += end - begin;
             else
                 out.push_back({begin, end - begin, parameter.decays, number});
@@ -173,13 +187,16 @@ LOCKSTEP_FUNCTION std::string name_of(const bucket_range& range) {
 }
 
 LOCKSTEP_FUNCTION void require_series(std::size_t tensors, const partition::grid& on) {
-    if (core::checked_product("series of random words", tensors, on.shards, on.workers) > core::random_stream::series_count)
-        core::fail(core::text(tensors, " tensors, ", on.shards, " shards and ", on.workers, " workers are more than the ",
-                              core::random_stream::series_count, " series of random words that a compressor has"),
-                   "use fewer workers");
+    if (core::checked_product("series of random words", tensors, on.shards, on.workers) >
+        core::random_stream::series_count)
+        core::fail(
+            core::text(tensors, " tensors, ", on.shards, " shards and ", on.workers, " workers are more than the ",
+                       core::random_stream::series_count, " series of random words that a compressor has"),
+            "use fewer workers");
 }
 
-LOCKSTEP_FUNCTION bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all, const comm::group& replicas) {
+LOCKSTEP_FUNCTION bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all,
+                                                   const comm::group& replicas) {
     bucket_groups out{.all = all, .replicas = replicas};
     if (on.workers == 0) return out;
     // Ranks that share nothing are alone in a group.
@@ -187,12 +204,14 @@ LOCKSTEP_FUNCTION bucket_groups make_bucket_groups(const partition::grid& on, co
     for (std::size_t rank = 0; rank < on.ranks; ++rank) ranks_share = ranks_share || on.part_of(rank).count > 1;
     if (ranks_share) out.sharing = all.split(on.part_of(on.rank).workers.first, on.rank);
     if (on.shards > 1 && on.replicas() > on.workers)
-        out.replicas_sharing = all.split(on.part_of_replica(on.replica()).workers.first * on.shards + on.shard(), on.rank);
+        out.replicas_sharing =
+            all.split(on.part_of_replica(on.replica()).workers.first * on.shards + on.shard(), on.rank);
     return out;
 }
 
-LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on, const bucket_groups& groups,
-                                           parallel::team team, node::shared_parts* memory) {
+LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on,
+                                           const bucket_groups& groups, parallel::team team,
+                                           node::shared_parts* memory) {
     const bool sharded = range.segment == model::segment::sharded;
     reduce::bucket of{.ranks = (sharded ? groups.replicas : groups.all).named(name_of(range)),
                       .runs = {},
@@ -215,7 +234,8 @@ LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const part
         if (on.workers == 0) continue;
         // The first of those that share a worker sends its messages.
         const partition::worker_part part = part_of(rank);
-        of.deal.messages.push_back(part.index == 0 ? part.workers : parallel::block{part.workers.last, part.workers.last});
+        of.deal.messages.push_back(part.index == 0 ? part.workers
+                                                   : parallel::block{part.workers.last, part.workers.last});
         const std::size_t first = part.workers.first * on.worker_lanes();
         if (part.count > 1 && part.workers == of.deal.own)
             of.deal.lanes_of.push_back({of.runs.back().first - first, of.runs.back().last - first});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The moment of a step from which weights change, agreed over all ranks; and what the weights of this rank are after a failure.
+// The moment of a step from which weights change, agreed over all ranks; and what the weights of this rank are after a
+// failure.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,10 +28,10 @@ struct weights_state {
     [[nodiscard, gnu::cold]] std::string text(std::size_t rank) const;
 };
 
-/// Every rank agrees when it has done all that can fail on it, then meets the others. Where ranks share memory, others write into its
-/// weights: there a rank that gives up withdraws first, so either all ranks change their weights or none does. Over messages the agreement
-/// of a late rank may arrive after the others gave up: the rank looks for their failure before it changes anything, and each error says
-/// what the weights of its rank are.
+/// Every rank agrees when it has done all that can fail on it, then meets the others. Where ranks share memory, others
+/// write into its weights: there a rank that gives up withdraws first, so either all ranks change their weights or none
+/// does. Over messages the agreement of a late rank may arrive after the others gave up: the rank looks for their
+/// failure before it changes anything, and each error says what the weights of its rank are.
 class commit {
 public:
     /// Bytes in shared memory.
@@ -40,8 +41,9 @@ public:
         if (memory != nullptr) gate_ = {*memory, arena.reserve_shared<node::shared_signal>(1)};
     }
 
-    /// This rank has done all that can fail. Agrees, calls start(), and waits until progress() is true: then all ranks have agreed, and other
-    /// ranks may change the weights. `others()` is called meanwhile. Throws remote_failure, and core::error where this rank gives up.
+    /// This rank has done all that can fail. Agrees, calls start(), and waits until progress() is true: then all ranks
+    /// have agreed, and other ranks may change the weights. `others()` is called meanwhile. Throws remote_failure, and
+    /// core::error where this rank gives up.
     template <class Start, class Progress, class Others>
     void agree(comm::pending_operation what, const Start& start, const Progress& progress, const Others& others) {
         struct agreement {
@@ -53,7 +55,8 @@ public:
             return self.gate_.is_shared() ? self.gate_.withdraw() : !has_come();
         };
         what.agreement = &mine;
-        // All ranks have agreed, so what they sent arrives. Others may have refused the step alike, as this rank then does.
+        // All ranks have agreed, so what they sent arrives. Others may have refused the step alike, as this rank then
+        // does.
         const auto is_decided = [&] {
             if (!gate_.is_shared() || gate_.withdraw()) return false;
             changing_ = true;
@@ -64,7 +67,8 @@ public:
                 wait_for_abort();
             start();
             for (comm::backoff waiting{what}; !progress(); waiting.wait(all_.aborts())) others();
-            // Through shared memory all have agreed, or they would have sent nothing. Over messages a rank that gave up may have sent before.
+            // Through shared memory all have agreed, or they would have sent nothing. Over messages a rank that gave up
+            // may have sent before.
             if (!gate_.is_shared() && all_.size() > 1) all_.check();
         } catch (const comm::remote_failure&) {
             if (!is_decided()) throw;
@@ -117,10 +121,13 @@ private:
 
 LOCKSTEP_FUNCTION std::string weights_state::text(std::size_t rank) const {
     const std::string which = core::text("the weights on rank ", rank, " are ");
-    if (is_torn) return core::text(which, "unusable: partly those after step ", steps, ", partly newer; make a new trainer");
-    if (is_unfinite) return core::text(which, "unusable: some are not finite after step ", steps, "; make a new trainer");
+    if (is_torn)
+        return core::text(which, "unusable: partly those after step ", steps, ", partly newer; make a new trainer");
+    if (is_unfinite)
+        return core::text(which, "unusable: some are not finite after step ", steps, "; make a new trainer");
     if (loaded) return core::text(which, "those that load_weights() was given after step ", steps);
-    return steps == 0 ? core::text(which, "those before the first step") : core::text(which, "those after step ", steps);
+    return steps == 0 ? core::text(which, "those before the first step")
+                      : core::text(which, "those after step ", steps);
 }
 
 #endif

@@ -45,14 +45,16 @@ struct layer_hook {
 };
 
 /// The types of a run that a strategy is made for.
-template <class T, class Network, class Optimizer, class Compressor, class Clip = no_clipping, class Factors = no_factors>
+template <class T, class Network, class Optimizer, class Compressor, class Clip = no_clipping,
+          class Factors = no_factors>
 struct run_types {
     using value_type = T;
     using network = Network;
     using optimizer = Optimizer;
     using compressor = Compressor;
     using clip = Clip;
-    static constexpr bool has_norms = optim::needs_norms<Optimizer> || clips<Clip>;  ///< before the first update of a step
+    static constexpr bool has_norms =
+        optim::needs_norms<Optimizer> || clips<Clip>;  ///< before the first update of a step
     using factors = Factors;
     using method = typename Factors::template method<T, Compressor>;
 };
@@ -92,10 +94,10 @@ struct setup {
     }
 };
 
-/// What a plan names as `.sync`: settings, and the class template that a trainer makes of them. `strategy<Types>` models Strategy.
-/// Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and optimizers that
-/// need norms of tensors are refused.
-/// Optional: `static constexpr bool takes_factors = true`, where weights follow from the sums of the buckets of a step.
+/// What a plan names as `.sync`: settings, and the class template that a trainer makes of them. `strategy<Types>`
+/// models Strategy. Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and
+/// optimizers that need norms of tensors are refused. Optional: `static constexpr bool takes_factors = true`, where
+/// weights follow from the sums of the buckets of a step.
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
@@ -123,22 +125,25 @@ template <class S>
     requires requires { S::takes_factors; }
 inline constexpr bool takes_factors<S> = S::takes_factors;
 
-/// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates and says some of them
-/// differently: examples/own_strategy.cpp.
+/// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates
+/// and says some of them differently: examples/own_strategy.cpp.
 /// - `begin(step)`: steps count from 0.
 /// - `weights_needed()`: a hook that forward calls before each layer: its weights have to be there.
 /// - `forward_done()`.
-/// - `gradient_location(layer)`: where backward writes. `gradient_ready(layer, step, others)`: it has; calls others() if this thread may make
+/// - `gradient_location(layer)`: where backward writes. `gradient_ready(layer, step, others)`: it has; calls others()
+/// if this thread may make
 ///   MPI calls.
-/// - `reduce_loss(losses, step)`: waits for the losses of all ranks. Who has all of them knows that no rank can fail any more in this step.
+/// - `reduce_loss(losses, step)`: waits for the losses of all ranks. Who has all of them knows that no rank can fail
+/// any more in this step.
 /// - `measure_norms(weights)`, where Types::has_norms: norms of all tensors, on all ranks alike, before any weight
 ///   changes. Returns the first tensor with a norm that is not finite, or the number of tensors.
-/// - `commit(weights, rate, step)`: makes new weights, or lets them set off. False: numbers of this rank are not finite.
+/// - `commit(weights, rate, step)`: makes new weights, or lets them set off. False: numbers of this rank are not
+/// finite.
 /// - `visit_state(visitor)`: shows what it keeps from step to step beside the weights (tensor/state.hpp).
 /// - `complete()`: weights are whole, because they are looked at. `abandon()`: after a failure, of whatever rank.
 template <class S, class T>
-concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& arena, std::span<T> weights, step_sums& losses, double rate,
-                            std::uint64_t step, std::size_t layer) {
+concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& arena, std::span<T> weights,
+                            step_sums& losses, double rate, std::uint64_t step, std::size_t layer) {
     strategy.bind(arena);
     strategy.begin(step);
     { strategy.weights_needed() } -> std::same_as<layer_hook>;

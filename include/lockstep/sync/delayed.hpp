@@ -13,7 +13,8 @@
 
 namespace lockstep::sync {
 
-/// The words of `delayed`. Two queues take turns: while one adds the gradients of this step, the sums of the other update the weights.
+/// The words of `delayed`. Two queues take turns: while one adds the gradients of this step, the sums of the other
+/// update the weights.
 template <class Types>
 class delayed_updates : public owner_updates<Types> {
     using base = owner_updates<Types>;
@@ -29,8 +30,9 @@ public:
     [[gnu::cold]] explicit delayed_updates(const setup<Plan>& from)
         : base{from.with_sums_that_wait()}, other_{from.with_sums_that_wait(), this->times_} {
         if (from.plan.progress_thread)
-            core::fail("the plan asks for a progress thread with sync::delayed, which hides its communication without one",
-                       "leave progress_thread out");
+            core::fail(
+                "the plan asks for a progress thread with sync::delayed, which hides its communication without one",
+                "leave progress_thread out");
         this->queue_.goes_with(other_);
     }
 
@@ -107,7 +109,9 @@ public:
             });
     }
 
-    [[nodiscard]] std::size_t gradient_numbers() const noexcept { return base::gradient_numbers() + other_.gradient_numbers(); }
+    [[nodiscard]] std::size_t gradient_numbers() const noexcept {
+        return base::gradient_numbers() + other_.gradient_numbers();
+    }
     [[nodiscard]] std::size_t message_bytes() const noexcept { return base::message_bytes() + other_.message_bytes(); }
 
 private:
@@ -119,11 +123,11 @@ private:
     bool is_any_pending_ = false;
 };
 
-/// w(t+1) = w(t) - rate(t) g(t-1): one step stale, and with the same bits on any number of ranks. The first step applies nothing; the last
-/// gradient stays pending, also between two fit() and after load_weights(), and is lost in a failure. A compressor keeps a state for even and
-/// one for odd steps. Losses and statistics are those of the step. Staleness of one slows convergence at high
-/// rates with momentum: lower the rate or warm up (Agarwal and Duchi, NIPS 2011; Pipe-SGD, Li et al., NeurIPS 2018).
-/// Memory: a second set of gradients and of the reducers. No progress thread.
+/// w(t+1) = w(t) - rate(t) g(t-1): one step stale, and with the same bits on any number of ranks. The first step
+/// applies nothing; the last gradient stays pending, also between two fit() and after load_weights(), and is lost in a
+/// failure. A compressor keeps a state for even and one for odd steps. Losses and statistics are those of the step.
+/// Staleness of one slows convergence at high rates with momentum: lower the rate or warm up (Agarwal and Duchi, NIPS
+/// 2011; Pipe-SGD, Li et al., NeurIPS 2018). Memory: a second set of gradients and of the reducers. No progress thread.
 struct delayed {
     static constexpr std::string_view name = "delayed";
     static constexpr bool takes_factors = true;

@@ -9,7 +9,8 @@
 
 namespace lockstep::sync {
 
-/// w(t+1) = w(t) - rate(t) g(t), with the gradient over the whole minibatch: the owner of each strip adds, updates and hands out.
+/// w(t+1) = w(t) - rate(t) g(t), with the gradient over the whole minibatch: the owner of each strip adds, updates and
+/// hands out.
 struct every_step {
     static constexpr std::string_view name = "every_step";
     static constexpr bool has_norms = true;

@@ -63,7 +63,8 @@ struct factors {
     }
     /// For each layer whether it sends factors: equal on all ranks. Collective.
     template <class Types, class Setup, class Groups>
-    [[nodiscard, gnu::cold]] static std::array<bool, Types::network::size> choose(const Setup& from, const Groups& groups) {
+    [[nodiscard, gnu::cold]] static std::array<bool, Types::network::size> choose(const Setup& from,
+                                                                                  const Groups& groups) {
         using network = typename Types::network;
         constexpr std::size_t element_bytes = sizeof(typename Types::value_type);
         std::array<bool, network::size> out{};
@@ -71,13 +72,15 @@ struct factors {
         core::for_each_index<network::size>([&](auto layer) {
             if constexpr (layer_api::has_factors<typename network::template layer<layer>>) {
                 constexpr model::layer_facts fact = network::facts[layer];
-                static_assert(fact.parameters_here == (fact.inputs + 1) * fact.outputs,
-                              "lockstep: a layer with has_factors has a weight of inputs x outputs and a bias of outputs");
+                static_assert(
+                    fact.parameters_here == (fact.inputs + 1) * fact.outputs,
+                    "lockstep: a layer with has_factors has a weight of inputs x outputs and a bias of outputs");
                 const bucket_range range{.first = network::offset(layer), .count = fact.parameters_here};
                 reduce::bucket bucket = bucket_of(range, from.grid, groups, from.team, nullptr);
                 bucket.factors = layer_of<network>(layer, from.rows, from.lane_lengths);
                 from.rule.choose(bucket, element_bytes, Types::optimizer::slot_count + 3.0);
-                out[layer] = from.plan.factors.always || prefers_factors(bucket, from.plan.batch, element_bytes, from.rule.costs());
+                out[layer] = from.plan.factors.always ||
+                             prefers_factors(bucket, from.plan.batch, element_bytes, from.rule.costs());
             }
         });
         return out;
@@ -90,7 +93,8 @@ LOCKSTEP_FUNCTION bool prefers_factors(const reduce::bucket& of, std::size_t bat
                                        const collectives::cost_model& costs) {
     const reduce::factor_layer& layer = of.factors;
     const double width = static_cast<double>(layer.inputs + layer.outputs);
-    if (static_cast<double>(batch) * width >= static_cast<double>(layer.inputs) * static_cast<double>(layer.outputs)) return false;
+    if (static_cast<double>(batch) * width >= static_cast<double>(layer.inputs) * static_cast<double>(layer.outputs))
+        return false;
     // The busiest of a few ranks, spread over all of them: all ranks look at the same ones.
     const std::size_t ranks = of.runs.size(), looks = std::min<std::size_t>(ranks, 8);
     const auto rows = collectives::equal_strips(ranks, layer.numbers());
@@ -98,10 +102,13 @@ LOCKSTEP_FUNCTION bool prefers_factors(const reduce::bucket& of, std::size_t bat
     double by_sum = 0, by_factors = 0;
     for (std::size_t look = 0; look < looks; ++look) {
         const std::size_t rank = look * ranks / looks;
-        const auto price = [&](const collectives::schedule& one) { return collectives::price(one, rank, element_bytes, costs); };
+        const auto price = [&](const collectives::schedule& one) {
+            return collectives::price(one, rank, element_bytes, costs);
+        };
         const auto halves = of.sums.make(of.algorithm, rank, of.runs, of.n, of.on);
         by_sum = std::max(by_sum, price(halves.sum) + price(halves.share));
-        by_factors = std::max(by_factors, price(collectives::all_gather(rank, rows)) + price(collectives::all_gather(rank, strips)));
+        by_factors = std::max(
+            by_factors, price(collectives::all_gather(rank, rows)) + price(collectives::all_gather(rank, strips)));
     }
     return by_factors < by_sum;
 }
@@ -111,8 +118,8 @@ LOCKSTEP_FUNCTION void factors::check(reduce::transport transport, std::string_v
         core::fail("the plan asks for shared memory, and for factors, which are messages", "leave one of them out");
     if (all_reduce.empty()) return;
     if (!collectives::algorithm_table::parse(all_reduce).invariant())
-        core::fail(core::text("the plan asks for factors, which add along the lane tree, and for the all-reduce '", all_reduce,
-                              "', whose bits depend on the number of ranks"),
+        core::fail(core::text("the plan asks for factors, which add along the lane tree, and for the all-reduce '",
+                              all_reduce, "', whose bits depend on the number of ranks"),
                    "leave one of them out");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A few numbers for each lane (its loss, how many were right), added over the lane tree on every rank: equal bits for any number of ranks.
-// And how many rows each rank brings.
+// A few numbers for each lane (its loss, how many were right), added over the lane tree on every rank: equal bits for
+// any number of ranks. And how many rows each rank brings.
 
 #include <algorithm>
 #include <array>
@@ -27,7 +27,10 @@ public:
     using numbers = std::array<double, Numbers>;
 
     [[gnu::cold]] lane_sums(const partition::grid& on, const comm::group& ranks)
-        : own_{on.own_lanes()}, values_(on.lanes * Numbers), partials_(tensor::tree_depth(on.lanes) + 1), gather_{ranks, gathering(on)} {}
+        : own_{on.own_lanes()},
+          values_(on.lanes * Numbers),
+          partials_(tensor::tree_depth(on.lanes) + 1),
+          gather_{ranks, gathering(on)} {}
 
     void clear() noexcept { std::fill(values_.begin(), values_.end(), 0.0); }
     /// Number `which` of own lane `lane`.
@@ -46,7 +49,9 @@ public:
         while (lane * Numbers < values_.size() && bits(lane) == bits(0)) ++lane;
         return lane;
     }
-    [[nodiscard]] double at(std::size_t lane, std::size_t which) const noexcept { return values_[lane * Numbers + which]; }
+    [[nodiscard]] double at(std::size_t lane, std::size_t which) const noexcept {
+        return values_[lane * Numbers + which];
+    }
     [[nodiscard]] double largest(std::size_t which) const noexcept {
         double out = values_[which];
         for (std::size_t at = which; at < values_.size(); at += Numbers) out = std::max(out, values_[at]);
@@ -63,7 +68,9 @@ public:
         gather_.finish();
         tensor::walk(
             values_.size() / Numbers,
-            [&](std::size_t lane, std::size_t level) { std::copy_n(values_.data() + lane * Numbers, Summed, partials_[level].begin()); },
+            [&](std::size_t lane, std::size_t level) {
+                std::copy_n(values_.data() + lane * Numbers, Summed, partials_[level].begin());
+            },
             [&](std::size_t level) {
                 for (std::size_t i = 0; i < Summed; ++i) partials_[level][i] += partials_[level + 1][i];
             });
@@ -110,7 +117,9 @@ private:
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION row_counts::row_counts(const partition::grid& on, const comm::group& ranks)
-    : rank_{on.rank}, counts_(on.ranks), gather_{ranks, collectives::all_gather(on.rank, collectives::equal_strips(on.ranks, 1))} {}
+    : rank_{on.rank},
+      counts_(on.ranks),
+      gather_{ranks, collectives::all_gather(on.rank, collectives::equal_strips(on.ranks, 1))} {}
 
 #endif
 

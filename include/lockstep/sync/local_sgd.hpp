@@ -73,14 +73,18 @@ public:
                   .lanes = grid_.worker_lanes(),
                   .workers = 1,
                   .recipe_lanes = parallel::split(grid_.recipe_lanes, grid_.workers, part_.workers.first).size()},
-          sharing_{grid_.ranks > grid_.workers ? from.all.split(part_.workers.first, grid_.rank).named("worker") : comm::group{}} {
+          sharing_{grid_.ranks > grid_.workers ? from.all.split(part_.workers.first, grid_.rank).named("worker")
+                                               : comm::group{}} {
         if (from.plan.progress_thread)
-            core::fail("the plan asks for a progress thread with sync::local_sgd, most steps of which send nothing between layers",
-                       "leave progress_thread out");
+            core::fail(
+                "the plan asks for a progress thread with sync::local_sgd, most steps of which send nothing between "
+                "layers",
+                "leave progress_thread out");
         const setup<Plan> alone{from.plan, inside_,   sharing_,   sharing_, from.least_bucket,
                                 from.rule, from.team, from.arena, nullptr,  from.change};
         for (std::size_t set = 0; set < part_.workers.size(); ++set) workers_.emplace_back(alone);
-        for (std::size_t bucket = 0; bucket < front().queue_.size(); ++bucket) is_kept_here_.push_back(keeps_slots(bucket));
+        for (std::size_t bucket = 0; bucket < front().queue_.size(); ++bucket)
+            is_kept_here_.push_back(keeps_slots(bucket));
         reserve_sum(from);
     }
 
@@ -94,7 +98,8 @@ public:
     [[nodiscard]] std::size_t weight_sets() const noexcept { return workers_.size(); }
     void begin(std::uint64_t step) { front().begin(step); }
     /// A local gradient is a mean over the rows of its worker. One without rows leaves its weights alone.
-    [[nodiscard]] std::size_t begin_walk(std::size_t set, std::span<const std::size_t> lengths, std::uint64_t step) noexcept {
+    [[nodiscard]] std::size_t begin_walk(std::size_t set, std::span<const std::size_t> lengths,
+                                         std::uint64_t step) noexcept {
         set_ = set;
         const auto own = lengths.subspan((part_.workers.first + set) * grid_.worker_lanes(), grid_.worker_lanes());
         const std::size_t rows = sum_of(own);
@@ -109,7 +114,9 @@ public:
                 }};
     }
     void forward_done() { front().forward_done(); }
-    [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept { return workers_[set_].gradient_location(layer); }
+    [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept {
+        return workers_[set_].gradient_location(layer);
+    }
     template <class Others>
     void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
         times().note(report::activity::backward, layer);
@@ -209,16 +216,20 @@ public:
     /// Memory in which all ranks add.
     [[nodiscard, gnu::cold]] static std::size_t shared_bytes(const partition::grid& on) {
         std::size_t most = 1;
-        for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, on.nodes_of(on.lanes_of(rank)).size());
-        return core::checked_sum("bytes of shared weights", commit::shared_bytes + sizeof(node::shared_signal),
-                                 tensor::arena::footprint(core::checked_product("bytes of shared weights", most, n, sizeof(T))));
+        for (std::size_t rank = 0; rank < on.ranks; ++rank)
+            most = std::max(most, on.nodes_of(on.lanes_of(rank)).size());
+        return core::checked_sum(
+            "bytes of shared weights", commit::shared_bytes + sizeof(node::shared_signal),
+            tensor::arena::footprint(core::checked_product("bytes of shared weights", most, n, sizeof(T))));
     }
 
 private:
     [[nodiscard]] worker& front() noexcept { return workers_.front(); }
     [[nodiscard]] T workers() const noexcept { return static_cast<T>(grid_.workers); }
     [[nodiscard]] std::span<T> scratch() const noexcept { return (*arena_)[scratch_]; }
-    [[nodiscard]] static std::span<T> weights_of(std::span<T> all, std::size_t set) noexcept { return all.subspan(set * n, n); }
+    [[nodiscard]] static std::span<T> weights_of(std::span<T> all, std::size_t set) noexcept {
+        return all.subspan(set * n, n);
+    }
     [[nodiscard]] static std::size_t sum_of(std::span<const std::size_t> lengths) noexcept {
         return std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
     }
@@ -229,12 +240,16 @@ private:
         return sum;
     }
     /// Weights, and every slot where these are averaged.
-    [[nodiscard]] std::size_t averaged_arrays() const noexcept { return 1 + (averages_momenta_ ? std::size_t{optimizer::slot_count} : 0); }
+    [[nodiscard]] std::size_t averaged_arrays() const noexcept {
+        return 1 + (averages_momenta_ ? std::size_t{optimizer::slot_count} : 0);
+    }
     [[nodiscard]] bool averages_after(std::uint64_t step) const noexcept {
         return grid_.workers > 1 && step >= start_ && (step + 1 - start_) % period_ == 0;
     }
     /// Its gradient is a sum over its own ranks alone.
-    [[nodiscard]] bool adds_alone(const worker& one, std::uint64_t step) const noexcept { return one.updates && step >= start_; }
+    [[nodiscard]] bool adds_alone(const worker& one, std::uint64_t step) const noexcept {
+        return one.updates && step >= start_;
+    }
 
     /// Of the ranks that share a worker, whether this one's slots of a bucket count: each has its strip, or all have
     /// all of them and the first counts. Collective among these ranks.
@@ -246,8 +261,12 @@ private:
     template <class Plan>
     [[gnu::cold]] void reserve_sum(const setup<Plan>& from) {
         const std::size_t before = from.arena.bytes();
-        reduce::bucket of{
-            .ranks = from.all.named("mean of workers"), .runs = {}, .lanes = grid_.lanes, .n = n, .team = team_, .memory = from.memory};
+        reduce::bucket of{.ranks = from.all.named("mean of workers"),
+                          .runs = {},
+                          .lanes = grid_.lanes,
+                          .n = n,
+                          .team = team_,
+                          .memory = from.memory};
         of.deal.lanes = grid_.worker_lanes();
         for (std::size_t rank = 0; rank < grid_.ranks; ++rank) {
             of.runs.push_back(grid_.lanes_of(rank));
@@ -255,7 +274,8 @@ private:
         }
         if (from.memory == nullptr) from.rule.choose(of, sizeof(T), 1.0);
         sum_.emplace(of, from.arena);
-        scratch_ = from.arena.template reserve_shared<T>(core::checked_product("numbers of workers", reduce::gradient_vectors(of), n));
+        scratch_ = from.arena.template reserve_shared<T>(
+            core::checked_product("numbers of workers", reduce::gradient_vectors(of), n));
         sum_bytes_ = from.arena.bytes() - before;
     }
 
@@ -289,8 +309,8 @@ private:
                 const auto& entry = workers_[set].queue_[bucket];
                 const parallel::block owned = entry.reducer.owned();
                 const std::size_t first = entry.range.first + owned.first;
-                f((*arena_)[workers_[set].owned_[bucket].slots].subspan(slot * owned.size(), owned.size()), set * n + first, first,
-                  is_kept_here_[bucket]);
+                f((*arena_)[workers_[set].owned_[bucket].slots].subspan(slot * owned.size(), owned.size()),
+                  set * n + first, first, is_kept_here_[bucket]);
             }
     }
 
@@ -319,8 +339,9 @@ private:
         for (std::size_t slot = 0; averages_momenta_ && slot < optimizer::slot_count; ++slot) {
             put_slots(slot);
             add_workers(workers());
-            each_slot(slot,
-                      [&](std::span<T> here, std::size_t, std::size_t first, bool) { copy(scratch().subspan(first, here.size()), here); });
+            each_slot(slot, [&](std::span<T> here, std::size_t, std::size_t first, bool) {
+                copy(scratch().subspan(first, here.size()), here);
+            });
         }
     }
     /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on
@@ -333,7 +354,8 @@ private:
                     const std::size_t count = entry.range.count;
                     const std::span<T> nodes = (*arena_)[entry.gradient];
                     for (std::size_t node = 0; node * count < nodes.size(); ++node)
-                        f(nodes.subspan(node * count, count), set + node, entry.range.first, node == 0 && part_.index == 0);
+                        f(nodes.subspan(node * count, count), set + node, entry.range.first,
+                          node == 0 && part_.index == 0);
                 }
         };
         each([&](std::span<T> node, std::size_t array, std::size_t first, bool) {
@@ -393,7 +415,8 @@ struct local_sgd {
     static constexpr bool has_worker_weights = true;
 
     [[nodiscard]] std::string settings() const {
-        return core::text("period=", period, " start=", start, momentum == momenta::keep ? " momentum=keep" : " momentum=average");
+        return core::text("period=", period, " start=", start,
+                          momentum == momenta::keep ? " momentum=keep" : " momentum=average");
     }
     void check() const {
         if (period == 0)

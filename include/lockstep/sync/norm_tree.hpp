@@ -27,7 +27,8 @@ struct norm_strip {
 /// Sums over the numbers of each tensor, along the tree of tensor::cover() over their index:
 ///
 ///     strips       rank 0        | rank 1
-///     numbers      0 1 2 3 4 5 6 | 7 8 9        rank 0 adds the nodes 0-3, 4-5, 6; rank 1 adds 7 and 8-9: one slot for each
+///     numbers      0 1 2 3 4 5 6 | 7 8 9        rank 0 adds the nodes 0-3, 4-5, 6; rank 1 adds 7 and 8-9: one slot for
+///     each
 ///
 /// The slots of a rank are neighbours, so an all-gather brings every slot to every rank; each finishes the tree with
 /// the same additions. A strip of m numbers has at most 2 log2(m) slots.
@@ -63,11 +64,13 @@ private:
 };
 
 /// What each member of a group adds of n numbers: the strips that they own, or equal parts where each of them owns all.
-[[nodiscard, gnu::cold]] std::vector<parallel::block> distinct_strips(std::vector<parallel::block> owned, std::size_t n);
+[[nodiscard, gnu::cold]] std::vector<parallel::block> distinct_strips(std::vector<parallel::block> owned,
+                                                                      std::size_t n);
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION norm_tree::norm_tree(std::span<const std::size_t> sizes, const std::vector<std::vector<norm_strip>>& strips) {
+LOCKSTEP_FUNCTION norm_tree::norm_tree(std::span<const std::size_t> sizes,
+                                       const std::vector<std::vector<norm_strip>>& strips) {
     // Of each tensor: its strips, and the slot of their first node.
     std::vector<std::vector<parallel::block>> runs(sizes.size());
     std::vector<std::vector<std::size_t>> first_slots(sizes.size());
@@ -85,8 +88,9 @@ LOCKSTEP_FUNCTION norm_tree::norm_tree(std::span<const std::size_t> sizes, const
         const std::size_t begin = steps_.size();
         const collectives::lane_tree tree{runs[of]};
         if (tree.total() != sizes[of])
-            core::fail(core::text("the strips of tensor ", of, " have ", tree.total(), " of its ", sizes[of], " numbers"),
-                       "give each number to one rank");
+            core::fail(
+                core::text("the strips of tensor ", of, " have ", tree.total(), " of its ", sizes[of], " numbers"),
+                "give each number to one rank");
         // Children stand before their parents, the left one first.
         for (const auto& one : tree.nodes()) steps_.push_back(one.leaf() ? first_slots[of][one.rank] + one.slot : add);
         sums_.push_back({begin, steps_.size()});

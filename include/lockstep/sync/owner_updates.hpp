@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// From summed gradients to new weights: each rank updates the strips that it owns and hands them out. What strategies are built on.
+// From summed gradients to new weights: each rank updates the strips that it owns and hands them out. What strategies
+// are built on.
 
 #include <algorithm>
 #include <atomic>
@@ -24,12 +25,12 @@
 
 namespace lockstep::sync {
 
-/// Synchronous SGD: a bucket starts when backward has finished its lowest layer. When all losses are there (no rank can fail any more),
-/// buckets are updated as their sums arrive, and their weights set off in the order in which the next forward needs them; it waits before
-/// each layer for its bucket. A strategy of one's own derives from this and says its own words for those that differ.
-/// What reads weights waits for all of them: evaluation, prediction, views, hashes, observers that may look, the ends
-/// of an epoch, of fit() and of step(). That wait is local: all ranks have started what it waits for.
-/// Memory: that of a bucket_queue, and optimizer slots for the strips that this rank owns.
+/// Synchronous SGD: a bucket starts when backward has finished its lowest layer. When all losses are there (no rank can
+/// fail any more), buckets are updated as their sums arrive, and their weights set off in the order in which the next
+/// forward needs them; it waits before each layer for its bucket. A strategy of one's own derives from this and says
+/// its own words for those that differ. What reads weights waits for all of them: evaluation, prediction, views,
+/// hashes, observers that may look, the ends of an epoch, of fit() and of step(). That wait is local: all ranks have
+/// started what it waits for. Memory: that of a bucket_queue, and optimizer slots for the strips that this rank owns.
 template <class Types>
 class owner_updates {
 protected:
@@ -56,8 +57,9 @@ public:
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) {
             const bucket_range& range = queue_[bucket].range;
             const auto owned = queue_[bucket].reducer.owned();
-            owned_.push_back({from.arena.template reserve<T>(optimizer::slot_count * owned.size()),
-                              make_runs<network>(range.first + owned.first, owned.size(), optim::needs_norms<optimizer>)});
+            owned_.push_back(
+                {from.arena.template reserve<T>(optimizer::slot_count * owned.size()),
+                 make_runs<network>(range.first + owned.first, owned.size(), optim::needs_norms<optimizer>)});
         }
     }
 
@@ -74,7 +76,9 @@ public:
         queue_.take_turn();
         times_.note(report::activity::forward, network::size - 1);
     }
-    [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept { return queue_.gradient_location(layer); }
+    [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept {
+        return queue_.gradient_location(layer);
+    }
     /// Backward has finished a layer: starts what is complete and moves on what is under way.
     template <class Others>
     void gradient_ready(std::size_t layer, std::uint64_t step, const Others& others) {
@@ -99,7 +103,9 @@ public:
 
     /// Updates the strips of this rank as their sums arrive, and lets the weights set off.
     /// False: gradients or new weights of this rank's strips are not finite.
-    [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) { return commit_sums(queue_, weights, rate, step); }
+    [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
+        return commit_sums(queue_, weights, rate, step);
+    }
 
     void complete() { queue_.wait_all(); }
     [[gnu::cold]] void abandon() noexcept { queue_.abandon(); }
@@ -121,12 +127,15 @@ public:
     [[gnu::cold]] void record(report::recorder* to) {
         times_.record(to);
         if (to == nullptr) return;
-        to->name_of_layer = [](std::size_t layer) { return layer < network::size ? network::facts[layer].name : std::string_view{}; };
+        to->name_of_layer = [](std::size_t layer) {
+            return layer < network::size ? network::facts[layer].name : std::string_view{};
+        };
         to->buckets.clear();
         add_buckets(*to, queue_);
     }
 
-    /// Shows what outlives a step (tensor/state.hpp) beside the weights: slots of the optimizer, and what reducers keep.
+    /// Shows what outlives a step (tensor/state.hpp) beside the weights: slots of the optimizer, and what reducers
+    /// keep.
     template <class Visitor>
     void visit_state(Visitor&& visit) const {
         for (std::size_t slot = 0; slot < optimizer::slot_count; ++slot)
@@ -137,7 +146,9 @@ public:
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) queue_[bucket].reducer.visit_state(visit, 0);
     }
 
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept { return queue_.bytes_per_step() + norms_.bytes_per_step(); }
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        return queue_.bytes_per_step() + norms_.bytes_per_step();
+    }
     /// Optimizer state on this rank, in numbers.
     [[nodiscard]] std::size_t slot_numbers() const noexcept {
         std::size_t sum = 0;
@@ -161,7 +172,8 @@ protected:
 
     [[gnu::cold]] static void add_buckets(report::recorder& to, const queue& of) {
         for (std::size_t bucket = 0; bucket < of.size(); ++bucket)
-            to.buckets.push_back({of[bucket].range.lowest_layer, of[bucket].range.highest_layer, of[bucket].reducer.bytes_per_step()});
+            to.buckets.push_back(
+                {of[bucket].range.lowest_layer, of[bucket].range.highest_layer, of[bucket].reducer.bytes_per_step()});
     }
 
     /// Shows numbers for the strips of this rank, tensor by tensor: numbers_of(bucket) are those of its strip.
@@ -173,14 +185,15 @@ protected:
             const auto numbers = numbers_of(bucket);
             const bool is_first = (one.range.segment == model::segment::sharded ? grid_->replica() : grid_->rank) == 0;
             for (const reduce::piece& tensor : make_pieces<network>(one.range, *grid_, 0)) {
-                const std::size_t first = std::max(owned.first, tensor.first), last = std::min(owned.last, tensor.first + tensor.count);
+                const std::size_t first = std::max(owned.first, tensor.first),
+                                  last = std::min(owned.last, tensor.first + tensor.count);
                 if (first >= last) continue;
                 visit(tensor::state_part<T>{.role = role,
-                                         .slot = slot,
-                                         .tensor = tensor.tensor,
-                                         .first = first - tensor.first,
-                                         .numbers = numbers.subspan(first - owned.first, last - first),
-                                         .speaks = !one.reducer.replicates() || is_first});
+                                            .slot = slot,
+                                            .tensor = tensor.tensor,
+                                            .first = first - tensor.first,
+                                            .numbers = numbers.subspan(first - owned.first, last - first),
+                                            .speaks = !one.reducer.replicates() || is_first});
             }
         }
     }
@@ -217,7 +230,8 @@ protected:
             auto& one = queue_[bucket];
             wait_for(one.reducer.pending(), [&] { return one.state == stage::summed; });
             one.reducer.finish();
-            norms_.add(bucket, one.range.first, queue_.sum_of(bucket), weights.subspan(one.range.first, one.range.count));
+            norms_.add(bucket, one.range.first, queue_.sum_of(bucket),
+                       weights.subspan(one.range.first, one.range.count));
             times_.end_update(queue_.first() + bucket);
         }
         norms_.start();
@@ -238,12 +252,13 @@ protected:
         void operator()(const optim::update_pass<T>&, std::size_t) const noexcept {}
     };
 
-    /// Updates what the sums of a queue say, and lets the weights set off. `after(pass, first)` may change pass.weights once more, number by
-    /// number, before others get them: they begin at parameter `first` of this rank. Called on the threads of the team.
+    /// Updates what the sums of a queue say, and lets the weights set off. `after(pass, first)` may change pass.weights
+    /// once more, number by number, before others get them: they begin at parameter `first` of this rank. Called on the
+    /// threads of the team.
     template <class After = nothing_more>
     /// `delay`: steps since the gradients, which the optimizer's count of updates leaves out.
-    [[nodiscard]] bool commit_sums(queue& of, std::span<T> weights, double rate, std::uint64_t step, const After& after = {},
-                                   std::uint64_t delay = 0) {
+    [[nodiscard]] bool commit_sums(queue& of, std::span<T> weights, double rate, std::uint64_t step,
+                                   const After& after = {}, std::uint64_t delay = 0) {
         const std::span<const std::size_t> needed = of.needed();
         std::optional<comm::backoff> waiting;
         times_.begin_updates();
@@ -266,7 +281,8 @@ protected:
             of.take_turn();
             of[needed[next]].state = stage::updated;
             // What is needed first goes first, and alone as long as the sums before it use the links.
-            for (; shared < needed.size() && of[needed[shared]].state == stage::updated; ++shared) of.share(needed[shared], weights);
+            for (; shared < needed.size() && of[needed[shared]].state == stage::updated; ++shared)
+                of.share(needed[shared], weights);
             times_.end_update(of.first() + needed[next]);
         }
         times_.end_updates();
@@ -275,7 +291,8 @@ protected:
         return finite_.exchange(true, std::memory_order_relaxed);
     }
 
-    [[nodiscard]] bool update_part(const optim::update_pass<T>& pass, [[maybe_unused]] std::size_t tensor) const noexcept {
+    [[nodiscard]] bool update_part(const optim::update_pass<T>& pass,
+                                   [[maybe_unused]] std::size_t tensor) const noexcept {
         if constexpr (Types::has_norms)
             return norms_.update(optimizer_, pass, tensor);
         else
@@ -284,7 +301,8 @@ protected:
 
     /// New weights for the strip of this rank, whose sum is there.
     template <class After>
-    void update(queue& of, std::size_t bucket, std::span<T> weights, double rate, std::uint64_t step, const After& after) {
+    void update(queue& of, std::size_t bucket, std::span<T> weights, double rate, std::uint64_t step,
+                const After& after) {
         auto& one = of[bucket];
         const owned_strip& strip = owned_[bucket];
         const auto owned = one.reducer.owned();

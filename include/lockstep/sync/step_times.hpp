@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What observers learn of a step's communication: how much of it is hidden, why ranks wait, and a recording where somebody listens.
+// What observers learn of a step's communication: how much of it is hidden, why ranks wait, and a recording where
+// somebody listens.
 
 #include <chrono>
 #include <cstddef>
@@ -13,7 +14,8 @@
 
 namespace lockstep::sync {
 
-/// Buckets are numbered in the order of add_bucket(). All calls come from the thread that has the turn (see comm/progress_thread.hpp).
+/// Buckets are numbered in the order of add_bucket(). All calls come from the thread that has the turn (see
+/// comm/progress_thread.hpp).
 class step_times {
 public:
     using clock = report::overlap_clock::clock;

@@ -53,17 +53,20 @@ public:
             const bucket_range& range = queue[bucket].range;
             const std::size_t first = tasks_.size();
             for (const auto& node : tree.nodes(from.grid.rank)) {
-                const std::size_t begin = all.offsets[node.part.tensor] + node.part.numbers.first, count = node.part.numbers.size();
+                const std::size_t begin = all.offsets[node.part.tensor] + node.part.numbers.first,
+                                  count = node.part.numbers.size();
                 if (begin < range.first || begin >= range.first + range.count) continue;
                 nodes_.push_back({tasks_.size(), (count + longest - 1) / longest, node.slot});
-                for (std::size_t at = 0; at < count; at += longest) tasks_.push_back({begin + at, std::min(longest, count - at)});
+                for (std::size_t at = 0; at < count; at += longest)
+                    tasks_.push_back({begin + at, std::min(longest, count - at)});
             }
             tasks_of_.push_back({first, tasks_.size()});
         }
         sums_.resize(tasks_.size() * numbers);
         norms_.resize(tensor_count<network>());
         std::vector<parallel::block> parts;
-        for (const parallel::block& slots : tree.slots()) parts.push_back({slots.first * numbers, slots.last * numbers});
+        for (const parallel::block& slots : tree.slots())
+            parts.push_back({slots.first * numbers, slots.last * numbers});
         run_->values.resize(parts.back().last);
         run_->gather.emplace(from.all.named("norms"), collectives::all_gather(from.all.rank(), parts));
     }
@@ -86,12 +89,16 @@ public:
     }
     /// All buckets have been added: sends the sums of this rank.
     void start() {
-        // The tasks of a node are equal subtrees but for the last one: added as a binary counter carries, they are the node.
+        // The tasks of a node are equal subtrees but for the last one: added as a binary counter carries, they are the
+        // node.
         for (const auto& node : nodes_)
             for (std::size_t which = 0; which < numbers; ++which) {
                 std::array<double, 64> partials{};
                 tensor::walk(
-                    node.tasks, [&](std::size_t at, std::size_t level) { partials[level] = sums_[(node.first + at) * numbers + which]; },
+                    node.tasks,
+                    [&](std::size_t at, std::size_t level) {
+                        partials[level] = sums_[(node.first + at) * numbers + which];
+                    },
                     [&](std::size_t level) { partials[level] += partials[level + 1]; });
                 run_->values[node.slot * numbers + which] = partials[0];
             }
@@ -107,7 +114,8 @@ public:
         double total = 0;
         core::for_each_index<network::size>([&](auto layer) {
             const std::size_t shards = network::facts[layer].segment == model::segment::sharded ? network::shards : 1;
-            for (std::size_t i = 0; i < network::template layer<layer>::parameters.size(); ++i, ++tensor, first += shards) {
+            for (std::size_t i = 0; i < network::template layer<layer>::parameters.size();
+                 ++i, ++tensor, first += shards) {
                 std::array<double, 2> squares{};
                 for (std::size_t shard = 0; shard < shards; ++shard)
                     for (std::size_t which = 0; which < numbers; ++which)
@@ -157,7 +165,8 @@ private:
         std::size_t tasks;
         std::size_t slot;
     };
-    /// What is there only where the plan asks for norms. MPI reads and writes `values`, which come before their operation.
+    /// What is there only where the plan asks for norms. MPI reads and writes `values`, which come before their
+    /// operation.
     struct running {
         norm_tree tree;
         comm::buffer<double> values{};
@@ -183,7 +192,8 @@ private:
 
     /// What each rank adds: its strips of all buckets, cut where tensors begin and end. Collective.
     template <class Plan, class Queue>
-    [[nodiscard, gnu::cold]] static std::vector<std::vector<norm_strip>> strips_of_ranks(const setup<Plan>& from, const Queue& queue,
+    [[nodiscard, gnu::cold]] static std::vector<std::vector<norm_strip>> strips_of_ranks(const setup<Plan>& from,
+                                                                                         const Queue& queue,
                                                                                          const layout& all) {
         std::vector<std::vector<norm_strip>> out(from.grid.ranks);
         for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
@@ -200,9 +210,11 @@ private:
                     if (groups > 1 ? all.shards[tensor] != 1 + group : all.shards[tensor] > 1) continue;
                     for (std::size_t member = 0; member < strips.size(); ++member) {
                         const std::size_t begin = std::max(range.first + strips[member].first, all.offsets[tensor]);
-                        const std::size_t end = std::min(range.first + strips[member].last, all.offsets[tensor] + all.sizes[tensor]);
+                        const std::size_t end =
+                            std::min(range.first + strips[member].last, all.offsets[tensor] + all.sizes[tensor]);
                         if (begin < end)
-                            out[group + member * groups].push_back({tensor, {begin - all.offsets[tensor], end - all.offsets[tensor]}});
+                            out[group + member * groups].push_back(
+                                {tensor, {begin - all.offsets[tensor], end - all.offsets[tensor]}});
                     }
                 }
             }

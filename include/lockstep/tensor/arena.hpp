@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One block of memory for everything a trainer owns, sized before the first step and never again; what other processes see lies in theirs.
+// One block of memory for everything a trainer owns, sized before the first step and never again; what other processes
+// see lies in theirs.
 
 #if __has_include(<sys/mman.h>)
 #include <sys/mman.h>
@@ -61,18 +62,20 @@ public:
     /// Memory that the caller owns, on a cache line and zero, for what reserve_shared() reserves.
     void share(std::span<std::byte> memory) noexcept { shared_ = memory; }
 
-    /// An offset in the memory that was given to share(): processes that reserve the same in the same order find it at the same offset.
-    /// Without such memory the same as reserve(). Throws core::error where there is no room.
+    /// An offset in the memory that was given to share(): processes that reserve the same in the same order find it at
+    /// the same offset. Without such memory the same as reserve(). Throws core::error where there is no room.
     template <class T>
-    [[nodiscard]] slice<T> reserve_shared(std::size_t count, const std::source_location& where = std::source_location::current()) {
+    [[nodiscard]] slice<T> reserve_shared(std::size_t count,
+                                          const std::source_location& where = std::source_location::current()) {
         if (shared_.data() == nullptr) return reserve<T>(count, 0, where);
         const slice<T> out{shared_bytes_, count, true};
         take_shared(footprint(core::checked_product("bytes of a shared array", count, sizeof(T))));
         return out;
     }
 
-    /// The calling thread touches every page first. Large arenas ask for large pages: kernels that walk over megabytes else spend a tenth
-    /// of their time on looking up where the next page lies. Throws core::error with the number of bytes where they are not there.
+    /// The calling thread touches every page first. Large arenas ask for large pages: kernels that walk over megabytes
+    /// else spend a tenth of their time on looking up where the next page lies. Throws core::error with the number of
+    /// bytes where they are not there.
     void allocate();
 
     template <class T>
@@ -110,14 +113,16 @@ private:
 LOCKSTEP_FUNCTION void arena::take_shared(std::size_t bytes) {
     shared_bytes_ = core::checked_sum("bytes of shared arrays", shared_bytes_, bytes);
     if (shared_bytes_ > shared_.size())
-        core::fail(core::text("shared memory of ", shared_.size(), " bytes is to hold ", shared_bytes_), "make the window larger");
+        core::fail(core::text("shared memory of ", shared_.size(), " bytes is to hold ", shared_bytes_),
+                   "make the window larger");
 }
 
 LOCKSTEP_FUNCTION void arena::allocate() {
     const std::size_t bytes = bytes_ + fences_.bytes();
-    void* const memory = core::with_memory("the arena, which holds weights, gradients and activations", bytes,
-                                           "use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v",
-                                           [&] { return ::operator new[](bytes + simd::alignment, std::align_val_t{page()}); });
+    void* const memory =
+        core::with_memory("the arena, which holds weights, gradients and activations", bytes,
+                          "use a smaller batch or network, more ranks, or a machine with more memory; see ulimit -v",
+                          [&] { return ::operator new[](bytes + simd::alignment, std::align_val_t{page()}); });
     memory_ = std::unique_ptr<std::byte[], detail::release>{static_cast<std::byte*>(memory), detail::release{page()}};
 #if defined(MADV_HUGEPAGE)
     if (page() > simd::alignment) (void)::madvise(memory_.get(), bytes / page() * page(), MADV_HUGEPAGE);

@@ -25,7 +25,9 @@ struct batch {
     [[nodiscard]] constexpr std::span<T, S::size> sample(std::size_t row) const noexcept {
         return std::span<T, S::size>{data + row * S::size, S::size};
     }
-    [[nodiscard]] constexpr batch part(std::size_t first, std::size_t count) const noexcept { return {data + first * S::size, count}; }
+    [[nodiscard]] constexpr batch part(std::size_t first, std::size_t count) const noexcept {
+        return {data + first * S::size, count};
+    }
     constexpr operator batch<const T, S>() const noexcept requires(!std::is_const_v<T>) { return {data, rows}; }
 };
 

@@ -35,9 +35,9 @@ template <class Extents>
 
 }  // namespace detail
 
-/// The numbers of a container as a span: std::vector, std::span, xt::xtensor, xt::xarray, or any with data() and size(). One that has
-/// shape() must be n x `sample`, extents of 1 aside, and its strides() those of row-major order; core::error otherwise. `which` names it in
-/// messages.
+/// The numbers of a container as a span: std::vector, std::span, xt::xtensor, xt::xarray, or any with data() and
+/// size(). One that has shape() must be n x `sample`, extents of 1 aside, and its strides() those of row-major order;
+/// core::error otherwise. `which` names it in messages.
 template <class Container>
 [[nodiscard]] auto view_samples(const Container& all, std::string_view which, std::span<const std::size_t> sample) {
     std::string wanted = "n";

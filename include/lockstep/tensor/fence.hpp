@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Fences and poison, for builds with LOCKSTEP_CHECK_MEMORY: memory that holds no value is NaN everywhere, and gaps lie between arrays.
+// Fences and poison, for builds with LOCKSTEP_CHECK_MEMORY: memory that holds no value is NaN everywhere, and gaps lie
+// between arrays.
 
 #include <array>
 #include <bit>
@@ -31,8 +32,8 @@
 
 namespace lockstep::tensor {
 
-/// The program checks the memory of its steps. All translation units of a program agree on it, and so does the compiled form
-/// (kernels/library.hpp): CMake's option LOCKSTEP_CHECK_MEMORY sees to that.
+/// The program checks the memory of its steps. All translation units of a program agree on it, and so does the compiled
+/// form (kernels/library.hpp): CMake's option LOCKSTEP_CHECK_MEMORY sees to that.
 #if defined(LOCKSTEP_CHECK_MEMORY)
 inline constexpr bool checks_memory = true;
 #else
@@ -42,7 +43,8 @@ inline constexpr bool checks_memory = false;
 /// Bytes of the gap on each side of an array: 0 where nothing is checked.
 inline constexpr std::size_t fence_bytes = checks_memory ? simd::alignment : 0;
 
-/// Four bytes of poison: a NaN as float; two of them are a signalling NaN as double. An operation on it keeps the rest of its bits.
+/// Four bytes of poison: a NaN as float; two of them are a signalling NaN as double. An operation on it keeps the rest
+/// of its bits.
 inline constexpr std::uint32_t poison_word = 0x7FF5A5A5U;
 
 /// The number came out of poison: it, or the quiet NaN that arithmetic makes of it.
@@ -53,7 +55,8 @@ template <std::floating_point T>
     } else {
         static_assert(sizeof(T) == 8);
         constexpr std::uint64_t sign_and_quiet = (std::uint64_t{1} << 63U) | (std::uint64_t{1} << 51U);
-        return (std::bit_cast<std::uint64_t>(number) & ~sign_and_quiet) == (std::uint64_t{poison_word} << 32U | poison_word);
+        return (std::bit_cast<std::uint64_t>(number) & ~sign_and_quiet) ==
+               (std::uint64_t{poison_word} << 32U | poison_word);
     }
 }
 
@@ -63,7 +66,8 @@ template <std::floating_point T>
 void poison(std::span<std::byte> memory) noexcept;
 /// Memory may be used again. It still holds poison.
 void unpoison(std::span<const std::byte> memory) noexcept;
-/// The first byte that has been written since poison() filled this memory, or memory.size(). No access is allowed afterwards.
+/// The first byte that has been written since poison() filled this memory, or memory.size(). No access is allowed
+/// afterwards.
 [[nodiscard]] std::size_t find_damage(std::span<const std::byte> memory) noexcept;
 
 /// The gaps of an arena: one before each array, and one after the last.
@@ -137,7 +141,8 @@ LOCKSTEP_FUNCTION std::size_t find_damage(std::span<const std::byte> memory) noe
     while (at != end && detail::byte_of_word(at) != 0 && is_whole()) ++at;
     // Whole lines: nearly all of them are as they were.
     constexpr std::size_t line = sizeof(detail::poison_line);
-    for (bool same = at == end || detail::byte_of_word(at) == 0; same && end - at >= static_cast<std::ptrdiff_t>(line);) {
+    for (bool same = at == end || detail::byte_of_word(at) == 0;
+         same && end - at >= static_cast<std::ptrdiff_t>(line);) {
         auto found = detail::poison_line;
         std::memcpy(found.data(), at, line);
         std::uint64_t changed = 0;
@@ -164,8 +169,8 @@ LOCKSTEP_FUNCTION void fences::check(std::byte* memory) const {
         if (!past && find_damage({memory + one.begin - fence_bytes, fence_bytes}) == fence_bytes) continue;
         std::string_view file = one.where.file_name();
         file.remove_prefix(file.rfind('/') + 1);
-        core::fail(core::text("memory ", past ? "past the end" : "before the begin", " of an array of ", one.end - one.begin,
-                              " bytes was written, of ", file, ":", one.where.line()),
+        core::fail(core::text("memory ", past ? "past the end" : "before the begin", " of an array of ",
+                              one.end - one.begin, " bytes was written, of ", file, ":", one.where.line()),
                    "what was given this array, or a neighbour, writes more than it asked for");
     }
 }

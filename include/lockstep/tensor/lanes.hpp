@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Lanes: the fixed cut of the global minibatch, and the one binary tree over which their sums are added, whatever the number of ranks.
+// Lanes: the fixed cut of the global minibatch, and the one binary tree over which their sums are added, whatever the
+// number of ranks.
 
 #include <algorithm>
 #include <array>
@@ -20,9 +21,9 @@ struct subtree {
     std::size_t count = 0;
 };
 
-/// The tree: node (level, i) covers lanes [i 2^level, (i+1) 2^level), cut off at the number of lanes, and is the sum of its two halves.
-/// A run of lanes is a list of whole nodes: the fewest that cover it, at most 2 log2(lanes). `longest`, a power of two: none of more lanes,
-/// where the sums of workers are kept apart; 0: no limit.
+/// The tree: node (level, i) covers lanes [i 2^level, (i+1) 2^level), cut off at the number of lanes, and is the sum of
+/// its two halves. A run of lanes is a list of whole nodes: the fewest that cover it, at most 2 log2(lanes). `longest`,
+/// a power of two: none of more lanes, where the sums of workers are kept apart; 0: no limit.
 [[nodiscard]] std::vector<subtree> cover(parallel::block lanes, std::size_t total, std::size_t longest = 0);
 
 /// The same nodes one after the other, without an allocation: f(subtree).
@@ -41,8 +42,8 @@ constexpr void each_node(parallel::block lanes, std::size_t total, std::size_t l
 [[nodiscard]] constexpr std::size_t tree_depth(std::size_t lanes) noexcept { return std::bit_width(lanes); }
 
 /// Walks the lanes of a subtree from left to right, adding finished nodes as a binary counter carries. The caller keeps
-/// tree_depth(count) partial sums: fill(lane, level) computes a lane into one, add(level) adds partial level+1 to partial level.
-/// The result is partial 0.
+/// tree_depth(count) partial sums: fill(lane, level) computes a lane into one, add(level) adds partial level+1 to
+/// partial level. The result is partial 0.
 template <class Fill, class Add>
 constexpr void walk(std::size_t count, Fill&& fill, Add&& add) {
     std::size_t held = 0;
@@ -53,20 +54,23 @@ constexpr void walk(std::size_t count, Fill&& fill, Add&& add) {
     while (held > 1) add(--held - 1);
 }
 
-/// Where lane `lane` of `lanes` begins in a minibatch of `rows`; where the last one ends for lane = lanes. As many lanes as can have
-/// `least` rows have some, F = min(lanes, rows / least) of them: lanes ceil(k lanes / F) - 1 for k = 1 .. F. These share the rows in order
-/// and as equally as possible, so a rank far along the lanes is as busy as the first one. Fewer rows than `least` are all in the last lane.
-/// A function of these numbers alone: the ranks of a job change nothing.
-[[nodiscard]] constexpr std::size_t lane_begin(std::size_t rows, std::size_t lanes, std::size_t least, std::size_t lane) noexcept {
+/// Where lane `lane` of `lanes` begins in a minibatch of `rows`; where the last one ends for lane = lanes. As many
+/// lanes as can have `least` rows have some, F = min(lanes, rows / least) of them: lanes ceil(k lanes / F) - 1 for k =
+/// 1 .. F. These share the rows in order and as equally as possible, so a rank far along the lanes is as busy as the
+/// first one. Fewer rows than `least` are all in the last lane. A function of these numbers alone: the ranks of a job
+/// change nothing.
+[[nodiscard]] constexpr std::size_t lane_begin(std::size_t rows, std::size_t lanes, std::size_t least,
+                                               std::size_t lane) noexcept {
     const std::size_t filled = std::clamp<std::size_t>(rows / least, 1, lanes);
     return rows * (lane * filled / lanes) / filled;
 }
 
-/// The lengths of the lanes of a minibatch of `rows`, by lane_begin(): with least = 1 as equal as possible, empty ones where there are
-/// fewer rows than lanes.
+/// The lengths of the lanes of a minibatch of `rows`, by lane_begin(): with least = 1 as equal as possible, empty ones
+/// where there are fewer rows than lanes.
 inline void deal_rows(std::size_t rows, std::span<std::size_t> lengths, std::size_t least = 1) noexcept {
     for (std::size_t lane = 0; lane < lengths.size(); ++lane)
-        lengths[lane] = lane_begin(rows, lengths.size(), least, lane + 1) - lane_begin(rows, lengths.size(), least, lane);
+        lengths[lane] =
+            lane_begin(rows, lengths.size(), least, lane + 1) - lane_begin(rows, lengths.size(), least, lane);
 }
 
 /// A run of lanes on one rank: which of its rows belong to which lane, and which nodes of the tree it can finish alone.

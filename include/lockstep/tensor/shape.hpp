@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The shape of one sample as a type: rows, columns, channels in memory order. The number of samples is a run-time value.
+// The shape of one sample as a type: rows, columns, channels in memory order. The number of samples is a run-time
+// value.
 
 #include <array>
 #include <cstddef>

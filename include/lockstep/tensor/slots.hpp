@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Per-element state that a component declares by number and the trainer owns: momenta of an optimizer, residuals of a compressor.
+// Per-element state that a component declares by number and the trainer owns: momenta of an optimizer, residuals of a
+// compressor.
 
 #include <cstddef>
 #include <span>
@@ -15,7 +16,9 @@ public:
     constexpr slots(T* data, std::size_t count, std::size_t size, std::size_t stride) noexcept
         : data_{data}, count_{count}, size_{size}, stride_{stride} {}
 
-    [[nodiscard]] constexpr std::span<T> operator[](std::size_t index) const noexcept { return {data_ + index * stride_, size_}; }
+    [[nodiscard]] constexpr std::span<T> operator[](std::size_t index) const noexcept {
+        return {data_ + index * stride_, size_};
+    }
     [[nodiscard]] constexpr std::size_t count() const noexcept { return count_; }
     [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
 

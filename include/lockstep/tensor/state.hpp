@@ -20,17 +20,17 @@ inline constexpr std::size_t shared_by_workers = std::numeric_limits<std::size_t
 /// number of ranks, for any buckets and threads; `first` counts from its start.
 template <class T>
 struct state_part {
-    std::string_view role;  ///< weights, statistics, optimizer, compressor, ..
-    std::size_t slot = 0;   ///< of several arrays of a role
-    std::size_t set = 0;    ///< of several sets of gradients
-    std::size_t tensor =
-        0;  ///< number of the parameter tensor (of statistics: of the layer) among all of the network; with shards, tensor x shards + shard
+    std::string_view role;   ///< weights, statistics, optimizer, compressor, ..
+    std::size_t slot = 0;    ///< of several arrays of a role
+    std::size_t set = 0;     ///< of several sets of gradients
+    std::size_t tensor = 0;  ///< number of the parameter tensor (of statistics: of the layer) among all of the network;
+                             ///< with shards, tensor x shards + shard
     std::size_t segment = 0;  ///< where the segment begins in the tensor
     std::size_t worker = shared_by_workers;
     std::size_t first = 0;
     std::span<T> numbers{};
-    /// Of the ranks that hold these numbers, which are equal there, one speaks: with the parts that speak, every number of a run is shown
-    /// once over all ranks.
+    /// Of the ranks that hold these numbers, which are equal there, one speaks: with the parts that speak, every number
+    /// of a run is shown once over all ranks.
     bool speaks = true;
 };
 
@@ -42,7 +42,8 @@ public:
     void operator()(const state_part<T>& part) noexcept {
         if (!part.speaks) return;
         std::uint64_t key = core::hash(part.role);
-        for (const std::size_t one : {part.slot, part.set, part.tensor, part.segment, part.worker}) key = core::mix(key + step) ^ one;
+        for (const std::size_t one : {part.slot, part.set, part.tensor, part.segment, part.worker})
+            key = core::mix(key + step) ^ one;
         key = core::mix(key + step) + part.first * step;
         for (const T& number : part.numbers) {
             sum_ += core::mix(key ^ core::hash(std::as_bytes(std::span{&number, 1})));

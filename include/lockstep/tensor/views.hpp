@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What numbers look like on the user's side: xtensor adaptors, for programs that include them. Parsing xtensor takes a second, and most
-// programs that train never look at a tensor.
+// What numbers look like on the user's side: xtensor adaptors, for programs that include them. Parsing xtensor takes a
+// second, and most programs that train never look at a tensor.
 
 namespace lockstep::tensor {
 

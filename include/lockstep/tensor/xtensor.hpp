@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The library's numbers as xtensors, views and copies: the only header that includes xtensor, and none of the library includes it. Programs
-// that call a trainer's predict() or weights() do.
+// The library's numbers as xtensors, views and copies: the only header that includes xtensor, and none of the library
+// includes it. Programs that call a trainer's predict() or weights() do.
 
 #if __has_include(<xtensor/containers/xadapt.hpp>)
 #include <xtensor/containers/xadapt.hpp>

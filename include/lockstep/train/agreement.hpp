@@ -33,7 +33,8 @@ namespace lockstep::train {
 /// A data set that can be read.
 template <class Dataset>
 [[gnu::cold]] void require_samples(const Dataset& set, std::string_view what) {
-    if (set.size() == 0) core::fail(core::text(data::name_of(set), " has no samples to ", what), "check where it was read from");
+    if (set.size() == 0)
+        core::fail(core::text(data::name_of(set), " has no samples to ", what), "check where it was read from");
     (void)core::checked_product("bytes for the order of the samples", std::size_t{set.size()}, sizeof(std::uint64_t));
     data::check_set(set);
 }
@@ -51,8 +52,8 @@ template <class Label, class T, class L>
     return out;
 }
 
-/// Every rank deals the rows of the whole data set: a few of them are read everywhere and compared. Ranks that hold parts of equal size
-/// differ in them. Collective; nothing on one rank.
+/// Every rank deals the rows of the whole data set: a few of them are read everywhere and compared. Ranks that hold
+/// parts of equal size differ in them. Collective; nothing on one rank.
 template <class T, class Dataset>
 [[gnu::cold]] void require_same_samples(const comm::group& ranks, const Dataset& set) {
     if (ranks.size() == 1) return;
@@ -65,7 +66,8 @@ template <class T, class Dataset>
     for (std::size_t i = 1; i < count; ++i) rows[i] = i * (n - 1) / (count - 1);
     std::vector<T> x(count * sample::size);
     std::vector<tensor::label_element<label, T>> y(count * tensor::label_size<label>);
-    set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, sample>{x.data(), count}, std::span{y});
+    set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, sample>{x.data(), count},
+             std::span{y});
     for (std::size_t i = 0; i < count; ++i) {
         const auto label_of_row = std::span{y}.subspan(i * tensor::label_size<label>, tensor::label_size<label>);
         // What cannot be trained on is refused where it is dealt, with words of its own.
@@ -73,21 +75,24 @@ template <class T, class Dataset>
             hashes[i] = unusable;
             continue;
         }
-        hashes[i] =
-            core::hash(std::as_bytes(std::span{x}.subspan(i * sample::size, sample::size)), core::hash(std::as_bytes(label_of_row)));
+        hashes[i] = core::hash(std::as_bytes(std::span{x}.subspan(i * sample::size, sample::size)),
+                               core::hash(std::as_bytes(label_of_row)));
     }
     const auto all = ranks.gather_all(hashes);
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         for (std::size_t i = 0; i < count; ++i)
             if (all[rank][i] != all[0][i] && all[rank][i] != unusable && all[0][i] != unusable)
-                core::fail(core::text("sample ", rows[i], " of ", data::name_of(set), " is another one on rank ", rank, " than on rank 0"),
-                           "give every rank the same data set (fit() deals the rows), or call step() with the rows that each rank has");
+                core::fail(core::text("sample ", rows[i], " of ", data::name_of(set), " is another one on rank ", rank,
+                                      " than on rank 0"),
+                           "give every rank the same data set (fit() deals the rows), or call step() with the rows "
+                           "that each rank has");
 }
 
 /// Every rank deals the rows of the whole data set: it has to be the same one. Collective.
 [[gnu::cold]] void require_equal(
     const comm::group& ranks, std::size_t mine, std::string_view what,
-    std::string_view remedy = "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has");
+    std::string_view remedy =
+        "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has");
 
 /// A sampler that depends on more than its arguments would deal some samples twice and others never. Collective.
 [[gnu::cold]] void require_same_order(const comm::group& ranks, std::span<const std::uint64_t> order);
@@ -99,14 +104,17 @@ LOCKSTEP_FUNCTION void require_same_order(const comm::group& ranks, std::span<co
     const auto all = ranks.gather_all(core::hash(std::as_bytes(order)));
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         if (all[rank] != all[0])
-            core::fail(core::text("the sampler orders ", order.size(), " samples otherwise on rank ", rank, " than on rank 0"),
-                       "make order() a function of its arguments alone");
+            core::fail(
+                core::text("the sampler orders ", order.size(), " samples otherwise on rank ", rank, " than on rank 0"),
+                "make order() a function of its arguments alone");
 }
 
-LOCKSTEP_FUNCTION void require_equal(const comm::group& ranks, std::size_t mine, std::string_view what, std::string_view remedy) {
+LOCKSTEP_FUNCTION void require_equal(const comm::group& ranks, std::size_t mine, std::string_view what,
+                                     std::string_view remedy) {
     const auto all = ranks.gather_all(mine);
     for (std::size_t rank = 1; rank < all.size(); ++rank)
-        if (all[rank] != all[0]) core::fail(core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]), remedy);
+        if (all[rank] != all[0])
+            core::fail(core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]), remedy);
 }
 
 LOCKSTEP_FUNCTION void rethrow_with(const std::string& line) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the compiler checks of a plan, one sentence for each mistake. A part that fails is replaced, so that its message stays the only one.
+// What the compiler checks of a plan, one sentence for each mistake. A part that fails is replaced, so that its message
+// stays the only one.
 
 #include <cstddef>
 #include <source_location>
@@ -60,7 +61,8 @@ template <class Sync, class Types>
 inline constexpr bool is_sync = false;
 template <sync::StrategyChoice Sync, class Types>
     requires requires { typename Sync::template strategy<Types>; }
-inline constexpr bool is_sync<Sync, Types> = sync::Strategy<typename Sync::template strategy<Types>, typename Types::value_type>;
+inline constexpr bool is_sync<Sync, Types> =
+    sync::Strategy<typename Sync::template strategy<Types>, typename Types::value_type>;
 template <class Clip>
 inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync::clips<Clip>;
 /// Whether a strategy can do what clipping and the optimizer need.
@@ -101,7 +103,8 @@ template <class Metric, class Output, class Label, class T>
 inline constexpr bool is_metric_for = false;
 template <class Metric, class Output, class Label, class T>
     requires metrics::Metric<Metric, T, Output>
-inline constexpr bool is_metric_for<Metric, Output, Label, T> = std::is_same_v<typename Metric::template label<Output>, Label>;
+inline constexpr bool is_metric_for<Metric, Output, Label, T> =
+    std::is_same_v<typename Metric::template label<Output>, Label>;
 template <class Layer, class T>
 inline constexpr bool is_complete = layer_api::Layer<Layer, T>;
 template <class Dataset, class T>
@@ -138,12 +141,13 @@ template <bool Sound, class Part, class Substitute>
 /// The loss of a plan, or what stands in for it where it does not fit the output of the network.
 template <class Output, class T, class Loss>
 [[nodiscard]] constexpr auto sound_loss(const Loss& loss) {
-    static_assert(
-        is_loss_for<Loss, Output, T>,
-        "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that returns the sum; it must "
-        "fit the output of the network");
+    static_assert(is_loss_for<Loss, Output, T>,
+                  "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that "
+                  "returns the sum; it must "
+                  "fit the output of the network");
     static_assert(has_outputs_for<Loss, Output>,
-                  "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with a softmax over one "
+                  "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with "
+                  "a softmax over one "
                   "output, which is always 1; add outputs, or take mean_squared_error");
     return or_else < is_loss_for<Loss, Output, T> && has_outputs_for < Loss, Output >> (loss, no_loss{});
 }
@@ -151,14 +155,14 @@ template <class Output, class T, class Loss>
 /// A bound layer, with a message where it is not complete.
 template <class Layer, class T>
 struct checked_layer {
-    static_assert(
-        is_complete<Layer, T>,
-        "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name, flops, forward(pass), backward(pass)");
+    static_assert(is_complete<Layer, T>,
+                  "lockstep: a layer lacks a member of the concept Layer: input, output, parameters, name, flops, "
+                  "forward(pass), backward(pass)");
     static constexpr bool sound = is_complete<Layer, T> && !layer_api::is_unbound<Layer>;
 };
 
-/// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a short way to the
-/// user.
+/// Whether all layers can be bound and are complete. Each layer is named where this is instantiated, so messages have a
+/// short way to the user.
 template <class Net, class T, class Indices = std::make_index_sequence<Net::size>>
 inline constexpr bool sound_layers = false;
 template <class Net, class T, std::size_t... Index>
@@ -169,17 +173,21 @@ inline constexpr bool sound_layers<Net, T, std::index_sequence<Index...>> =
 template <class Net, std::size_t Shards, class Indices = std::make_index_sequence<Net::size>>
 inline constexpr bool sound_shards = false;
 template <class Net, std::size_t Shards, std::size_t... Index>
-inline constexpr bool sound_shards<Net, Shards, std::index_sequence<Index...>> = (model::bound<Net, Shards, Index>::fits && ...);
+inline constexpr bool sound_shards<Net, Shards, std::index_sequence<Index...>> =
+    (model::bound<Net, Shards, Index>::fits && ...);
 
 /// Whether a data set is one, and has what the network and the loss take; with a message where not.
 template <class Dataset, class T, class Input, class Label, class Loss>
 [[nodiscard]] constexpr bool check_dataset() {
-    static_assert(is_dataset<Dataset, T>, "lockstep: a data set has the types sample and label, size(), and read(rows, x, y)");
+    static_assert(is_dataset<Dataset, T>,
+                  "lockstep: a data set has the types sample and label, size(), and read(rows, x, y)");
     if constexpr (is_dataset<Dataset, T> && !std::is_same_v<Loss, no_loss>) {
         using sample = typename Dataset::sample;
         using found = typename Dataset::label;
-        static_assert(fits_network<sample, Input>, "lockstep: the samples of the data set do not have the shape of the network's input");
-        static_assert(fits_loss<found, Label>, "lockstep: the labels of the data set are not what the loss takes for the network's output");
+        static_assert(fits_network<sample, Input>,
+                      "lockstep: the samples of the data set do not have the shape of the network's input");
+        static_assert(fits_loss<found, Label>,
+                      "lockstep: the labels of the data set are not what the loss takes for the network's output");
         return fits_network<sample, Input> && fits_loss<found, Label>;
     }
     return false;
@@ -187,14 +195,15 @@ template <class Dataset, class T, class Input, class Label, class Loss>
 
 template <class Metric, class Output, class Label, class T>
 [[nodiscard]] constexpr bool check_metric() {
-    static_assert(
-        is_metric_for<Metric, Output, Label, T>,
-        "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum; its labels are those of the loss");
+    static_assert(is_metric_for<Metric, Output, Label, T>,
+                  "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum; its "
+                  "labels are those of the loss");
     return is_metric_for<Metric, Output, Label, T>;
 }
 
 /// Factors of a plan, or none where they do not go with something else in it. `Sound`: the layers are.
-template <bool Sound, class Net, class Partition, class Compressor, class Sync, class Optimizer, class Clip, class Factors>
+template <bool Sound, class Net, class Partition, class Compressor, class Sync, class Optimizer, class Clip,
+          class Factors>
 [[nodiscard]] constexpr auto sound_factors(const Factors& factors) {
     static_assert(is_factors<Factors>, "lockstep: plan::factors is sync::no_factors{} or sync::factors{.always = ..}");
     if constexpr (!is_factors<Factors>) {
@@ -202,22 +211,26 @@ template <bool Sound, class Net, class Partition, class Compressor, class Sync, 
     } else {
         constexpr bool used = Factors::are_used;
         constexpr bool compressor_fits = factors_take_compressor<std::remove_const_t<Compressor>, used>;
-        constexpr bool partition_fits = factors_take_partition<Partition, used>, sync_fits = factors_take_sync<Sync, used>;
+        constexpr bool partition_fits = factors_take_partition<Partition, used>,
+                       sync_fits = factors_take_sync<Sync, used>;
         constexpr bool norms_fit = factors_take_norms<std::remove_const_t<Optimizer>, std::remove_const_t<Clip>, used>;
         constexpr bool looks = Sound && used, network_fits = factors_take_network<Net, looks>;
+        static_assert(compressor_fits,
+                      "lockstep: factors are sent in place of gradients, and a compressor takes gradients; leave "
+                      ".factors or .compressor out");
+        static_assert(partition_fits,
+                      "lockstep: factors are not defined for dense layers that a model partition has cut; leave "
+                      ".factors or .partition out");
         static_assert(
-            compressor_fits,
-            "lockstep: factors are sent in place of gradients, and a compressor takes gradients; leave .factors or .compressor out");
-        static_assert(
-            partition_fits,
-            "lockstep: factors are not defined for dense layers that a model partition has cut; leave .factors or .partition out");
-        static_assert(sync_fits,
-                      "lockstep: this strategy does not say takes_factors = true, so its steps are not defined with factors; "
-                      "leave .factors out, or use sync::every_step");
+            sync_fits,
+            "lockstep: this strategy does not say takes_factors = true, so its steps are not defined with factors; "
+            "leave .factors out, or use sync::every_step");
         static_assert(norms_fit,
-                      "lockstep: owners form gradients from factors as they update, and plan::clip and optimizers such as lars need "
+                      "lockstep: owners form gradients from factors as they update, and plan::clip and optimizers such "
+                      "as lars need "
                       "norms before that; leave .factors out, or take another optimizer without .clip");
-        static_assert(network_fits, "lockstep: the network has no dense layer, and no other layer has factors; leave .factors out");
+        static_assert(network_fits,
+                      "lockstep: the network has no dense layer, and no other layer has factors; leave .factors out");
         constexpr bool all_fit = compressor_fits && partition_fits && sync_fits && norms_fit && network_fits;
         return or_else<all_fit>(factors, sync::no_factors{});
     }
@@ -226,7 +239,8 @@ template <bool Sound, class Net, class Partition, class Compressor, class Sync, 
 /// The group that a trainer runs on.
 template <class Ranks>
 [[nodiscard]] comm::group group_of(const Ranks& ranks, const std::source_location& where) {
-    static_assert(is_communicator<Ranks>, "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
+    static_assert(is_communicator<Ranks>,
+                  "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
     if constexpr (is_communicator<Ranks>)
         return comm::make_group(ranks, where);
     else
@@ -239,57 +253,71 @@ template <class Ranks>
 /// 15 lines.
 template <class Plan>
 [[nodiscard]] constexpr auto sound(const Plan& of) {
-    static_assert(is_plan<Plan>, "lockstep: a trainer takes a communicator and a plan: trainer{world, ls::plan{.model = .., .loss = ..}}");
+    static_assert(
+        is_plan<Plan>,
+        "lockstep: a trainer takes a communicator and a plan: trainer{world, ls::plan{.model = .., .loss = ..}}");
     if constexpr (is_plan<Plan>) {
         using T = typename decltype(of.precision)::type;
-        static_assert(is_sequential<decltype(of.model)>, "lockstep: the model of a plan is a sequential{input<..>, layers..}");
+        static_assert(is_sequential<decltype(of.model)>,
+                      "lockstep: the model of a plan is a sequential{input<..>, layers..}");
         static_assert(is_optimizer<decltype(of.optimizer), T>,
                       "lockstep: an optimizer has slot_count, name, settings() and a noexcept update(update_pass)");
-        static_assert(is_schedule<decltype(of.schedule)>, "lockstep: a learning-rate schedule is called with a step and returns a number");
+        static_assert(is_schedule<decltype(of.schedule)>,
+                      "lockstep: a learning-rate schedule is called with a step and returns a number");
         static_assert(is_sampler<decltype(of.sampler)>,
                       "lockstep: a sampler has order(n, epoch, seed, out), which fills out with sample numbers");
         static_assert(is_partition<decltype(of.partition)>,
                       "lockstep: a partition is data{}, model<Shards>{} or hybrid{data{}, model<Shards>{}}");
-        static_assert(has_one_stage<decltype(of.partition)>,
-                      "lockstep: a partition has one stage: a trainer has no pipeline; cut the layers with model<Shards>{} or "
-                      "hybrid{data{}, model<Shards>{}}");
-        static_assert(is_compressor<decltype(of.compressor), T>,
-                      "lockstep: a compressor has slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
-                      "decode_add(message, scale, sum), or is a reduction with rounds: see lockstep/compress/reduction.hpp");
+        static_assert(
+            has_one_stage<decltype(of.partition)>,
+            "lockstep: a partition has one stage: a trainer has no pipeline; cut the layers with model<Shards>{} or "
+            "hybrid{data{}, model<Shards>{}}");
+        static_assert(
+            is_compressor<decltype(of.compressor), T>,
+            "lockstep: a compressor has slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
+            "decode_add(message, scale, sum), or is a reduction with rounds: see lockstep/compress/reduction.hpp");
     }
     if constexpr (has_sequential<Plan>) {
         using T = typename decltype(of.precision)::type;
         constexpr bool layers = sound_layers<decltype(of.model), T>;
-        auto net = or_else<layers>(of.model, model::sequential{typename decltype(of.model)::input{}, layers::flatten{}});
-        const auto loss = sound_loss<typename model::network<decltype(net), 1>::output, T>(or_else<layers>(of.loss, no_loss{}));
+        auto net =
+            or_else<layers>(of.model, model::sequential{typename decltype(of.model)::input{}, layers::flatten{}});
+        const auto loss =
+            sound_loss<typename model::network<decltype(net), 1>::output, T>(or_else<layers>(of.loss, no_loss{}));
         constexpr bool partitions = is_partition<decltype(of.partition)> && has_one_stage<decltype(of.partition)>;
         const auto part = or_else<partitions>(of.partition, partition::data{});
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
         const auto compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{});
         const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
         const auto clip = or_else<is_clip<decltype(of.clip)>>(of.clip, sync::no_clipping{});
-        static_assert(is_clip<decltype(of.clip)>, "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
-        const auto factors = sound_factors<layers, decltype(net), decltype(part), decltype(compressor), decltype(of.sync),
-                                           decltype(optimizer), decltype(clip)>(of.factors);
-        using types = sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>,
-                                      std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(compressor)>,
-                                      std::remove_const_t<decltype(clip)>, std::remove_const_t<decltype(factors)>>;
+        static_assert(is_clip<decltype(of.clip)>,
+                      "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
+        const auto factors = sound_factors<layers, decltype(net), decltype(part), decltype(compressor),
+                                           decltype(of.sync), decltype(optimizer), decltype(clip)>(of.factors);
+        using types =
+            sync::run_types<T, model::network<decltype(net), shards ? decltype(part)::shards : 1>,
+                            std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(compressor)>,
+                            std::remove_const_t<decltype(clip)>, std::remove_const_t<decltype(factors)>>;
         constexpr bool syncs = is_sync<decltype(of.sync), types>;
         static_assert(syncs,
-                      "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words of a step: see "
+                      "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words "
+                      "of a step: see "
                       "sync/concept.hpp");
-        constexpr bool norms =
-            has_norms_for<decltype(of.sync), std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(clip)>>;
+        constexpr bool norms = has_norms_for<decltype(of.sync), std::remove_const_t<decltype(optimizer)>,
+                                             std::remove_const_t<decltype(clip)>>;
         static_assert(norms,
-                      "lockstep: this strategy measures no norms, which plan::clip and optimizers such as lars need before the first "
+                      "lockstep: this strategy measures no norms, which plan::clip and optimizers such as lars need "
+                      "before the first "
                       "update of a step: take sync::every_step{}, or leave them out");
         constexpr bool whole = holds_whole_networks<decltype(of.sync), std::remove_const_t<decltype(part)>>;
-        static_assert(whole,
-                      "lockstep: workers with weights of their own hold whole networks, and this partition cuts them: use "
-                      "partition::data{}, or sync::every_step{}");
+        static_assert(
+            whole,
+            "lockstep: workers with weights of their own hold whole networks, and this partition cuts them: use "
+            "partition::data{}, or sync::every_step{}");
         constexpr bool exact = averages_exactly<decltype(of.sync), std::remove_const_t<decltype(compressor)>>;
         static_assert(exact,
-                      "lockstep: workers with weights of their own exchange weights, which no compressor takes: use compress::none{}, or "
+                      "lockstep: workers with weights of their own exchange weights, which no compressor takes: use "
+                      "compress::none{}, or "
                       "sync::every_step{}");
         auto out = plan{
             .model = net,

@@ -20,12 +20,12 @@ class deal {
 public:
     explicit deal(const partition::grid& on);
 
-    /// A minibatch of `rows` samples, cut by tensor::lane_begin(): lane l has the rows parallel::split(rows, lanes, l), but where that
-    /// leaves a lane fewer than `least`, fewer lanes have more.
+    /// A minibatch of `rows` samples, cut by tensor::lane_begin(): lane l has the rows parallel::split(rows, lanes, l),
+    /// but where that leaves a lane fewer than `least`, fewer lanes have more.
     void whole(std::size_t rows, std::size_t least = 1);
 
-    /// Each rank has brought so many rows; it cuts them into its own lanes. With the counts that whole(rows) would give, the deal is the
-    /// same.
+    /// Each rank has brought so many rows; it cuts them into its own lanes. With the counts that whole(rows) would
+    /// give, the deal is the same.
     void brought(std::span<const std::size_t> rows_of_rank);
 
     /// The rows of each lane are those of a deal of the same lanes.
@@ -35,14 +35,17 @@ public:
     }
 
     [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
-    [[nodiscard]] const tensor::lane_set& own() const noexcept { return own_; }               ///< lanes of this rank
-    [[nodiscard]] const tensor::lane_set& group() const noexcept { return group_; }           ///< lanes of its model group
-    [[nodiscard]] std::span<const std::size_t> lengths() const noexcept { return lengths_; }  ///< rows of each lane, of all ranks
+    [[nodiscard]] const tensor::lane_set& own() const noexcept { return own_; }      ///< lanes of this rank
+    [[nodiscard]] const tensor::lane_set& group() const noexcept { return group_; }  ///< lanes of its model group
+    [[nodiscard]] std::span<const std::size_t> lengths() const noexcept {
+        return lengths_;
+    }  ///< rows of each lane, of all ranks
     /// Rows of each rank of the model group, counted from the group's first.
     [[nodiscard]] const partition::row_blocks& members() const noexcept { return members_; }
 
     /// The rows of a minibatch of `rows` that whole() deals this rank.
-    [[nodiscard]] static parallel::block own_rows(std::size_t rows, const partition::grid& on, std::size_t least = 1) noexcept {
+    [[nodiscard]] static parallel::block own_rows(std::size_t rows, const partition::grid& on,
+                                                  std::size_t least = 1) noexcept {
         return rows_of(rows, on, on.own_lanes(), least);
     }
 
@@ -88,7 +91,8 @@ LOCKSTEP_FUNCTION deal::deal(const partition::grid& on)
       members_(on.shards) {}
 
 LOCKSTEP_FUNCTION void deal::whole(std::size_t rows, std::size_t least) {
-    for (std::size_t lane = 0; lane < lengths_.size(); ++lane) lengths_[lane] = rows_of(rows, grid_, {lane, lane + 1}, least).size();
+    for (std::size_t lane = 0; lane < lengths_.size(); ++lane)
+        lengths_[lane] = rows_of(rows, grid_, {lane, lane + 1}, least).size();
     assign();
 }
 
@@ -99,15 +103,18 @@ LOCKSTEP_FUNCTION std::size_t deal::capacity(std::size_t rows, const partition::
             const auto run = on.lanes_of(rank);
             most = std::max(most, rows_of(of, on, run, least).size());
             if (on.workers == 0) continue;
-            // Ranks that share a worker may have more lanes than the last one, and then more of fewer rows: a bound for all of these.
+            // Ranks that share a worker may have more lanes than the last one, and then more of fewer rows: a bound for
+            // all of these.
             const std::size_t lanes = on.dealt_lanes(), filled = std::clamp<std::size_t>(of / least, 1, lanes);
-            const std::size_t own = on.recipe_lane(run.last) * filled / lanes - on.recipe_lane(run.first) * filled / lanes;
+            const std::size_t own =
+                on.recipe_lane(run.last) * filled / lanes - on.recipe_lane(run.first) * filled / lanes;
             most = std::max(most, (own * of + filled - 1) / filled);
         }
     };
     count(rows);
     // A rank whose lanes all have rows may have more of fewer: of those that fill so many lanes, the most count.
-    for (std::size_t filled = 1; filled < on.dealt_lanes() && least > 1 && filled < rows / least; ++filled) count((filled + 1) * least - 1);
+    for (std::size_t filled = 1; filled < on.dealt_lanes() && least > 1 && filled < rows / least; ++filled)
+        count((filled + 1) * least - 1);
     return most;
 }
 

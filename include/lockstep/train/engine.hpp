@@ -31,7 +31,8 @@
 
 namespace lockstep::train {
 
-/// The parts of a trainer in the order in which they are made. Public to the trainer and to fit(), which are its only users.
+/// The parts of a trainer in the order in which they are made. Public to the trainer and to fit(), which are its only
+/// users.
 template <class Plan>
 struct engine {
     using T = typename decltype(std::declval<Plan&>().precision)::type;
@@ -80,16 +81,18 @@ struct engine {
           least_bucket{sync::least_bucket<T>(given, rule, grid)},
           memory{ranks, asks_for_messages(given) ? transport::messages : given.transport, shared_bytes(), arena},
           change{ranks, memory.parts(), arena},
-          run{plan.model, grid, group, capacity, shards * capacity, team, arena},  // step() may fill every rank of a group
-          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(), change, capacity,
-                                     rows.lengths()}},
+          run{plan.model,        grid, group, capacity,
+              shards * capacity, team, arena},  // step() may fill every rank of a group
+          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(),
+                                     change, capacity, rows.lengths()}},
           observed{grid, ranks.named("statistics"), rule, team, arena},
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
           samples{capacity, given.prefetch, team, arena},
-          weight_slice{has_worker_weights ? arena.template reserve<T>(core::checked_product("weights of workers", walks.count(),
-                                                                                            std::size_t{network::parameters_here}))
-                                          : arena.template reserve_shared<T>(network::parameters_here)} {
+          weight_slice{has_worker_weights
+                           ? arena.template reserve<T>(core::checked_product("weights of workers", walks.count(),
+                                                                             std::size_t{network::parameters_here}))
+                           : arena.template reserve_shared<T>(network::parameters_here)} {
         arena.allocate();
         run.bind(arena, strategy.thread());
         strategy.bind(arena);
@@ -100,7 +103,8 @@ struct engine {
         totals.threads = given.threads;
         initialise_weights<network>(weights(), grid, given.seed, given.initialise);
         if constexpr (has_worker_weights) strategy.loaded(arena[weight_slice]);
-        require_equal_weights<network>(ranks, grid, std::span<const T>{weights()}, std::span<const T>{observed.running()});
+        require_equal_weights<network>(ranks, grid, std::span<const T>{weights()},
+                                       std::span<const T>{observed.running()});
         ranks.end_together();
     }
 
@@ -108,8 +112,8 @@ struct engine {
     template <class F>
     decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) {
         const comm::watched_call here{ranks.aborts(), name, where};
-        // After a failure messages of the broken step are still under way, and would be taken for those of the next one.
-        // And what a compressor carries over to the next step is that of the broken one.
+        // After a failure messages of the broken step are still under way, and would be taken for those of the next
+        // one. And what a compressor carries over to the next step is that of the broken one.
         const bool stays_failed = ranks.size() > 1 || compress::keeps_state<compressor_type>;
         try {
             if (stays_failed) ranks.check();
@@ -130,30 +134,33 @@ struct engine {
     }
     /// Forward over the rows of the walk; after the last one what the layers observe sets off.
     [[nodiscard]] tensor::batch<const T, output> forward(const walk& here, const T* x) {
-        const auto out = run.forward(weights(here.set).data(), x + here.first_row * input::size, here.rows, key(layer_api::mode::training),
-                                     observed.place(here.set), strategy.weights_needed());
+        const auto out =
+            run.forward(weights(here.set).data(), x + here.first_row * input::size, here.rows,
+                        key(layer_api::mode::training), observed.place(here.set), strategy.weights_needed());
         strategy.forward_done();
         if (here.set + 1 == walks.count()) observed.start();
         return out;
     }
 
     /// The loss of each lane and the gradient of the output. Returns the learning rate, which travels with the losses.
-    double compute_loss(const walk& here, tensor::batch<const T, output> out, const label_element* all, std::uint64_t step) {
+    double compute_loss(const walk& here, tensor::batch<const T, output> out, const label_element* all,
+                        std::uint64_t step) {
         const auto dy = run.output_gradient(here.rows);
         const auto scale = static_cast<T>(1.0 / static_cast<double>(here.samples));
         const label_element* const y = all + here.first_row * tensor::label_size<label>;
-        parallel::for_each(team, here.rows.own().count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, loss_type, output>) {
-            const auto own = here.rows.own().blocks()[lane];
-            const auto [part, target] = of_rows<label>(out, y, own);
-            losses(here.first_lane + lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
-        });
+        parallel::for_each(
+            team, here.rows.own().count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, loss_type, output>) {
+                const auto own = here.rows.own().blocks()[lane];
+                const auto [part, target] = of_rows<label>(out, y, own);
+                losses(here.first_lane + lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
+            });
         const double rate = static_cast<double>(plan.schedule(step));
         losses.fill(2, rate);
         return rate;
     }
 
-    /// All ranks agree on the step, then weights change. Returns the mean loss. Throws core::error, on all ranks alike, where a rate, a loss,
-    /// a norm or a mean of the statistics makes no sense: no weight has changed then.
+    /// All ranks agree on the step, then weights change. Returns the mean loss. Throws core::error, on all ranks alike,
+    /// where a rate, a loss, a norm or a mean of the statistics makes no sense: no weight has changed then.
     double commit(double rate, std::uint64_t step) {
         // Who has all losses knows that no rank can fail any more in this step: only now may weights change.
         const double loss = strategy.reduce_loss(losses, step) / static_cast<double>(rows.rows());
@@ -166,7 +173,8 @@ struct engine {
         // Its messages go before the weights, or they would wait for these.
         if constexpr (network::statistics > 0) {
             auto watch = clock::now();
-            if (!observed.finish(rows.rows())) refuse_step(change, "a mean of what layers observe is not finite", step + 1);
+            if (!observed.finish(rows.rows()))
+                refuse_step(change, "a mean of what layers observe is not finite", step + 1);
             change.begin();
             observed.absorb(plan.model);
             totals.seconds.communication_exposed += report::lap(watch);
@@ -206,7 +214,8 @@ struct engine {
         }
         const double loss = commit(rate, step);
         totals.samples += rows.rows();
-        totals.bytes_sent += bytes_of(step) + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
+        totals.bytes_sent +=
+            bytes_of(step) + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
         return {.step = totals.steps, .epoch = epoch, .samples = rows.rows(), .loss = loss, .rate = rate};
     }
 
@@ -227,6 +236,16 @@ struct engine {
             visit_weights<network>(visit, weights(), observed.running(), grid);
         }
         strategy.visit_state(visit);
+    }
+
+    /// Of all that visit_state() shows on all ranks, and of how far the run is. Collective.
+    [[nodiscard, gnu::cold]] std::uint64_t state_hash() {
+        tensor::state_hash sum;
+        visit_state(sum);
+        std::uint64_t out = 0;
+        for (const std::uint64_t one : ranks.gather_all(sum.sum())) out += one;
+        for (const std::uint64_t one : {totals.steps, epoch, std::uint64_t{position}}) out = core::mix(out) + one;
+        return out;
     }
 
     [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, totals.steps, mode}; }
@@ -264,7 +283,9 @@ struct engine {
     /// The first set that is not finite, or one of which only slots or gradients are not.
     [[nodiscard, gnu::cold]] std::span<const T> spoilt_weights() noexcept {
         std::size_t set = 0;
-        while (set + 1 < walks.count() && kernels::first_non_finite(std::span<const T>{weights(set)}) == network::parameters_here) ++set;
+        while (set + 1 < walks.count() &&
+               kernels::first_non_finite(std::span<const T>{weights(set)}) == network::parameters_here)
+            ++set;
         return weights(set);
     }
 
@@ -279,7 +300,8 @@ struct engine {
         void forward_done() {
             of_.strategy.times().note(report::activity::loss);
             in_forward_ = of_.run.redistribution_seconds() - redistributed_;
-            of_.totals.seconds.forward += report::lap(watch_) - in_forward_ - (of_.strategy.times().exposed_seconds() - waited_);
+            of_.totals.seconds.forward +=
+                report::lap(watch_) - in_forward_ - (of_.strategy.times().exposed_seconds() - waited_);
         }
         void backward_done() {
             const double in_both = of_.run.redistribution_seconds() - redistributed_;

@@ -27,13 +27,14 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
     require_equal(core.ranks, until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
                   "call fit() with the same number on every rank");
     core.ranks.aborts().passed();
-    const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy, report::recorder_of(observers...)};
+    const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
+                                                                           report::recorder_of(observers...)};
     report::require_different_outputs(core.ranks, observers...);
     (report::tell_begin(observers, core.ranks), ...);
     const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
     if (core.order.size() != n) {
-        core::with_memory("the order of the samples", n * sizeof(core.order[0]), "fit fewer samples, or use a machine with more memory",
-                          [&] { core.order.assign(n, 0); });
+        core::with_memory("the order of the samples", n * sizeof(core.order[0]),
+                          "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
         core.position = 0;
         core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
         require_same_order(core.ranks, core.order);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Forward without training: evaluation over data sets and predictions for rows, in parts that fit into the memory of a trainer.
+// Forward without training: evaluation over data sets and predictions for rows, in parts that fit into the memory of a
+// trainer.
 
 #include <algorithm>
 #include <array>
@@ -36,16 +37,18 @@ namespace lockstep::train {
 
 /// These rows of an output, and their labels.
 template <tensor::Label Label, class T, class Output>
-[[nodiscard]] auto of_rows(tensor::batch<const T, Output> out, const tensor::label_element<Label, T>* y, parallel::block rows) noexcept {
+[[nodiscard]] auto of_rows(tensor::batch<const T, Output> out, const tensor::label_element<Label, T>* y,
+                           parallel::block rows) noexcept {
     constexpr std::size_t per_label = tensor::label_size<Label>;
-    return std::pair{out.part(rows.first, rows.size()), tensor::targets<Label, T>{y + rows.first * per_label, rows.size() * per_label}};
+    return std::pair{out.part(rows.first, rows.size()),
+                     tensor::targets<Label, T>{y + rows.first * per_label, rows.size() * per_label}};
 }
 
 /// Whether a loss throws nothing, so that threads may compute it for lanes of their own.
 template <class T, class Loss, class Output>
 inline constexpr bool loss_is_quiet =
-    std::is_nothrow_invocable_v<const Loss&, tensor::batch<const T, Output>, tensor::targets<typename Loss::template label<Output>, T>,
-                                tensor::batch<T, Output>, T>;
+    std::is_nothrow_invocable_v<const Loss&, tensor::batch<const T, Output>,
+                                tensor::targets<typename Loss::template label<Output>, T>, tensor::batch<T, Output>, T>;
 
 /// What a trainer lends for one call. `rows` is the deal of the last part afterwards.
 template <class T, class Network, class Label, class Plan>
@@ -68,7 +71,8 @@ struct inference {
     sync::step_sums& sums;
     parallel::team team;
 
-    /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks. Collective.
+    /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks.
+    /// Collective.
     template <class Dataset, class... Metrics>
     [[nodiscard]] report::evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also) const {
         require_names<Metrics...>();
@@ -84,23 +88,28 @@ struct inference {
             rows.whole(std::min(plan.batch, set.size() - at));
             const auto& lanes = rows.own();
             for (std::size_t i = 0; i < lanes.rows(); ++i) numbers[i] = at + lanes.first_row() + i;
-            const auto [x, y, count] = brought.template read<Dataset>(set, std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
+            const auto [x, y, count] =
+                brought.template read<Dataset>(set, std::span<const std::uint64_t>{numbers}.first(lanes.rows()));
             const auto out = forward(x);
-            parallel::for_each(team, lanes.count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, decltype(Plan::loss), output>) {
-                const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
-                sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
-                if constexpr (tensor::is_classes<Label>) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
-            });
+            parallel::for_each(
+                team, lanes.count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, decltype(Plan::loss), output>) {
+                    const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
+                    sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
+                    if constexpr (tensor::is_classes<Label>)
+                        sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
+                });
             for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
                 const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
                 core::for_each_index<sizeof...(Metrics)>([&, &part = part, &target = target](auto metric) {
-                    others[metric * lanes.count() + lane] += static_cast<double>(core::get<metric>(also.all)(part, target));
+                    others[metric * lanes.count() + lane] +=
+                        static_cast<double>(core::get<metric>(also.all)(part, target));
                 });
             }
         }
         sums.start();
         const auto sum = sums.finish();
-        report::evaluation result{.loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
+        report::evaluation result{
+            .loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
         if constexpr (tensor::is_classes<Label>) result.accuracy = sum[1] / static_cast<double>(set.size());
         (result.metrics.push_back({Metrics::name, 0}), ...);
         for (std::size_t metric = 0; metric < sizeof...(Metrics); ++metric)
@@ -112,21 +121,22 @@ struct inference {
         return result;
     }
 
-    /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective in a model partition,
-    /// else local.
+    /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective in a
+    /// model partition, else local.
     [[nodiscard]] auto predict(const typename samples::rows& x) const {
         std::size_t most = x.count;
         if constexpr (Network::shards > 1) most = std::ranges::max(counts.gather(x.count));
-        auto out =
-            core::with_memory("predictions", core::checked_product("bytes of predictions", x.count, output::size, sizeof(T)),
-                              "pass fewer rows at once", [&] { return tensor::views<const T>::template make_batch<output>(x.count); });
+        auto out = core::with_memory(
+            "predictions", core::checked_product("bytes of predictions", x.count, output::size, sizeof(T)),
+            "pass fewer rows at once", [&] { return tensor::views<const T>::template make_batch<output>(x.count); });
         for (std::size_t at = 0; at < most; at += capacity) {
             const std::size_t first = std::min(at, x.count), here = std::min(capacity, x.count - first);
             if constexpr (Network::shards > 1)
                 rows.brought(counts.gather(here));
             else
                 rows.brought(std::vector<std::size_t>(grid.ranks, here));
-            std::copy_n(forward(x.x + first * input::size).data, here * output::size, out.data() + first * output::size);
+            std::copy_n(forward(x.x + first * input::size).data, here * output::size,
+                        out.data() + first * output::size);
         }
         return out;
     }
@@ -157,7 +167,8 @@ private:
     static void require_finite(std::string_view what, double value, const Dataset& set) {
         if (!std::isfinite(value))
             core::fail(core::text(what, " is ", value, " over ", data::name_of(set)),
-                       "look at the outputs of predict() for a few samples: numbers are too large, or weights are no numbers any more");
+                       "look at the outputs of predict() for a few samples: numbers are too large, or weights are no "
+                       "numbers any more");
     }
 
     /// Results are found by name.

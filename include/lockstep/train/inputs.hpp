@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The samples and labels of a step: read from a data set into the arena, or taken where the user's program has them. Checked before use.
+// The samples and labels of a step: read from a data set into the arena, or taken where the user's program has them.
+// Checked before use.
 
 #include <array>
 #include <cmath>
@@ -24,7 +25,8 @@ namespace lockstep::train {
 template <class Found, class T>
 inline constexpr bool is_computed_in = std::is_same_v<Found, T>;
 
-/// Room for `rows` samples. Every sample is checked to be finite and every class number to be in range: one look at each number.
+/// Room for `rows` samples. Every sample is checked to be finite and every class number to be in range: one look at
+/// each number.
 template <class T, tensor::Shape Input, tensor::Label Label>
 class inputs {
     using label_element = tensor::label_element<Label, T>;
@@ -38,10 +40,12 @@ public:
     };
 
     /// `spare`: room for a second minibatch, which is read ahead while the first one is in use.
-    inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena) : capacity_{capacity}, team_{team} {
+    inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena)
+        : capacity_{capacity}, team_{team} {
         for (std::size_t i = 0; i < (spare ? 2 : 1); ++i)
             x_[i] = arena.reserve<T>(core::checked_product("numbers of samples", capacity, Input::size)),
-            y_[i] = arena.reserve<label_element>(core::checked_product("numbers of labels", capacity, std::size_t{per_label}));
+            y_[i] = arena.reserve<label_element>(
+                core::checked_product("numbers of labels", capacity, std::size_t{per_label}));
     }
     void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
 
@@ -50,11 +54,14 @@ public:
     [[nodiscard]] rows read(const Dataset& set, std::span<const std::uint64_t> samples) {
         return read_with(set, samples, used_, [&](const auto& x, const auto& y) { set.read(samples, x, y); });
     }
-    /// As they are in training. `ahead`: into the spare room, also by another thread than the one that calls the other members.
+    /// As they are in training. `ahead`: into the spare room, also by another thread than the one that calls the other
+    /// members.
     template <class Dataset>
-    [[nodiscard]] rows read(const Dataset& set, std::span<const std::uint64_t> samples, const data::reading& key, bool ahead) {
-        return read_with(set, samples, ahead ? 1 - used_ : used_,
-                         [&](const auto& x, const auto& y) { data::read_for_training<Dataset, T>(set, samples, x, y, key); });
+    [[nodiscard]] rows read(const Dataset& set, std::span<const std::uint64_t> samples, const data::reading& key,
+                            bool ahead) {
+        return read_with(set, samples, ahead ? 1 - used_ : used_, [&](const auto& x, const auto& y) {
+            data::read_for_training<Dataset, T>(set, samples, x, y, key);
+        });
     }
     /// From now on the spare room is the one in use, and the other way round. Not while another thread reads ahead.
     void swap() noexcept { used_ = 1 - used_; }
@@ -75,7 +82,8 @@ public:
         const auto who = [](std::size_t row) { return core::text("row ", row, " of this rank"); };
         if constexpr (tensor::is_classes<Label>)
             for (std::size_t row = 0; row < labels.size(); ++row)
-                require_class(std::in_range<std::int64_t>(labels[row]) ? static_cast<std::int64_t>(labels[row]) : -1, row, who);
+                require_class(std::in_range<std::int64_t>(labels[row]) ? static_cast<std::int64_t>(labels[row]) : -1,
+                              row, who);
         out.y = in_place(labels, y_[used_]);
         check_y({out.y, labels.size()}, who);
         return out;
@@ -88,9 +96,9 @@ public:
                                   tensor::to_text<Input>(), " sample"),
                        "pass whole samples, one after the other");
         using found = typename decltype(numbers)::value_type;
-        static_assert(
-            is_computed_in<found, T>,
-            "lockstep: x has another element type than the network computes in; set .precision = ls::real<double>{} or convert x");
+        static_assert(is_computed_in<found, T>,
+                      "lockstep: x has another element type than the network computes in; set .precision = "
+                      "ls::real<double>{} or convert x");
         if constexpr (is_computed_in<found, T>) {
             check_x(numbers, [](std::size_t row) { return core::text("row ", row, " of this rank"); });
             return {numbers.data(), nullptr, numbers.size() / Input::size};
@@ -101,11 +109,14 @@ public:
 
 private:
     template <class Dataset, class Read>
-    rows read_with(const Dataset& set, std::span<const std::uint64_t> samples, std::size_t room, const Read& read) const {
+    rows read_with(const Dataset& set, std::span<const std::uint64_t> samples, std::size_t room,
+                   const Read& read) const {
         const std::span<T> x = (*arena_)[x_[room]].first(samples.size() * Input::size);
         const std::span<label_element> y = (*arena_)[y_[room]].first(samples.size() * per_label);
         read(tensor::batch<T, Input>{x.data(), samples.size()}, y);
-        const auto who = [&](std::size_t row) { return core::text("sample ", samples[row], " of ", data::name_of(set)); };
+        const auto who = [&](std::size_t row) {
+            return core::text("sample ", samples[row], " of ", data::name_of(set));
+        };
         check_x(x, who);
         check_y(y, who);
         return {x.data(), y.data(), samples.size()};
@@ -126,8 +137,9 @@ private:
     void check_x(std::span<const T> x, const Who& who) const {
         const std::size_t bad = kernels::first_non_finite(x, team_);
         if (bad != x.size())
-            core::fail(core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size),
-                       "remove or repair the sample: one such number makes all weights useless");
+            core::fail(
+                core::text(who(bad / Input::size), " has the value ", x[bad], " at position ", bad % Input::size),
+                "remove or repair the sample: one such number makes all weights useless");
     }
     template <class Who>
     static void check_y(std::span<const label_element> y, const Who& who) {
@@ -135,7 +147,9 @@ private:
             for (std::size_t row = 0; row < y.size(); ++row) require_class(y[row], row, who);
         } else {
             const std::size_t bad = kernels::first_non_finite(y);
-            if (bad != y.size()) core::fail(core::text(who(bad / per_label), " is labelled with ", y[bad]), "remove or repair the label");
+            if (bad != y.size())
+                core::fail(core::text(who(bad / per_label), " is labelled with ", y[bad]),
+                           "remove or repair the label");
         }
     }
     template <class Who>

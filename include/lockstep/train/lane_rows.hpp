@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The fewest rows that the layers of a network need in a lane, and who is told where there are fewer: the plan, fit() and step().
+// The fewest rows that the layers of a network need in a lane, and who is told where there are fewer: the plan, fit()
+// and step().
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,8 @@ inline constexpr std::size_t least_lane_rows = need_of<Net>.rows;
 
 namespace detail {
 /// "layer 1 (batch_norm on 64: 1 position for each channel of a sample) needs at least 2"
-[[nodiscard]] std::string text_of(const lane_need& need, std::string_view name, const std::string& shape, std::size_t positions);
+[[nodiscard]] std::string text_of(const lane_need& need, std::string_view name, const std::string& shape,
+                                  std::size_t positions);
 template <class Net>
 [[nodiscard, gnu::cold]] std::string need_text() {
     using layer = typename model::bound<Net, 1, need_of<Net>.layer>::whole;
@@ -59,8 +61,8 @@ void require_lane_rows(std::size_t batch, std::size_t lanes) {
         if (batch / lanes < least) detail::fail_on_lanes(batch, lanes, least, detail::need_text<Net>());
 }
 
-/// Throws core::error where a fit over `n` samples comes to a last minibatch that fills not even one lane. It begins with minibatch
-/// `begun` of an epoch and makes `steps` steps.
+/// Throws core::error where a fit over `n` samples comes to a last minibatch that fills not even one lane. It begins
+/// with minibatch `begun` of an epoch and makes `steps` steps.
 template <class Net>
 void require_last_minibatch(std::size_t n, std::size_t batch, std::size_t begun, std::uint64_t steps) {
     if constexpr (constexpr std::size_t least = least_lane_rows<Net>; least > 1)
@@ -68,7 +70,8 @@ void require_last_minibatch(std::size_t n, std::size_t batch, std::size_t begun,
             detail::fail_on_last_minibatch(n, batch, least, detail::need_text<Net>());
 }
 
-/// Throws core::error, on all ranks alike, where the rows that ranks brought to a step leave a lane fewer than a layer needs.
+/// Throws core::error, on all ranks alike, where the rows that ranks brought to a step leave a lane fewer than a layer
+/// needs.
 template <class Net>
 void require_step_rows(const deal& rows, const partition::grid& on) {
     if constexpr (constexpr std::size_t least = least_lane_rows<Net>; least > 1)
@@ -79,26 +82,30 @@ void require_step_rows(const deal& rows, const partition::grid& on) {
 
 namespace detail {
 
-LOCKSTEP_FUNCTION std::string text_of(const lane_need& need, std::string_view name, const std::string& shape, std::size_t positions) {
-    return core::text("layer ", need.layer, " (", name, " on ", shape, ": ", positions, positions == 1 ? " position" : " positions",
-                      " for each channel of a sample) needs at least ", need.rows);
+LOCKSTEP_FUNCTION std::string text_of(const lane_need& need, std::string_view name, const std::string& shape,
+                                      std::size_t positions) {
+    return core::text("layer ", need.layer, " (", name, " on ", shape, ": ", positions,
+                      positions == 1 ? " position" : " positions", " for each channel of a sample) needs at least ",
+                      need.rows);
 }
 
 LOCKSTEP_FUNCTION void fail_on_lanes(std::size_t batch, std::size_t lanes, std::size_t least, const std::string& need) {
     const std::size_t rows = batch / lanes;
     const std::string larger = core::text("a batch of at least ", lanes * least);
-    core::fail(core::text("a batch of ", batch, " in ", lanes, lanes == 1 ? " lane" : " lanes", " leaves a lane ", rows,
-                          rows == 1 ? " sample" : " samples", ", and ", need),
-               batch < least ? core::text("use ", larger) : core::text("use at most ", batch / least, " lanes or ", larger));
+    core::fail(
+        core::text("a batch of ", batch, " in ", lanes, lanes == 1 ? " lane" : " lanes", " leaves a lane ", rows,
+                   rows == 1 ? " sample" : " samples", ", and ", need),
+        batch < least ? core::text("use ", larger) : core::text("use at most ", batch / least, " lanes or ", larger));
 }
 
-LOCKSTEP_FUNCTION void fail_on_last_minibatch(std::size_t n, std::size_t batch, std::size_t least, const std::string& need) {
+LOCKSTEP_FUNCTION void fail_on_last_minibatch(std::size_t n, std::size_t batch, std::size_t least,
+                                              const std::string& need) {
     const std::size_t last = n % batch, whole = n - last;
     const std::string more = core::text("at least ", whole + least, " samples");
-    core::fail(core::text("the last minibatch of ", n, n == 1 ? " sample" : " samples", " with a batch of ", batch, " has ", last,
-                          last == 1 ? " sample" : " samples", ", and ", need, " in a lane"),
-               core::text("fit ", whole > 0 ? core::text(whole, " or ") : "", more, ", or use a batch that leaves none or at least ", least,
-                          " of them"));
+    core::fail(core::text("the last minibatch of ", n, n == 1 ? " sample" : " samples", " with a batch of ", batch,
+                          " has ", last, last == 1 ? " sample" : " samples", ", and ", need, " in a lane"),
+               core::text("fit ", whole > 0 ? core::text(whole, " or ") : "", more,
+                          ", or use a batch that leaves none or at least ", least, " of them"));
 }
 
 LOCKSTEP_FUNCTION bool has_short_lane(const deal& rows, std::size_t least) noexcept {
@@ -107,7 +114,8 @@ LOCKSTEP_FUNCTION bool has_short_lane(const deal& rows, std::size_t least) noexc
     return false;
 }
 
-LOCKSTEP_FUNCTION void fail_on_step(const deal& rows, const partition::grid& on, std::size_t least, const std::string& need) {
+LOCKSTEP_FUNCTION void fail_on_step(const deal& rows, const partition::grid& on, std::size_t least,
+                                    const std::string& need) {
     std::size_t rank = 0, brought = 0, shortest = 0;
     for (; rank < on.ranks && shortest == 0; ++rank) {
         brought = 0;
@@ -120,10 +128,10 @@ LOCKSTEP_FUNCTION void fail_on_step(const deal& rows, const partition::grid& on,
     --rank;
     const auto run = on.lanes_of(rank);
     const std::size_t lanes = on.recipe_lane(run.last) - on.recipe_lane(run.first);
-    core::fail(
-        core::text("rank ", rank, " brought ", brought, brought == 1 ? " row" : " rows", " to a step for its ", lanes,
-                   lanes == 1 ? " lane" : " lanes", ", which leaves one ", shortest, shortest == 1 ? " row" : " rows", ", and ", need),
-        core::text("bring at least ", lanes * least, " rows on that rank, or none, or use fewer lanes"));
+    core::fail(core::text("rank ", rank, " brought ", brought, brought == 1 ? " row" : " rows", " to a step for its ",
+                          lanes, lanes == 1 ? " lane" : " lanes", ", which leaves one ", shortest,
+                          shortest == 1 ? " row" : " rows", ", and ", need),
+               core::text("bring at least ", lanes * least, " rows on that rank, or none, or use fewer lanes"));
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The checker of a step's memory: fences around every piece, and poison in it outside of its life. Nothing without LOCKSTEP_CHECK_MEMORY.
+// The checker of a step's memory: fences around every piece, and poison in it outside of its life. Nothing without
+// LOCKSTEP_CHECK_MEMORY.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,27 +23,30 @@ namespace lockstep::train {
 
 #if defined(LOCKSTEP_CHECK_MEMORY)
 
-/// Holds the pieces of a plan at offsets of its own, with a gap on both sides of each. All that is in no living piece is poison: NaN, and
-/// under the address sanitizer memory that is closed. A write into it is found at the end of the event where it is in a gap, else when a
-/// piece begins there; a read when the event ends, by the poison in what was computed. Each is one core::error. Pieces that together take
-/// little (up to 16 MiB) share no memory, so that every late access is seen; else dead memory is used again, as
-/// without checks.
-/// Cost: two passes over each piece in a step, one over each result, and the gaps of what an event may write.
-/// Not seen: what lies in windows of shared memory, and in memory of MPI or of a user.
+/// Holds the pieces of a plan at offsets of its own, with a gap on both sides of each. All that is in no living piece
+/// is poison: NaN, and under the address sanitizer memory that is closed. A write into it is found at the end of the
+/// event where it is in a gap, else when a piece begins there; a read when the event ends, by the poison in what was
+/// computed. Each is one core::error. Pieces that together take little (up to 16 MiB) share no memory, so that every
+/// late access is seen; else dead memory is used again, as without checks. Cost: two passes over each piece in a step,
+/// one over each result, and the gaps of what an event may write. Not seen: what lies in windows of shared memory, and
+/// in memory of MPI or of a user.
 class memory_check {
 public:
     enum class pass : std::uint8_t { forward, forward_again, loss, backward };
 
     /// `facts`: of each node, with its name.
     template <class Facts>
-    [[gnu::cold]] void prepare(const model::memory_plan& plan, std::span<const model::memory_node> nodes, const Facts& facts) {
+    [[gnu::cold]] void prepare(const model::memory_plan& plan, std::span<const model::memory_node> nodes,
+                               const Facts& facts) {
         for (const auto& fact : facts) names_.push_back(fact.name);
         place(plan, nodes);
     }
 
     /// Bytes that the gaps take beside those of the plan.
     [[nodiscard]] std::size_t spare(const model::memory_plan& plan) const noexcept { return bytes_ - plan.bytes; }
-    [[nodiscard]] std::size_t offset(const model::memory_plan&, std::size_t which) const noexcept { return pieces_[which].offset; }
+    [[nodiscard]] std::size_t offset(const model::memory_plan&, std::size_t which) const noexcept {
+        return pieces_[which].offset;
+    }
 
     /// A walk begins: no piece has a value.
     void begin(std::byte* memory);
@@ -80,7 +84,9 @@ private:
     [[nodiscard]] std::span<std::byte> inner(std::size_t which) const noexcept;
     void close_before(std::size_t event);
     void check_gap(std::size_t which);
-    [[nodiscard]] std::string layer(std::size_t node) const { return core::text("layer ", node, " (", names_[node], ")"); }
+    [[nodiscard]] std::string layer(std::size_t node) const {
+        return core::text("layer ", node, " (", names_[node], ")");
+    }
     [[nodiscard]] std::string running() const;
     [[nodiscard]] std::string name_of(std::size_t which) const;
     [[noreturn, gnu::cold]] void fail_of_poison(std::string_view what, std::size_t at) const;
@@ -110,7 +116,8 @@ LOCKSTEP_FUNCTION void memory_check::place(const model::memory_plan& plan, std::
     owners_.resize(pieces_.size());
     auto wide = pieces_;
     for (auto& one : wide)
-        if (one.bytes > 0) one.bytes = (one.bytes + simd::alignment - 1) / simd::alignment * simd::alignment + 2 * tensor::fence_bytes;
+        if (one.bytes > 0)
+            one.bytes = (one.bytes + simd::alignment - 1) / simd::alignment * simd::alignment + 2 * tensor::fence_bytes;
     if (plan.bytes_without_reuse() <= little)
         for (auto& one : wide) one.first = 0;
     bytes_ = std::max(plan.bytes, model::assign_offsets(wide));
@@ -124,8 +131,9 @@ LOCKSTEP_FUNCTION void memory_check::place(const model::memory_plan& plan, std::
     live_.reserve(pieces_.size());
 
     // The first who writes a piece names it. Those that work in place, or pass a gradient on, come later.
-    used_.resize(2 * nodes.size() + 1 +
-                 static_cast<std::size_t>(std::ranges::count_if(nodes, [](const auto& one) { return one.block != 0; })));
+    used_.resize(2 * nodes.size() + 1 + static_cast<std::size_t>(std::ranges::count_if(nodes, [](const auto& one) {
+                     return one.block != 0;
+                 })));
     const auto call = [&](std::size_t which, const owner& by) {
         if (which == model::no_piece) return;
         if (owners_[which].what.empty()) owners_[which] = by;
@@ -244,26 +252,29 @@ LOCKSTEP_FUNCTION std::string memory_check::name_of(std::size_t which) const {
     std::string out = core::text(own ? "its " : "the ", of.what);
     if (of.input > 0) out += core::text(" with respect to input ", of.input - 1);
     if (of.when == pass::loss) out += " of the loss";
-    if (!own && of.when != pass::loss) out += core::text(" of ", layer(of.node), of.when == pass::backward ? ", backward" : "");
+    if (!own && of.when != pass::loss)
+        out += core::text(" of ", layer(of.node), of.when == pass::backward ? ", backward" : "");
     return out + core::text(", ", pieces_[which].bytes, " bytes");
 }
 
 LOCKSTEP_FUNCTION void memory_check::fail_of_gap(std::size_t which, bool past_the_end) {
     is_filled_ = false;
-    core::fail(core::text(running(), " wrote ", past_the_end ? "past the end" : "before the begin", " of ", name_of(which)),
-               "a layer writes the rows and the bytes that its pass has, no more");
+    core::fail(
+        core::text(running(), " wrote ", past_the_end ? "past the end" : "before the begin", " of ", name_of(which)),
+        "a layer writes the rows and the bytes that its pass has, no more");
 }
 
 LOCKSTEP_FUNCTION void memory_check::fail_of_dead(std::size_t which, std::size_t at) {
     is_filled_ = false;
     const auto from = static_cast<std::ptrdiff_t>(at) - static_cast<std::ptrdiff_t>(tensor::fence_bytes);
-    core::fail(
-        core::text("memory was written while it belonged to no value, byte ", from, " of what ", running(), " takes for ", name_of(which)),
-        "a layer before it kept a pointer beyond its pass, or wrote far past the end of an array");
+    core::fail(core::text("memory was written while it belonged to no value, byte ", from, " of what ", running(),
+                          " takes for ", name_of(which)),
+               "a layer before it kept a pointer beyond its pass, or wrote far past the end of an array");
 }
 
 LOCKSTEP_FUNCTION void memory_check::fail_of_poison(std::string_view what, std::size_t at) const {
-    core::fail(core::text(running(), " gave element ", at, " of its ", what, " no value, or computed it from memory that holds none"),
+    core::fail(core::text(running(), " gave element ", at, " of its ", what,
+                          " no value, or computed it from memory that holds none"),
                "a layer writes all of its results, and reads nothing but what its pass has (see needs_x, needs_y)");
 }
 
@@ -276,9 +287,12 @@ class memory_check {
 public:
     enum class pass : std::uint8_t { forward, forward_again, loss, backward };
     template <class Names>
-    static constexpr void prepare(const model::memory_plan&, std::span<const model::memory_node>, const Names&) noexcept {}
+    static constexpr void prepare(const model::memory_plan&, std::span<const model::memory_node>,
+                                  const Names&) noexcept {}
     static constexpr std::size_t spare(const model::memory_plan&) noexcept { return 0; }
-    static constexpr std::size_t offset(const model::memory_plan& plan, std::size_t which) noexcept { return plan.pieces[which].offset; }
+    static constexpr std::size_t offset(const model::memory_plan& plan, std::size_t which) noexcept {
+        return plan.pieces[which].offset;
+    }
     static constexpr void begin(std::byte*) noexcept {}
     static constexpr void enter(pass, std::size_t = 0) noexcept {}
     template <class T>

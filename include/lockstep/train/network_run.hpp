@@ -34,8 +34,8 @@ struct step_key {
     layer_api::mode mode = layer_api::mode::training;
 };
 
-/// Memory: what model::plan_memory finds that a step needs: outputs that backward or a later layer reads, gradients of activations,
-/// scratch. Dead buffers are used again.
+/// Memory: what model::plan_memory finds that a step needs: outputs that backward or a later layer reads, gradients of
+/// activations, scratch. Dead buffers are used again.
 template <class T, class Net, std::size_t Shards>
 class network_run {
 public:
@@ -45,8 +45,8 @@ public:
     static constexpr std::size_t size = network::size;
 
     /// `rows` and `group_rows`: the most rows of a rank and of its model group. Reserves its memory in the arena.
-    [[gnu::cold]] network_run(const Net& net, const partition::grid& on, const comm::group& model_group, std::size_t rows,
-                              std::size_t group_rows, parallel::team team, tensor::arena& arena)
+    [[gnu::cold]] network_run(const Net& net, const partition::grid& on, const comm::group& model_group,
+                              std::size_t rows, std::size_t group_rows, parallel::team team, tensor::arena& arena)
         : net_{net}, grid_{on}, team_{team}, group_rows_{group_rows} {
         std::vector<model::memory_node> nodes(size);
         core::for_each_index<size>([&](auto index) { nodes[index] = describe_memory<index>(rows, model_group); });
@@ -61,17 +61,19 @@ public:
         memory_ = arena.reserve<std::byte>(plan_.bytes, check_.spare(plan_));
     }
 
-    /// `beside`: moves other collectives on while layers are computed; it rests while values are redistributed. Null: none does.
+    /// `beside`: moves other collectives on while layers are computed; it rests while values are redistributed. Null:
+    /// none does.
     void bind(const tensor::arena& arena, comm::progress_thread* beside) noexcept {
         arena_ = &arena;
         beside_ = beside;
     }
     [[nodiscard]] const model::memory_plan& memory() const noexcept { return plan_; }
 
-    /// The output for this rank's rows of x. `weights`: all parameters of this rank; `observing`: the statistics of all layers.
-    /// `before_layer` sees to it that the weights of a layer are there.
+    /// The output for this rank's rows of x. `weights`: all parameters of this rank; `observing`: the statistics of all
+    /// layers. `before_layer` sees to it that the weights of a layer are there.
     tensor::batch<const T, output> forward(const T* weights, const T* x, const deal& rows, const step_key& key,
-                                           const statistics_place<T>& observing, const sync::layer_hook& before_layer = {}) {
+                                           const statistics_place<T>& observing,
+                                           const sync::layer_hook& before_layer = {}) {
         for (auto& one : redistributions_) one.prepare(rows.members());
         x_ = x;
         arena_->check();
@@ -91,10 +93,12 @@ public:
         return {at<T>(plan_.network_gradient), rows.own().rows()};
     }
 
-    /// After forward() and the loss. `place(layer)` says where the gradient of a layer goes, `done(layer)` is called when it is there.
+    /// After forward() and the loss. `place(layer)` says where the gradient of a layer goes, `done(layer)` is called
+    /// when it is there.
     template <class Place, class Done>
     void backward(const T* weights, const deal& rows, const step_key& key, Place&& place, Done&& done) {
-        if constexpr (tensor::checks_memory) check_.wrote(at<T>(plan_.network_gradient), value_size<size - 1>(rows), "gradient");
+        if constexpr (tensor::checks_memory)
+            check_.wrote(at<T>(plan_.network_gradient), value_size<size - 1>(rows), "gradient");
         check_.leave();
         core::for_each_index_reversed<size>([&](auto index) {
             if constexpr (ends_block<index>()) run_block_again<graph.block[index]>(weights, rows, key);
@@ -169,32 +173,37 @@ private:
         }
         staging_[Index] = partition::redistribution_memory<T>::staging_size(group_rows_, redistributed);
         const std::size_t work = partition::redistribution_memory<T>::work_size(group_rows_, redistributed);
-        model::memory_node out{.reads = graph.of(Index),
-                               .is_view = layer_api::is_view<layer>,
-                               .learns = fact.learns,
-                               .needs_x = layer_api::needs_x<layer>,
-                               .needs_y = layer_api::needs_y<layer>,
-                               .in_place = layer_api::in_place<layer>,
-                               .redistributes_before = here::redistribution_before != model::redistribution::none,
-                               .redistributes_after = here::redistribution_after != model::redistribution::none,
-                               .input = bytes_of(layer_rows, layer::input::size),
-                               .output = bytes_of(layer_rows, layer::output::size),
-                               .redistribution = bytes_of(core::checked_sum("numbers of a redistribution", staging_[Index], work))};
+        model::memory_node out{
+            .reads = graph.of(Index),
+            .is_view = layer_api::is_view<layer>,
+            .learns = fact.learns,
+            .needs_x = layer_api::needs_x<layer>,
+            .needs_y = layer_api::needs_y<layer>,
+            .in_place = layer_api::in_place<layer>,
+            .redistributes_before = here::redistribution_before != model::redistribution::none,
+            .redistributes_after = here::redistribution_after != model::redistribution::none,
+            .input = bytes_of(layer_rows, layer::input::size),
+            .output = bytes_of(layer_rows, layer::output::size),
+            .redistribution = bytes_of(core::checked_sum("numbers of a redistribution", staging_[Index], work))};
         out.value = out.redistributes_after ? bytes_of(rows, here::whole::output::size) : out.output;
         if constexpr (layer_api::is_join<layer>) {
             out.passes_gradient = layer_api::passes_gradient<layer>;
         } else if constexpr (!layer_api::is_view<layer>) {
             out.has_addend = layer_api::has_addend<layer>;
             out.sums_gradient = layer_api::sums_gradient<layer>;
-            out.saved = core::checked_product("bytes that a layer keeps", layer_rows, std::size_t{layer_api::saved_bytes<layer, T>});
-            // A layer computes its scratch without checks: what it needs for one row bounds what it needs for each of them.
+            out.saved = core::checked_product("bytes that a layer keeps", layer_rows,
+                                              std::size_t{layer_api::saved_bytes<layer, T>});
+            // A layer computes its scratch without checks: what it needs for one row bounds what it needs for each of
+            // them.
             (void)bytes_of(layer_rows, layer_api::scratch_size<T>(here::make(net_), 1, lanes, team_));
             out.scratch = bytes_of(layer_api::scratch_size<T>(here::make(net_), layer_rows, lanes, team_));
             if constexpr (!layer_api::adds_lanes<layer>)
-                out.partials = bytes_of(tensor::total_size(layer::parameters), layer_api::partial_sums<layer>(lanes, team_));
+                out.partials =
+                    bytes_of(tensor::total_size(layer::parameters), layer_api::partial_sums<layer>(lanes, team_));
             constexpr std::size_t statistics = tensor::total_size(layer_api::statistics_of<layer>);
             out.observed = bytes_of(statistics, layer_api::partial_sums<layer>(lanes, team_));
-            out.observed_again = core::checked_sum("bytes of statistics", out.observed, bytes_of(statistics, sums_of_statistics()));
+            out.observed_again =
+                core::checked_sum("bytes of statistics", out.observed, bytes_of(statistics, sums_of_statistics()));
         }
         out.runs_again = fact.runs_again;
         out.block = graph.block[Index];
@@ -215,7 +224,8 @@ private:
     /// The memory of a piece; null where there is none.
     template <class U>
     [[nodiscard]] U* at(std::size_t which) const noexcept {
-        return which == model::no_piece ? nullptr : reinterpret_cast<U*>((*arena_)[memory_].data() + check_.offset(plan_, which));
+        return which == model::no_piece ? nullptr
+                                        : reinterpret_cast<U*>((*arena_)[memory_].data() + check_.offset(plan_, which));
     }
     template <class U>
     [[nodiscard]] std::span<U> span(std::size_t which) const noexcept {
@@ -257,12 +267,16 @@ private:
         pass.w = {weights + network::offset(Index)};
         pass.saved = span<std::byte>(saved);
         pass.use = {team_, span<T>(scratch)};
-        pass.random = {key.seed, core::purpose::dropout, static_cast<std::uint32_t>(Index), static_cast<std::uint32_t>(key.step)};
+        pass.random = {key.seed, core::purpose::dropout, static_cast<std::uint32_t>(Index),
+                       static_cast<std::uint32_t>(key.step)};
         pass.first_row = lanes<Index>(rows).first_row();
-        if constexpr (is_grouped<Index>) pass.features = {grid_.shard() * layer::output::size, network::facts[Index].outputs};
+        if constexpr (is_grouped<Index>)
+            pass.features = {grid_.shard() * layer::output::size, network::facts[Index].outputs};
     }
 
-    [[nodiscard]] const T* value(std::size_t node) const noexcept { return node == model::the_samples ? x_ : values_[node]; }
+    [[nodiscard]] const T* value(std::size_t node) const noexcept {
+        return node == model::the_samples ? x_ : values_[node];
+    }
 
     /// What a layer reads, after the redistribution before it where the plan has room for that.
     template <std::size_t Index>
@@ -272,14 +286,16 @@ private:
             T* to = at<T>(memory.input);
             if (to == nullptr) return x;
             timed([&] {
-                redistributions_[redistribution_before(Index)].forward(x, to, redistribution_memory<Index>(memory.redistribution_forward));
+                redistributions_[redistribution_before(Index)].forward(
+                    x, to, redistribution_memory<Index>(memory.redistribution_forward));
             });
             x = to;
         }
         return x;
     }
 
-    /// The nodes of a recompute once more. Weights, samples and random numbers are those of the first time, so the values are as well.
+    /// The nodes of a recompute once more. Weights, samples and random numbers are those of the first time, so the
+    /// values are as well.
     template <std::size_t Block>
     void run_block_again(const T* weights, const deal& rows, const step_key& key) {
         core::for_each_index<size>([&](auto index) {
@@ -335,8 +351,8 @@ private:
         if constexpr (here::redistribution_after != model::redistribution::none) {
             T* to = at<T>(memory.value);
             timed([&] {
-                redistributions_[redistribution_after(Index)].forward(outputs_[Index], to,
-                                                                      redistribution_memory<Index>(memory.redistribution_forward));
+                redistributions_[redistribution_after(Index)].forward(
+                    outputs_[Index], to, redistribution_memory<Index>(memory.redistribution_forward));
             });
             values_[Index] = to;
         }
@@ -351,8 +367,9 @@ private:
         const std::size_t count = lanes<Index>(rows).rows();
         if constexpr (here::redistribution_after != model::redistribution::none)
             timed([&] {
-                redistributions_[redistribution_after(Index)].backward(at<T>(memory.dvalue), at<T>(memory.doutput),
-                                                                       redistribution_memory<Index>(memory.redistribution_backward));
+                redistributions_[redistribution_after(Index)].backward(
+                    at<T>(memory.dvalue), at<T>(memory.doutput),
+                    redistribution_memory<Index>(memory.redistribution_backward));
             });
         if constexpr (layer_api::is_join<layer>) {
             if constexpr (!layer_api::passes_gradient<layer>) {
@@ -376,29 +393,33 @@ private:
             pass.partials = at<T>(memory.partials);
             if constexpr (layer_api::has_factors<layer>)
                 if (to.factors != nullptr)
-                    kernels::put_factors(count, layer::input::size, layer::output::size, pass.x.data, pass.dy.data, to.factors, team_);
+                    kernels::put_factors(count, layer::input::size, layer::output::size, pass.x.data, pass.dy.data,
+                                         to.factors, team_);
             here::make(net_).backward(pass);
             if constexpr (tensor::checks_memory)
                 for (std::size_t tree = 0; tree < lanes<Index>(rows).trees().size() && to.data != nullptr; ++tree)
-                    check_.wrote(to.data + tree * to.stride, tensor::total_size(layer::parameters), "parameters' gradient");
+                    check_.wrote(to.data + tree * to.stride, tensor::total_size(layer::parameters),
+                                 "parameters' gradient");
         }
         if constexpr (here::redistribution_before != model::redistribution::none && network::facts[Index].input_learns)
             timed([&] {
-                redistributions_[redistribution_before(Index)].backward(at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
-                                                                        redistribution_memory<Index>(memory.redistribution_backward));
+                redistributions_[redistribution_before(Index)].backward(
+                    at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
+                    redistribution_memory<Index>(memory.redistribution_backward));
             });
         core::for_each_index<graph.inputs(Index)>([&](auto k) {
             constexpr std::size_t from = graph.read(Index, k);
             if constexpr (from != model::the_samples) {
                 if constexpr (tensor::checks_memory && !layer_api::is_view<layer>)
                     check_.wrote(at<T>(memory.inputs[k].given), value_size<from>(rows), "gradient");
-                if constexpr (graph.readers[from] > 1 && network::facts[from].learns) add_gradients<from>(memory.inputs[k], rows);
+                if constexpr (graph.readers[from] > 1 && network::facts[from].learns)
+                    add_gradients<from>(memory.inputs[k], rows);
             }
         });
     }
 
-    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of this one's part.
-    /// Where the layer that wrote the value takes both, they stay apart.
+    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of
+    /// this one's part. Where the layer that wrote the value takes both, they stay apart.
     template <std::size_t From>
     void add_gradients(const model::node_memory::input_gradient& of, const deal& rows) const noexcept {
         if (of.others == model::no_piece || of.sum == model::no_piece) return;

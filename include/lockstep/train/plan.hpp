@@ -39,12 +39,13 @@ struct real {
 };
 
 /// The number of ranks, `threads`, `transport`, `factors`, `all_reduce` (but for ring and halving-doubling), `timeout`,
-/// `bucket`, `overlap`, `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features in another order. With a compressor
-/// `workers` and `segment` decide as well, with sync::local_sgd `workers`: with workers = 0, one for each rank, runs
-/// are equal for equal numbers of ranks.
-template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant, class Partition = partition::data,
-          class Compressor = compress::none, class Initialise = model::he, class Sampler = data::shuffled, class Precision = real<float>,
-          class Sync = sync::every_step, class Clip = sync::no_clipping, class Factors = sync::no_factors>
+/// `bucket`, `overlap`, `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features
+/// in another order. With a compressor `workers` and `segment` decide as well, with sync::local_sgd `workers`: with
+/// workers = 0, one for each rank, runs are equal for equal numbers of ranks.
+template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant,
+          class Partition = partition::data, class Compressor = compress::none, class Initialise = model::he,
+          class Sampler = data::shuffled, class Precision = real<float>, class Sync = sync::every_step,
+          class Clip = sync::no_clipping, class Factors = sync::no_factors>
 struct plan {
     Model model;
     Loss loss;
@@ -55,39 +56,48 @@ struct plan {
     Initialise initialise{};
     Sampler sampler{};
     Precision precision{};
-    Sync sync{};             ///< when ranks exchange what: sync::every_step
-    Clip clip{};             ///< of the mean gradient: sync::clip_by_global_norm{.norm = 1}
-    Factors factors{};       ///< dense layers that send rows of x and dy in place of gradients: sync::no_factors, sync::factors
+    Sync sync{};  ///< when ranks exchange what: sync::every_step
+    Clip clip{};  ///< of the mean gradient: sync::clip_by_global_norm{.norm = 1}
+    Factors
+        factors{};  ///< dense layers that send rows of x and dy in place of gradients: sync::no_factors, sync::factors
     std::size_t batch = 64;  ///< samples of the GLOBAL minibatch, whatever the number of ranks
     std::size_t lanes = 8;   ///< the fixed cut of the minibatch: at least as many as ranks
     /// The fixed cut of what is kept for parts of the minibatch (residuals of a compressor, weights of local SGD): what
     /// papers call worker, learner or node. A rank holds several, or several ranks share one. 0: one for each rank at
     /// the start. Without such state they change nothing.
     std::size_t workers = 0;
-    std::size_t segment = std::size_t{1} << 16U;  ///< numbers of a tensor that a compressor sees at once; 0: whole tensors
+    std::size_t segment =
+        std::size_t{1} << 16U;  ///< numbers of a tensor that a compressor sees at once; 0: whole tensors
     std::uint64_t seed = 1;
-    std::size_t threads = 1;         ///< on each rank
-    std::size_t bucket = 1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
-    bool overlap = true;             ///< gradients and weights travel while layers are computed; false: between backward and the next forward, to compare
-    /// Collectives are moved on by a thread of its own while layers are computed, at MPI_THREAD_SERIALIZED or more; false: between layers.
-    /// What is called in them (layers, optimizers, compressors) makes no MPI call then.
+    std::size_t threads = 1;  ///< on each rank
+    std::size_t bucket =
+        1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
+    bool overlap = true;  ///< gradients and weights travel while layers are computed; false: between backward and the
+                          ///< next forward, to compare
+    /// Collectives are moved on by a thread of its own while layers are computed, at MPI_THREAD_SERIALIZED or more;
+    /// false: between layers. What is called in them (layers, optimizers, compressors) makes no MPI call then.
     bool progress_thread = false;
     bool prefetch = false;  ///< fit() reads the next minibatch on a thread of its own
     /// shared_memory, messages, or automatic: shared memory where all ranks are on one node and it has room
     reduce::transport transport = reduce::transport::automatic;
-    std::string algorithms{};  ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule
-    /// Algorithm of messages, by bytes of a bucket: "doubling:0-8192;tree:8193-max"; empty: by measured costs. Given, gradients travel as
-    /// messages on one node, too.
+    std::string
+        algorithms{};  ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule
+    /// Algorithm of messages, by bytes of a bucket: "doubling:0-8192;tree:8193-max"; empty: by measured costs. Given,
+    /// gradients travel as messages on one node, too.
     std::string all_reduce{};
-    /// What all_reduce may name: tree and doubling, or with collectives::all_sums of collectives/sum_algorithms.hpp also hierarchical, which has their
-    /// bits, and ring and halving-doubling, whose bits depend on the number of ranks.
+    /// What all_reduce may name: tree and doubling, or with collectives::all_sums of collectives/sum_algorithms.hpp
+    /// also hierarchical, which has their bits, and ring and halving-doubling, whose bits depend on the number of
+    /// ranks.
     collectives::sum_family sums = collectives::lane_tree_sums;
-    /// The longest wait for other ranks without progress, as in 60s; 0 = for ever. Nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s.
+    /// The longest wait for other ranks without progress, as in 60s; 0 = for ever. Nothing: LOCKSTEP_TIMEOUT in
+    /// seconds, or 60 s.
     std::optional<std::chrono::duration<double>> timeout{};
 };
 
-/// The largest numbers of a plan. The product of samples and lanes stays far below 2^64, so that the deal needs no check of its own.
-inline constexpr std::size_t most_samples = std::size_t{1} << 40U, most_lanes = std::size_t{1} << 20U, most_threads = 4096;
+/// The largest numbers of a plan. The product of samples and lanes stays far below 2^64, so that the deal needs no
+/// check of its own.
+inline constexpr std::size_t most_samples = std::size_t{1} << 40U, most_lanes = std::size_t{1} << 20U,
+                             most_threads = 4096;
 
 namespace detail {
 /// What is more is a mistake, such as a negative number that was converted.
@@ -100,8 +110,8 @@ void check_part(const Part& part) {
 }
 }  // namespace detail
 
-/// Whether the costs of messages decide something: which algorithm sums gradients without a compressor or statistics, or the size of
-/// buckets.
+/// Whether the costs of messages decide something: which algorithm sums gradients without a compressor or statistics,
+/// or the size of buckets.
 template <class T, class Network, class Plan>
 [[nodiscard, gnu::cold]] bool measures(const Plan& of) {
     constexpr bool sums = !reduce::method<T, decltype(of.compressor)>::has_workers;
@@ -123,16 +133,20 @@ template <class Plan>
 template <class Plan>
 void check(const Plan& of) {
     if (core::fuses_products())
-        core::fail("this program is compiled with fused multiply-adds where none are written, so its weights depend on the compiler",
-                   "compile with -ffp-contract=off, which the CMake target lockstep::lockstep has");
-    if (of.batch == 0) core::fail("the batch has 0 samples", core::text("set batch to at least the number of lanes, ", of.lanes));
+        core::fail(
+            "this program is compiled with fused multiply-adds where none are written, so its weights depend on the "
+            "compiler",
+            "compile with -ffp-contract=off, which the CMake target lockstep::lockstep has");
+    if (of.batch == 0)
+        core::fail("the batch has 0 samples", core::text("set batch to at least the number of lanes, ", of.lanes));
     if (of.lanes == 0) core::fail("the plan has 0 lanes", "set lanes to at least the number of ranks");
     detail::check_most(of.batch, "samples in a minibatch", most_samples);
     detail::check_most(of.lanes, "lanes", most_lanes);
     detail::check_most(of.threads, "threads on a rank", most_threads);
     detail::check_most(of.workers, "workers", most_lanes);
     if (of.segment % 64 != 0)
-        core::fail(core::text("the plan has segments of ", of.segment, " numbers"), "use a multiple of 64, or 0 for whole tensors");
+        core::fail(core::text("the plan has segments of ", of.segment, " numbers"),
+                   "use a multiple of 64, or 0 for whole tensors");
     if (of.lanes > of.batch)
         core::fail(core::text(of.lanes, " lanes for a batch of ", of.batch, of.batch == 1 ? " sample" : " samples"),
                    core::text("use at most ", of.batch, " lanes, or a batch of at least ", of.lanes));
@@ -142,20 +156,26 @@ void check(const Plan& of) {
         core::fail(core::text(of.threads, " threads in a program that was compiled without OpenMP"),
                    "compile with -fopenmp, or set threads to 1");
     if (of.threads > 1)
-        comm::require_threads(comm::thread_use::beside, core::text("the plan has threads = ", of.threads), "set threads to 1");
-    if (of.prefetch) comm::require_threads(comm::thread_use::beside, "the plan has prefetch = true", "leave prefetch out");
+        comm::require_threads(comm::thread_use::beside, core::text("the plan has threads = ", of.threads),
+                              "set threads to 1");
+    if (of.prefetch)
+        comm::require_threads(comm::thread_use::beside, "the plan has prefetch = true", "leave prefetch out");
     if (of.progress_thread && !of.overlap)
-        core::fail("the plan asks for a progress thread, and for no overlap of communication with computation", "leave one of them out");
+        core::fail("the plan asks for a progress thread, and for no overlap of communication with computation",
+                   "leave one of them out");
     if (!of.all_reduce.empty()) {
         const auto asked = collectives::algorithm_table::parse(of.all_reduce);
         for (std::size_t i = 0; i < collectives::sum_algorithm_names.size(); ++i)
             if (const auto one = static_cast<collectives::sum_algorithm>(i); asked.has(one) && !of.sums.has(one))
-                core::fail(core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", collectives::name_of(one)),
-                           "use tree or doubling, or set sums to collectives::all_sums of lockstep/collectives/sum_algorithms.hpp");
+                core::fail(
+                    core::text("the all-reduce '", of.all_reduce, "' of the plan sums by ", collectives::name_of(one)),
+                    "use tree or doubling, or set sums to collectives::all_sums of "
+                    "lockstep/collectives/sum_algorithms.hpp");
     }
     if (!of.all_reduce.empty() && of.transport == reduce::transport::shared_memory)
-        core::fail(core::text("the plan asks for shared memory, and for the all-reduce '", of.all_reduce, "' of messages"),
-                   "leave one of them out");
+        core::fail(
+            core::text("the plan asks for shared memory, and for the all-reduce '", of.all_reduce, "' of messages"),
+            "leave one of them out");
     using number = typename decltype(of.precision)::type;
     if (!of.all_reduce.empty() && reduce::method<number, decltype(of.compressor)>::has_workers)
         core::fail(core::text("the plan names the all-reduce '", of.all_reduce, "' for gradients that are compressed"),
@@ -173,7 +193,8 @@ void check(const Plan& of) {
     detail::check_part(of.sampler);
     detail::check_part(of.sync);
     detail::check_part(of.clip);
-    core::for_each_index<decltype(of.model)::size>([&](auto index) { detail::check_part(of.model.template node<index>()); });
+    core::for_each_index<decltype(of.model)::size>(
+        [&](auto index) { detail::check_part(of.model.template node<index>()); });
 }
 
 }  // namespace lockstep::train

@@ -19,12 +19,14 @@
 
 namespace lockstep::train {
 
-/// A thread that runs one job at a time and sleeps in between. It takes no signals: handlers of the application run where they did before.
+/// A thread that runs one job at a time and sleeps in between. It takes no signals: handlers of the application run
+/// where they did before.
 class side_thread {
 public:
     [[gnu::cold]] side_thread() {
         thread_ = core::quiet_thread([](void* self) noexcept { static_cast<side_thread*>(self)->work(); }, this,
-                                     "the thread that is to read ahead", "set prefetch to false, or allow the process more threads");
+                                     "the thread that is to read ahead",
+                                     "set prefetch to false, or allow the process more threads");
     }
     side_thread(const side_thread&) = delete;
     side_thread& operator=(const side_thread&) = delete;
@@ -89,9 +91,9 @@ private:
     std::thread thread_;  // last: it uses the others
 };
 
-/// The minibatches of a fit, one after the other. `load(epoch, position, ahead)` reads the one that begins at this position of the epoch's
-/// order: in take(), or since begin() on a thread that lives as long as this object. An error of a minibatch that is read ahead is thrown
-/// by the take() that wanted it.
+/// The minibatches of a fit, one after the other. `load(epoch, position, ahead)` reads the one that begins at this
+/// position of the epoch's order: in take(), or since begin() on a thread that lives as long as this object. An error
+/// of a minibatch that is read ahead is thrown by the take() that wanted it.
 template <class Load>
 class read_ahead {
 public:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A plan as two texts: the recipe, which decides every bit of a run, and the machine, which decides its speed. All ranks must have been
-// given both alike, and compare them before the first step; runs with equal recipes have equal bits.
+// A plan as two texts: the recipe, which decides every bit of a run, and the machine, which decides its speed. All
+// ranks must have been given both alike, and compare them before the first step; runs with equal recipes have equal
+// bits.
 
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +51,8 @@ template <class Plan>
         if (net::graph.inputs(index) > 1 || net::graph.read(index) + 1 != index)
             for (const std::size_t value : net::graph.of(index)) layers += core::text("<", value + 1);
         if constexpr (requires { std::string{spec.chosen.algorithms()}; }) algorithms += spec.chosen.algorithms();
-        if constexpr (requires { std::string{spec.settings()}; }) layers += core::text("(", std::string{spec.settings()}, ")");
+        if constexpr (requires { std::string{spec.settings()}; })
+            layers += core::text("(", std::string{spec.settings()}, ")");
     });
     // A lambda has no settings: its values at a few steps stand for it.
     std::string rates;
@@ -131,9 +133,10 @@ LOCKSTEP_FUNCTION void agree(const comm::group& ranks, const plan_text& mine) {
         const auto other = fields(all[rank]);
         for (std::size_t i = 0; i < first.size(); ++i)
             if (i >= other.size() || first[i] != other[i])
-                core::fail(core::text("ranks were given different plans: ", first[i].first, " is ", first[i].second, " on rank 0 and ",
-                                      i < other.size() ? other[i].second : "missing", " on rank ", rank),
-                           "give every rank the same plan");
+                core::fail(
+                    core::text("ranks were given different plans: ", first[i].first, " is ", first[i].second,
+                               " on rank 0 and ", i < other.size() ? other[i].second : "missing", " on rank ", rank),
+                    "give every rank the same plan");
     }
 }
 

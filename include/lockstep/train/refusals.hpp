@@ -22,9 +22,10 @@ namespace lockstep::train {
 /// All ranks refuse a step alike, before it changes anything.
 [[noreturn, gnu::cold]] void refuse_step(sync::commit& change, std::string_view problem, std::uint64_t step);
 
-/// The same for a learning rate, of which `sums` has that of each lane. `lane`: the first one with another rate than lane 0, if any.
-[[noreturn, gnu::cold]] void refuse_rate(sync::commit& change, const sync::step_sums& sums, const partition::grid& on, std::size_t lane,
-                                         std::uint64_t step);
+/// The same for a learning rate, of which `sums` has that of each lane. `lane`: the first one with another rate than
+/// lane 0, if any.
+[[noreturn, gnu::cold]] void refuse_rate(sync::commit& change, const sync::step_sums& sums, const partition::grid& on,
+                                         std::size_t lane, std::uint64_t step);
 
 /// The same for a norm that is not finite: that of tensor number `tensor` of the network.
 template <class Network>
@@ -34,8 +35,8 @@ template <class Network>
     core::for_each_index<Network::size>([&](auto index) {
         for (const auto& one : Network::template at<index>::type::parameters)
             if (number++ == tensor)
-                what = core::text("the norm of the gradient or of the ", one.name, " of layer ", std::size_t{index}, " (",
-                                  Network::facts[index].name, ") is not finite");
+                what = core::text("the norm of the gradient or of the ", one.name, " of layer ", std::size_t{index},
+                                  " (", Network::facts[index].name, ") is not finite");
     });
     refuse_step(change, what, step);
 }
@@ -49,7 +50,8 @@ template <class Network, class T>
         std::size_t at = Network::offset(index);
         for (const auto& one : Network::template at<index>::type::parameters) {
             if (at <= bad && bad < at + one.size())
-                what = core::text("the ", one.name, " of layer ", std::size_t{index}, " (", Network::facts[index].name, ")");
+                what = core::text("the ", one.name, " of layer ", std::size_t{index}, " (", Network::facts[index].name,
+                                  ")");
             at += one.size();
         }
     });
@@ -64,8 +66,8 @@ LOCKSTEP_FUNCTION void refuse_step(sync::commit& change, std::string_view proble
     core::fail(core::text(problem, " in step ", step), "use a lower learning rate or a warm-up, and check the data");
 }
 
-LOCKSTEP_FUNCTION void refuse_rate(sync::commit& change, const sync::step_sums& sums, const partition::grid& on, std::size_t lane,
-                                   std::uint64_t step) {
+LOCKSTEP_FUNCTION void refuse_rate(sync::commit& change, const sync::step_sums& sums, const partition::grid& on,
+                                   std::size_t lane, std::uint64_t step) {
     change.call_off();
     const std::string problem = core::text("the learning rate of step ", step, " is ", sums.at(0, 2));
     if (lane == on.lanes) core::fail(problem, "make the schedule return a number of at least 0");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Statistics of layers (means of a normalisation, say): the running values, and what the lanes of a step observe, added over all ranks.
+// Statistics of layers (means of a normalisation, say): the running values, and what the lanes of a step observe, added
+// over all ranks.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,23 +28,23 @@ struct statistics_place {
     std::size_t stride = 0;
 };
 
-/// One sum for all layers together, never compressed, by the algorithm of the plan: every rank gets the same bits, and over the lane tree
-/// for any number of ranks.
-/// Memory: the running values, and one set of sums for each node of the rank's lanes. Sends nothing for a network without statistics.
+/// One sum for all layers together, never compressed, by the algorithm of the plan: every rank gets the same bits, and
+/// over the lane tree for any number of ranks. Memory: the running values, and one set of sums for each node of the
+/// rank's lanes. Sends nothing for a network without statistics.
 template <class T, class Network>
 class statistics {
     static constexpr std::size_t n = Network::statistics;
 
 public:
-    [[gnu::cold]] statistics(const partition::grid& on, const comm::group& all, reduce::sum_rule& rule, parallel::team team,
-                             tensor::arena& arena) {
+    [[gnu::cold]] statistics(const partition::grid& on, const comm::group& all, reduce::sum_rule& rule,
+                             parallel::team team, tensor::arena& arena) {
         if constexpr (n > 0) {
             reduce::bucket of{.ranks = all, .runs = {}, .lanes = on.lanes, .n = n, .team = team};
             for (std::size_t rank = 0; rank < on.ranks; ++rank) of.runs.push_back(on.lanes_of(rank));
             rule.choose(of, sizeof(T), 0);
             running_ = arena.reserve<T>(n);
-            sums_ = arena.reserve<T>(core::checked_product("numbers of statistics", std::size_t{n},
-                                                           std::max<std::size_t>(1, on.nodes_of(on.own_lanes()).size())));
+            sums_ = arena.reserve<T>(core::checked_product(
+                "numbers of statistics", std::size_t{n}, std::max<std::size_t>(1, on.nodes_of(on.own_lanes()).size())));
             own_ = on.own_lanes();
             lanes_ = on.lanes;
             worker_lanes_ = on.worker_lanes();
@@ -87,7 +88,8 @@ public:
     void poll() {
         if constexpr (n > 0) (void)sum_->poll();
     }
-    /// Waits for the sums and makes them means over `rows` samples. False, on all ranks alike, if one of them is not finite.
+    /// Waits for the sums and makes them means over `rows` samples. False, on all ranks alike, if one of them is not
+    /// finite.
     [[nodiscard]] bool finish(std::size_t rows) {
         if constexpr (n > 0) {
             const std::span<T> means = (*arena_)[sums_].first(n);
@@ -110,7 +112,8 @@ public:
         if constexpr (n > 0) {
             const std::span<T> means = (*arena_)[sums_].first(n);
             core::for_each_index<Network::size>([&](auto index) {
-                constexpr std::size_t at = Network::facts[index].statistics_offset, count = Network::facts[index].statistics;
+                constexpr std::size_t at = Network::facts[index].statistics_offset,
+                                      count = Network::facts[index].statistics;
                 if constexpr (count > 0)
                     Network::template at<index>::make(net).absorb(running().subspan(at, count),
                                                                   std::span<const T>{means.subspan(at, count)});

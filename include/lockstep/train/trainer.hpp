@@ -25,12 +25,13 @@
 
 namespace lockstep::train {
 
-/// Trains one network on all ranks of a communicator. All members but the plain queries are collective: every rank calls them in the same
-/// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a step, but
-/// for the message in which a rank asks another one where it is when it has waited for it for 20 ms.
-/// Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Each error ends with a line
-/// that says what the weights of its rank are (weights_state()): almost always those of the last complete step. On several ranks a trainer
-/// that has failed does nothing more: each further call throws the same again.
+/// Trains one network on all ranks of a communicator. All members but the plain queries are collective: every rank
+/// calls them in the same order. Allocates on construction, and where a minibatch brings other numbers of rows to a
+/// model partition; not in a step, but for the message in which a rank asks another one where it is when it has waited
+/// for it for 20 ms. Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw
+/// comm::remote_failure. Each error ends with a line that says what the weights of its rank are (weights_state()):
+/// almost always those of the last complete step. On several ranks a trainer that has failed does nothing more: each
+/// further call throws the same again.
 template <class Plan>
 class trainer {
     using core_type = engine<Plan>;
@@ -59,8 +60,8 @@ public:
         comm::leak_until_exit(std::move(core_.arena));
     }
 
-    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is epochs{n} or steps{n},
-    /// counted from where the last fit() stopped. `observers`: progress, logs, validate.
+    /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is
+    /// epochs{n} or steps{n}, counted from where the last fit() stopped. `observers`: progress, logs, validate.
     template <class Dataset, class Until, class... Observers>
     void fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>, "lockstep: fit runs until epochs{n} or steps{n}");
@@ -68,12 +69,14 @@ public:
             core_.on_all_ranks("fit", until.where, [&] { train::fit(core_, *this, set, until, observers...); });
     }
 
-    /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has room for the rows that
-    /// fit() would deal it of a full one: batch x its lanes / lanes, rounded up. Where weights of a strip become infinite or NaN, its owner
-    /// throws; the other ranks do at the latest in their next call.
-    /// `x`: rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements are T.
+    /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has
+    /// room for the rows that fit() would deal it of a full one: batch x its lanes / lanes, rounded up. Where weights
+    /// of a strip become infinite or NaN, its owner throws; the other ranks do at the latest in their next call. `x`:
+    /// rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements
+    /// are T.
     template <class X, class Y>
-    report::step_event step(const X& x, const Y& y, const std::source_location& where = std::source_location::current()) {
+    report::step_event step(const X& x, const Y& y,
+                            const std::source_location& where = std::source_location::current()) {
         return core_.on_all_ranks("step", where, [&] {
             core_.strategy.begin(core_.totals.steps);
             const auto rows = core_.samples.take(x, y);
@@ -106,32 +109,38 @@ public:
     /// where workers have weights of their own (sync::local_sgd), else local.
     template <class X>
     auto predict(const X& x, const std::source_location& where = std::source_location::current()) {
-        static_assert(tensor::has_views<const T>, "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
+        static_assert(tensor::has_views<const T>,
+                      "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         return core_.on_all_ranks("predict", where, [&] {
             if constexpr (tensor::has_views<const T>) return forward_alone().predict(core_.samples.take_x(x));
         });
     }
 
-    /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's memory: include
-    /// lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and before the next fit() or step();
-    /// observers ask anew, because new weights may be on their way. Collective where workers have weights of their own:
-    /// their mean. Throws core::error if there is none of that name.
+    /// A parameter or a statistic of a layer (counted from 0) as an xtensor of rows x columns over the trainer's
+    /// memory: include lockstep/tensor/xtensor.hpp; in a model partition, the columns of this rank. To be read, and
+    /// before the next fit() or step(); observers ask anew, because new weights may be on their way. Collective where
+    /// workers have weights of their own: their mean. Throws core::error if there is none of that name.
     [[nodiscard]] auto weights(std::size_t layer, std::string_view name,
                                const std::source_location& where = std::source_location::current()) const {
-        static_assert(tensor::has_views<const T>, "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
+        static_assert(tensor::has_views<const T>,
+                      "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         const auto found = find_numbers<network>(layer, name, view("weights", where), core_.observed.running());
-        if constexpr (tensor::has_views<const T>) return tensor::views<const T>::of(std::span<const T>{found.numbers}, found.extents);
+        if constexpr (tensor::has_views<const T>)
+            return tensor::views<const T>::of(std::span<const T>{found.numbers}, found.extents);
     }
 
     /// All weights of the whole network, layer by layer, on every rank; their mean where workers have some of their
     /// own. Collective then and in a model partition. Allocates.
-    [[nodiscard]] std::vector<T> all_weights(const std::source_location& where = std::source_location::current()) const {
-        return look("all_weights", where,
-                    [&] { return gather_weights<network>(std::span<const T>{whole_weights()}, core_.grid, core_.group); });
+    [[nodiscard]] std::vector<T> all_weights(
+        const std::source_location& where = std::source_location::current()) const {
+        return look("all_weights", where, [&] {
+            return gather_weights<network>(std::span<const T>{whole_weights()}, core_.grid, core_.group);
+        });
     }
 
-    /// Takes over what all_weights() and running_statistics() of a trainer with the same network gave, on any number of ranks and in any
-    /// partition; every rank passes all of it. The number of the step and the state of the optimizer stay as they are. Collective.
+    /// Takes over what all_weights() and running_statistics() of a trainer with the same network gave, on any number of
+    /// ranks and in any partition; every rank passes all of it. The number of the step and the state of the optimizer
+    /// stay as they are. Collective.
     void load_weights(std::span<const T> all, std::span<const T> statistics = {},
                       const std::source_location& where = std::source_location::current()) {
         core_.on_all_ranks("load_weights", where, [&] {
@@ -147,13 +156,14 @@ public:
         });
     }
 
-    /// The running statistics of all layers, one after the other: the same on every rank. None for a network without such layers.
-    /// A view of the trainer's memory: the next step changes it.
+    /// The running statistics of all layers, one after the other: the same on every rank. None for a network without
+    /// such layers. A view of the trainer's memory: the next step changes it.
     [[nodiscard]] std::span<const T> running_statistics() const noexcept { return core_.observed.running(); }
 
-    /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but see plan::sums).
-    /// Collective as all_weights() is.
-    [[nodiscard]] std::uint64_t weights_hash(const std::source_location& where = std::source_location::current()) const {
+    /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but
+    /// see plan::sums). Collective as all_weights() is.
+    [[nodiscard]] std::uint64_t weights_hash(
+        const std::source_location& where = std::source_location::current()) const {
         return look("weights_hash", where, [&] {
             const auto all = gather_weights<network>(std::span<const T>{whole_weights()}, core_.grid, core_.group);
             return with_statistics(core::hash(std::as_bytes(std::span{all})));
@@ -164,29 +174,25 @@ public:
         return with_statistics(core::hash(std::as_bytes(view("local_hash", where))));
     }
 
-    /// Shows all that outlives a step on this rank, one tensor::state_part after the other: weights, running statistics, slots of the
-    /// optimizer, residuals and factors of workers, and what the strategy keeps.
+    /// Shows all that outlives a step on this rank, one tensor::state_part after the other: weights, running
+    /// statistics, slots of the optimizer, residuals and factors of workers, and what the strategy keeps.
     template <class Visitor>
     void visit_state(Visitor&& visit, const std::source_location& where = std::source_location::current()) {
         core_.on_all_ranks("visit_state", where, [&] { core_.visit_state(visit); });
     }
-    /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks. Collective.
+    /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks.
+    /// Collective.
     [[nodiscard]] std::uint64_t state_hash(const std::source_location& where = std::source_location::current()) {
-        return core_.on_all_ranks("state_hash", where, [&] {
-            tensor::state_hash sum;
-            core_.visit_state(sum);
-            std::uint64_t out = 0;
-            for (const std::uint64_t one : core_.ranks.gather_all(sum.sum())) out += one;
-            for (const std::uint64_t one : {core_.totals.steps, core_.epoch, std::uint64_t{core_.position}}) out = core::mix(out) + one;
-            return out;
-        });
+        return core_.on_all_ranks("state_hash", where, [&] { return core_.state_hash(); });
     }
 
-    /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be used.
+    /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be
+    /// used.
     [[nodiscard]] sync::weights_state weights_state() const noexcept { return core_.change.state(); }
 
     [[nodiscard]] const Plan& recipe() const noexcept { return core_.plan; }
-    /// What decides every bit of the run, a line for each name and value. Equal hashes of it: equal bits, on any number of ranks.
+    /// What decides every bit of the run, a line for each name and value. Equal hashes of it: equal bits, on any number
+    /// of ranks.
     [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_.plan, core_.grid.workers)); }
     [[nodiscard]] const partition::grid& grid() const noexcept { return core_.grid; }
     [[nodiscard]] const comm::group& ranks() const noexcept { return core_.ranks; }
@@ -206,8 +212,8 @@ public:
     [[nodiscard]] const std::string& transport() const noexcept { return core_.memory.text(); }
     [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return core_.strategy.slot_numbers(); }
     [[nodiscard]] std::size_t buckets() const noexcept { return core_.strategy.bucket_count(); }
-    /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on one rank and where
-    /// gradients go through shared memory.
+    /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on
+    /// one rank and where gradients go through shared memory.
     [[nodiscard]] std::string all_reduce_algorithm() const { return core_.memory.is_shared() ? "" : core_.rule.text(); }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
     /// averaged now and then, the mean over such a period.
@@ -217,7 +223,8 @@ public:
         if constexpr (core_type::types::factors::are_used) return core_.strategy.sends_factors(layer);
         return false;
     }
-    /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is collective.
+    /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is
+    /// collective.
     [[nodiscard]] std::size_t redistribution_bytes() {
         if constexpr (shards > 1) {
             deal full{core_.grid};

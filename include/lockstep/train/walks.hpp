@@ -26,7 +26,9 @@ public:
     explicit single_walk(const partition::grid&) noexcept {}
 
     [[nodiscard]] static constexpr std::size_t count() noexcept { return 1; }
-    [[nodiscard]] walk begin(std::size_t, const deal& all) const noexcept { return {.rows = all, .samples = all.rows()}; }
+    [[nodiscard]] walk begin(std::size_t, const deal& all) const noexcept {
+        return {.rows = all, .samples = all.rows()};
+    }
 };
 
 /// A walk for each worker of this rank; one where ranks share a worker. Allocates on construction only.
@@ -36,8 +38,11 @@ public:
         const partition::worker_part part = on.part_of(on.rank);
         // Lanes of a worker are those of a rank that holds this worker alone.
         for (std::size_t worker = part.workers.first; worker < part.workers.last && part.workers.size() > 1; ++worker)
-            workers_.emplace_back(partition::grid{
-                .rank = worker, .ranks = on.workers, .lanes = on.lanes, .workers = on.workers, .recipe_lanes = on.recipe_lanes});
+            workers_.emplace_back(partition::grid{.rank = worker,
+                                                  .ranks = on.workers,
+                                                  .lanes = on.lanes,
+                                                  .workers = on.workers,
+                                                  .recipe_lanes = on.recipe_lanes});
     }
 
     [[nodiscard]] std::size_t count() const noexcept { return workers_.empty() ? 1 : workers_.size(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The weights of a trainer: how they start, one of them by name, and all of them of a network that is cut over ranks, out and in.
+// The weights of a trainer: how they start, one of them by name, and all of them of a network that is cut over ranks,
+// out and in.
 
 #include <algorithm>
 #include <array>
@@ -28,13 +29,15 @@ namespace lockstep::train {
 
 /// Every weight as the rule says for its place in the uncut network.
 template <class Network, class T, class Rule>
-[[gnu::cold]] void initialise_weights(std::span<T> weights, const partition::grid& on, std::uint64_t seed, const Rule& rule) {
+[[gnu::cold]] void initialise_weights(std::span<T> weights, const partition::grid& on, std::uint64_t seed,
+                                      const Rule& rule) {
     core::for_each_index<Network::size>([&](auto index) {
         using here = typename Network::template at<index>;
         std::size_t at = Network::offset(index), number = 0;
         for (const auto& one : here::type::parameters) {
             model::initialise(one, weights.subspan(at, one.size()), here::is_sharded ? on.shard() * one.columns : 0,
-                              here::is_sharded ? Network::shards * one.columns : one.columns, seed, index, number++, rule);
+                              here::is_sharded ? Network::shards * one.columns : one.columns, seed, index, number++,
+                              rule);
             at += one.size();
         }
     });
@@ -67,7 +70,8 @@ template <class Network, class T>
     });
     if (found.numbers.empty())
         core::fail(core::text("layer ", layer, " has no parameter '", name, "'"),
-                   known.empty() ? core::text("choose a layer with parameters below ", Network::size) : "choose one of: " + known);
+                   known.empty() ? core::text("choose a layer with parameters below ", Network::size)
+                                 : "choose one of: " + known);
     return found;
 }
 
@@ -96,11 +100,13 @@ void visit_weights(Visitor&& visit, std::span<T> weights, std::span<T> statistic
 
 /// All weights of the whole network, layer by layer. Collective in a model group.
 template <class Network, class T>
-[[nodiscard, gnu::cold]] std::vector<T> gather_weights(std::span<const T> weights, const partition::grid& on, const comm::group& group) {
+[[nodiscard, gnu::cold]] std::vector<T> gather_weights(std::span<const T> weights, const partition::grid& on,
+                                                       const comm::group& group) {
     constexpr std::size_t shards = Network::shards;
     std::vector<T> out;
     core::with_memory("a copy of all weights", Network::parameters * sizeof(T),
-                      "use a machine with more memory, or fewer ranks on this one", [&] { out.reserve(Network::parameters); });
+                      "use a machine with more memory, or fewer ranks on this one",
+                      [&] { out.reserve(Network::parameters); });
     core::for_each_index<Network::size>([&](auto index) {
         using here = typename Network::template at<index>;
         std::size_t at = Network::offset(index);
@@ -111,7 +117,8 @@ template <class Network, class T>
                 comm::buffer<T> cut(one.size() * shards);
                 std::copy(part.begin(), part.end(), cut.begin() + static_cast<std::ptrdiff_t>(on.shard() * one.size()));
                 std::vector<parallel::block> strips;
-                for (std::size_t shard = 0; shard < shards; ++shard) strips.push_back({shard * one.size(), (shard + 1) * one.size()});
+                for (std::size_t shard = 0; shard < shards; ++shard)
+                    strips.push_back({shard * one.size(), (shard + 1) * one.size()});
                 comm::run<T>(group, collectives::all_gather(on.shard(), strips), cut);
                 const std::size_t begin = out.size();
                 out.resize(begin + cut.size());
@@ -124,31 +131,37 @@ template <class Network, class T>
     return out;
 }
 
-/// Throws on all ranks alike where these are not the weights and running statistics of such a network, finite and the same on every rank.
-/// After it no rank uses its weights. Collective.
+/// Throws on all ranks alike where these are not the weights and running statistics of such a network, finite and the
+/// same on every rank. After it no rank uses its weights. Collective.
 template <class Network, class T>
-[[gnu::cold]] void require_loadable(const comm::group& ranks, std::span<const T> weights, std::span<const T> statistics) {
+[[gnu::cold]] void require_loadable(const comm::group& ranks, std::span<const T> weights,
+                                    std::span<const T> statistics) {
     if (weights.size() != Network::parameters)
-        core::fail(core::text("load_weights() was given ", weights.size(), " weights for a network of ", Network::parameters),
-                   "pass what all_weights() of a trainer with the same network gave");
+        core::fail(
+            core::text("load_weights() was given ", weights.size(), " weights for a network of ", Network::parameters),
+            "pass what all_weights() of a trainer with the same network gave");
     if (statistics.size() != Network::statistics)
-        core::fail(core::text("load_weights() was given ", statistics.size(), " running statistics for a network of ", Network::statistics),
-                   Network::statistics == 0 ? "pass the weights alone" : "pass running_statistics() of the same trainer after the weights");
+        core::fail(core::text("load_weights() was given ", statistics.size(), " running statistics for a network of ",
+                              Network::statistics),
+                   Network::statistics == 0 ? "pass the weights alone"
+                                            : "pass running_statistics() of the same trainer after the weights");
     for (const auto& some : {weights, statistics})
         if (const std::size_t bad = kernels::first_non_finite(some); bad != some.size())
-            core::fail(core::text("load_weights() was given ", some[bad], " at position ", bad), "load numbers that are finite");
-    const auto hashes = ranks.gather_all(std::array{core::hash(std::as_bytes(weights)), core::hash(std::as_bytes(statistics))});
+            core::fail(core::text("load_weights() was given ", some[bad], " at position ", bad),
+                       "load numbers that are finite");
+    const auto hashes =
+        ranks.gather_all(std::array{core::hash(std::as_bytes(weights)), core::hash(std::as_bytes(statistics))});
     for (std::size_t rank = 1; rank < hashes.size(); ++rank)
         if (hashes[rank] != hashes[0])
             core::fail(core::text("load_weights() was given other numbers on rank ", rank, " than on rank 0"),
                        "pass all weights of the whole network on every rank");
 }
 
-/// Replicas begin with equal weights, and all ranks with equal statistics: a rule of initialisation may depend on what differs between
-/// them. Collective.
+/// Replicas begin with equal weights, and all ranks with equal statistics: a rule of initialisation may depend on what
+/// differs between them. Collective.
 template <class Network, class T>
-[[gnu::cold]] void require_equal_weights(const comm::group& ranks, const partition::grid& on, std::span<const T> weights,
-                                         std::span<const T> statistics) {
+[[gnu::cold]] void require_equal_weights(const comm::group& ranks, const partition::grid& on,
+                                         std::span<const T> weights, std::span<const T> statistics) {
     std::uint64_t replicated = core::hash(std::as_bytes(statistics)), sharded = 0;
     core::for_each_index<Network::size>([&](auto index) {
         using here = typename Network::template at<index>;

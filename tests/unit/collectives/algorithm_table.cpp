@@ -8,8 +8,8 @@ namespace collectives = lockstep::collectives;
 using table = collectives::algorithm_table;
 
 TEST_CASE("collectives/algorithm_table: text and table are the same thing", "[collectives]") {
-    for (const std::string text :
-         {"tree:0-max", "doubling:0-8192;tree:8193-max", "doubling:0-0;hierarchical:1-1000;ring:1001-9999;halving-doubling:10000-max"}) {
+    for (const std::string text : {"tree:0-max", "doubling:0-8192;tree:8193-max",
+                                   "doubling:0-0;hierarchical:1-1000;ring:1001-9999;halving-doubling:10000-max"}) {
         const auto read = table::parse(text);
         CHECK(read.text() == text);
         CHECK(table::parse(read.text()) == read);
@@ -28,8 +28,9 @@ TEST_CASE("collectives/algorithm_table: text and table are the same thing", "[co
 
 TEST_CASE("collectives/algorithm_table: what cannot be read is named, with what to write", "[collectives]") {
     const auto says = [](const std::string& text, const std::string& problem) {
-        CHECK_THROWS_WITH(table::parse(text), Catch::Contains("lockstep: the all-reduce '" + text + "' has " + problem) &&
-                                                  Catch::Contains("; write them like doubling:0-8192;tree:8193-max"));
+        CHECK_THROWS_WITH(table::parse(text),
+                          Catch::Contains("lockstep: the all-reduce '" + text + "' has " + problem) &&
+                              Catch::Contains("; write them like doubling:0-8192;tree:8193-max"));
     };
     says("", "'', which is no name:first-last");
     says("tree:0-max;", "'tree:0-max', after which a ';' promises more");
@@ -37,7 +38,8 @@ TEST_CASE("collectives/algorithm_table: what cannot be read is named, with what 
     says("tree:0", "'tree:0', which is no name:first-last");
     says("three:0-max", "'three:0-max', which names no algorithm");
     says("tree:0-many", "'tree:0-many', where 'many' is no number of bytes");
-    says("tree:0-99999999999999999999", "'tree:0-99999999999999999999', where '99999999999999999999' is no number of bytes");
+    says("tree:0-99999999999999999999",
+         "'tree:0-99999999999999999999', where '99999999999999999999' is no number of bytes");
     says("tree:-1-max", "'tree:-1-max', where '' is no number of bytes");
     says("tree:0-8K;ring:9-max", "'tree:0-8K', where '8K' is no number of bytes");
     says("tree:1-max", "'tree:1-max', which begins at 1 and should at 0");

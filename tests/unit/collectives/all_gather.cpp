@@ -22,13 +22,14 @@ std::vector<collectives::traffic> gathered(builder build, const std::vector<bloc
     for (std::size_t rank = 0; rank < strips.size(); ++rank) {
         programs.push_back(build(rank, strips));
         data.emplace_back(n);
-        for (std::size_t i = strips[rank].first; i < strips[rank].last; ++i) data.back()[i] = static_cast<std::uint16_t>(i + 1);
+        for (std::size_t i = strips[rank].first; i < strips[rank].last; ++i)
+            data.back()[i] = static_cast<std::uint16_t>(i + 1);
     }
     const auto sent = collectives::simulate<std::uint16_t>(programs, data);
     bool right = true;
     for (std::size_t rank = 0; rank < strips.size(); ++rank) {
-        right = right && programs[rank].elements() == n && sent[rank] == programs[rank].sent() && programs[rank].work_size() == 0 &&
-                programs[rank].added() == 0;
+        right = right && programs[rank].elements() == n && sent[rank] == programs[rank].sent() &&
+                programs[rank].work_size() == 0 && programs[rank].added() == 0;
         for (std::size_t i = 0; i < n; ++i) right = right && data[rank][i] == i + 1;
     }
     REQUIRE(right);
@@ -46,7 +47,8 @@ std::vector<block> uneven(std::size_t ranks, std::size_t& n) {
     std::vector<block> out(ranks);
     n = 0;
     for (std::size_t i = 0; i < ranks; ++i) {
-        const std::size_t rank = (i + 1 + (i % 2 == 0 && i + 2 < ranks ? 1 : 0) - (i % 2 == 1 && i + 1 < ranks ? 1 : 0)) % ranks;
+        const std::size_t rank =
+            (i + 1 + (i % 2 == 0 && i + 2 < ranks ? 1 : 0) - (i % 2 == 1 && i + 1 < ranks ? 1 : 0)) % ranks;
         out[rank] = {n, n + rank % 5};
         n = out[rank].last;
     }

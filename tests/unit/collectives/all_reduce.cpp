@@ -11,7 +11,9 @@ namespace collectives = lockstep::collectives;
 
 namespace {
 
-float part(std::size_t lane, std::size_t i) { return 1.0F / static_cast<float>(7 * i + 3 * lane + 1) - (lane % 3 == 0 ? 100.0F : 0.1F); }
+float part(std::size_t lane, std::size_t i) {
+    return 1.0F / static_cast<float>(7 * i + 3 * lane + 1) - (lane % 3 == 0 ? 100.0F : 0.1F);
+}
 
 float node(std::size_t first, std::size_t length, std::size_t total, std::size_t i) {
     if (length == 1) return part(first, i);
@@ -37,7 +39,8 @@ TEST_CASE("collectives/all_reduce: one result for every number of ranks", "[coll
                     data.emplace_back();
                     const auto run = lockstep::parallel::split(lanes, ranks, rank);
                     for (const auto& tree : lockstep::tensor::cover(run, lanes))
-                        for (std::size_t i = 0; i < n; ++i) data.back().push_back(node(tree.first, std::bit_ceil(tree.count), lanes, i));
+                        for (std::size_t i = 0; i < n; ++i)
+                            data.back().push_back(node(tree.first, std::bit_ceil(tree.count), lanes, i));
                     data.back().resize(sum.data_size(rank, ranks, n));
                 }
                 collectives::simulate<float>(programs, data);
@@ -53,7 +56,9 @@ TEST_CASE("collectives/all_reduce: one result for every number of ranks", "[coll
     }
 }
 
-TEST_CASE("collectives/all_reduce: aligned lanes on a power of two of ranks move 2n(p-1)/p elements in 2 log2(p) messages", "[collectives]") {
+TEST_CASE(
+    "collectives/all_reduce: aligned lanes on a power of two of ranks move 2n(p-1)/p elements in 2 log2(p) messages",
+    "[collectives]") {
     for (std::size_t ranks = 1, rounds = 0; ranks <= 64; ranks *= 2, ++rounds)
         for (std::size_t rank = 0; rank < ranks; ++rank)
             CHECK(collectives::tree_all_reduce{64}(rank, ranks, 2048).sent() ==

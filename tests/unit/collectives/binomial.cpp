@@ -30,8 +30,10 @@ TEST_CASE("collectives/binomial: every root, number of ranks and size", "[collec
                 REQUIRE(right);
                 data = own;
                 const auto sent = collectives::simulate<long>(up, data);
-                for (std::size_t rank = 0; rank < ranks; ++rank) right = right && sent[rank].elements == (rank == root ? 0 : n);
-                for (std::size_t i = 0; i < n; ++i) right = right && data[root][i] == static_cast<long>(ranks * (ranks + 1) / 2 * (i + 3));
+                for (std::size_t rank = 0; rank < ranks; ++rank)
+                    right = right && sent[rank].elements == (rank == root ? 0 : n);
+                for (std::size_t i = 0; i < n; ++i)
+                    right = right && data[root][i] == static_cast<long>(ranks * (ranks + 1) / 2 * (i + 3));
                 REQUIRE(right);
             }
 }

@@ -18,7 +18,8 @@ struct funnel {
     collectives::schedule operator()(std::size_t rank, std::size_t ranks, std::size_t n) const {
         collectives::schedule out{name, invariant};
         if (rank > 0) out.send(0, collectives::in_data(0, n));
-        for (std::size_t other = 1; rank == 0 && other < ranks; ++other) out.receive(other, collectives::in_work(other * n, n));
+        for (std::size_t other = 1; rank == 0 && other < ranks; ++other)
+            out.receive(other, collectives::in_work(other * n, n));
         out.end_round();
         return out;
     }

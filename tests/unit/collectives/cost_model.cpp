@@ -35,14 +35,19 @@ std::vector<double> seconds(std::size_t ranks, const Build& build, const collect
 // L = latency, G = seconds per byte, m = numbers of 4 bytes: the catalogue of Ben-Nun, Hoefler 2019.
 TEST_CASE("collectives/cost_model: prices of the all-reduces are the formulas of the literature", "[collectives]") {
     const std::size_t ranks = GENERATE(2U, 4U, 16U, 64U), n = 16 * 64 * 5;
-    const double p = static_cast<double>(ranks), log2 = std::log2(p), L = 5e-6, bytes = 4.0 * static_cast<double>(n) * 1e-9;
-    for (const double one : seconds(ranks, [&](std::size_t rank) { return collectives::doubling_all_reduce{64}(rank, ranks, n); }))
+    const double p = static_cast<double>(ranks), log2 = std::log2(p), L = 5e-6,
+                 bytes = 4.0 * static_cast<double>(n) * 1e-9;
+    for (const double one :
+         seconds(ranks, [&](std::size_t rank) { return collectives::doubling_all_reduce{64}(rank, ranks, n); }))
         CHECK(one == Approx(log2 * (L + bytes)).epsilon(1e-12));
-    for (const double one : seconds(ranks, [&](std::size_t rank) { return collectives::tree_all_reduce{64}(rank, ranks, n); }))
+    for (const double one :
+         seconds(ranks, [&](std::size_t rank) { return collectives::tree_all_reduce{64}(rank, ranks, n); }))
         CHECK(one == Approx(2 * L * log2 + 2 * bytes * (p - 1) / p).epsilon(1e-12));
-    for (const double one : seconds(ranks, [&](std::size_t rank) { return collectives::halving_doubling_all_reduce{}(rank, ranks, n); }))
+    for (const double one :
+         seconds(ranks, [&](std::size_t rank) { return collectives::halving_doubling_all_reduce{}(rank, ranks, n); }))
         CHECK(one == Approx(2 * L * log2 + 2 * bytes * (p - 1) / p).epsilon(1e-12));
-    for (const double one : seconds(ranks, [&](std::size_t rank) { return collectives::ring_all_reduce{}(rank, ranks, n); }))
+    for (const double one :
+         seconds(ranks, [&](std::size_t rank) { return collectives::ring_all_reduce{}(rank, ranks, n); }))
         CHECK(one == Approx(2 * (p - 1) * (L + bytes / p)).epsilon(1e-12));
     // The root's chain: one child after the other, up and down.
     CHECK(seconds(ranks, [&](std::size_t rank) {
@@ -59,7 +64,8 @@ TEST_CASE("collectives/cost_model: additions, links inside a host, and what is p
     for (const double one : seconds(
              4, [&](std::size_t rank) { return collectives::doubling_all_reduce{4}(rank, 4, n); }, two))
         CHECK(one == Approx(expected).epsilon(1e-12));
-    CHECK(collectives::to_text(two) == "between hosts 50.0 us + 8.00 ns/B, inside 1.0 us + 0.10 ns/B, additions 0.05 ns/B");
+    CHECK(collectives::to_text(two) ==
+          "between hosts 50.0 us + 8.00 ns/B, inside 1.0 us + 0.10 ns/B, additions 0.05 ns/B");
     auto near = two;
     near.on = {0, 0, 0, 0};
     CHECK(collectives::to_text(near) == "inside 1.0 us + 0.10 ns/B, additions 0.05 ns/B");

@@ -50,7 +50,8 @@ TEST_CASE("collectives/halving_doubling: the sum is right for every number of ra
     for (const std::size_t ranks : {128U, 256U, 1000U}) CHECK(sums(ranks, 301));
 }
 
-TEST_CASE("collectives/halving_doubling: 2 log2(p) messages and 2n(p-1)/p elements on a power of two of ranks", "[collectives]") {
+TEST_CASE("collectives/halving_doubling: 2 log2(p) messages and 2n(p-1)/p elements on a power of two of ranks",
+          "[collectives]") {
     const std::size_t n = 1024;
     for (std::size_t ranks = 1, rounds = 0; ranks <= 64; ranks *= 2, ++rounds)
         for (std::size_t rank = 0; rank < ranks; ++rank) {

@@ -43,7 +43,8 @@ std::vector<collectives::schedule> whole(const std::vector<block>& runs, std::si
     return out;
 }
 
-/// Whether all ranks get the bits of the tree, owned strips are a partition, and what a rank owns is right before it is shared.
+/// Whether all ranks get the bits of the tree, owned strips are a partition, and what a rank owns is right before it is
+/// shared.
 bool as_the_tree(const std::vector<block>& runs, std::size_t lanes, std::size_t n, const hosts_of_ranks& on) {
     auto expected = vectors(runs, lanes, n);
     std::vector<collectives::schedule> flat;
@@ -53,7 +54,8 @@ bool as_the_tree(const std::vector<block>& runs, std::size_t lanes, std::size_t 
         flat.push_back(collectives::tree_reduce_scatter(rank, runs, n, strips, collectives::tree_route::direct));
     collectives::simulate<float>(flat, expected);
     const auto same = [&](const std::vector<float>& data, block part) {
-        return part.empty() || std::memcmp(data.data() + part.first, expected[0].data() + part.first, part.size() * sizeof(float)) == 0;
+        return part.empty() ||
+               std::memcmp(data.data() + part.first, expected[0].data() + part.first, part.size() * sizeof(float)) == 0;
     };
     bool right = true;
     for (const auto between : {collectives::between_hosts::tree, collectives::between_hosts::doubling}) {
@@ -100,7 +102,8 @@ std::size_t in_levels(std::size_t lanes, std::size_t n, const hosts_of_ranks& on
 
 }  // namespace
 
-TEST_CASE("collectives/hierarchical: the bits of the tree for every number of ranks and hosts of any size", "[collectives]") {
+TEST_CASE("collectives/hierarchical: the bits of the tree for every number of ranks and hosts of any size",
+          "[collectives]") {
     for (std::size_t ranks = 1; ranks <= 64; ++ranks) {
         const std::size_t sizes[] = {1, 2, 3, 8, ranks};
         for (const std::size_t each : {sizes[ranks % 5], sizes[ranks / 2 % 4 + 1]})
@@ -113,19 +116,22 @@ TEST_CASE("collectives/hierarchical: the bits of the tree for every number of ra
     CHECK(as_the_tree(collectives::deal_lanes(128, 128), 128, 67, in_blocks(128, 16)));
 }
 
-TEST_CASE("collectives/hierarchical: hosts of unequal size, ranks in turns with lanes in runs, ranks without lanes", "[collectives]") {
+TEST_CASE("collectives/hierarchical: hosts of unequal size, ranks in turns with lanes in runs, ranks without lanes",
+          "[collectives]") {
     CHECK(as_the_tree(collectives::deal_lanes(7, 16), 16, 50, {0, 0, 0, 3, 4, 4, 4}));
     CHECK(as_the_tree({{0, 4}, {8, 12}, {4, 8}, {12, 16}}, 16, 50, in_turns(4, 2)));
     CHECK(as_the_tree({{5, 9}, {0, 0}, {0, 5}, {12, 13}, {9, 12}}, 13, 37, {0, 1, 1, 0, 0}));
     CHECK(as_the_tree({{0, 8}, {0, 0}, {0, 0}, {0, 0}}, 8, 37, {0, 0, 2, 2}));
 }
 
-TEST_CASE("collectives/hierarchical: lanes that are no run on a host are declined, or added in the order of hosts", "[collectives]") {
+TEST_CASE("collectives/hierarchical: lanes that are no run on a host are declined, or added in the order of hosts",
+          "[collectives]") {
     const auto on = in_turns(6, 2);
     const auto runs = collectives::deal_lanes(6, 12);
     CHECK_FALSE(collectives::keeps_lane_tree(runs, on));
     CHECK(collectives::keeps_lane_tree(runs, in_blocks(6, 2)));
-    CHECK_THROWS_WITH(collectives::hierarchical_sum(0, runs, 10, on), Catch::Contains("no single run; number the ranks host by host"));
+    CHECK_THROWS_WITH(collectives::hierarchical_sum(0, runs, 10, on),
+                      Catch::Contains("no single run; number the ranks host by host"));
     const auto regrouped = collectives::hosts_in_order(on);
     std::vector<std::vector<long>> data(6, std::vector<long>(10));
     for (std::size_t rank = 0; rank < 6; ++rank)
@@ -139,7 +145,8 @@ TEST_CASE("collectives/hierarchical: lanes that are no run on a host are decline
     CHECK(over_the_link(many, on) == 960);
     CHECK_FALSE(collectives::by_hosts_sum(0, 960, on).sum.invariant());
     CHECK(collectives::by_hosts_sum(0, 960, on).sum.elements() == 960);
-    CHECK(collectives::hosts_in_order(hosts_of_ranks{0, 0, 0, 3}) == std::vector<block>{{0, 1}, {1, 2}, {2, 4}, {4, 8}});
+    CHECK(collectives::hosts_in_order(hosts_of_ranks{0, 0, 0, 3}) ==
+          std::vector<block>{{0, 1}, {1, 2}, {2, 4}, {4, 8}});
 }
 
 TEST_CASE("collectives/hierarchical: elements over the link of a host, against flat schedules", "[collectives]") {
@@ -151,9 +158,9 @@ TEST_CASE("collectives/hierarchical: elements over the link of a host, against f
     CHECK(flat(collectives::tree_all_reduce{16}, n, even) == 2 * n * 3 / 4);  // halving from distance 1 is a hierarchy
     CHECK(flat(collectives::doubling_all_reduce{16}, n, even) == 4 * 2 * n);  // every rank sends everything
     CHECK(flat(collectives::halving_doubling_all_reduce{}, n, even) ==
-          4 * 2 * n * 3 / 4);                                                 // from the largest distance: each rank three quarters
+          4 * 2 * n * 3 / 4);  // from the largest distance: each rank three quarters
     CHECK(flat(collectives::ring_all_reduce{}, n, even) == 2 * n * 15 / 16);  // one rank of a host sends on
-    const auto turns = in_turns(16, 4);                                       // the same hosts, ranks dealt to them in turns
+    const auto turns = in_turns(16, 4);  // the same hosts, ranks dealt to them in turns
     CHECK(flat(collectives::ring_all_reduce{}, n, turns) == 4 * 2 * n * 15 / 16);
     CHECK(flat(collectives::tree_all_reduce{16}, n, turns) == 4 * 2 * n * 3 / 4);
     CHECK(over_the_link(whole(collectives::hosts_in_order(turns), n, turns, tree), turns) == 2 * n * 3 / 4);

@@ -27,12 +27,14 @@ std::vector<parallel::block> equal(std::size_t ranks, std::size_t each) {
 TEST_CASE("collectives/predict: a ring takes (p-1) messages and n(p-1)/p elements", "[collectives]") {
     const std::size_t ranks = GENERATE(2U, 3U, 8U, 17U), each = 1000;
     std::vector<collectives::schedule> all;
-    for (std::size_t rank = 0; rank < ranks; ++rank) all.push_back(collectives::ring_all_gather(rank, equal(ranks, each)));
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+        all.push_back(collectives::ring_all_gather(rank, equal(ranks, each)));
     const double expected = static_cast<double>(ranks - 1) * (over.latency + 4e3 * over.seconds_per_byte);
     CHECK(collectives::predict(all, 4, model) == Approx(expected).epsilon(1e-12));
 }
 
-TEST_CASE("collectives/predict: recursive halving takes log2(p) messages and n(p-1)/p elements, each added once", "[collectives]") {
+TEST_CASE("collectives/predict: recursive halving takes log2(p) messages and n(p-1)/p elements, each added once",
+          "[collectives]") {
     const std::size_t ranks = GENERATE(2U, 4U, 16U), n = 16 * 1024;
     const auto lanes = collectives::deal_lanes(ranks, ranks);
     const auto strips = collectives::tree_strips(ranks, ranks, n);
@@ -40,8 +42,8 @@ TEST_CASE("collectives/predict: recursive halving takes log2(p) messages and n(p
     for (std::size_t rank = 0; rank < ranks; ++rank)
         all.push_back(collectives::tree_reduce_scatter(rank, lanes, n, strips, collectives::tree_route::least));
     const double moved = static_cast<double>(n) * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-    const double expected =
-        std::log2(static_cast<double>(ranks)) * over.latency + moved * (4 * over.seconds_per_byte + 4 * model.seconds_per_added_byte);
+    const double expected = std::log2(static_cast<double>(ranks)) * over.latency +
+                            moved * (4 * over.seconds_per_byte + 4 * model.seconds_per_added_byte);
     CHECK(collectives::predict(all, 4, model) == Approx(expected).epsilon(1e-12));
 }
 

@@ -12,4 +12,6 @@ inline std::vector<std::size_t> rank_counts() {
     return out;
 }
 /// Beyond 64 ranks these sizes would take too long.
-[[nodiscard]] inline bool takes_long(std::size_t ranks, std::size_t n, std::size_t most) { return ranks > 64 && n > most; }
+[[nodiscard]] inline bool takes_long(std::size_t ranks, std::size_t n, std::size_t most) {
+    return ranks > 64 && n > most;
+}

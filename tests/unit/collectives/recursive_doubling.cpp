@@ -34,17 +34,19 @@ bool as_the_tree(const std::vector<block>& runs, std::size_t lanes, std::size_t 
     // One rank as the owner of all: the same tree, and fewer messages to check.
     std::vector<block> strips(runs.size());
     strips[0] = {0, n};
-    collectives::simulate<float>(
-        programs(
-            runs.size(),
-            [&](std::size_t rank) { return collectives::tree_reduce_scatter(rank, runs, n, strips, collectives::tree_route::direct); }),
-        expected);
+    collectives::simulate<float>(programs(runs.size(),
+                                          [&](std::size_t rank) {
+                                              return collectives::tree_reduce_scatter(rank, runs, n, strips,
+                                                                                      collectives::tree_route::direct);
+                                          }),
+                                 expected);
     std::size_t rounds = 0;
     while ((std::size_t{1} << rounds) < runs.size()) ++rounds;
     bool right = true;
     for (std::size_t rank = 0; rank < runs.size(); ++rank) {
         right = right && (n == 0 || std::memcmp(data[rank].data(), expected[0].data(), n * sizeof(float)) == 0);
-        right = right && sent[rank] == mine[rank].sent() && mine[rank].invariant() && mine[rank].data_size() <= data[rank].size();
+        right = right && sent[rank] == mine[rank].sent() && mine[rank].invariant() &&
+                mine[rank].data_size() <= data[rank].size();
         std::size_t with_messages = 0;
         for (const auto& round : mine[rank].rounds()) with_messages += !round.sends.empty() || !round.receives.empty();
         right = right && with_messages <= rounds;
@@ -54,7 +56,8 @@ bool as_the_tree(const std::vector<block>& runs, std::size_t lanes, std::size_t 
 
 }  // namespace
 
-TEST_CASE("collectives/recursive_doubling: the bits of the tree for every number of ranks, lanes and sizes", "[collectives]") {
+TEST_CASE("collectives/recursive_doubling: the bits of the tree for every number of ranks, lanes and sizes",
+          "[collectives]") {
     for (std::size_t ranks = 1; ranks <= 64; ++ranks)
         for (const std::size_t lanes : {ranks, std::size_t{8}, std::size_t{13}, ranks + 27}) {
             for (const std::size_t n : {0U, 1U, 5U}) {
@@ -74,7 +77,8 @@ TEST_CASE("collectives/recursive_doubling: any deal of lanes, also to ranks with
     CHECK_THROWS_AS(collectives::doubling_sum(0, std::vector<block>{{0, 2}, {1, 2}}, 4), lockstep::core::error);
 }
 
-TEST_CASE("collectives/recursive_doubling: log2(p) messages and n log2(p) elements with aligned lanes", "[collectives]") {
+TEST_CASE("collectives/recursive_doubling: log2(p) messages and n log2(p) elements with aligned lanes",
+          "[collectives]") {
     for (std::size_t ranks = 1, rounds = 0; ranks <= 64; ranks *= 2, ++rounds)
         for (const std::size_t rank : {std::size_t{0}, ranks / 2, ranks - 1}) {
             const auto program = collectives::doubling_all_reduce{64}(rank, ranks, 100);

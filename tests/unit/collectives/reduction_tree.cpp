@@ -12,10 +12,12 @@ namespace collectives = lockstep::collectives;
 namespace {
 
 /// Transfers that locations of the nodes need until the owner has the root.
-std::size_t transfers(const collectives::lane_tree& tree, const std::vector<collectives::node_location>& locations, std::size_t owner) {
+std::size_t transfers(const collectives::lane_tree& tree, const std::vector<collectives::node_location>& locations,
+                      std::size_t owner) {
     std::size_t count = locations[tree.root()].rank != owner;
     for (std::size_t v = 0; v < tree.nodes().size(); ++v)
-        if (tree.nodes()[v].parent != collectives::nowhere) count += locations[v].rank != locations[tree.nodes()[v].parent].rank;
+        if (tree.nodes()[v].parent != collectives::nowhere)
+            count += locations[v].rank != locations[tree.nodes()[v].parent].rank;
     return count;
 }
 
@@ -31,7 +33,8 @@ std::vector<std::size_t> fewest(const collectives::lane_tree& tree, std::size_t 
     for (std::size_t v = 0; v < tree.nodes().size(); ++v) {
         const auto& node = tree.nodes()[v];
         for (std::size_t rank = 0; rank < ranks; ++rank)
-            cost[v][rank] = node.leaf() ? (rank == node.rank ? 0 : never) : least(node.left, rank) + least(node.right, rank);
+            cost[v][rank] =
+                node.leaf() ? (rank == node.rank ? 0 : never) : least(node.left, rank) + least(node.right, rank);
     }
     std::vector<std::size_t> out(ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) out[rank] = least(tree.root(), rank);
@@ -91,7 +94,8 @@ TEST_CASE("collectives/reduction_tree: the automatic route has the less loaded b
             INFO(ranks << " ranks, " << lanes << " lanes");
             CHECK(most(collectives::tree_route::direct) == tree.busiest(strips, true));
             CHECK(most(collectives::tree_route::least) == tree.busiest(strips, false));
-            CHECK(most(collectives::tree_route::automatic) == std::min(tree.busiest(strips, true), tree.busiest(strips, false)));
+            CHECK(most(collectives::tree_route::automatic) ==
+                  std::min(tree.busiest(strips, true), tree.busiest(strips, false)));
         }
     }
 }

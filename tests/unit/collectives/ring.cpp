@@ -31,7 +31,8 @@ TEST_CASE("collectives/ring: the sum is right for every number of ranks and size
             std::vector<collectives::schedule> scatter;
             std::vector<collectives::schedule> reduce;
             std::vector<block> strips(ranks);
-            for (std::size_t rank = 0; rank < ranks; ++rank) strips[rank] = lockstep::parallel::split(n, ranks, ranks - 1 - rank, 3);
+            for (std::size_t rank = 0; rank < ranks; ++rank)
+                strips[rank] = lockstep::parallel::split(n, ranks, ranks - 1 - rank, 3);
             for (std::size_t rank = 0; rank < ranks; ++rank) {
                 scatter.push_back(collectives::ring_reduce_scatter(rank, strips));
                 reduce.push_back(collectives::ring_all_reduce{}(rank, ranks, n));
@@ -41,7 +42,8 @@ TEST_CASE("collectives/ring: the sum is right for every number of ranks and size
             bool right = true;
             for (std::size_t rank = 0; rank < ranks; ++rank) {
                 right = right && sent[rank].elements == n - strips[rank].size() && !scatter[rank].invariant();
-                for (std::size_t i = strips[rank].first; i < strips[rank].last; ++i) right = right && data[rank][i] == sum_of(ranks, i);
+                for (std::size_t i = strips[rank].first; i < strips[rank].last; ++i)
+                    right = right && data[rank][i] == sum_of(ranks, i);
             }
             REQUIRE(right);
 
@@ -51,12 +53,14 @@ TEST_CASE("collectives/ring: the sum is right for every number of ranks and size
                 for (std::size_t i = 0; i < n; ++i) right = right && data[rank][i] == sum_of(ranks, i);
             REQUIRE(right);
             if (n % ranks == 0 && n > 0)
-                for (const auto& one : both) REQUIRE(one == collectives::traffic{2 * (ranks - 1), 2 * n * (ranks - 1) / ranks});
+                for (const auto& one : both)
+                    REQUIRE(one == collectives::traffic{2 * (ranks - 1), 2 * n * (ranks - 1) / ranks});
         }
     }
 }
 
-TEST_CASE("collectives/ring: all ranks get the same bits, and say that they depend on the number of ranks", "[collectives]") {
+TEST_CASE("collectives/ring: all ranks get the same bits, and say that they depend on the number of ranks",
+          "[collectives]") {
     CHECK_FALSE(collectives::ring_all_reduce::invariant);
     std::vector<collectives::schedule> programs;
     std::vector<std::vector<float>> data;

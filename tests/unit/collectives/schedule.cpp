@@ -68,8 +68,10 @@ TEST_CASE("collectives/schedule: one program after another", "[collectives]") {
     CHECK(both.data_size() == 105);
     CHECK(both.work_size() == 5);
     CHECK(both.rounds()[2].sends == lockstep::parallel::block{1, 2});
-    CHECK(collectives::schedule{"", true, 3}.then(collectives::schedule{"", true, 5}).then(collectives::schedule{"", true, 4}).elements() ==
-          5);
+    CHECK(collectives::schedule{"", true, 3}
+              .then(collectives::schedule{"", true, 5})
+              .then(collectives::schedule{"", true, 4})
+              .elements() == 5);
     CHECK(collectives::schedule{}.then(first).invariant());
     CHECK(collectives::schedule{}.then(first).name() == "first");
 }

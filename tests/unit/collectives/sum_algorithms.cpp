@@ -17,9 +17,9 @@ using lockstep::parallel::block;
 
 namespace {
 
-constexpr collectives::sum_algorithm all_algorithms[] = {collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling,
-                                                         collectives::sum_algorithm::hierarchical, collectives::sum_algorithm::ring,
-                                                         sum_algorithm::halving_doubling};
+constexpr collectives::sum_algorithm all_algorithms[] = {
+    collectives::sum_algorithm::tree, collectives::sum_algorithm::doubling, collectives::sum_algorithm::hierarchical,
+    collectives::sum_algorithm::ring, sum_algorithm::halving_doubling};
 
 std::vector<std::size_t> in_blocks(std::size_t ranks, std::size_t each) {
     std::vector<std::size_t> out;
@@ -49,18 +49,21 @@ TEST_CASE("collectives/sum_algorithms: sums by every name, owned strips first, t
                     auto made = collectives::make_sum(algorithm, rank, runs, n, on);
                     right = right && made.sum.invariant() == collectives::keeps_lane_tree(algorithm);
                     // What tells it from a sum of another length, and is said of it where ranks wait.
-                    right = right && made.sum.elements() == n && (made.share.elements() == n || made.share.name().empty());
+                    right =
+                        right && made.sum.elements() == n && (made.share.elements() == n || made.share.name().empty());
                     owned.push_back(made.owned);
                     sums.push_back(std::move(made.sum));
                     shares.push_back(std::move(made.share));
                     data.emplace_back();
                     for (const auto& node : tensor::cover(runs[rank], lanes))
-                        for (std::size_t i = 0; i < n; ++i) data.back().push_back(static_cast<long>(node.count * (i + 1)));
+                        for (std::size_t i = 0; i < n; ++i)
+                            data.back().push_back(static_cast<long>(node.count * (i + 1)));
                 }
                 const auto total = [&](std::size_t i) { return static_cast<long>(lanes * (i + 1)); };
                 collectives::simulate<long>(sums, data);
                 for (std::size_t rank = 0; rank < ranks; ++rank) {
-                    for (std::size_t i = owned[rank].first; i < owned[rank].last; ++i) right = right && data[rank][i] == total(i);
+                    for (std::size_t i = owned[rank].first; i < owned[rank].last; ++i)
+                        right = right && data[rank][i] == total(i);
                     data[rank].resize(n);
                 }
                 collectives::simulate<long>(shares, data);
@@ -70,11 +73,13 @@ TEST_CASE("collectives/sum_algorithms: sums by every name, owned strips first, t
                 REQUIRE(right);
             }
     for (const std::size_t rank : {0U, 1U})
-        CHECK_THROWS_WITH(collectives::make_sum(collectives::sum_algorithm::ring, rank, std::vector<block>{{0, 1}, {0, 0}}, 4, {}),
-                          Catch::Contains("rank 1 of 2 has no lanes"));
+        CHECK_THROWS_WITH(
+            collectives::make_sum(collectives::sum_algorithm::ring, rank, std::vector<block>{{0, 1}, {0, 0}}, 4, {}),
+            Catch::Contains("rank 1 of 2 has no lanes"));
 }
 
-TEST_CASE("collectives/sum_algorithms: doubling up to where its elements cost more than the tree's messages", "[collectives]") {
+TEST_CASE("collectives/sum_algorithms: doubling up to where its elements cost more than the tree's messages",
+          "[collectives]") {
     // log2(p) L = n G (log2(p) - 2(p-1)/p) + additions n g (log2(p) - (p-1)/p)
     for (const std::size_t ranks : {4U, 8U, 64U}) {
         const auto model = cluster(in_blocks(ranks, 1));
@@ -86,20 +91,23 @@ TEST_CASE("collectives/sum_algorithms: doubling up to where its elements cost mo
         CHECK(table.invariant());
         CHECK(collectives::algorithm_table::parse(table.text()) == table);
         // What owners do is done by all of them.
-        CHECK(
-            collectives::choose_algorithms(collectives::deal_lanes(ranks, 64), 4, model, 1e-6).at(static_cast<std::size_t>(0.5 * bytes)) ==
-            collectives::sum_algorithm::tree);
+        CHECK(collectives::choose_algorithms(collectives::deal_lanes(ranks, 64), 4, model, 1e-6)
+                  .at(static_cast<std::size_t>(0.5 * bytes)) == collectives::sum_algorithm::tree);
     }
     // Two ranks: the same elements in half the messages, up to where state of an optimizer on all ranks would matter.
-    CHECK(collectives::choose_algorithms(collectives::deal_lanes(2, 8), 4, cluster({0, 1})).text() == "doubling:0-65536;tree:65537-max");
-    CHECK(collectives::choose_lane_sum(collectives::deal_lanes(2, 8), 4, cluster({0, 1}), 0).text() == "doubling:0-65536;tree:65537-max");
+    CHECK(collectives::choose_algorithms(collectives::deal_lanes(2, 8), 4, cluster({0, 1})).text() ==
+          "doubling:0-65536;tree:65537-max");
+    CHECK(collectives::choose_lane_sum(collectives::deal_lanes(2, 8), 4, cluster({0, 1}), 0).text() ==
+          "doubling:0-65536;tree:65537-max");
     CHECK(collectives::choose_lane_sum(collectives::deal_lanes(4, 8), 4, cluster(in_blocks(4, 1)), 0) ==
           collectives::choose_algorithms(collectives::deal_lanes(4, 8), 4, cluster(in_blocks(4, 1))));
     CHECK(collectives::choose_lane_sum(collectives::deal_lanes(3, 8), 4, cluster({0, 1, 2}), 0).text() == "tree:0-max");
-    CHECK_THROWS_WITH(collectives::make_lane_sum(collectives::sum_algorithm::doubling, 0, collectives::deal_lanes(3, 8), 4, {}),
-                      Catch::Contains("a sum by doubling over the lanes of 3 ranks, "));
-    CHECK_THROWS_AS(collectives::make_lane_sum(collectives::sum_algorithm::ring, 0, collectives::deal_lanes(4, 8), 4, {}),
-                    lockstep::core::error);
+    CHECK_THROWS_WITH(
+        collectives::make_lane_sum(collectives::sum_algorithm::doubling, 0, collectives::deal_lanes(3, 8), 4, {}),
+        Catch::Contains("a sum by doubling over the lanes of 3 ranks, "));
+    CHECK_THROWS_AS(
+        collectives::make_lane_sum(collectives::sum_algorithm::ring, 0, collectives::deal_lanes(4, 8), 4, {}),
+        lockstep::core::error);
     CHECK(collectives::choose_algorithms(collectives::deal_lanes(1, 8), 4, {}).text() == "tree:0-max");
     // Free messages: the tree, which adds less.
     CHECK(collectives::choose_algorithms(collectives::deal_lanes(4, 8), 4,
@@ -107,27 +115,33 @@ TEST_CASE("collectives/sum_algorithms: doubling up to where its elements cost mo
               .text() == "tree:0-max");
 }
 
-TEST_CASE("collectives/sum_algorithms: in two levels where hosts with several ranks are not powers of two", "[collectives]") {
+TEST_CASE("collectives/sum_algorithms: in two levels where hosts with several ranks are not powers of two",
+          "[collectives]") {
     const auto aligned = collectives::choose_algorithms(collectives::deal_lanes(16, 16), 4, cluster(in_blocks(16, 4)));
-    CHECK(aligned.at(100'000'000) == collectives::sum_algorithm::tree);  // the flat one is a hierarchy, and wins where prices are equal
+    CHECK(aligned.at(100'000'000) ==
+          collectives::sum_algorithm::tree);  // the flat one is a hierarchy, and wins where prices are equal
     const auto odd = collectives::choose_algorithms(collectives::deal_lanes(12, 48), 4, cluster(in_blocks(12, 3)));
     CHECK(odd.at(100'000'000) == collectives::sum_algorithm::hierarchical);
     // Lanes of a host that are no run leave the hierarchy out.
     auto mixed = cluster({0, 1, 0, 1, 0, 1});
     CHECK_NOTHROW(collectives::choose_algorithms(collectives::deal_lanes(6, 12), 4, mixed));
-    CHECK_THROWS_AS(collectives::make_sum(collectives::sum_algorithm::hierarchical, 0, collectives::deal_lanes(6, 12), 4, mixed.on),
-                    lockstep::core::error);
+    CHECK_THROWS_AS(
+        collectives::make_sum(collectives::sum_algorithm::hierarchical, 0, collectives::deal_lanes(6, 12), 4, mixed.on),
+        lockstep::core::error);
 }
 
 TEST_CASE("collectives/sum_algorithms: the least bucket has a twentieth of its time in messages", "[collectives]") {
     const auto model = cluster(in_blocks(4, 1));
     const auto runs = collectives::deal_lanes(4, 8);
     const std::size_t n = collectives::least_bucket(runs, 4, model);
-    const auto share = [&](std::size_t of) { return 4 * 5e-5 / (4 * 5e-5 + static_cast<double>(of) * 4 * (2 * 8e-9 + 1e-10) * 0.75); };
+    const auto share = [&](std::size_t of) {
+        return 4 * 5e-5 / (4 * 5e-5 + static_cast<double>(of) * 4 * (2 * 8e-9 + 1e-10) * 0.75);
+    };
     CHECK(share(n) <= 0.05);
     CHECK(share(n / 2) > 0.05);
     CHECK(collectives::least_bucket(collectives::deal_lanes(1, 8), 4, {}) == std::size_t{1} << 14U);
-    CHECK(collectives::least_bucket(runs, 4, {.inside = {}, .between = {1, 1e-9}, .seconds_per_added_byte = 0}) == std::size_t{1} << 22U);
+    CHECK(collectives::least_bucket(runs, 4, {.inside = {}, .between = {1, 1e-9}, .seconds_per_added_byte = 0}) ==
+          std::size_t{1} << 22U);
 }
 
 TEST_CASE("collectives/sum_algorithms: vectors beyond 2^31 elements, in messages that MPI can count", "[collectives]") {

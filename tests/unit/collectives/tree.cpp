@@ -42,7 +42,9 @@ float by_definition(std::size_t first, std::size_t length, std::size_t total, st
     return first + length / 2 < total ? left + by_definition(first + length / 2, length / 2, total, element) : left;
 }
 
-bool same_bits(const float* a, const float* b, std::size_t n) { return n == 0 || std::memcmp(a, b, n * sizeof(float)) == 0; }
+bool same_bits(const float* a, const float* b, std::size_t n) {
+    return n == 0 || std::memcmp(a, b, n * sizeof(float)) == 0;
+}
 
 struct outcome {
     std::vector<collectives::schedule> programs;
@@ -66,8 +68,8 @@ outcome run(const std::vector<block>& lanes, std::size_t total, std::size_t n, c
     out.sent = collectives::simulate<float>(out.programs, data);
     const auto expected = node_sum({0, total}, n);
     for (std::size_t rank = 0; rank < lanes.size(); ++rank)
-        out.right =
-            out.right && same_bits(data[rank].data() + strips[rank].first, expected.data() + strips[rank].first, strips[rank].size());
+        out.right = out.right && same_bits(data[rank].data() + strips[rank].first, expected.data() + strips[rank].first,
+                                           strips[rank].size());
     return out;
 }
 
@@ -106,8 +108,10 @@ TEST_CASE("collectives/tree: equal bits for every number of ranks, every size an
                         if (route != collectives::tree_route::direct) continue;
                         const std::size_t nodes = tensor::cover(lanes[rank], total).size();
                         std::size_t owners = 0;
-                        for (std::size_t other = 0; other < ranks; ++other) owners += other != rank && !strips[other].empty();
-                        REQUIRE(got.sent[rank] == collectives::traffic{nodes * owners, nodes * (n - strips[rank].size())});
+                        for (std::size_t other = 0; other < ranks; ++other)
+                            owners += other != rank && !strips[other].empty();
+                        REQUIRE(got.sent[rank] ==
+                                collectives::traffic{nodes * owners, nodes * (n - strips[rank].size())});
                         REQUIRE(got.programs[rank].rounds().size() <= 1);
                     }
                 }
@@ -123,7 +127,8 @@ TEST_CASE("collectives/tree: aligned lanes on a power of two of ranks are recurs
             const std::size_t n = 16 * 64 * 3;
             const auto lanes = collectives::deal_lanes(ranks, total);
             REQUIRE(collectives::is_halving(lanes));
-            const auto got = run(lanes, total, n, collectives::tree_strips(ranks, total, n), collectives::tree_route::automatic);
+            const auto got =
+                run(lanes, total, n, collectives::tree_strips(ranks, total, n), collectives::tree_route::automatic);
             CHECK(got.right);
             for (const auto& program : got.programs) {
                 CHECK(program.sent() == collectives::traffic{rounds, n * (ranks - 1) / ranks});
@@ -142,14 +147,16 @@ TEST_CASE("collectives/tree: aligned lanes on a power of two of ranks are recurs
 TEST_CASE("collectives/tree: any deal of lanes and any strips", "[collectives]") {
     const std::vector<block> lanes{{5, 9}, {0, 0}, {0, 5}, {12, 13}, {9, 12}};
     const std::vector<block> strips{{30, 37}, {0, 11}, {0, 0}, {37, 37}, {11, 30}};
-    for (const auto route : {collectives::tree_route::automatic, collectives::tree_route::direct, collectives::tree_route::least})
+    for (const auto route :
+         {collectives::tree_route::automatic, collectives::tree_route::direct, collectives::tree_route::least})
         CHECK(run(lanes, 13, 37, strips, route).right);
     const std::vector<block> one_owner{{0, 0}, {0, 0}, {0, 0}, {0, 37}, {0, 0}};
     for (const auto route : {collectives::tree_route::direct, collectives::tree_route::least})
         CHECK(run(lanes, 13, 37, one_owner, route).right);
     const std::vector<block> idle{{0, 0}, {0, 8}, {0, 0}};
     const std::vector<block> thirds{{0, 10}, {10, 20}, {20, 37}};
-    for (const auto route : {collectives::tree_route::direct, collectives::tree_route::least}) CHECK(run(idle, 8, 37, thirds, route).right);
+    for (const auto route : {collectives::tree_route::direct, collectives::tree_route::least})
+        CHECK(run(idle, 8, 37, thirds, route).right);
 }
 
 TEST_CASE("collectives/tree: scratch is bounded by what the other ranks hold of a strip", "[collectives]") {
@@ -160,9 +167,11 @@ TEST_CASE("collectives/tree: scratch is bounded by what the other ranks hold of 
         for (const auto& run : lanes) nodes += tensor::cover(run, 100).size();
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             const std::size_t others = nodes - tensor::cover(lanes[rank], 100).size();
-            CHECK(collectives::tree_reduce_scatter(rank, lanes, n, collectives::tree_strips(lanes, n), collectives::tree_route::direct)
+            CHECK(collectives::tree_reduce_scatter(rank, lanes, n, collectives::tree_strips(lanes, n),
+                                                   collectives::tree_route::direct)
                       .work_size() == 16 * others);
-            CHECK(collectives::tree_reduce_scatter(rank, lanes, n, collectives::tree_strips(lanes, n), collectives::tree_route::least)
+            CHECK(collectives::tree_reduce_scatter(rank, lanes, n, collectives::tree_strips(lanes, n),
+                                                   collectives::tree_route::least)
                       .work_size() <= n * tensor::tree_depth(100));
         }
     }
@@ -179,7 +188,9 @@ TEST_CASE("collectives/tree: strips are cut at cache lines where there are enoug
 
 TEST_CASE("collectives/tree: bad deals are refused", "[collectives]") {
     const std::vector<block> strips{{0, 4}, {4, 8}};
-    const auto build = [&](std::vector<block> lanes, std::size_t n) { return collectives::tree_reduce_scatter(0, lanes, n, strips); };
+    const auto build = [&](std::vector<block> lanes, std::size_t n) {
+        return collectives::tree_reduce_scatter(0, lanes, n, strips);
+    };
     CHECK_NOTHROW(build({{0, 1}, {1, 2}}, 8));
     CHECK_THROWS_AS(build({{0, 2}, {1, 2}}, 8), core::error);
     CHECK_THROWS_AS(build({{0, 1}, {2, 3}}, 8), core::error);

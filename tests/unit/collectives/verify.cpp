@@ -53,7 +53,8 @@ TEST_CASE("collectives/verify: messages that do not fit together", "[collectives
                      [](program one) { one.receive(0, collectives::in_data(0, 5)); }),
                Catch::Contains("has 4 elements, rank 1 expects 5"));
     CHECK_THAT(fault([](program one) { one.send(2, collectives::in_data(0, 4)); }, nothing), Catch::Contains("rank 2"));
-    CHECK_THAT(fault([](program one) { one.send(0, collectives::in_data(0, 4)); }, nothing), Catch::Contains("from rank 0"));
+    CHECK_THAT(fault([](program one) { one.send(0, collectives::in_data(0, 4)); }, nothing),
+               Catch::Contains("from rank 0"));
 }
 
 TEST_CASE("collectives/verify: ranks that wait for each other for ever", "[collectives]") {
@@ -90,8 +91,10 @@ TEST_CASE("collectives/verify: two uses of a range in one round", "[collectives]
     };
     CHECK(fault(exchange(collectives::in_data(0, 4), collectives::in_data(4, 4)), partner).empty());
     CHECK(fault(exchange(collectives::in_data(0, 4), collectives::in_work(0, 4)), partner).empty());
-    CHECK_THAT(fault(exchange(in_data(0, 4), in_data(3, 4)), partner), Catch::Contains("another message of the round uses"));
-    CHECK_THAT(fault(exchange(in_data(3, 4), in_data(0, 4)), partner), Catch::Contains("another message of the round uses"));
+    CHECK_THAT(fault(exchange(in_data(0, 4), in_data(3, 4)), partner),
+               Catch::Contains("another message of the round uses"));
+    CHECK_THAT(fault(exchange(in_data(3, 4), in_data(0, 4)), partner),
+               Catch::Contains("another message of the round uses"));
     const auto twice = [](program one) {
         one.receive(1, collectives::in_work(0, 4));
         one.receive(1, collectives::in_work(2, 4));
@@ -101,10 +104,12 @@ TEST_CASE("collectives/verify: two uses of a range in one round", "[collectives]
         one.send(0, collectives::in_data(0, 4));
     };
     CHECK_THAT(fault(twice, sends_twice), Catch::Contains("another message of the round uses"));
-    CHECK_THAT(fault([](program one) { one.add(collectives::in_data(0, 4), collectives::in_data(2, 4)); }, [](program) {}),
-               Catch::Contains("differ or overlap"));
-    CHECK_THAT(fault([](program one) { one.add(collectives::in_data(0, 4), collectives::in_data(4, 3)); }, [](program) {}),
-               Catch::Contains("differ or overlap"));
+    CHECK_THAT(
+        fault([](program one) { one.add(collectives::in_data(0, 4), collectives::in_data(2, 4)); }, [](program) {}),
+        Catch::Contains("differ or overlap"));
+    CHECK_THAT(
+        fault([](program one) { one.add(collectives::in_data(0, 4), collectives::in_data(4, 3)); }, [](program) {}),
+        Catch::Contains("differ or overlap"));
 }
 
 TEST_CASE("collectives/verify: arrays that are too short or too few", "[collectives]") {

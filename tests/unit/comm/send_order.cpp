@@ -7,7 +7,8 @@
 using lockstep::comm::send_entry;
 using lockstep::comm::send_order;
 
-TEST_CASE("comm/send_order: one that yields sees itself and what is more urgent, and only while that is in flight", "[comm]") {
+TEST_CASE("comm/send_order: one that yields sees itself and what is more urgent, and only while that is in flight",
+          "[comm]") {
     send_order order{100};
     send_entry late{{&order, 5}}, soon{{&order, 1}}, soon_too{{&order, 1}}, free{{}};
     CHECK_FALSE(late.yields());

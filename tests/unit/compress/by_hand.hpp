@@ -32,14 +32,15 @@ struct by_hand {
     std::vector<T> kept = std::vector<T>(workers * sizes.kept, T{-1});
     std::vector<round_element<T, R::rounds.back()>> last{};  ///< what each worker has encoded for the last round
 
-    by_hand(const R& which, const matrix& of, std::size_t count, parallel::team threads = {}, std::uint64_t word_seed = 42,
-            std::size_t number = 5)
+    by_hand(const R& which, const matrix& of, std::size_t count, parallel::team threads = {},
+            std::uint64_t word_seed = 42, std::size_t number = 5)
         : reduction{which}, shape{of}, workers{count}, seed{word_seed}, tensor{number}, team{threads} {
         if constexpr (requires { reduction.initialise(all(0)); }) reduction.initialise(all(0xFFFFFFFFU));
     }
 
     [[nodiscard]] shared_pass<T> all(std::uint32_t step) {
-        return {shape, workers, shared, {seed, core::purpose::reduction, static_cast<std::uint32_t>(tensor), step}, team};
+        return {
+            shape, workers, shared, {seed, core::purpose::reduction, static_cast<std::uint32_t>(tensor), step}, team};
     }
     /// `values`: those of all workers.
     [[nodiscard]] worker_pass<T> of(std::size_t worker, std::span<const T> values, std::uint32_t step) {
@@ -71,7 +72,8 @@ private:
             std::fill(out.begin(), out.end(), element{123});
             reduction.encode(number, of(worker, values, step), std::span<element>{out});
             for (std::size_t i = 0; i < out.size(); ++i)
-                result[i] = R::rounds[K] == algebra::max ? std::max(result[i], out[i]) : static_cast<element>(result[i] + out[i]);
+                result[i] = R::rounds[K] == algebra::max ? std::max(result[i], out[i])
+                                                         : static_cast<element>(result[i] + out[i]);
             if constexpr (K + 1 == R::rounds.size()) last.insert(last.end(), out.begin(), out.end());
         }
         if constexpr (K + 1 < R::rounds.size())

@@ -66,7 +66,8 @@ struct mean_sign {
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
         T mean;
         std::memcpy(&mean, message.data(), sizeof(T));
-        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += scale * (message[sizeof(T) + i] == std::byte{1} ? -mean : mean);
+        for (std::size_t i = 0; i < sum.size(); ++i)
+            sum[i] += scale * (message[sizeof(T) + i] == std::byte{1} ? -mean : mean);
     }
 };
 
@@ -100,8 +101,10 @@ tally fifty_steps(const Inner& inner, std::size_t n, int spread) {
             if (!is_exact_sum(decoded[i], residual, p[i])) ++out.inexact;
             gradients[i] += static_cast<long double>(gradient[i]);
             sent[i] += static_cast<long double>(decoded[i]);
-            allowed[i] += static_cast<long double>(largest) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * 1.5L;
-            out.drift = std::max(out.drift, std::abs(gradients[i] - sent[i] - static_cast<long double>(residual)) - allowed[i]);
+            allowed[i] +=
+                static_cast<long double>(largest) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * 1.5L;
+            out.drift =
+                std::max(out.drift, std::abs(gradients[i] - sent[i] - static_cast<long double>(residual)) - allowed[i]);
         }
     }
     return out;
@@ -121,7 +124,8 @@ void loses_nothing(const Inner& inner) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("compress/error_feedback: sent + residual = gradient + old residual, exactly", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/error_feedback: sent + residual = gradient + old residual, exactly", "[compress]", float,
+                   double) {
     loses_nothing<TestType>(none{});
     loses_nothing<TestType>(top_k{.ratio = 0.01});
     loses_nothing<TestType>(top_k{.ratio = 0.3});
@@ -135,11 +139,12 @@ TEMPLATE_TEST_CASE("compress/error_feedback: without snap the split is rounded",
     CHECK(fifty_steps<TestType>(never_snaps{}, 1009, 6).inexact > 0);
 }
 
-TEMPLATE_TEST_CASE("compress/error_feedback: nothing is lost near the ends of the number range either", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/error_feedback: nothing is lost near the ends of the number range either", "[compress]",
+                   float, double) {
     using T = TestType;
     using limits = std::numeric_limits<T>;
-    for (T size :
-         {limits::denorm_min() * 64, limits::min(), limits::min() * std::ldexp(T{1}, 20), std::ldexp(T{1}, limits::max_exponent - 8)}) {
+    for (T size : {limits::denorm_min() * 64, limits::min(), limits::min() * std::ldexp(T{1}, 20),
+                   std::ldexp(T{1}, limits::max_exponent - 8)}) {
         const quantize inner{.bits = 4, .bucket = 64};
         channel<T, error_feedback<quantize>> one{error_feedback<quantize>{inner}, 257};
         for (std::uint32_t step = 0; step < 5; ++step) {
@@ -165,7 +170,8 @@ TEMPLATE_TEST_CASE("compress/error_feedback: what top_k held back comes later", 
     CHECK(one.slots == std::vector<T>{T{8}, T{0}, T{6}, T{0}});
 }
 
-TEMPLATE_TEST_CASE("compress/error_feedback: the residual of quantize is bounded where check says so", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/error_feedback: the residual of quantize is bounded where check says so", "[compress]",
+                   float, double) {
     using T = TestType;
     // Largest residual in 400 steps with gradients that do not exceed 1.
     const auto largest_residual = [](const quantize& inner) {
@@ -196,11 +202,13 @@ TEMPLATE_TEST_CASE("compress/error_feedback: the residual of quantize is bounded
     CHECK_NOTHROW(quantize{.bits = 2}.check());
     CHECK_THROWS_WITH(
         error_feedback{quantize{.bits = 2}}.check(),
-        "lockstep: error_feedback around quantize with bits = 2 and stochastic rounding leaves residuals of about 5.7 times the gradients "
+        "lockstep: error_feedback around quantize with bits = 2 and stochastic rounding leaves residuals of about 5.7 "
+        "times the gradients "
         "for bucket = 512; take .stochastic = false, or 3 bits or more, or quantize without error_feedback");
 }
 
-TEMPLATE_TEST_CASE("compress/error_feedback: around a user's compressor with a slot and scratch", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/error_feedback: around a user's compressor with a slot and scratch", "[compress]", float,
+                   double) {
     using T = TestType;
     using wrapped = error_feedback<mean_sign>;
     static_assert(Compressor<wrapped> && wrapped::slot_count == 2);
@@ -219,7 +227,8 @@ TEMPLATE_TEST_CASE("compress/error_feedback: around a user's compressor with a s
     }
 }
 
-TEMPLATE_TEST_CASE("compress/error_feedback: a number that is not finite is sent and stays visible", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/error_feedback: a number that is not finite is sent and stays visible", "[compress]",
+                   float, double) {
     using T = TestType;
     const auto check = [](const auto& compressor) {
         for (T bad : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {

@@ -43,7 +43,8 @@ TEST_CASE("compress/none: messages may be added as numbers", "[compress]") {
 
 TEST_CASE("compress/none: numbers that are not finite arrive", "[compress]") {
     channel<float, none> one{none{}, 3};
-    const std::vector<float> values{std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 1};
+    const std::vector<float> values{std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(),
+                                    1};
     const auto decoded = one.decode(one.encode(values));
     CHECK(std::isnan(decoded[0]));
     CHECK(decoded[1] == values[1]);

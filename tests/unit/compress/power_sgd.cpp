@@ -40,14 +40,17 @@ double distance(const A& a, const B& b) {
     return out;
 }
 
-/// m x q numbers with so many directions, with singular values 1, 1/2, 1/4 and so on up to the lengths of the directions.
+/// m x q numbers with so many directions, with singular values 1, 1/2, 1/4 and so on up to the lengths of the
+/// directions.
 template <class T>
 std::vector<T> of_rank(const matrix& shape, std::size_t rank, std::uint64_t seed) {
     std::vector<T> out(shape.size());
     double factor = 1;
     for (std::size_t k = 0; k < rank; ++k, factor /= 2) {
-        const auto left = normals<double>(shape.rows, seed + 2 * k), right = normals<double>(shape.columns, seed + 2 * k + 1);
-        for (std::size_t i = 0; i < out.size(); ++i) out[i] += static_cast<T>(factor * left[i / shape.columns] * right[i % shape.columns]);
+        const auto left = normals<double>(shape.rows, seed + 2 * k),
+                   right = normals<double>(shape.columns, seed + 2 * k + 1);
+        for (std::size_t i = 0; i < out.size(); ++i)
+            out[i] += static_cast<T>(factor * left[i / shape.columns] * right[i % shape.columns]);
     }
     return out;
 }
@@ -59,7 +62,8 @@ double from_orthonormal(const std::vector<T>& p, std::size_t rows) {
     for (std::size_t a = 0; a < p.size(); a += rows)
         for (std::size_t b = 0; b <= a; b += rows) {
             long double product = 0;
-            for (std::size_t i = 0; i < rows; ++i) product += static_cast<long double>(p[a + i]) * static_cast<long double>(p[b + i]);
+            for (std::size_t i = 0; i < rows; ++i)
+                product += static_cast<long double>(p[a + i]) * static_cast<long double>(p[b + i]);
             out = std::isnan(product) ? HUGE_VAL : std::max(out, static_cast<double>(std::abs(product - (a == b))));
         }
     return out;
@@ -67,12 +71,14 @@ double from_orthonormal(const std::vector<T>& p, std::size_t rows) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("compress/power_sgd: three steps with error feedback are those of the formulas", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/power_sgd: three steps with error feedback are those of the formulas", "[compress]", float,
+                   double) {
     using T = TestType;
     for (const auto& expected : {reference::first, reference::second, reference::third}) {
         INFO(expected.rows << " x " << expected.columns << ", rank " << expected.rank);
         const matrix shape{expected.rows, expected.columns};
-        by_hand<T, error_feedback<power_sgd>> sum{error_feedback{power_sgd{.rank = expected.rank}}, shape, reference::workers};
+        by_hand<T, error_feedback<power_sgd>> sum{error_feedback{power_sgd{.rank = expected.rank}}, shape,
+                                                  reference::workers};
         std::vector<T> values(reference::workers * shape.size());
         // Sums of up to 20 terms of up to 7; what is left of a column behind the projections loses a digit or two.
         const double bound = 2e4 * rounding<T>;
@@ -86,8 +92,8 @@ TEMPLATE_TEST_CASE("compress/power_sgd: three steps with error feedback are thos
     }
 }
 
-TEMPLATE_TEST_CASE("compress/power_sgd: means and residuals add up to the gradients, and residuals stay bounded", "[compress]", float,
-                   double) {
+TEMPLATE_TEST_CASE("compress/power_sgd: means and residuals add up to the gradients, and residuals stay bounded",
+                   "[compress]", float, double) {
     using T = TestType;
     constexpr std::size_t workers = 4, steps = 300;
     const matrix shape{24, 17};
@@ -113,7 +119,8 @@ TEMPLATE_TEST_CASE("compress/power_sgd: means and residuals add up to the gradie
     // In each step a worker rounds some sums of its residual's size.
     CHECK(distance(whole, given) < 100 * workers * std::sqrt(steps) * rounding<T> * (early + late));
     CHECK(distance(got, given) > 0.1);
-    // One worker's residual keeps what no column has taken up yet: some multiples of a gradient, however many steps there were.
+    // One worker's residual keeps what no column has taken up yet: some multiples of a gradient, however many steps
+    // there were.
     CHECK(late < 2 * early);
 }
 
@@ -131,7 +138,8 @@ TEMPLATE_TEST_CASE("compress/power_sgd: a matrix of low rank comes through whole
     }
 }
 
-TEMPLATE_TEST_CASE("compress/power_sgd: the warm start finds the best matrix of its rank", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/power_sgd: the warm start finds the best matrix of its rank", "[compress]", float,
+                   double) {
     using T = TestType;
     // Singular values 4, 2, 1, 1/2.
     const matrix shape{12, 10};
@@ -150,8 +158,8 @@ TEMPLATE_TEST_CASE("compress/power_sgd: the warm start finds the best matrix of 
     CHECK(first > 1.2 * last);
 }
 
-TEMPLATE_TEST_CASE("compress/power_sgd: columns become orthonormal, also zero, dependent, tiny and huge ones", "[compress]", float,
-                   double) {
+TEMPLATE_TEST_CASE("compress/power_sgd: columns become orthonormal, also zero, dependent, tiny and huge ones",
+                   "[compress]", float, double) {
     using T = TestType;
     const core::random_stream random{3, core::purpose::reduction};
     for (const std::size_t rows : {5, 16, 37, 1000})
@@ -191,7 +199,8 @@ TEMPLATE_TEST_CASE("compress/power_sgd: columns become orthonormal, also zero, d
     for (const T value : bad) CHECK(std::isnan(value));
 }
 
-TEMPLATE_TEST_CASE("compress/power_sgd: gradients of zero leave no column without a direction", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/power_sgd: gradients of zero leave no column without a direction", "[compress]", float,
+                   double) {
     using T = TestType;
     const matrix shape{20, 30};
     by_hand<T, power_sgd> sum{{.rank = 2}, shape, 2};
@@ -209,7 +218,8 @@ TEST_CASE("compress/power_sgd: threads change no bit", "[compress]") {
     const matrix shape{123, 301};
     std::vector<float> values = normals<float>(3 * shape.size(), 6);
     by_hand<float, error_feedback<power_sgd>> one{error_feedback{power_sgd{.rank = 3}}, shape, 3};
-    by_hand<float, error_feedback<power_sgd>> three{error_feedback{power_sgd{.rank = 3}}, shape, 3, {parallel::has_threads ? 3 : 1}};
+    by_hand<float, error_feedback<power_sgd>> three{
+        error_feedback{power_sgd{.rank = 3}}, shape, 3, {parallel::has_threads ? 3 : 1}};
     for (std::uint32_t step = 0; step < 3; ++step) {
         CHECK(one(values, step) == three(values, step));
         CHECK(one.state == three.state);

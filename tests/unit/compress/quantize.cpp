@@ -31,7 +31,8 @@ T step_at(std::span<const std::byte> message, const quantize& compressor, std::s
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("compress/quantize: one step for each bucket and b bits for each value", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/quantize: one step for each bucket and b bits for each value", "[compress]", float,
+                   double) {
     using T = TestType;
     for (std::size_t n : sizes<T>())
         for (std::size_t bits = 2; bits <= 8; ++bits)
@@ -46,7 +47,8 @@ TEMPLATE_TEST_CASE("compress/quantize: one step for each bucket and b bits for e
     for (int bits = 2; bits <= 8; ++bits) CHECK(std::ceil(std::log2(2.0 * ((1 << (bits - 1)) - 1) + 1)) == bits);
 }
 
-TEMPLATE_TEST_CASE("compress/quantize: each value becomes a neighbouring multiple of its step", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/quantize: each value becomes a neighbouring multiple of its step", "[compress]", float,
+                   double) {
     using T = TestType;
     for (std::size_t n : sizes<T>())
         for (std::size_t bits = 2; bits <= 8; ++bits)
@@ -59,7 +61,8 @@ TEMPLATE_TEST_CASE("compress/quantize: each value becomes a neighbouring multipl
                 const auto s = static_cast<double>((1U << (bits - 1)) - 1);
                 for (std::size_t i = 0; i < n; ++i) {
                     const std::size_t first = i / bucket * bucket;
-                    const auto most = static_cast<double>(largest(std::span<const T>{values}.subspan(first, std::min(bucket, n - first))));
+                    const auto most = static_cast<double>(
+                        largest(std::span<const T>{values}.subspan(first, std::min(bucket, n - first))));
                     const auto step = static_cast<double>(step_at<T>(message, compressor, i));
                     REQUIRE(step * s >= most);
                     REQUIRE(step <= most / s + 2 * most * std::ldexp(1.0, 2 - std::numeric_limits<T>::digits));
@@ -95,11 +98,13 @@ TEMPLATE_TEST_CASE("compress/quantize: the mean of many messages is the vector",
         }
         double rounding_to_nearest = 0;
         for (std::size_t i = 0; i < n; ++i) {
-            // One error is step (B - f) with B of Bernoulli(f): mean 0, variance step^2 f (1 - f), fourth moment at most step^4 f (1 - f).
+            // One error is step (B - f) with B of Bernoulli(f): mean 0, variance step^2 f (1 - f), fourth moment at
+            // most step^4 f (1 - f).
             const double x = std::abs(static_cast<double>(values[i])) / step[i];
             const double fraction = x - std::floor(x);
             const double variance = step[i] * step[i] * fraction * (1 - fraction);
-            // Five standard deviations and the error of one more or less: below 1e-6 for each of the 812 comparisons of means.
+            // Five standard deviations and the error of one more or less: below 1e-6 for each of the 812 comparisons of
+            // means.
             const double bound = 5 * std::sqrt(variance / draws) + 5 * step[i] / draws;
             INFO("element " << i << " at " << x << " steps");
             CHECK(std::abs(mean[i]) <= bound);
@@ -124,7 +129,8 @@ TEST_CASE("compress/quantize: word i of the stream decides element i", "[compres
         for (std::size_t i = 0; i < n; ++i) {
             const float step = step_at<float>(message, compressor, i);
             const float x = std::abs(values[i]) / step;
-            const bool up = static_cast<double>(random.word(i)) * 0x1p-32 < static_cast<double>(x - std::floor(x)) - 1e-9;
+            const bool up =
+                static_cast<double>(random.word(i)) * 0x1p-32 < static_cast<double>(x - std::floor(x)) - 1e-9;
             REQUIRE(std::abs(decoded[i]) == (std::floor(x) + (up ? 1.0F : 0.0F)) * step);
         }
         CHECK(one.decode(one.encode(values, random)) == decoded);
@@ -132,7 +138,8 @@ TEST_CASE("compress/quantize: word i of the stream decides element i", "[compres
     }
 }
 
-TEMPLATE_TEST_CASE("compress/quantize: rounds to nearest if asked to, whatever the stream", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/quantize: rounds to nearest if asked to, whatever the stream", "[compress]", float,
+                   double) {
     using T = TestType;
     for (std::size_t n : sizes<T>()) {
         const quantize compressor{.bits = 3, .bucket = 100, .stochastic = false};
@@ -181,10 +188,12 @@ TEMPLATE_TEST_CASE("compress/quantize: zeros, the smallest and the largest numbe
     for (T value : one.decode(one.encode(std::vector<T>{T{1}, high, T{1}, T{1}}))) CHECK(std::isnan(value));
 }
 
-TEMPLATE_TEST_CASE("compress/quantize: a number that is not finite makes its bucket NaN, and no other", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/quantize: a number that is not finite makes its bucket NaN, and no other", "[compress]",
+                   float, double) {
     using T = TestType;
     constexpr std::size_t n = 47;
-    for (T bad : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity()})
+    for (T bad :
+         {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity()})
         for (std::size_t at = 0; at < n; ++at) {
             channel<T, quantize> one{quantize{.bits = 4, .bucket = 10}, n};
             auto values = normals<T>(n, 5);
@@ -197,7 +206,8 @@ TEMPLATE_TEST_CASE("compress/quantize: a number that is not finite makes its buc
         }
 }
 
-TEMPLATE_TEST_CASE("compress/quantize: snap moves a value by a last bit of its bucket's largest", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/quantize: snap moves a value by a last bit of its bucket's largest", "[compress]", float,
+                   double) {
     using T = TestType;
     for (std::size_t n : sizes<T>())
         for (std::size_t bucket : {1, 7, 512}) {
@@ -222,19 +232,22 @@ TEST_CASE("compress/quantize: check names the value and the remedy", "[compress]
     CHECK_NOTHROW(quantize{.bits = 8}.check());
     for (std::size_t bits : {0, 1, 9, 32}) CHECK_THROWS_AS(quantize{.bits = bits}.check(), core::error);
     CHECK_THROWS_WITH(quantize{.bits = 9}.check(),
-                      "lockstep: quantize has bits = 9, outside 2 .. 8; take 2 bits for the levels -1, 0, 1, or 4 or 8 for less noise");
+                      "lockstep: quantize has bits = 9, outside 2 .. 8; take 2 bits for the levels -1, 0, 1, or 4 or 8 "
+                      "for less noise");
     CHECK_THROWS_WITH((quantize{.bits = 4, .bucket = 0}.check()),
                       "lockstep: quantize has bucket = 0; give the number of values that share a scale, such as 512");
     CHECK(quantize{}.settings() == "bits=4 bucket=512 stochastic=true");
 }
 
-TEMPLATE_TEST_CASE("compress/quantize: a bucket above the length of the vector is one bucket, however large", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/quantize: a bucket above the length of the vector is one bucket, however large",
+                   "[compress]", float, double) {
     using T = TestType;
     for (const std::size_t n : {1UL, 255UL, 256UL, 1000UL}) {
         const auto values = normals<T>(n, 7);
         channel<T, quantize> whole{quantize{.bucket = n}, n};
         const auto expected = whole.encode(values);
-        for (const std::size_t bucket : {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() - n + 1}) {
+        for (const std::size_t bucket :
+             {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() - n + 1}) {
             channel<T, quantize> one{quantize{.bucket = bucket}, n};
             REQUIRE(one.most == whole.most);
             const auto message = one.encode(values);

@@ -21,7 +21,8 @@ std::vector<T> normals(std::size_t n, std::uint64_t seed, int spread = 0) {
     const core::random_stream random{seed, core::purpose::user};
     std::vector<T> out(n);
     for (std::size_t i = 0; i < n; ++i) {
-        const auto power = static_cast<int>(random.below(static_cast<std::uint64_t>(2 * spread + 1), 1'000'000'000 + i)) - spread;
+        const auto power =
+            static_cast<int>(random.below(static_cast<std::uint64_t>(2 * spread + 1), 1'000'000'000 + i)) - spread;
         out[i] = static_cast<T>(std::ldexp(random.normal(i), power));
     }
     return out;
@@ -44,13 +45,15 @@ struct channel {
           slots(C::slot_count * size),
           scratch(compress::scratch_size<T>(which, size)) {}
 
-    std::span<const std::byte> encode(std::span<const T> values, core::random_stream random = {1, core::purpose::rounding}) {
+    std::span<const std::byte> encode(std::span<const T> values,
+                                      core::random_stream random = {1, core::purpose::rounding}) {
         const auto whole = std::as_writable_bytes(std::span{words});
-        const std::size_t bytes = compressor.encode(encoding<T>{.values = values,
-                                                                .message = whole.first(most),
-                                                                .state = tensor::slots<T>{slots.data(), C::slot_count, n, n},
-                                                                .scratch = scratch,
-                                                                .random = random});
+        const std::size_t bytes =
+            compressor.encode(encoding<T>{.values = values,
+                                          .message = whole.first(most),
+                                          .state = tensor::slots<T>{slots.data(), C::slot_count, n, n},
+                                          .scratch = scratch,
+                                          .random = random});
         return whole.first(bytes);
     }
 

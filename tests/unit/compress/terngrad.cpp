@@ -41,8 +41,8 @@ TEST_CASE("compress/terngrad: scale, sums and a worker's own numbers are those o
         CHECK(sum.shared[0] == scale);
         std::vector<float> own(n);
         const std::size_t words = sum.sizes.elements[1];
-        sum.reduction.decode_own(sum.of(1, values, 9), std::span<const std::uint32_t>{sum.last}.subspan(words, words), 2.0F,
-                                 std::span<float>{own});
+        sum.reduction.decode_own(sum.of(1, values, 9), std::span<const std::uint32_t>{sum.last}.subspan(words, words),
+                                 2.0F, std::span<float>{own});
         for (std::size_t worker = 0; worker < reference::workers; ++worker)
             CHECK(sum.kept[worker] == static_cast<float>(expected.largest[worker]));
         for (std::size_t i = 0; i < n; ++i) {
@@ -71,8 +71,9 @@ TEMPLATE_TEST_CASE("compress/terngrad: the expectation is the sum of the clipped
     }
     const auto scale = static_cast<double>(sum.shared[0]);
     CHECK(static_cast<double>(std::abs(values[7])) > scale);  // something is clipped
-    // Hoeffding: an average of N sums of W independent numbers from ranges of width s is off by more than s sqrt(W ln(2 / d) / 2N) with a
-    // probability of at most d; here 1e-9 for each of 60 comparisons. 2^-32 of s for each worker is what rounding of probabilities may add.
+    // Hoeffding: an average of N sums of W independent numbers from ranges of width s is off by more than s sqrt(W ln(2
+    // / d) / 2N) with a probability of at most d; here 1e-9 for each of 60 comparisons. 2^-32 of s for each worker is
+    // what rounding of probabilities may add.
     const double bound = scale * std::sqrt(workers * std::log(2 / 1e-9) / (2.0 * draws)) + workers * scale * 0x1p-31;
     double rounding_to_nearest = 0, variance = 0, expected_variance = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -89,26 +90,29 @@ TEMPLATE_TEST_CASE("compress/terngrad: the expectation is the sum of the clipped
         variance += square[i] - average[i] * average[i];
     }
     CHECK(rounding_to_nearest > 10);  // the bound has teeth
-    // Workers and elements draw for themselves: variances add up. 1,200,000 draws of a bounded variable: 1 % is more than five deviations.
+    // Workers and elements draw for themselves: variances add up. 1,200,000 draws of a bounded variable: 1 % is more
+    // than five deviations.
     CHECK(std::abs(variance / expected_variance - 1) < 0.01);
 }
 
-TEMPLATE_TEST_CASE("compress/terngrad: the standard deviation is that of all values, whatever their number", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/terngrad: the standard deviation is that of all values, whatever their number",
+                   "[compress]", float, double) {
     using T = TestType;
     for (const std::size_t n : {1, 2, 7, 8, 9, 4095, 4096, 4097, 20001}) {
         auto values = normals<T>(n, n);
         for (T& value : values) value += T{3};
         long double mean = 0, squares = 0;
         for (const T value : values) mean += static_cast<long double>(value) / static_cast<long double>(n);
-        for (const T value : values) squares += (static_cast<long double>(value) - mean) * (static_cast<long double>(value) - mean);
+        for (const T value : values)
+            squares += (static_cast<long double>(value) - mean) * (static_cast<long double>(value) - mean);
         const double expected = std::sqrt(static_cast<double>(squares / static_cast<long double>(n)));
         CHECK(terngrad::standard_deviation(std::span<const T>{values}) == Approx(expected).epsilon(1e-12).margin(1e-7));
     }
     CHECK(terngrad::standard_deviation(std::span<const T>{}) == 0);
 }
 
-TEMPLATE_TEST_CASE("compress/terngrad: a worker without rows sends zeros, and equal values are not clipped away", "[compress]", float,
-                   double) {
+TEMPLATE_TEST_CASE("compress/terngrad: a worker without rows sends zeros, and equal values are not clipped away",
+                   "[compress]", float, double) {
     using T = TestType;
     constexpr std::size_t n = 30;
     auto values = normals<T>(n, 3);
@@ -116,7 +120,8 @@ TEMPLATE_TEST_CASE("compress/terngrad: a worker without rows sends zeros, and eq
     by_hand<T, terngrad> both{{}, {5, 6}, 2}, none{{}, {5, 6}, 2};
     for (std::uint32_t step = 0; step < 20; ++step) {
         const auto mean = both(values, step);
-        for (std::size_t i = 0; i < n; ++i) CHECK((mean[i] == 0 || mean[i] == std::copysign(both.shared[0], values[i])));
+        for (std::size_t i = 0; i < n; ++i)
+            CHECK((mean[i] == 0 || mean[i] == std::copysign(both.shared[0], values[i])));
         CHECK(none(std::vector<T>(2 * n), step) == std::vector<T>(n));
     }
     by_hand<T, terngrad> equal{{}, {5, 6}, 1};
@@ -135,7 +140,8 @@ TEST_CASE("compress/terngrad: fields of all workers add up without a carry", "[c
         // All of them send the largest magnitude up, or down.
         for (const float value : {1.0F, -1.0F}) {
             by_hand<float, terngrad> sum{{}, {3, 11}, workers};
-            CHECK(sum(std::vector<float>(33 * workers, value), 1) == std::vector<float>(33, value * static_cast<float>(workers)));
+            CHECK(sum(std::vector<float>(33 * workers, value), 1) ==
+                  std::vector<float>(33, value * static_cast<float>(workers)));
         }
     }
 }
@@ -161,6 +167,7 @@ TEST_CASE("compress/terngrad: settings and errors", "[compress]") {
                                               "clipping"));
     CHECK_THROWS_WITH(
         error_feedback{terngrad{}}.check(),
-        "lockstep: error_feedback around terngrad leaves residuals that are many times as large as the gradients; use terngrad "
+        "lockstep: error_feedback around terngrad leaves residuals that are many times as large as the gradients; use "
+        "terngrad "
         "alone, which is unbiased but for clipping, or error_feedback around quantize with 3 bits or more");
 }

@@ -20,7 +20,8 @@ template <class T>
 std::vector<T> by_sorting(const std::vector<T>& values, std::size_t k) {
     std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
     std::vector<T> out(values.size());
     for (std::size_t i = 0; i < k; ++i) out[order[i]] = values[order[i]];
     return out;
@@ -46,10 +47,12 @@ TEST_CASE("compress/top_k: k is the ratio rounded up, and at least 1", "[compres
     CHECK(top_k{.ratio = 1}.count(12345) == 12345);
     CHECK(top_k{.ratio = 1e-300}.count(12345) == 1);
     for (std::size_t percent = 1; percent <= 100; ++percent)
-        for (std::size_t n : {100, 700, 12800}) REQUIRE(top_k{.ratio = static_cast<double>(percent) / 100}.count(n) == n * percent / 100);
+        for (std::size_t n : {100, 700, 12800})
+            REQUIRE(top_k{.ratio = static_cast<double>(percent) / 100}.count(n) == n * percent / 100);
 }
 
-TEMPLATE_TEST_CASE("compress/top_k: exactly the largest magnitudes, in 8 or 12 bytes each", "[compress]", float, double) {
+TEMPLATE_TEST_CASE("compress/top_k: exactly the largest magnitudes, in 8 or 12 bytes each", "[compress]", float,
+                   double) {
     using T = TestType;
     for (std::size_t n : sizes<T>())
         for (double ratio : {0.001, 0.1, 0.5, 1.0}) {
@@ -122,13 +125,14 @@ TEMPLATE_TEST_CASE("compress/top_k: numbers that are not finite are never left o
 TEST_CASE("compress/top_k: check names the value and the remedy", "[compress]") {
     CHECK_NOTHROW(top_k{}.check());
     CHECK_NOTHROW(top_k{.ratio = 1}.check());
-    CHECK_THROWS_WITH(top_k{.ratio = 0}.check(),
-                      "lockstep: top_k has ratio = 0, outside (0, 1]; take the share of elements to send, such as 0.01");
+    CHECK_THROWS_WITH(
+        top_k{.ratio = 0}.check(),
+        "lockstep: top_k has ratio = 0, outside (0, 1]; take the share of elements to send, such as 0.01");
     CHECK_THROWS_AS(top_k{.ratio = 1.01}.check(), core::error);
     CHECK_THROWS_AS(top_k{.ratio = std::numeric_limits<double>::quiet_NaN()}.check(), core::error);
-    CHECK_THROWS_WITH(
-        top_k{}.max_bytes<float>(std::size_t{1} << 32),
-        "lockstep: top_k is asked for 4294967296 values in one message, but its indices have 32 bits; split the gradient into "
-        "buckets of fewer than 2^32 values");
+    CHECK_THROWS_WITH(top_k{}.max_bytes<float>(std::size_t{1} << 32),
+                      "lockstep: top_k is asked for 4294967296 values in one message, but its indices have 32 bits; "
+                      "split the gradient into "
+                      "buckets of fewer than 2^32 values");
     CHECK(top_k{.ratio = 0.25}.settings() == "ratio=0.25");
 }

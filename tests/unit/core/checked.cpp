@@ -17,10 +17,12 @@ TEST_CASE("core/checked: products and sums that fit are those of plain arithmeti
 
 TEST_CASE("core/checked: what does not fit is an error with the numbers and their purpose", "[core]") {
     CHECK_THROWS_WITH(core::checked_product("bytes of a table", 1ULL << 62U, std::size_t{8}),
-                      "lockstep: bytes of a table: 4611686018427387904 x 8 is more than the 9223372036854775807 that a program can have; "
+                      "lockstep: bytes of a table: 4611686018427387904 x 8 is more than the 9223372036854775807 that a "
+                      "program can have; "
                       "use smaller numbers");
     CHECK_THROWS_WITH(core::checked_sum("bytes of two tables", core::largest_size, 1U),
-                      "lockstep: bytes of two tables: 9223372036854775807 + 1 is more than the 9223372036854775807 that a program can "
+                      "lockstep: bytes of two tables: 9223372036854775807 + 1 is more than the 9223372036854775807 "
+                      "that a program can "
                       "have; use smaller numbers");
     CHECK_THROWS_AS(core::checked_product("", ~0ULL), core::error);
     CHECK_THROWS_AS(core::checked_product("", 1ULL << 63U), core::error);

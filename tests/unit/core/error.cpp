@@ -38,10 +38,12 @@ TEST_CASE("core/error: what a text quotes becomes printable; only a remedy has s
 
 TEST_CASE("core/error: memory that is not there is an error with its size", "[core]") {
     CHECK(core::with_memory("nothing", 1, "do", [] { return 7; }) == 7);
-    CHECK_THROWS_WITH(core::with_memory("a table", 5'000'000'000, "make it smaller", []() -> int { throw std::bad_alloc{}; }),
-                      "lockstep: no memory for a table: 5000000000 bytes were asked for; make it smaller");
-    CHECK_THROWS_WITH(core::with_memory("a list", 1, "shorten it", [] { std::vector<int>{}.reserve(static_cast<std::size_t>(-1)); }),
-                      "lockstep: no memory for a list: 1 bytes were asked for; shorten it");
+    CHECK_THROWS_WITH(
+        core::with_memory("a table", 5'000'000'000, "make it smaller", []() -> int { throw std::bad_alloc{}; }),
+        "lockstep: no memory for a table: 5000000000 bytes were asked for; make it smaller");
+    CHECK_THROWS_WITH(
+        core::with_memory("a list", 1, "shorten it", [] { std::vector<int>{}.reserve(static_cast<std::size_t>(-1)); }),
+        "lockstep: no memory for a list: 1 bytes were asked for; shorten it");
     CHECK_THROWS_AS(core::with_memory("x", 1, "y", []() -> int { throw std::runtime_error{"z"}; }), std::runtime_error);
 }
 

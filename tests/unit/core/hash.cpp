@@ -21,8 +21,8 @@ std::vector<std::byte> some_bytes(std::size_t count) {
 
 TEST_CASE("core/hash: mix gives the published sequence of splitmix64 for the seed 1234567", "[core]") {
     std::uint64_t state = 1234567;
-    for (const std::uint64_t expected :
-         {6457827717110365317ULL, 3203168211198807973ULL, 9817491932198370423ULL, 4593380528125082431ULL, 16408922859458223821ULL}) {
+    for (const std::uint64_t expected : {6457827717110365317ULL, 3203168211198807973ULL, 9817491932198370423ULL,
+                                         4593380528125082431ULL, 16408922859458223821ULL}) {
         state += 0x9e3779b97f4a7c15ULL;
         CHECK(core::mix(state) == expected);
     }
@@ -33,7 +33,8 @@ TEST_CASE("core/hash: mix changes half of the output bits for each input bit", "
     constexpr int coins = 64 * 64 * 16;
     int changed = 0;
     for (std::uint64_t value = 1; value <= 16; ++value)
-        for (int bit = 0; bit < 64; ++bit) changed += std::popcount(core::mix(value) ^ core::mix(value ^ (1ULL << bit)));
+        for (int bit = 0; bit < 64; ++bit)
+            changed += std::popcount(core::mix(value) ^ core::mix(value ^ (1ULL << bit)));
     CHECK(std::abs(changed - coins / 2) < 6 * std::sqrt(coins / 4.0));
 }
 
@@ -60,7 +61,8 @@ TEST_CASE("core/hash: every bit, the length and the seed count", "[core]") {
 TEST_CASE("core/hash: zeros after the end are seen", "[core]") {
     const std::vector<std::byte> zeros(40);
     std::set<std::uint64_t> seen;
-    for (std::size_t length = 0; length <= zeros.size(); ++length) seen.insert(core::hash(std::span{zeros}.first(length)));
+    for (std::size_t length = 0; length <= zeros.size(); ++length)
+        seen.insert(core::hash(std::span{zeros}.first(length)));
     CHECK(seen.size() == zeros.size() + 1);
 }
 

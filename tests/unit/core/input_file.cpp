@@ -58,5 +58,6 @@ TEST_CASE("core/input_file: a text has a limit", "[core]") {
     CHECK(error_of([&] { (void)core::read_text(here / "none", "the list", 4, "write one"); }) ==
           "lockstep: the list " + here / "none" + " cannot be read: No such file or directory; write one");
     // A file that does not tell its size.
-    CHECK_THAT(error_of([] { (void)core::read_text("/proc/cpuinfo", "the list", 4, "write one"); }), Contains("has more than 4 bytes"));
+    CHECK_THAT(error_of([] { (void)core::read_text("/proc/cpuinfo", "the list", 4, "write one"); }),
+               Contains("has more than 4 bytes"));
 }

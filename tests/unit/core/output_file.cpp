@@ -61,7 +61,8 @@ TEST_CASE("core/output_file: what cannot be opened or written is an error with t
     const directory here;
     const auto opened = [](const std::string& path) { return error_of([&] { core::output_file{}.open(path); }); };
     const std::string remedy = "; check that the directory exists, may be written and has room";
-    CHECK(opened(here / "no/file") == "lockstep: cannot write " + here / "no/file" + ": No such file or directory" + remedy);
+    CHECK(opened(here / "no/file") ==
+          "lockstep: cannot write " + here / "no/file" + ": No such file or directory" + remedy);
     CHECK_THAT(opened(here / "."), EndsWith(": Is a directory" + remedy));
     CHECK_THAT(opened(std::string{"a\0b", 3}), Contains(R"(cannot write a\x00b: Invalid argument)"));
     core::output_file full;
@@ -70,7 +71,8 @@ TEST_CASE("core/output_file: what cannot be opened or written is an error with t
     CHECK_FALSE(full.is_open());
 }
 
-TEST_CASE("core/output_file: a FIFO without a reader is an error, not a wait; one that lost its reader, too", "[core]") {
+TEST_CASE("core/output_file: a FIFO without a reader is an error, not a wait; one that lost its reader, too",
+          "[core]") {
     const directory here;
     const std::string path = here / "fifo";
     REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
@@ -90,7 +92,8 @@ TEST_CASE("core/output_file: beyond the limit of file sizes is an error, not the
     const limited to{10};
     file.write("0123456789");
     CHECK(error_of([&] { file.write("x"); }) ==
-          "lockstep: cannot write " + here / "log" + ": File too large; raise the limit of file sizes (ulimit -f), or write less");
+          "lockstep: cannot write " + here / "log" +
+              ": File too large; raise the limit of file sizes (ulimit -f), or write less");
     // The signal was taken away, and is as before.
     sigset_t pending, mask;
     ::sigpending(&pending);
@@ -119,7 +122,8 @@ TEST_CASE("core/output_file: one file has one writer", "[core]") {
     first.open(here / "log");
     first.write("first");
     std::filesystem::create_hard_link(here / "log", here / "link");
-    CHECK_THAT(error_of([&] { second.open(here / "link"); }), Contains("link\" is named for two outputs; name a file of its own for each"));
+    CHECK_THAT(error_of([&] { second.open(here / "link"); }),
+               Contains("link\" is named for two outputs; name a file of its own for each"));
     CHECK(contents(here / "log") == "first");
     core::output_file third{std::move(first)};
     CHECK_THAT(error_of([&] { second.open(here / "log"); }), Contains("is named for two outputs"));
@@ -144,7 +148,8 @@ TEST_CASE("core/output_file: paths of one file are found before anything is open
     CHECK(same({}).empty());
     CHECK(same({"", "", "/dev/null", "/dev/null", here / "new", here / "runs/new", old}).empty());
     CHECK(same({here / "loop", here / "none/a", here / "none/a"}).empty());  // to open them fails
-    CHECK(same({here / "new", old, here / "new"}) == "lockstep: \"" + here / "new" + "\" is named for two outputs" + remedy);
+    CHECK(same({here / "new", old, here / "new"}) ==
+          "lockstep: \"" + here / "new" + "\" is named for two outputs" + remedy);
     for (const auto& [a, b] : {std::pair{"old", "hard"},
                                {"old", "soft"},
                                {"hard", "soft"},

@@ -15,8 +15,8 @@ using four = std::array<std::uint32_t, 4>;
 
 constexpr std::size_t draws = 1U << 17U;
 
-/// The mean of `draws` independent numbers of this variance lies within five standard deviations of what is expected, of which 6 in 10^7
-/// fair generators would fall short.
+/// The mean of `draws` independent numbers of this variance lies within five standard deviations of what is expected,
+/// of which 6 in 10^7 fair generators would fall short.
 double deviation(double variance) { return 5 * std::sqrt(variance / static_cast<double>(draws)); }
 
 template <class F>
@@ -46,7 +46,8 @@ TEST_CASE("core/random: a block is Philox of (block, step, purpose and series) u
 TEST_CASE("core/random: words() gives word() at any offset and length, and writes nothing else", "[core]") {
     const random_stream stream{42, purpose::user, 1, 2};
     constexpr std::uint32_t guard = 0xdeadbeef;
-    for (const std::uint64_t base : {0ULL, (1ULL << 34U) - 8})  // around the carry into the second word of the counter as well
+    for (const std::uint64_t base :
+         {0ULL, (1ULL << 34U) - 8})  // around the carry into the second word of the counter as well
         for (std::uint64_t offset = 0; offset < 9; ++offset)
             for (std::size_t length = 0; length < 20; ++length) {
                 std::vector<std::uint32_t> out(length + 2, guard);
@@ -61,8 +62,8 @@ TEST_CASE("core/random: seed, purpose, series and step each give another stream"
     std::set<std::uint32_t> first_words;
     std::size_t streams = 0;
     for (const std::uint64_t seed : {0ULL, 1ULL, 1ULL << 32U, (1ULL << 32U) + 1})
-        for (const auto what : {purpose::initialise, purpose::shuffle, purpose::dropout, purpose::rounding, purpose::augmentation,
-                                purpose::generator, purpose::user})
+        for (const auto what : {purpose::initialise, purpose::shuffle, purpose::dropout, purpose::rounding,
+                                purpose::augmentation, purpose::generator, purpose::user})
             for (std::uint32_t series = 0; series < 8; ++series)
                 for (std::uint32_t step = 0; step < 8; ++step, ++streams)
                     first_words.insert(random_stream{seed, what, series, step}.word(0));
@@ -83,7 +84,8 @@ TEST_CASE("core/random: uniform numbers", "[core]") {
     const auto centred = [&](std::size_t i) { return static_cast<double>(stream.uniform(i)) - 0.5; };
     CHECK(std::abs(mean_of(centred)) < deviation(1.0 / 12));
     // E x^2 = 1/12, E x^4 = 1/80 for x uniform in +- 1/2.
-    CHECK(std::abs(mean_of([&](std::size_t i) { return centred(i) * centred(i); }) - 1.0 / 12) < deviation(1.0 / 80 - 1.0 / 144));
+    CHECK(std::abs(mean_of([&](std::size_t i) { return centred(i) * centred(i); }) - 1.0 / 12) <
+          deviation(1.0 / 80 - 1.0 / 144));
     for (const std::size_t lag : {1, 2, 3, 4})
         CHECK(std::abs(mean_of([&](std::size_t i) { return centred(i) * centred(i + lag); })) < deviation(1.0 / 144));
 }
@@ -105,8 +107,8 @@ TEST_CASE("core/random: normal numbers", "[core]") {
     CHECK(std::abs(mean_of([&](std::size_t i) { return stream.normal(i) * stream.normal(i + 1); })) < deviation(1));
     for (const double limit : {0.5, 1.0, 2.0, 3.0}) {
         const double beyond = std::erfc(limit / std::sqrt(2.0));
-        CHECK(std::abs(mean_of([&](std::size_t i) { return std::abs(stream.normal(i)) > limit ? 1.0 : 0.0; }) - beyond) <
-              deviation(beyond * (1 - beyond)));
+        CHECK(std::abs(mean_of([&](std::size_t i) { return std::abs(stream.normal(i)) > limit ? 1.0 : 0.0; }) -
+                       beyond) < deviation(beyond * (1 - beyond)));
     }
 }
 
@@ -117,7 +119,8 @@ TEST_CASE("core/random: below() is uniform over 0 .. bound - 1", "[core]") {
         for (std::size_t i = 0; i < draws; ++i) ++hits.at(stream.below(bound, i));
         const double each = 1.0 / static_cast<double>(bound);
         for (const std::size_t count : hits)
-            CHECK(std::abs(static_cast<double>(count) / static_cast<double>(draws) - each) <= deviation(each * (1 - each)));
+            CHECK(std::abs(static_cast<double>(count) / static_cast<double>(draws) - each) <=
+                  deviation(each * (1 - each)));
     }
     constexpr std::uint64_t large = (1ULL << 63U) + 1;
     CHECK(std::abs(mean_of([&](std::size_t i) {

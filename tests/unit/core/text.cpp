@@ -10,7 +10,8 @@ namespace core = lockstep::core;
 
 TEST_CASE("core/text: parts are joined without separators", "[core]") {
     CHECK(core::text().empty());
-    CHECK(core::text("rows ", 3, " of ", std::string{"seven"}, ',', ' ', std::string_view{"and"}, '\n') == "rows 3 of seven, and\n");
+    CHECK(core::text("rows ", 3, " of ", std::string{"seven"}, ',', ' ', std::string_view{"and"}, '\n') ==
+          "rows 3 of seven, and\n");
     CHECK(core::text(true, ' ', false) == "true false");
     CHECK(core::text(std::int8_t{-7}, ' ', std::uint8_t{200}) == "-7 200");
     CHECK(core::text(std::numeric_limits<std::uint64_t>::max()) == "18446744073709551615");
@@ -23,8 +24,8 @@ TEST_CASE("core/text: a real number is the shortest text that reads back as the 
     CHECK(core::text(-2.5) == "-2.5");
     CHECK(core::text(1e-300) == "1e-300");
     CHECK(core::text(std::numeric_limits<double>::infinity()) == "inf");
-    for (const double number :
-         {1.0 / 3, 2.0 / 3, 0.1 + 0.2, 6.02214076e23, std::numeric_limits<double>::max(), std::numeric_limits<double>::denorm_min()})
+    for (const double number : {1.0 / 3, 2.0 / 3, 0.1 + 0.2, 6.02214076e23, std::numeric_limits<double>::max(),
+                                std::numeric_limits<double>::denorm_min()})
         CHECK(std::strtod(core::text(number).c_str(), nullptr) == number);
 }
 
@@ -60,7 +61,8 @@ TEST_CASE("core/text: foreign text becomes printable", "[core]") {
     CHECK(core::printable("run 1/\"a\\b\" ü € 😀") == "run 1/\"a\\b\" ü € 😀");
     CHECK(core::printable(std::string_view{"a\0b\n\r\t\x1b[2J\x7f", 11}) == R"(a\x00b\n\r\t\x1b[2J\x7f)");
     CHECK(core::printable("two\nlines\r", true) == "two\nlines\\r");
-    // No UTF-8: a byte that only continues, one that never occurs, forms that are too long, a surrogate, beyond the last, cut off.
+    // No UTF-8: a byte that only continues, one that never occurs, forms that are too long, a surrogate, beyond the
+    // last, cut off.
     CHECK(core::printable("\x80") == R"(\x80)");
     CHECK(core::printable("\xff") == R"(\xff)");
     CHECK(core::printable("\xc0\xaf") == R"(\xc0\xaf)");

@@ -58,7 +58,8 @@ struct marking {
 
 TEST_CASE("data/augmented: a picture depends on its number, the seed and the epoch alone", "[data]") {
     const augmented set{all.set(), pad_crop{}, flip{}, cutout{}};
-    static_assert(VaryingDataset<decltype(set)> && VaryingDataset<decltype(set), double> && !VaryingDataset<decltype(all.set())>);
+    static_assert(VaryingDataset<decltype(set)> && VaryingDataset<decltype(set), double> &&
+                  !VaryingDataset<decltype(all.set())>);
     std::vector<std::uint64_t> order(count);
     std::iota(order.begin(), order.end(), 0U);
     const reading key{.seed = 5, .epoch = 3};
@@ -75,13 +76,14 @@ TEST_CASE("data/augmented: a picture depends on its number, the seed and the epo
             const batch part = read(set, rows, key);
             for (std::size_t i = 0; i < here; ++i) {
                 const auto same = straight.x.begin() + static_cast<std::ptrdiff_t>(rows[i] * shape::size);
-                REQUIRE(std::equal(same, same + shape::size, part.x.begin() + static_cast<std::ptrdiff_t>(i * shape::size)));
+                REQUIRE(std::equal(same, same + shape::size,
+                                   part.x.begin() + static_cast<std::ptrdiff_t>(i * shape::size)));
                 REQUIRE(part.y[i] == static_cast<std::int32_t>(rows[i]));
             }
         }
 
-    for (const reading other :
-         {reading{.seed = 6, .epoch = 3}, reading{.seed = 5, .epoch = 4}, reading{.seed = 5, .epoch = 3 + (1ULL << 32)}}) {
+    for (const reading other : {reading{.seed = 6, .epoch = 3}, reading{.seed = 5, .epoch = 4},
+                                reading{.seed = 5, .epoch = 3 + (1ULL << 32)}}) {
         const batch changed = read(set, order, other);
         std::size_t equal = 0;
         for (std::size_t i = 0; i < count; ++i) {
@@ -117,7 +119,8 @@ TEST_CASE("data/augmented: changes are made in the order in which they are writt
 
 TEST_CASE("data/augmented: two changes of a kind draw apart, also in data sets around data sets", "[data]") {
     const auto mark = [](const auto& set) { return read(set, {3}, {.seed = 1, .epoch = 0}).x[0]; };
-    const float first = mark(augmented{all.set(), marking{}}), second = mark(augmented{all.set(), marking{}, marking{}});
+    const float first = mark(augmented{all.set(), marking{}}),
+                second = mark(augmented{all.set(), marking{}, marking{}});
     CHECK(first != second);
     CHECK(mark(augmented{augmented{all.set(), marking{}}, flip{.probability = 0}}) == second);
     CHECK(mark(augmented{augmented{all.set(), marking{}, flip{.probability = 0}}, marking{}}) == first);
@@ -142,7 +145,9 @@ TEST_CASE("data/augmented: numbers that make no sense and rows that do not exist
           }) == "lockstep: cutout{.size = 33} on pictures of 32x32; choose a size from 1 to 32");
     CHECK(test::error_of([] {
               (void)read(augmented{all.set(), flip{}}, {0, count}, {});
-          }) == "lockstep: data in memory (37 samples of 32x32x3): sample 37 of 37 was asked for; number samples from 0 to size() - 1");
+          }) ==
+          "lockstep: data in memory (37 samples of 32x32x3): sample 37 of 37 was asked for; number samples from 0 to "
+          "size() - 1");
 }
 
 }  // namespace

@@ -22,13 +22,15 @@ std::string record(int label, int picture) {
     std::string out(1, static_cast<char>(label));
     for (std::size_t channel = 0; channel < 3; ++channel)
         for (std::size_t row = 0; row < 32; ++row)
-            for (std::size_t column = 0; column < 32; ++column) out += static_cast<char>(byte_of(picture, row, column, channel));
+            for (std::size_t column = 0; column < 32; ++column)
+                out += static_cast<char>(byte_of(picture, row, column, channel));
     return out;
 }
 /// Two pictures in each training batch, labels 0 .. 9; one test picture of class 7.
 void write_all(const test::directory& here) {
     for (int batch = 0; batch < 5; ++batch)
-        here.write(core::text("data_batch_", batch + 1, ".bin"), record(2 * batch, 2 * batch) + record(2 * batch + 1, 2 * batch + 1));
+        here.write(core::text("data_batch_", batch + 1, ".bin"),
+                   record(2 * batch, 2 * batch) + record(2 * batch + 1, 2 * batch + 1));
     here.write("test_batch.bin", record(7, 20));
 }
 std::string folder_of(const test::directory& here) { return (here / "x").substr(0, (here / "x").size() - 2); }
@@ -43,7 +45,8 @@ std::string published() {
     return {};
 }
 
-TEMPLATE_TEST_CASE("data/cifar10: pictures of five files in one order, rows x columns x channels", "[data]", float, double) {
+TEMPLATE_TEST_CASE("data/cifar10: pictures of five files in one order, rows x columns x channels", "[data]", float,
+                   double) {
     const test::directory here;
     write_all(here);
     const cifar10 set{folder_of(here), part::training};
@@ -59,8 +62,10 @@ TEMPLATE_TEST_CASE("data/cifar10: pictures of five files in one order, rows x co
         for (std::size_t r = 0; r < 32; ++r)
             for (std::size_t c = 0; c < 32; ++c)
                 for (std::size_t k = 0; k < 3; ++k) {
-                    const double expected = (byte_of(static_cast<int>(rows[i]), r, c, k) / 255.0 - mean[k]) / deviation[k];
-                    wrong += !(std::abs(static_cast<double>(x[i * 3072 + (r * 32 + c) * 3 + k]) - expected) < 2e-6);  // numbers up to 2.2
+                    const double expected =
+                        (byte_of(static_cast<int>(rows[i]), r, c, k) / 255.0 - mean[k]) / deviation[k];
+                    wrong += !(std::abs(static_cast<double>(x[i * 3072 + (r * 32 + c) * 3 + k]) - expected) <
+                               2e-6);  // numbers up to 2.2
                 }
     CHECK(wrong == 0);
     CHECK(set.settings() == "mean=0.4914,0.4822,0.4465 deviation=0.247,0.2435,0.2616");
@@ -76,7 +81,8 @@ TEST_CASE("data/cifar10: the test set, packed files, the folder around, the firs
     CHECK(cifar10{folder, part::training, 3}.size() == 3);
     CHECK(test::error_of([&] { cifar10(folder, part::training, 11); }) ==
           "lockstep: CIFAR-10 training set in \"" + folder +
-              "\": 11 pictures were asked for, the files hold 10; ask for fewer, or leave the count away to have them all");
+              "\": 11 pictures were asked for, the files hold 10; ask for fewer, or leave the count away to have them "
+              "all");
 
     const test::directory around;
     std::filesystem::create_directory(around / "cifar-10-batches-bin");
@@ -95,7 +101,8 @@ TEST_CASE("data/cifar10: files that are missing, cut off or of another kind", "[
     const std::string folder = folder_of(here);
     const auto training = [&] { cifar10(folder, part::training); };
     const auto missing = [&](const std::string& file) {
-        return "lockstep: cannot open \"" + here / file + "\" (No such file or directory) and \"" + here / (file + ".gz") +
+        return "lockstep: cannot open \"" + here / file + "\" (No such file or directory) and \"" +
+               here / (file + ".gz") +
                "\" (No such file or directory); unpack the binary version of CIFAR-10 (cifar-10-binary.tar.gz from "
                "www.cs.toronto.edu/~kriz/cifar.html) with tar -xzf, and pass the folder cifar-10-batches-bin";
     };
@@ -106,17 +113,19 @@ TEST_CASE("data/cifar10: files that are missing, cut off or of another kind", "[
     CHECK(test::error_of(training) == missing("data_batch_4.bin"));
 
     here.write("data_batch_4.bin", record(1, 1).substr(0, 3072));
-    CHECK(test::error_of(training) == "lockstep: \"" + here / "data_batch_4.bin" +
-                                          "\" has 3072 bytes, no whole number of pictures of 3073 bytes; fetch or copy the file again: the "
-                                          "published ones have 30730000 bytes once unpacked");
+    CHECK(test::error_of(training) ==
+          "lockstep: \"" + here / "data_batch_4.bin" +
+              "\" has 3072 bytes, no whole number of pictures of 3073 bytes; fetch or copy the file again: the "
+              "published ones have 30730000 bytes once unpacked");
     here.write("data_batch_4.bin", "");
     CHECK(test::error_of(training) == "lockstep: \"" + here / "data_batch_4.bin" +
                                           "\" has 0 bytes, no picture of 3073 bytes; fetch or copy the file again: the "
                                           "published ones have 30730000 bytes once unpacked");
     here.write("data_batch_4.bin", record(1, 1) + record(10, 2));
-    CHECK(test::error_of(training) == "lockstep: picture 1 of \"" + here / "data_batch_4.bin" +
-                                          "\" has the label 10, allowed are 0 to 9; pass the binary version of CIFAR-10 (other data sets "
-                                          "have other layouts), or correct the file");
+    CHECK(test::error_of(training) ==
+          "lockstep: picture 1 of \"" + here / "data_batch_4.bin" +
+              "\" has the label 10, allowed are 0 to 9; pass the binary version of CIFAR-10 (other data sets "
+              "have other layouts), or correct the file");
     here.write_packed("data_batch_4.bin", std::string(400'000'000, '\1'));
     CHECK_THAT(test::error_of(training),
                Catch::Matchers::Matches(".*data_batch_4.bin\" has more than 18[0-9]{7} bytes, too many: the most are "
@@ -127,7 +136,8 @@ TEST_CASE("data/cifar10: the published files", "[data]") {
     const std::string folder = published();
     if (folder.empty()) {
         WARN(
-            "skipped: no CIFAR-10 files; set LOCKSTEP_DATA to the folder that holds cifar-10-batches-bin, or to the one with cifar10 in "
+            "skipped: no CIFAR-10 files; set LOCKSTEP_DATA to the folder that holds cifar-10-batches-bin, or to the "
+            "one with cifar10 in "
             "it");
         return;
     }

@@ -50,7 +50,8 @@ struct backwards {
 struct keyed : squares {
     using squares::read;
     template <class T>
-    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<T> y, const reading& key) const {
+    void read(std::span<const std::uint64_t> rows, tensor::batch<T, sample> x, std::span<T> y,
+              const reading& key) const {
         read(rows, x, y);
         for (T& one : x.all()) one += static_cast<T>(100 * key.epoch);
     }
@@ -113,7 +114,8 @@ TEST_CASE("data/concept: draws are those of the sample, and do not depend on how
     CHECK(one.uniform(1) == core::random_stream::to_uniform(one.word(1)));
     std::array<std::size_t, 7> found{};
     for (std::uint64_t sample = 0; sample < 7000; ++sample) ++found[draws{{.seed = 9, .epoch = 4}, sample}.below(7, 2)];
-    for (const std::size_t count : found) CHECK(std::abs(static_cast<double>(count) - 1000) < 3.9 * 29.3);  // once in a thousand seeds
+    for (const std::size_t count : found)
+        CHECK(std::abs(static_cast<double>(count) - 1000) < 3.9 * 29.3);  // once in a thousand seeds
     for (const reading& other : {reading{8, 4, 0}, reading{9, 5, 0}, reading{9, 4, 1}, reading{9, 4 + (1ULL << 32), 0}})
         CHECK(draws{other, 1000}.word(0) != one.word(0));
 }

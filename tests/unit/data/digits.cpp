@@ -20,7 +20,9 @@ struct content {
     std::vector<float> x;
     std::vector<std::int32_t> y;
 
-    std::uint64_t hash() const { return core::hash(std::as_bytes(std::span{x}), core::hash(std::as_bytes(std::span{y}))); }
+    std::uint64_t hash() const {
+        return core::hash(std::as_bytes(std::span{x}), core::hash(std::as_bytes(std::span{y})));
+    }
 };
 
 content read(const digits& set, std::span<const std::uint64_t> rows) {
@@ -130,13 +132,15 @@ TEST_CASE("data/digits: mean and deviation are applied", "[data]") {
     const std::int32_t label = set.draw(7, ink);
     set.read<double>(std::array<std::uint64_t, 1>{7}, {x.data(), 1}, y);
     CHECK(y[0] == label);
-    for (std::size_t pixel = 0; pixel < 784; ++pixel) CHECK(x[pixel] == static_cast<double>((ink[pixel] - 0.25F) / 0.5F));
+    for (std::size_t pixel = 0; pixel < 784; ++pixel)
+        CHECK(x[pixel] == static_cast<double>((ink[pixel] - 0.25F) / 0.5F));
 }
 
 TEST_CASE("data/digits: a sample beyond the end is an error", "[data]") {
     const std::array<std::uint64_t, 1> rows{10};
     CHECK(test::error_of([&] { (void)read(digits{.count = 10, .first = 5}, rows); }) ==
-          "lockstep: generated digits (seed 1, from 5): sample 10 of 10 was asked for; number samples from 0 to size() - 1");
+          "lockstep: generated digits (seed 1, from 5): sample 10 of 10 was asked for; number samples from 0 to size() "
+          "- 1");
 }
 
 }  // namespace

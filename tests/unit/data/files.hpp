@@ -39,7 +39,8 @@ public:
     }
     std::string write_packed(const std::string& name, const std::string& bytes) const {
         const gzFile file = gzopen((*this / name).c_str(), "wb");
-        const bool written = gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) == static_cast<int>(bytes.size());
+        const bool written =
+            gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) == static_cast<int>(bytes.size());
         if (gzclose(file) != Z_OK || !written) throw std::runtime_error("cannot write " + name);
         return *this / name;
     }
@@ -66,7 +67,8 @@ template <class F>
 }
 
 /// An IDX file: the magic number, the extents, the bytes.
-[[nodiscard]] inline std::string idx_bytes(std::uint32_t magic, const std::vector<std::uint32_t>& extents, const std::string& content) {
+[[nodiscard]] inline std::string idx_bytes(std::uint32_t magic, const std::vector<std::uint32_t>& extents,
+                                           const std::string& content) {
     std::string out;
     const auto put = [&](std::uint32_t value) {
         for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>((value >> shift) & 255);

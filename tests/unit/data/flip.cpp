@@ -23,7 +23,8 @@ TEMPLATE_TEST_CASE("data/flip: columns change sides, channels keep their order",
         std::size_t wrong = 0;
         for (std::size_t r = 0; r < rows; ++r)
             for (std::size_t c = 0; c < columns; ++c)
-                for (std::size_t k = 0; k < channels; ++k) wrong += after.at(r, c, k) != before.at(r, columns - 1 - c, k);
+                for (std::size_t k = 0; k < channels; ++k)
+                    wrong += after.at(r, c, k) != before.at(r, columns - 1 - c, k);
         INFO(rows << "x" << columns << "x" << channels);
         CHECK(wrong == 0);
     }

@@ -50,7 +50,8 @@ TEST_CASE("data/gzip: a missing file", "[data]") {
     const std::string path = here / "nowhere";
     CHECK(test::error_of([&] { (void)read_file(path, most); }) ==
           "lockstep: cannot open \"" + path +
-              "\": No such file or directory; check the path and its permissions; relative paths start at the working directory of the "
+              "\": No such file or directory; check the path and its permissions; relative paths start at the working "
+              "directory of the "
               "process");
     CHECK(why_unreadable(path) == "No such file or directory");
     CHECK(why_unreadable(here.write("somewhere", "")).empty());
@@ -68,9 +69,11 @@ TEST_CASE("data/gzip: what is no regular file is one error, not a wait", "[data]
     CHECK(why_unreadable(here / "fifo") == "it is a FIFO, no regular file");
     CHECK(test::error_of([&] { (void)read_file(here / "fifo", most); }) ==
           "lockstep: cannot open \"" + here / "fifo" +
-              "\": it is a FIFO, no regular file; pass a file on a disk; what comes through a pipe or from a device has to be stored in a "
+              "\": it is a FIFO, no regular file; pass a file on a disk; what comes through a pipe or from a device "
+              "has to be stored in a "
               "file first");
-    CHECK_THAT(test::error_of([&] { (void)read_file("/dev/zero", most); }), Contains("it is a device, no regular file"));
+    CHECK_THAT(test::error_of([&] { (void)read_file("/dev/zero", most); }),
+               Contains("it is a device, no regular file"));
     const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -99,12 +102,13 @@ TEST_CASE("data/gzip: members are read one after the other, zeros after the last
 TEST_CASE("data/gzip: what follows the last member and is no zero is refused, with its length", "[data]") {
     const test::directory here;
     const std::string bytes = test::contents(here.write_packed("whole.gz", noise(1000)));
-    for (const std::string& garbage : {std::string{"x"}, std::string{"\x1f"}, std::string{"\x1f\x8c"}, std::string{"\0\0z", 3},
-                                       noise(100'000), std::string(70'000, '\0') + "z"}) {
+    for (const std::string& garbage : {std::string{"x"}, std::string{"\x1f"}, std::string{"\x1f\x8c"},
+                                       std::string{"\0\0z", 3}, noise(100'000), std::string(70'000, '\0') + "z"}) {
         const std::string path = here.write("garbage.gz", bytes + garbage);
         CHECK(test::error_of([&] { (void)read_file(path, most); }) ==
               core::text("lockstep: \"", path, "\" has ", garbage.size(),
-                         " bytes after its packed content that are no further member; fetch or copy the file again, or remove them: gzip "
+                         " bytes after its packed content that are no further member; fetch or copy the file again, or "
+                         "remove them: gzip "
                          "would drop them with a warning (trailing garbage)"));
     }
     // A further member that breaks off or is none.
@@ -113,7 +117,8 @@ TEST_CASE("data/gzip: what follows the last member and is no zero is refused, wi
         CHECK_THAT(test::error_of([&] { (void)read_file(path, most); }), Contains("\" is cut off after 10"));
     }
     const std::string path = here.write("wrong.gz", bytes + "\x1f\x8b\x09" + bytes.substr(3));
-    CHECK_THAT(test::error_of([&] { (void)read_file(path, most); }), Contains("\" is corrupt after 1000 unpacked bytes"));
+    CHECK_THAT(test::error_of([&] { (void)read_file(path, most); }),
+               Contains("\" is corrupt after 1000 unpacked bytes"));
 }
 
 TEST_CASE("data/gzip: no more is read than was asked for", "[data]") {
@@ -123,10 +128,12 @@ TEST_CASE("data/gzip: no more is read than was asked for", "[data]") {
     CHECK(read_file(packed, 1'000).size() == 1'000);
     CHECK_THAT(test::error_of([&] { (void)read_file(packed, 999); }),
                Contains("packed.gz\" has 1000 bytes once unpacked, too many: the most are 999; pass the right file"));
-    CHECK_THAT(test::error_of([&] { (void)read_file(plain, 999); }), Contains("plain\" has 1000 bytes, too many: the most are 999"));
+    CHECK_THAT(test::error_of([&] { (void)read_file(plain, 999); }),
+               Contains("plain\" has 1000 bytes, too many: the most are 999"));
     // Its length is not looked for to the end.
-    CHECK_THAT(test::error_of([&] { (void)read_file(here.write_packed("long.gz", many), 10); }),
-               Catch::Matchers::Matches(".*has more than 10[0-9]{5} bytes once unpacked, too many: the most are 10; .*"));
+    CHECK_THAT(
+        test::error_of([&] { (void)read_file(here.write_packed("long.gz", many), 10); }),
+        Catch::Matchers::Matches(".*has more than 10[0-9]{5} bytes once unpacked, too many: the most are 10; .*"));
     packed_file file{packed};
     CHECK(file.read_up_to(10).size() == 10);
     CHECK(file.position() == 10);
@@ -138,7 +145,8 @@ TEST_CASE("data/gzip: a packed file that is cut off", "[data]") {
     const test::directory here;
     std::ifstream file{here.write_packed("whole.gz", noise(200'000)), std::ios::binary};
     const std::string bytes{std::istreambuf_iterator<char>{file}, {}};
-    for (const std::size_t length : {bytes.size() - 1, bytes.size() - 8, bytes.size() / 2, std::size_t{12}, std::size_t{3}}) {
+    for (const std::size_t length :
+         {bytes.size() - 1, bytes.size() - 8, bytes.size() / 2, std::size_t{12}, std::size_t{3}}) {
         const std::string path = here.write("part.gz", bytes.substr(0, length));
         const std::string text = test::error_of([&] { (void)read_file(path, most); });
         CHECK_THAT(text, StartsWith("lockstep: \"" + path + "\" is cut off after "));

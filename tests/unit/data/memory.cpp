@@ -65,15 +65,20 @@ TEST_CASE("data/memory: sizes that do not fit together", "[data]") {
     CHECK(error(12, {0, 1, 2}).empty());
     CHECK(error(0, {}).empty());
     CHECK(error(11, {0, 1, 2}) ==
-          "lockstep: x has 11 numbers, which is no multiple of the 4 of one 2x2x1 sample; pass whole samples, one after the other");
-    CHECK(error(12, {0, 1}) ==
-          "lockstep: x has 3 samples of 2x2x1, y has 2 label elements, expected 3; pass 1 label element for each sample");
-    CHECK(error(12, {0, 3, 1}) == "lockstep: label 1 in memory is 3, allowed are 0 to 2; declare more classes, or correct the labels");
-    CHECK(error(12, {0, 2, -1}) == "lockstep: label 2 in memory is -1, allowed are 0 to 2; declare more classes, or correct the labels");
+          "lockstep: x has 11 numbers, which is no multiple of the 4 of one 2x2x1 sample; pass whole samples, one "
+          "after the other");
+    CHECK(
+        error(12, {0, 1}) ==
+        "lockstep: x has 3 samples of 2x2x1, y has 2 label elements, expected 3; pass 1 label element for each sample");
+    CHECK(error(12, {0, 3, 1}) ==
+          "lockstep: label 1 in memory is 3, allowed are 0 to 2; declare more classes, or correct the labels");
+    CHECK(error(12, {0, 2, -1}) ==
+          "lockstep: label 2 in memory is -1, allowed are 0 to 2; declare more classes, or correct the labels");
     const std::vector<float> y(5);
     CHECK(test::error_of([&] {
               memory<shape<4>, shape<2>>{x, y};
-          }) == "lockstep: x has 3 samples of 4, y has 5 label elements, expected 6; pass 2 label elements for each sample");
+          }) ==
+          "lockstep: x has 3 samples of 4, y has 5 label elements, expected 6; pass 2 label elements for each sample");
 }
 
 TEST_CASE("data/memory: wide unsigned labels do not wrap into range", "[data]") {

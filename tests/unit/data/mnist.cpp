@@ -15,7 +15,8 @@ namespace {
 
 static_assert(Dataset<mnist> && Dataset<mnist, double>);
 
-/// The folder with the published files: $LOCKSTEP_DATA or the folder the build knows, each with or without a folder mnist in it.
+/// The folder with the published files: $LOCKSTEP_DATA or the folder the build knows, each with or without a folder
+/// mnist in it.
 std::string published() {
     std::vector<std::string> folders;
     if (const char* folder = std::getenv("LOCKSTEP_DATA")) folders.emplace_back(folder);
@@ -32,12 +33,13 @@ std::string published() {
 TEST_CASE("data/mnist: missing files are listed with what to do", "[data]") {
     const test::directory here;
     const std::string remedy =
-        "; pass the folder and the part, as in mnist{\"data/train\"} or mnist{\"data/t10k\"}, with the files train-images-idx3-ubyte, "
+        "; pass the folder and the part, as in mnist{\"data/train\"} or mnist{\"data/t10k\"}, with the files "
+        "train-images-idx3-ubyte, "
         "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (plain or .gz, for example from "
         "storage.googleapis.com/cvdf-datasets/mnist) in that folder, or train on the built-in data::digits";
     const auto missing = [&](const std::string& file) {
-        return "lockstep: cannot open \"" + here / file + "\" (No such file or directory) and \"" + here / (file + ".gz") +
-               "\" (No such file or directory)" + remedy;
+        return "lockstep: cannot open \"" + here / file + "\" (No such file or directory) and \"" +
+               here / (file + ".gz") + "\" (No such file or directory)" + remedy;
     };
     CHECK(test::error_of([&] { mnist{here / "train"}; }) == missing("train-images-idx3-ubyte"));
     here.write("train-images-idx3-ubyte", "");
@@ -46,7 +48,8 @@ TEST_CASE("data/mnist: missing files are listed with what to do", "[data]") {
 
 TEST_CASE("data/mnist: plain and packed files are found by the prefix", "[data]") {
     const test::directory here;
-    here.write("train-images-idx3-ubyte", test::idx_bytes(0x803, {2, 28, 28}, std::string(784, '\0') + std::string(784, '\xff')));
+    here.write("train-images-idx3-ubyte",
+               test::idx_bytes(0x803, {2, 28, 28}, std::string(784, '\0') + std::string(784, '\xff')));
     here.write_packed("train-labels-idx1-ubyte.gz", test::idx_bytes(0x801, {2}, std::string{"\7\2", 2}));
     const mnist set{here / "train"};
     CHECK(set.size() == 2);

@@ -27,11 +27,12 @@ void check_against_double(std::size_t pixels) {
     channel_scaling{of, T{255}}(bytes.data(), found.data(), pixels);
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < bytes.size(); ++i) {
-        const double mean = static_cast<double>(of.mean[i % Channels]), deviation = static_cast<double>(of.deviation[i % Channels]);
+        const double mean = static_cast<double>(of.mean[i % Channels]),
+                     deviation = static_cast<double>(of.deviation[i % Channels]);
         const double scaled = bytes[i] / 255.0 / deviation, expected = scaled - mean / deviation;
         // Three roundings of the product, one of the shift, one of the difference.
-        const double bound =
-            static_cast<double>(std::numeric_limits<T>::epsilon()) * (1.5 * scaled + 0.5 * mean / deviation + 0.5 * std::abs(expected));
+        const double bound = static_cast<double>(std::numeric_limits<T>::epsilon()) *
+                             (1.5 * scaled + 0.5 * mean / deviation + 0.5 * std::abs(expected));
         wrong += !(std::abs(static_cast<double>(found[i]) - expected) <= 1.01 * bound);
     }
     INFO(Channels << " channels, " << pixels << " pixels");

@@ -21,14 +21,18 @@ T padded(const test::numbered<T>& of, border how, std::ptrdiff_t row, std::ptrdi
     const bool inside = row >= 0 && row < rows && column >= 0 && column < columns;
     if (!inside && how == border::zero) return 0;
     const auto mirrored = [](std::ptrdiff_t i, std::ptrdiff_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; };
-    return of.at(static_cast<std::size_t>(mirrored(row, rows)), static_cast<std::size_t>(mirrored(column, columns)), channel);
+    return of.at(static_cast<std::size_t>(mirrored(row, rows)), static_cast<std::size_t>(mirrored(column, columns)),
+                 channel);
 }
 
-TEMPLATE_TEST_CASE("data/pad_crop: every shift of every picture is the window of the padded one", "[data]", float, double) {
-    for (const auto [rows, columns, channels] : {std::array<std::size_t, 3>{9, 9, 3}, {7, 11, 1}, {11, 7, 4}, {32, 32, 3}})
+TEMPLATE_TEST_CASE("data/pad_crop: every shift of every picture is the window of the padded one", "[data]", float,
+                   double) {
+    for (const auto [rows, columns, channels] :
+         {std::array<std::size_t, 3>{9, 9, 3}, {7, 11, 1}, {11, 7, 4}, {32, 32, 3}})
         for (const border how : {border::zero, border::reflect}) {
             const test::numbered<TestType> before{rows, columns, channels};
-            const auto most = static_cast<std::ptrdiff_t>((std::min(rows, columns) - 1) / (how == border::zero ? 1 : 2));
+            const auto most =
+                static_cast<std::ptrdiff_t>((std::min(rows, columns) - 1) / (how == border::zero ? 1 : 2));
             std::size_t wrong = 0;
             for (std::ptrdiff_t down = -most; down <= most; ++down)
                 for (std::ptrdiff_t right = -most; right <= most; ++right) {

@@ -27,16 +27,18 @@ struct numbered {
     }
 };
 
-[[nodiscard]] inline data::draws draws_of(std::uint64_t sample, std::uint64_t epoch = 0, std::uint64_t seed = 1, std::uint32_t place = 0) {
+[[nodiscard]] inline data::draws draws_of(std::uint64_t sample, std::uint64_t epoch = 0, std::uint64_t seed = 1,
+                                          std::uint32_t place = 0) {
     return {{seed, epoch, place}, sample};
 }
 
 /// Sum of (found - expected)^2 / expected over equally likely outcomes.
 [[nodiscard]] inline double chi_square(const std::vector<std::size_t>& found) {
-    const double expected =
-        static_cast<double>(std::accumulate(found.begin(), found.end(), std::size_t{0})) / static_cast<double>(found.size());
+    const double expected = static_cast<double>(std::accumulate(found.begin(), found.end(), std::size_t{0})) /
+                            static_cast<double>(found.size());
     double out = 0;
-    for (const std::size_t one : found) out += (static_cast<double>(one) - expected) * (static_cast<double>(one) - expected) / expected;
+    for (const std::size_t one : found)
+        out += (static_cast<double>(one) - expected) * (static_cast<double>(one) - expected) / expected;
     return out;
 }
 

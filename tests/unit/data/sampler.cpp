@@ -68,7 +68,8 @@ TEST_CASE("data/sampler: the stored order", "[data]") {
 
 TEST_CASE("data/sampler: an order of another length is an error", "[data]") {
     std::vector<std::uint64_t> out(4);
-    const std::string text = "lockstep: the order of 5 samples was asked for, with room for 4; pass a span of 5 numbers";
+    const std::string text =
+        "lockstep: the order of 5 samples was asked for, with room for 4; pass a span of 5 numbers";
     CHECK(test::error_of([&] { ordered{}.order(5, 0, 0, out); }) == text);
     CHECK(test::error_of([&] { shuffled{}.order(5, 0, 0, out); }) == text);
 }

@@ -25,7 +25,8 @@ std::vector<float> drawn(const shapes& set, std::uint64_t row) {
 
 TEST_CASE("data/shapes: the same bits on every machine", "[data]") {
     std::vector<float> all(100 * size);
-    for (std::uint64_t row = 0; row < 100; ++row) shapes{}.draw(row, std::span<float, size>{all.data() + row * size, size});
+    for (std::uint64_t row = 0; row < 100; ++row)
+        shapes{}.draw(row, std::span<float, size>{all.data() + row * size, size});
     CHECK(core::hash(std::as_bytes(std::span{all})) == 0x73bd15230281c1f9U);
 }
 
@@ -45,7 +46,8 @@ TEST_CASE("data/shapes: an image is a function of seed and number", "[data]") {
     CHECK(std::equal(expected.begin(), expected.end(), x.begin()));
 }
 
-TEST_CASE("data/shapes: classes are equally frequent, light lies within 0 and 1, mean and deviation are as stated", "[data]") {
+TEST_CASE("data/shapes: classes are equally frequent, light lies within 0 and 1, mean and deviation are as stated",
+          "[data]") {
     const shapes set;
     std::vector<std::size_t> found(10);
     std::vector<float> x(size);
@@ -73,7 +75,8 @@ TEST_CASE("data/shapes: classes are equally frequent, light lies within 0 and 1,
 }
 
 TEST_CASE("data/shapes: without noise and uneven light a shape is there, and as wide as its kind", "[data]") {
-    // The pixels that differ from the corner's colour by more than light and noise can: every class covers some part, none all.
+    // The pixels that differ from the corner's colour by more than light and noise can: every class covers some part,
+    // none all.
     std::array<double, 10> share{};
     std::array<std::size_t, 10> seen{};
     const shapes set{.noise = 0};

@@ -28,7 +28,9 @@ struct line_allocator {
     line_allocator() = default;
     template <class U>
     line_allocator(const line_allocator<U>&) noexcept {}
-    T* allocate(std::size_t count) { return static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{simd::alignment})); }
+    T* allocate(std::size_t count) {
+        return static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{simd::alignment}));
+    }
     void deallocate(T* memory, std::size_t) noexcept { ::operator delete (memory, std::align_val_t{simd::alignment}); }
     friend bool operator==(const line_allocator&, const line_allocator&) { return true; }
 };
@@ -84,7 +86,8 @@ struct scratch {
 
 template <class T>
 bool same_bits(const array<T>& left, const array<T>& right) {
-    return left.size() == right.size() && (left.empty() || std::memcmp(left.data(), right.data(), left.size() * sizeof(T)) == 0);
+    return left.size() == right.size() &&
+           (left.empty() || std::memcmp(left.data(), right.data(), left.size() * sizeof(T)) == 0);
 }
 
 template <class T>
@@ -109,7 +112,8 @@ double distance(const array<T>& got, const std::vector<double>& want) {
 
 /// Rounding error of a sum of `terms` numbers of magnitude up to `size`:
 /// each addition errs by half an epsilon of a partial sum. The partial
-/// sums of signed random terms stay below 6 sqrt(terms) size (six standard deviations), and the errors add up like sqrt(terms) as well.
+/// sums of signed random terms stay below 6 sqrt(terms) size (six standard deviations), and the errors add up like
+/// sqrt(terms) as well.
 template <class T>
 double sum_tolerance(std::size_t terms, double size) {
     return 6 * size * static_cast<double>(terms + 1) * static_cast<double>(std::numeric_limits<T>::epsilon());

@@ -29,7 +29,8 @@ template <class T>
 void compare(std::size_t n, std::size_t offset) {
     const core::random_stream random{n, core::purpose::user};
     std::vector<T> all(n + offset);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(random.normal(2 * i) * std::exp(4 * random.normal(2 * i + 1)));
+    for (std::size_t i = 0; i < all.size(); ++i)
+        all[i] = static_cast<T>(random.normal(2 * i) * std::exp(4 * random.normal(2 * i + 1)));
     const std::span<const T> x = std::span{all}.subspan(offset);
     long double exact = 0;
     for (const T one : x) exact += static_cast<long double>(one) * one;
@@ -44,8 +45,8 @@ void compare(std::size_t n, std::size_t offset) {
 }  // namespace
 
 TEST_CASE("kernels/sum_of_squares: the bits of the tree, for any length and alignment", "[kernels]") {
-    for (const std::size_t n :
-         {0, 1, 2, 3, 7, 31, 63, 64, 65, 127, 128, 129, 191, 192, 255, 256, 257, 511, 513, 1000, 1024, 4099, 16384, 100'003})
+    for (const std::size_t n : {0,   1,   2,   3,   7,   31,  63,  64,   65,   127,  128,   129,
+                                191, 192, 255, 256, 257, 511, 513, 1000, 1024, 4099, 16384, 100'003})
         for (const std::size_t offset : {0, 1, 5}) {
             compare<float>(n, offset);
             compare<double>(n, offset);

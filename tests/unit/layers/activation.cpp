@@ -54,8 +54,8 @@ TEMPLATE_TEST_CASE("layers/activation: relu keeps NaN and infinity", "[layers]",
 }
 
 TEMPLATE_TEST_CASE("layers/activation: tanh", "[layers]", float, double) {
-    // The vector library promises two units in the last place; a unit is at most eps |y|. The gradient dy (1 - y^2) is rounded three times,
-    // and an error of d in y^2 is one of d in the gradient.
+    // The vector library promises two units in the last place; a unit is at most eps |y|. The gradient dy (1 - y^2) is
+    // rounded three times, and an error of d in y^2 is one of d in the gradient.
     constexpr double eps = std::numeric_limits<TestType>::epsilon();
     for (const std::size_t rows : {0, 1, 3, 300})
         for (const int threads : thread_counts()) {
@@ -93,8 +93,8 @@ TEMPLATE_TEST_CASE("layers/activation: tanh at its ends", "[layers]", float, dou
     CHECK(y[5] == std::numeric_limits<TestType>::min());
 }
 
-TEMPLATE_TEST_CASE("layers/activation: sigmoid and gelu are what their kernels compute, on any number of threads", "[layers]", float,
-                   double) {
+TEMPLATE_TEST_CASE("layers/activation: sigmoid and gelu are what their kernels compute, on any number of threads",
+                   "[layers]", float, double) {
     const auto check = [](auto spec, auto forward_kernel, auto backward_kernel, bool from_input) {
         for (const std::size_t rows : {0, 1, 300})
             for (const int threads : thread_counts()) {
@@ -104,7 +104,8 @@ TEMPLATE_TEST_CASE("layers/activation: sigmoid and gelu are what their kernels c
                 const auto ran = forward(of);
                 auto y = unwritten<TestType>(of.x.size()), dx = y;
                 forward_kernel(std::span<const TestType>{of.x}, std::span<TestType>{y});
-                backward_kernel(std::span<const TestType>{from_input ? of.x : y}, std::span<const TestType>{dy}, std::span<TestType>{dx});
+                backward_kernel(std::span<const TestType>{from_input ? of.x : y}, std::span<const TestType>{dy},
+                                std::span<TestType>{dx});
                 CHECK(same_bits(ran.y, y));
                 CHECK(same_bits(backward(of, ran, dy, one_lane(rows)).dx, dx));
             }

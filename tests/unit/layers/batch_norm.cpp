@@ -13,8 +13,9 @@ using problem_of = problem<T, layer_api::batch_norm_layer<Shape>>;
 
 template <class T, class Shape>
 problem_of<T, Shape> random_problem(const tensor::lane_set& lanes) {
-    problem_of<T, Shape> out{
-        .rows = lanes.rows(), .x = uniform<T>(lanes.rows() * Shape::size, 1), .w = uniform<T>(2 * Shape::extents.back(), 2)};
+    problem_of<T, Shape> out{.rows = lanes.rows(),
+                             .x = uniform<T>(lanes.rows() * Shape::size, 1),
+                             .w = uniform<T>(2 * Shape::extents.back(), 2)};
     for (auto& one : out.x) one = 3 * one + 1;
     return out;
 }
@@ -31,22 +32,25 @@ TEMPLATE_TEST_CASE("layers/batch_norm: a lane is normalised by its own mean and 
         const auto ran = forward(of);
         for (const auto rows : lanes.blocks()) {
             const std::size_t count = rows.size() * pixels;
-            const auto exact = kernels::reference::moments_of(channels, 1, count, channels, of.x.data() + rows.first * S::size);
+            const auto exact =
+                kernels::reference::moments_of(channels, 1, count, channels, of.x.data() + rows.first * S::size);
             for (std::size_t i = rows.first * S::size; i < rows.last * S::size; ++i) {
                 const std::size_t c = i % channels;
                 const double inverse = 1 / std::sqrt(exact.variance[c] + 1e-5);
-                const double y = (static_cast<double>(of.x[i]) - exact.mean[c]) * inverse * static_cast<double>(of.w[c]) +
-                                 static_cast<double>(of.w[channels + c]);
-                // Sums of at most 54 numbers up to 2.5, the error of the variance as half of it relative to the variance, which is at least
-                // 1/8.
-                REQUIRE(std::abs(static_cast<double>(ran.y[i]) - y) <= 64 * 2.5 * eps * inverse * (1 + 0.5 * 2.5 * inverse * inverse));
+                const double y =
+                    (static_cast<double>(of.x[i]) - exact.mean[c]) * inverse * static_cast<double>(of.w[c]) +
+                    static_cast<double>(of.w[channels + c]);
+                // Sums of at most 54 numbers up to 2.5, the error of the variance as half of it relative to the
+                // variance, which is at least 1/8.
+                REQUIRE(std::abs(static_cast<double>(ran.y[i]) - y) <=
+                        64 * 2.5 * eps * inverse * (1 + 0.5 * 2.5 * inverse * inverse));
             }
         }
     }
 }
 
-TEMPLATE_TEST_CASE("layers/batch_norm: a lane has the same bits alone, in any batch, and on any number of threads", "[layers]", float,
-                   double) {
+TEMPLATE_TEST_CASE("layers/batch_norm: a lane has the same bits alone, in any batch, and on any number of threads",
+                   "[layers]", float, double) {
     const auto check = []<class S>(S) {
         for (const auto& lanes : lane_cuts())
             for (const int threads : thread_counts()) {
@@ -72,10 +76,12 @@ TEMPLATE_TEST_CASE("layers/batch_norm: a lane has the same bits alone, in any ba
                 }
                 REQUIRE(same_bits(ran.y, y));
                 REQUIRE(same_bits(got.dx, dx));
-                REQUIRE(adds_over_tree(got, lanes, [&](parallel::block rows) { return of_lane(rows).second.nodes.at(0); }));
+                REQUIRE(
+                    adds_over_tree(got, lanes, [&](parallel::block rows) { return of_lane(rows).second.nodes.at(0); }));
                 REQUIRE(ran.observed.size() == lanes.trees().size());
                 for (std::size_t node = 0; node < ran.observed.size(); ++node)
-                    REQUIRE(same_bits(ran.observed[node], node_sum(lanes.blocks(lanes.trees()[node]), [&](parallel::block rows) {
+                    REQUIRE(same_bits(ran.observed[node],
+                                      node_sum(lanes.blocks(lanes.trees()[node]), [&](parallel::block rows) {
                                           return of_lane(rows).first.observed.at(0);
                                       })));
             }
@@ -84,7 +90,8 @@ TEMPLATE_TEST_CASE("layers/batch_norm: a lane has the same bits alone, in any ba
     check(shape<5>{});
 }
 
-TEMPLATE_TEST_CASE("layers/batch_norm: a lane observes rows x its mean and its unbiased variance", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/batch_norm: a lane observes rows x its mean and its unbiased variance", "[layers]", float,
+                   double) {
     using S = shape<2, 2, 3>;
     for (const std::size_t rows : {0, 1, 2, 7}) {
         const auto of = random_problem<TestType, S>(one_lane(rows));
@@ -109,7 +116,8 @@ TEMPLATE_TEST_CASE("layers/batch_norm: a lane observes rows x its mean and its u
     }
 }
 
-TEMPLATE_TEST_CASE("layers/batch_norm: inference takes the running statistics, and absorbing moves them", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/batch_norm: inference takes the running statistics, and absorbing moves them", "[layers]",
+                   float, double) {
     using S = shape<2, 1, 3>;
     auto of = random_problem<TestType, S>(one_lane(4));
     of.mode = layer_api::mode::inference;
@@ -118,10 +126,12 @@ TEMPLATE_TEST_CASE("layers/batch_norm: inference takes the running statistics, a
     for (std::size_t i = 0; i < of.x.size(); ++i) {
         const std::size_t c = i % 3;
         const double inverse = 1 / std::sqrt(static_cast<double>(of.running[3 + c]) + 1e-5);
-        const double want = (static_cast<double>(of.x[i]) - static_cast<double>(of.running[c])) * inverse * static_cast<double>(of.w[c]) +
+        const double want = (static_cast<double>(of.x[i]) - static_cast<double>(of.running[c])) * inverse *
+                                static_cast<double>(of.w[c]) +
                             static_cast<double>(of.w[3 + c]);
         // Five roundings of numbers up to 4.5 x 2.
-        CHECK(std::abs(static_cast<double>(y[i]) - want) <= 5 * 9 * 0.5 * static_cast<double>(std::numeric_limits<TestType>::epsilon()));
+        CHECK(std::abs(static_cast<double>(y[i]) - want) <=
+              5 * 9 * 0.5 * static_cast<double>(std::numeric_limits<TestType>::epsilon()));
     }
     std::vector<TestType> running{TestType{1}, TestType{2}};
     const std::vector<TestType> observed{TestType{5}, TestType{-2}};
@@ -129,7 +139,8 @@ TEMPLATE_TEST_CASE("layers/batch_norm: inference takes the running statistics, a
     CHECK(running == std::vector<TestType>{TestType{2}, TestType{1}});
 }
 
-TEMPLATE_TEST_CASE("layers/batch_norm: with an epilogue it has the bits of the layers after it", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/batch_norm: with an epilogue it has the bits of the layers after it", "[layers]", float,
+                   double) {
     const auto check = []<class S>(S) {
         using relu = layer_of<layers::relu, S>;
         for (const auto& lanes : lane_cuts())
@@ -141,55 +152,58 @@ TEMPLATE_TEST_CASE("layers/batch_norm: with an epilogue it has the bits of the l
                 of.w[0] = 0;
                 of.w[S::extents.back()] = TestType{-0.0};
                 const auto addend = uniform<TestType>(of.x.size(), 5), dy = uniform<TestType>(of.x.size(), 3);
-                const auto compare = [&]<layer_api::epilogue Epilogue>(std::integral_constant<layer_api::epilogue, Epilogue>) {
-                    using fused = layer_api::batch_norm_layer<S, Epilogue>;
-                    constexpr bool adds = Epilogue == layer_api::epilogue::add_relu;
-                    for (const auto mode : {layer_api::mode::training, layer_api::mode::inference})
-                        for (const bool in_place : {false, true}) {
-                            of.mode = mode;
-                            of.running = array<TestType>(2 * S::extents.back(), TestType{0.5});
-                            const auto norm = forward(of, lanes.count());
-                            problem<TestType, relu> after{.rows = of.rows, .x = norm.y, .lanes = &lanes};
-                            for (std::size_t i = 0; adds && i < addend.size(); ++i) after.x[i] = addend[i] + norm.y[i];
-                            const auto want = forward(after);
+                const auto compare =
+                    [&]<layer_api::epilogue Epilogue>(std::integral_constant<layer_api::epilogue, Epilogue>) {
+                        using fused = layer_api::batch_norm_layer<S, Epilogue>;
+                        constexpr bool adds = Epilogue == layer_api::epilogue::add_relu;
+                        for (const auto mode : {layer_api::mode::training, layer_api::mode::inference})
+                            for (const bool in_place : {false, true}) {
+                                of.mode = mode;
+                                of.running = array<TestType>(2 * S::extents.back(), TestType{0.5});
+                                const auto norm = forward(of, lanes.count());
+                                problem<TestType, relu> after{.rows = of.rows, .x = norm.y, .lanes = &lanes};
+                                for (std::size_t i = 0; adds && i < addend.size(); ++i)
+                                    after.x[i] = addend[i] + norm.y[i];
+                                const auto want = forward(after);
 
-                            problem<TestType, fused> with{.rows = of.rows, .x = of.x, .w = of.w, .layer = {}, .team = of.team};
-                            with.mode = mode;
-                            with.lanes = &lanes;
-                            with.running = of.running;
-                            with.in_place = in_place;
-                            if (adds) with.addend = addend;
-                            const auto got = forward(with, lanes.count());
-                            REQUIRE(same_bits(got.y, want.y));
-                            REQUIRE(got.saved == norm.saved);
-                            REQUIRE(got.observed.size() == norm.observed.size());
-                            for (std::size_t node = 0; node < got.observed.size(); ++node)
-                                REQUIRE(same_bits(got.observed[node], norm.observed[node]));
-                            if (mode == layer_api::mode::inference) continue;
+                                problem<TestType, fused> with{
+                                    .rows = of.rows, .x = of.x, .w = of.w, .layer = {}, .team = of.team};
+                                with.mode = mode;
+                                with.lanes = &lanes;
+                                with.running = of.running;
+                                with.in_place = in_place;
+                                if (adds) with.addend = addend;
+                                const auto got = forward(with, lanes.count());
+                                REQUIRE(same_bits(got.y, want.y));
+                                REQUIRE(got.saved == norm.saved);
+                                REQUIRE(got.observed.size() == norm.observed.size());
+                                for (std::size_t node = 0; node < got.observed.size(); ++node)
+                                    REQUIRE(same_bits(got.observed[node], norm.observed[node]));
+                                if (mode == layer_api::mode::inference) continue;
 
-                            const auto masked = backward(after, want, dy, lanes).dx;
-                            for (const bool wants_dx : {true, false}) {
-                                if (in_place && !adds && !wants_dx) continue;
-                                const auto gradients = backward(of, norm, masked, lanes, wants_dx);
-                                const auto back = backward(with, got, dy, lanes, wants_dx);
-                                REQUIRE(same_bits(back.dx, gradients.dx));
-                                if (adds) REQUIRE(same_bits(back.daddend, masked));
-                                for (std::size_t node = 0; node < back.nodes.size(); ++node)
-                                    REQUIRE(same_bits(back.nodes[node], gradients.nodes[node]));
+                                const auto masked = backward(after, want, dy, lanes).dx;
+                                for (const bool wants_dx : {true, false}) {
+                                    if (in_place && !adds && !wants_dx) continue;
+                                    const auto gradients = backward(of, norm, masked, lanes, wants_dx);
+                                    const auto back = backward(with, got, dy, lanes, wants_dx);
+                                    REQUIRE(same_bits(back.dx, gradients.dx));
+                                    if (adds) REQUIRE(same_bits(back.daddend, masked));
+                                    for (std::size_t node = 0; node < back.nodes.size(); ++node)
+                                        REQUIRE(same_bits(back.nodes[node], gradients.nodes[node]));
+                                }
+                                if (!adds || dy.empty()) continue;
+                                // dy in two parts has the bits of their sum.
+                                auto sum = dy;
+                                for (std::size_t i = 0; i < dy.size(); ++i) sum[i] = dy[i] + addend[i];
+                                const auto whole = backward(with, got, sum, lanes);
+                                with.more_dy = addend;
+                                const auto parts = backward(with, got, dy, lanes);
+                                REQUIRE(same_bits(parts.dx, whole.dx));
+                                REQUIRE(same_bits(parts.daddend, whole.daddend));
+                                for (std::size_t node = 0; node < parts.nodes.size(); ++node)
+                                    REQUIRE(same_bits(parts.nodes[node], whole.nodes[node]));
                             }
-                            if (!adds || dy.empty()) continue;
-                            // dy in two parts has the bits of their sum.
-                            auto sum = dy;
-                            for (std::size_t i = 0; i < dy.size(); ++i) sum[i] = dy[i] + addend[i];
-                            const auto whole = backward(with, got, sum, lanes);
-                            with.more_dy = addend;
-                            const auto parts = backward(with, got, dy, lanes);
-                            REQUIRE(same_bits(parts.dx, whole.dx));
-                            REQUIRE(same_bits(parts.daddend, whole.daddend));
-                            for (std::size_t node = 0; node < parts.nodes.size(); ++node)
-                                REQUIRE(same_bits(parts.nodes[node], whole.nodes[node]));
-                        }
-                };
+                    };
                 compare(std::integral_constant<layer_api::epilogue, layer_api::epilogue::relu>{});
                 compare(std::integral_constant<layer_api::epilogue, layer_api::epilogue::add_relu>{});
             }
@@ -213,17 +227,21 @@ TEST_CASE("layers/batch_norm: what it declares and refuses", "[layers]") {
     using layer = layer_of<layers::batch_norm, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output>);
     static_assert(layer::parameters.size() == 2 && tensor::total_size(layer::parameters) == 12);
-    static_assert(layer::parameters[0].initial == tensor::start::ones && layer::parameters[1].initial == tensor::start::zeros);
+    static_assert(layer::parameters[0].initial == tensor::start::ones &&
+                  layer::parameters[1].initial == tensor::start::zeros);
     static_assert(!layer::parameters[0].decays && !layer::parameters[1].decays);
     static_assert(layer_api::has_statistics<layer> && tensor::total_size(layer::statistics) == 12);
-    static_assert(layer::statistics[0].initial == tensor::start::zeros && layer::statistics[1].initial == tensor::start::ones);
+    static_assert(layer::statistics[0].initial == tensor::start::zeros &&
+                  layer::statistics[1].initial == tensor::start::ones);
     static_assert(!layer_api::is_elementwise<layer>);
     CHECK(layer::name == "batch_norm");
     CHECK(layers::batch_norm{}.settings() == "momentum=0.1 epsilon=1e-05");
     CHECK_NOTHROW(layers::batch_norm{}.check());
     CHECK_NOTHROW(layers::batch_norm{.momentum = 1}.check());
-    CHECK_THROWS_WITH(layers::batch_norm{.momentum = 0}.check(), Catch::Contains("lockstep: batch_norm has momentum = 0, outside (0, 1];"));
+    CHECK_THROWS_WITH(layers::batch_norm{.momentum = 0}.check(),
+                      Catch::Contains("lockstep: batch_norm has momentum = 0, outside (0, 1];"));
     CHECK_THROWS_AS(layers::batch_norm{.momentum = NAN}.check(), core::error);
-    CHECK_THROWS_WITH(layers::batch_norm{.epsilon = 0}.check(), Catch::Contains("lockstep: batch_norm has epsilon = 0, below 1e-37"));
+    CHECK_THROWS_WITH(layers::batch_norm{.epsilon = 0}.check(),
+                      Catch::Contains("lockstep: batch_norm has epsilon = 0, below 1e-37"));
     CHECK_THROWS_AS(layers::batch_norm{.epsilon = INFINITY}.check(), core::error);
 }

@@ -46,18 +46,20 @@ TEST_CASE("layers/concept: what is a layer, and what may stand in a network", "[
     STATIC_REQUIRE(layer_api::Described<without_backward>);
     STATIC_REQUIRE(!layer_api::Layer<int>);
     STATIC_REQUIRE(!layer_api::LayerSpec<int, shape<3>>);
-    STATIC_REQUIRE(layer_api::LayerSpec<layers::flatten, shape<2, 2, 2>> && layer_api::Layer<layer_of<layers::flatten, shape<2, 2, 2>>>);
+    STATIC_REQUIRE(layer_api::LayerSpec<layers::flatten, shape<2, 2, 2>> &&
+                   layer_api::Layer<layer_of<layers::flatten, shape<2, 2, 2>>>);
 }
 
 TEST_CASE("layers/concept: what holds for a layer that leaves out the optional members", "[layers]") {
     using plain = doubled::layer<shape<3>>;
     STATIC_REQUIRE(!layer_api::is_view<plain> && !layer_api::adds_lanes<plain> && !layer_api::is_elementwise<plain> &&
                    !layer_api::is_shardable<plain>);
-    STATIC_REQUIRE(layer_api::saved_bytes<plain, float> == 0 && layer_api::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
+    STATIC_REQUIRE(layer_api::saved_bytes<plain, float> == 0 &&
+                   layer_api::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
 
     using dense = layer_of<layers::dense<4>, shape<3>>;
-    STATIC_REQUIRE(layer_api::adds_lanes<dense> && layer_api::is_shardable<dense> && !layer_api::is_elementwise<dense> &&
-                   !layer_api::is_view<dense>);
+    STATIC_REQUIRE(layer_api::adds_lanes<dense> && layer_api::is_shardable<dense> &&
+                   !layer_api::is_elementwise<dense> && !layer_api::is_view<dense>);
     STATIC_REQUIRE(layer_api::is_elementwise<layer_of<layers::relu, shape<3>>> &&
                    !layer_api::is_shardable<layer_of<layers::relu, shape<3>>>);
     STATIC_REQUIRE(layer_api::is_view<layer_of<layers::flatten, shape<2, 2, 2>>>);
@@ -71,12 +73,14 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: every layer is one for float and double
     CHECK(!layer::name.empty());
 }
 
-TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any batch, and on any number of threads", "[layers]",
-                        all_layers) {
+TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any batch, and on any number of threads",
+                        "[layers]", all_layers) {
     using layer = typename TestType::layer;
     constexpr std::size_t rows = 11;
     const auto check = [&]<class T>(T) {
-        problem<T, layer> all{.rows = rows, .x = uniform<T>(rows * layer::input::size, 1), .w = uniform<T>(problem<T, layer>::weights, 2)};
+        problem<T, layer> all{.rows = rows,
+                              .x = uniform<T>(rows * layer::input::size, 1),
+                              .w = uniform<T>(problem<T, layer>::weights, 2)};
         all.first_row = 5;
         const auto dy = uniform<T>(rows * layer::output::size, 3);
         const auto y = forward(all);
@@ -95,7 +99,8 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any b
                 const array<T> some_dy(begin, begin + static_cast<std::ptrdiff_t>(count * layer::output::size));
                 INFO(layer::name << ": rows " << first << " to " << first + count);
                 REQUIRE(same_part(some_y.y, y.y, first * layer::output::size));
-                REQUIRE(same_part(backward(some, some_y, some_dy, one_lane(count)).dx, dx.dx, first * layer::input::size));
+                REQUIRE(
+                    same_part(backward(some, some_y, some_dy, one_lane(count)).dx, dx.dx, first * layer::input::size));
             }
         for (const int threads : {2, 3}) {
             auto again = all;
@@ -113,12 +118,13 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: a row has the same bits alone, in any b
     check(0.0);
 }
 
-TEMPLATE_LIST_TEST_CASE("layers/concept: weight gradients do not depend on whether dx is wanted; no rows are no work", "[layers]",
-                        all_layers) {
+TEMPLATE_LIST_TEST_CASE("layers/concept: weight gradients do not depend on whether dx is wanted; no rows are no work",
+                        "[layers]", all_layers) {
     using layer = typename TestType::layer;
     constexpr std::size_t rows = 5;
-    const problem<float, layer> all{
-        .rows = rows, .x = uniform<float>(rows * layer::input::size, 1), .w = uniform<float>(problem<float, layer>::weights, 2)};
+    const problem<float, layer> all{.rows = rows,
+                                    .x = uniform<float>(rows * layer::input::size, 1),
+                                    .w = uniform<float>(problem<float, layer>::weights, 2)};
     const auto dy = uniform<float>(rows * layer::output::size, 3);
     const auto y = forward(all);
     const auto with = backward(all, y, dy, one_lane(rows)), without = backward(all, y, dy, one_lane(rows), false);
@@ -129,12 +135,14 @@ TEMPLATE_LIST_TEST_CASE("layers/concept: weight gradients do not depend on wheth
     CHECK(same_bits(zero.nodes.at(0), array<float>(problem<float, layer>::weights)));
 }
 
-TEMPLATE_LIST_TEST_CASE("layers/concept: what a layer says that backward does not read may hold anything; in place is the same", "[layers]",
-                        all_layers) {
+TEMPLATE_LIST_TEST_CASE(
+    "layers/concept: what a layer says that backward does not read may hold anything; in place is the same", "[layers]",
+    all_layers) {
     using layer = typename TestType::layer;
     constexpr std::size_t rows = 5;
-    const problem<float, layer> all{
-        .rows = rows, .x = uniform<float>(rows * layer::input::size, 1), .w = uniform<float>(problem<float, layer>::weights, 2)};
+    const problem<float, layer> all{.rows = rows,
+                                    .x = uniform<float>(rows * layer::input::size, 1),
+                                    .w = uniform<float>(problem<float, layer>::weights, 2)};
     const auto dy = uniform<float>(rows * layer::output::size, 3);
     const auto ran = forward(all);
     const auto got = backward(all, ran, dy, one_lane(rows));

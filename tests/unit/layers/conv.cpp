@@ -11,7 +11,8 @@ namespace {
 /// The geometry once more, as the tests understand conv and its options.
 template <std::size_t Filters, std::size_t Kernel, std::size_t Stride, std::size_t Padding, class Input>
 struct geometry {
-    using layer = layer_of<layers::conv<Filters, Kernel, layers::conv_options{.stride = Stride, .padding = Padding}>, Input>;
+    using layer =
+        layer_of<layers::conv<Filters, Kernel, layers::conv_options{.stride = Stride, .padding = Padding}>, Input>;
     static constexpr kernels::convolution value{.rows = Input::extents[0],
                                                 .columns = Input::extents[1],
                                                 .channels = Input::extents[2],
@@ -26,9 +27,9 @@ struct geometry {
                                                 .pad_right = Padding};
 };
 
-using geometries =
-    std::tuple<geometry<4, 3, 1, 0, shape<6, 7, 3>>, geometry<17, 5, 1, 0, shape<8, 8, 1>>, geometry<8, 3, 2, 1, shape<9, 8, 3>>,
-               geometry<3, 5, 1, 2, shape<5, 5, 1>>, geometry<16, 1, 1, 0, shape<4, 3, 2>>, geometry<2, 2, 3, 1, shape<5, 6, 2>>>;
+using geometries = std::tuple<geometry<4, 3, 1, 0, shape<6, 7, 3>>, geometry<17, 5, 1, 0, shape<8, 8, 1>>,
+                              geometry<8, 3, 2, 1, shape<9, 8, 3>>, geometry<3, 5, 1, 2, shape<5, 5, 1>>,
+                              geometry<16, 1, 1, 0, shape<4, 3, 2>>, geometry<2, 2, 3, 1, shape<5, 6, 2>>>;
 
 template <class T, class L>
 problem<T, L> with(const array<T>& x, const array<T>& w, std::size_t rows) {
@@ -43,20 +44,25 @@ TEMPLATE_LIST_TEST_CASE("layers/conv: y, dW, db and dx are those of the definiti
     static_assert(layer::output::size == g.out_size() && layer::input::size == g.in_size());
     const auto check = [&]<class T>(T) {
         for (const std::size_t rows : {0, 1, 3, 5}) {
-            const auto of = with<T, layer>(integers<T>(rows * g.in_size(), 1), integers<T>(g.weight_count() + g.filters, 2), rows);
+            const auto of =
+                with<T, layer>(integers<T>(rows * g.in_size(), 1), integers<T>(g.weight_count() + g.filters, 2), rows);
             const auto dy = integers<T>(rows * g.out_size(), 3);
             std::vector<double> y(rows * g.out_size()), dx(rows * g.in_size()), dw(g.weight_count() + g.filters);
-            kernels::reference::convolution_forward<T>(g, rows, of.x.data(), of.w.data(), of.w.data() + g.weight_count(), y.data());
+            kernels::reference::convolution_forward<T>(g, rows, of.x.data(), of.w.data(),
+                                                       of.w.data() + g.weight_count(), y.data());
             kernels::reference::convolution_backward_data<T>(g, rows, dy.data(), of.w.data(), dx.data());
-            kernels::reference::convolution_backward_weights<T>(g, rows, of.x.data(), dy.data(), dw.data(), dw.data() + g.weight_count());
+            kernels::reference::convolution_backward_weights<T>(g, rows, of.x.data(), dy.data(), dw.data(),
+                                                                dw.data() + g.weight_count());
             const auto ran = forward(of);
             CHECK(equal(ran.y, y));
             const auto got = backward(of, ran, dy, one_lane(rows));
             CHECK(equal(got.dx, dx));
             CHECK(equal(got.nodes.at(0), dw));
 
-            const auto real = with<T, layer>(uniform<T>(rows * g.in_size(), 1), uniform<T>(g.weight_count() + g.filters, 2), rows);
-            kernels::reference::convolution_forward<T>(g, rows, real.x.data(), real.w.data(), real.w.data() + g.weight_count(), y.data());
+            const auto real =
+                with<T, layer>(uniform<T>(rows * g.in_size(), 1), uniform<T>(g.weight_count() + g.filters, 2), rows);
+            kernels::reference::convolution_forward<T>(g, rows, real.x.data(), real.w.data(),
+                                                       real.w.data() + g.weight_count(), y.data());
             CHECK(distance(forward(real).y, y) <= sum_tolerance<T>(layer::fan_in + 1, 0.5));
         }
     };
@@ -70,8 +76,8 @@ TEMPLATE_LIST_TEST_CASE("layers/conv: the gradient is that of each lane, added o
     const auto check = [&]<class T>(T) {
         for (const auto& lanes : lane_cuts())
             for (const int threads : thread_counts()) {
-                auto of =
-                    with<T, layer>(uniform<T>(lanes.rows() * g.in_size(), 1), uniform<T>(g.weight_count() + g.filters, 2), lanes.rows());
+                auto of = with<T, layer>(uniform<T>(lanes.rows() * g.in_size(), 1),
+                                         uniform<T>(g.weight_count() + g.filters, 2), lanes.rows());
                 of.team = {threads};
                 const auto dy = uniform<T>(lanes.rows() * g.out_size(), 3);
                 const auto lane = [&](parallel::block rows) {
@@ -93,7 +99,8 @@ TEMPLATE_TEST_CASE("layers/conv: without a bias it is the convolution whose bias
     using T = TestType;
     using with_bias = layer_of<layers::conv<17, 3, layers::conv_options{.stride = 2, .padding = 1}>, shape<9, 8, 3>>;
     using without =
-        layer_of<layers::conv<17, 3, layers::conv_options{.stride = 2, .padding = 1, .bias = layers::bias::none}>, shape<9, 8, 3>>;
+        layer_of<layers::conv<17, 3, layers::conv_options{.stride = 2, .padding = 1, .bias = layers::bias::none}>,
+                 shape<9, 8, 3>>;
     static_assert(without::parameters.size() == 1 && tensor::total_size(without::parameters) == 3 * 3 * 3 * 17);
     static_assert(layer_api::Layer<without> && without::flops == with_bias::flops);
     for (const auto& lanes : lane_cuts()) {
@@ -125,7 +132,8 @@ TEST_CASE("layers/conv: what it declares", "[layers]") {
     static_assert(layer::parameters[1].initial == tensor::start::zeros && !layer::parameters[1].decays);
     static_assert(!layer_api::is_shardable<layer>);
     // Stride 2 and one row and column of zeros on each side; what does not fill a window is left out.
-    static_assert(std::is_same_v<layer_of<layers::conv<6, 3, layers::conv_options{.stride = 2, .padding = 1}>, shape<9, 8, 3>>::output,
-                                 shape<5, 4, 6>>);
+    static_assert(std::is_same_v<
+                  layer_of<layers::conv<6, 3, layers::conv_options{.stride = 2, .padding = 1}>, shape<9, 8, 3>>::output,
+                  shape<5, 4, 6>>);
     CHECK(layer::name == "conv");
 }

@@ -9,8 +9,8 @@ using kernels::transpose;
 
 namespace {
 
-using sizes = std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>, placed<layers::dense<64>, shape<37>>,
-                         placed<layers::dense<33>, shape<130>>>;
+using sizes = std::tuple<placed<layers::dense<1>, shape<1>>, placed<layers::dense<5>, shape<7>>,
+                         placed<layers::dense<64>, shape<37>>, placed<layers::dense<33>, shape<130>>>;
 
 template <class T, class L>
 problem<T, L> with_integers(std::size_t rows) {
@@ -25,8 +25,8 @@ template <class T, class L>
 std::vector<double> product(const problem<T, L>& of) {
     constexpr std::size_t in = L::input::size, out = L::output::size;
     std::vector<double> y(of.rows * out);
-    kernels::reference::gemm<T>(transpose::no, transpose::no, of.rows, out, in, of.x.data(), in, of.w.data(), out, y.data(), out,
-                                of.w.data() + in * out);
+    kernels::reference::gemm<T>(transpose::no, transpose::no, of.rows, out, in, of.x.data(), in, of.w.data(), out,
+                                y.data(), out, of.w.data() + in * out);
     return y;
 }
 
@@ -55,11 +55,11 @@ TEMPLATE_LIST_TEST_CASE("layers/dense: dW = x^T dy, db = sum dy, dx = dy W^T", "
             const auto whole = with_integers<T, layer>(rows);
             const auto dy = integers<T>(rows * out, 3);
             std::vector<double> dw(in * out + out), dx(rows * in);
-            kernels::reference::gemm<T>(transpose::yes, transpose::no, in, out, rows, whole.x.data(), in, dy.data(), out, dw.data(), out,
-                                        nullptr);
+            kernels::reference::gemm<T>(transpose::yes, transpose::no, in, out, rows, whole.x.data(), in, dy.data(),
+                                        out, dw.data(), out, nullptr);
             kernels::reference::column_sums<T>(rows, out, dy.data(), out, dw.data() + in * out);
-            kernels::reference::gemm<T>(transpose::no, transpose::yes, rows, in, out, dy.data(), out, whole.w.data(), out, dx.data(), in,
-                                        nullptr);
+            kernels::reference::gemm<T>(transpose::no, transpose::yes, rows, in, out, dy.data(), out, whole.w.data(),
+                                        out, dx.data(), in, nullptr);
             const auto got = backward(whole, forward(whole), dy, one_lane(rows));
             CHECK(equal(got.nodes.at(0), dw));
             CHECK(equal(got.dx, dx));
@@ -81,9 +81,10 @@ TEMPLATE_LIST_TEST_CASE("layers/dense: the gradient is that of each lane, added 
                 const auto lane = [&](parallel::block rows) {
                     auto gradient = unwritten<T>(in * out + out);
                     scratch<T> s(kernels::gemm_scratch<T>(in, out, rows.size(), {1}), {1});
-                    kernels::gemm<T>(transpose::yes, transpose::no, in, out, rows.size(), of.x.data() + rows.first * in, in,
-                                     dy.data() + rows.first * out, out, gradient.data(), out, nullptr, s.use);
-                    kernels::column_sums<T>(rows.size(), out, dy.data() + rows.first * out, out, gradient.data() + in * out);
+                    kernels::gemm<T>(transpose::yes, transpose::no, in, out, rows.size(), of.x.data() + rows.first * in,
+                                     in, dy.data() + rows.first * out, out, gradient.data(), out, nullptr, s.use);
+                    kernels::column_sums<T>(rows.size(), out, dy.data() + rows.first * out, out,
+                                            gradient.data() + in * out);
                     return gradient;
                 };
                 CHECK(adds_over_tree(backward(of, forward(of, lanes.count()), dy, lanes), lanes, lane));
@@ -97,7 +98,8 @@ TEST_CASE("layers/dense: a shard is some columns of the whole, bit by bit", "[la
     constexpr std::size_t in = 37, out = 60, shards = 3, width = out / shards, rows = 9;
     using whole = layer_of<layers::dense<out>, shape<in>>;
     using part = decltype(whole{}.shard<shards>());
-    static_assert(part::output::size == width && part::parameters[0].fan_out == out && part::parameters[1].size() == width);
+    static_assert(part::output::size == width && part::parameters[0].fan_out == out &&
+                  part::parameters[1].size() == width);
     static_assert(std::is_same_v<decltype(part{}.shard<1>()), whole>);
     const auto all = with_fractions<float, whole>(rows);
     const auto y = forward(all).y;
@@ -126,7 +128,8 @@ TEST_CASE("layers/dense: what it declares", "[layers]") {
     using layer = layer_of<layers::dense<512>, shape<1024>>;
     static_assert(tensor::total_size(layer::parameters) == 1024 * 512 + 512);
     static_assert(layer::flops == 2.0 * 1024 * 512);
-    static_assert(layer::parameters[0].fan_in == 1024 && layer::parameters[0].fan_out == 512 && layer::parameters[0].columns == 512);
+    static_assert(layer::parameters[0].fan_in == 1024 && layer::parameters[0].fan_out == 512 &&
+                  layer::parameters[0].columns == 512);
     static_assert(layer::parameters[0].initial == tensor::start::random && layer::parameters[0].decays);
     static_assert(layer::parameters[1].initial == tensor::start::zeros && !layer::parameters[1].decays);
     CHECK(layer::name == "dense");

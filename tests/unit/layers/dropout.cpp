@@ -9,12 +9,15 @@ namespace {
 
 template <class T, std::size_t Features>
 problem<T, layer_api::dropout_layer<shape<Features>>> ones(std::size_t rows, double rate) {
-    return {.rows = rows, .x = array<T>(rows * Features, T{1}), .layer = layers::dropout{.rate = rate}.on(shape<Features>{})};
+    return {.rows = rows,
+            .x = array<T>(rows * Features, T{1}),
+            .layer = layers::dropout{.rate = rate}.on(shape<Features>{})};
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("layers/dropout: keeps the expected part, scaled so that the mean stays", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/dropout: keeps the expected part, scaled so that the mean stays", "[layers]", float,
+                   double) {
     constexpr std::size_t features = 300, rows = 200;  // more features than are drawn at a time
     for (const double rate : {0.0, 0.1, 0.5, 0.9}) {
         const auto y = forward(ones<TestType, features>(rows, rate)).y;
@@ -57,7 +60,8 @@ TEMPLATE_TEST_CASE("layers/dropout: backward uses the mask of forward", "[layers
     CHECK(wrong == 0);
 }
 
-TEST_CASE("layers/dropout: the mask belongs to the sample: rows alone, in a batch and on other ranks have the same", "[layers]") {
+TEST_CASE("layers/dropout: the mask belongs to the sample: rows alone, in a batch and on other ranks have the same",
+          "[layers]") {
     constexpr std::size_t features = 261, rows = 9;
     const auto all = ones<float, features>(rows, 0.5);
     const auto y = forward(all).y;
@@ -115,8 +119,10 @@ TEMPLATE_TEST_CASE("layers/dropout: inference and a rate of 0 change nothing", "
 }
 
 TEST_CASE("layers/dropout: wrong rates are refused", "[layers]") {
-    CHECK_THROWS_WITH(layers::dropout{.rate = 1}.check(), "lockstep: dropout rate is 1; use a probability of at least 0 and below 1");
-    CHECK_THROWS_WITH(layers::dropout{.rate = -0.1}.check(), "lockstep: dropout rate is -0.1; use a probability of at least 0 and below 1");
+    CHECK_THROWS_WITH(layers::dropout{.rate = 1}.check(),
+                      "lockstep: dropout rate is 1; use a probability of at least 0 and below 1");
+    CHECK_THROWS_WITH(layers::dropout{.rate = -0.1}.check(),
+                      "lockstep: dropout rate is -0.1; use a probability of at least 0 and below 1");
     CHECK_THROWS_AS(layers::dropout{.rate = NAN}.check(), core::error);
     CHECK_NOTHROW(layers::dropout{.rate = 0}.check());
     CHECK_NOTHROW(layers::dropout{.rate = 0.999}.check());

@@ -5,11 +5,13 @@
 
 using namespace layer_test;
 
-TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memory of one of its inputs", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memory of one of its inputs", "[layers]",
+                   float, double) {
     using T = TestType;
     using layer = layer_api::add_layer<3, shape<3, 5, 2>>;
     static_assert(layer_api::Layer<layer> && layer_api::is_join<layer> && layer_api::passes_gradient<layer>);
-    static_assert(std::is_same_v<decltype(layer_api::add_join{}.on(shape<4>{}, shape<4>{})), layer_api::add_layer<2, shape<4>>>);
+    static_assert(
+        std::is_same_v<decltype(layer_api::add_join{}.on(shape<4>{}, shape<4>{})), layer_api::add_layer<2, shape<4>>>);
     for (const std::size_t rows : {0U, 1U, 7U})
         for (const int threads : thread_counts()) {
             const std::size_t n = rows * layer::input::size;
@@ -29,12 +31,16 @@ TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memor
         }
 }
 
-TEMPLATE_TEST_CASE("layers/join: concatenate puts channels after channels, backward takes them apart", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/join: concatenate puts channels after channels, backward takes them apart", "[layers]",
+                   float, double) {
     using T = TestType;
     using layer = decltype(layer_api::concatenate_join{}.on(shape<2, 3, 4>{}, shape<2, 3, 1>{}, shape<2, 3, 5>{}));
-    static_assert(std::is_same_v<typename layer::output, shape<2, 3, 10>> && layer_api::Layer<layer> && !layer_api::passes_gradient<layer>);
-    static_assert(std::is_same_v<typename decltype(layer_api::concatenate_join{}.on(shape<4>{}, shape<7>{}))::output, shape<11>>);
-    static_assert(!layer_api::places_agree<shape<2, 3, 4>, shape<3, 2, 4>> && !layer_api::places_agree<shape<24>, shape<2, 3, 4>> &&
+    static_assert(std::is_same_v<typename layer::output, shape<2, 3, 10>> && layer_api::Layer<layer> &&
+                  !layer_api::passes_gradient<layer>);
+    static_assert(
+        std::is_same_v<typename decltype(layer_api::concatenate_join{}.on(shape<4>{}, shape<7>{}))::output, shape<11>>);
+    static_assert(!layer_api::places_agree<shape<2, 3, 4>, shape<3, 2, 4>> &&
+                  !layer_api::places_agree<shape<24>, shape<2, 3, 4>> &&
                   !layer_api::places_agree<shape<2, 3, 4>, shape<24>>);
     for (const std::size_t rows : {0U, 1U, 5U})
         for (const int threads : thread_counts()) {
@@ -43,7 +49,9 @@ TEMPLATE_TEST_CASE("layers/join: concatenate puts channels after channels, backw
             layer::template forward<T>({x[0].data(), x[1].data(), x[2].data()}, y.data(), rows, {threads});
             for (std::size_t place = 0; place < rows * 6; ++place)
                 for (std::size_t c = 0; c < 10; ++c)
-                    REQUIRE(y[place * 10 + c] == (c < 4 ? x[0][place * 4 + c] : c < 5 ? x[1][place] : x[2][place * 5 + c - 5]));
+                    REQUIRE(y[place * 10 + c] == (c < 4   ? x[0][place * 4 + c]
+                                                  : c < 5 ? x[1][place]
+                                                          : x[2][place * 5 + c - 5]));
             auto first = unwritten<T>(rows * 24), last = unwritten<T>(rows * 30);
             layer::template backward<T>(y.data(), {first.data(), nullptr, last.data()}, rows, {threads});
             CHECK(same_bits(first, x[0]));

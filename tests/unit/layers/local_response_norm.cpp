@@ -5,16 +5,20 @@
 
 using namespace layer_test;
 
-TEMPLATE_TEST_CASE("layers/local_response_norm: each number by the squares of its neighbours, at the ends of the channels too", "[layers]",
-                   float, double) {
+TEMPLATE_TEST_CASE(
+    "layers/local_response_norm: each number by the squares of its neighbours, at the ends of the channels too",
+    "[layers]", float, double) {
     using S = shape<2, 1, 7>;
     const problem<TestType, layer_api::local_response_norm_layer<3, S>> of{
-        .rows = 2, .x = uniform<TestType>(2 * S::size, 1), .layer = layers::local_response_norm<3>{.alpha = 0.5, .offset = 1}.on(S{})};
+        .rows = 2,
+        .x = uniform<TestType>(2 * S::size, 1),
+        .layer = layers::local_response_norm<3>{.alpha = 0.5, .offset = 1}.on(S{})};
     const auto y = forward(of).y;
     for (std::size_t i = 0; i < of.x.size(); ++i) {
         double base = 1;
         for (std::size_t j = 0; j < of.x.size(); ++j)
-            if (j / 7 == i / 7 && j + 1 >= i && j <= i + 1) base += 0.5 * static_cast<double>(of.x[j]) * static_cast<double>(of.x[j]);
+            if (j / 7 == i / 7 && j + 1 >= i && j <= i + 1)
+                base += 0.5 * static_cast<double>(of.x[j]) * static_cast<double>(of.x[j]);
         // About a dozen roundings of numbers below 1/2 on the way.
         CHECK(std::abs(static_cast<double>(y[i]) - static_cast<double>(of.x[i]) * std::pow(base, -0.75)) <=
               12 * 0.5 * static_cast<double>(std::numeric_limits<TestType>::epsilon()));

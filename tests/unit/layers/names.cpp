@@ -39,7 +39,8 @@ struct conv_layer {};
 struct conv_settings {};
 struct add_layer {};
 enum class mode { fast, slow };
-constexpr bool is_view = true, is_image = true, in_place = true, needs_x = true, saved_bytes = true, widens = true, takes_epilogue = true;
+constexpr bool is_view = true, is_image = true, in_place = true, needs_x = true, saved_bytes = true, widens = true,
+               takes_epilogue = true;
 int add_lanes() { return 2; }
 
 TEST_CASE("layers/names: a program may use the names of the library's own parts for itself", "[layers]") {
@@ -51,8 +52,10 @@ TEST_CASE("layers/names: a program may use the names of the library's own parts 
                                               dropout{.rate = 0.5},
                                               dense<2>{}};
     CHECK(net.size == 6);
-    STATIC_REQUIRE(std::is_empty_v<epilogue> && std::is_empty_v<features> && std::is_empty_v<block> && std::is_empty_v<parameters>);
-    STATIC_REQUIRE(std::is_empty_v<statistics> && std::is_empty_v<Layer> && std::is_empty_v<Described> && std::is_empty_v<unbound>);
+    STATIC_REQUIRE(std::is_empty_v<epilogue> && std::is_empty_v<features> && std::is_empty_v<block> &&
+                   std::is_empty_v<parameters>);
+    STATIC_REQUIRE(std::is_empty_v<statistics> && std::is_empty_v<Layer> && std::is_empty_v<Described> &&
+                   std::is_empty_v<unbound>);
     STATIC_REQUIRE(std::is_empty_v<forward_pass> && std::is_empty_v<backward_pass> && std::is_empty_v<dense_layer>);
     STATIC_REQUIRE(std::is_empty_v<conv_layer> && std::is_empty_v<conv_settings> && std::is_empty_v<add_layer>);
     STATIC_REQUIRE(is_view && is_image && in_place && needs_x && saved_bytes && widens && takes_epilogue);

@@ -56,7 +56,8 @@ struct dealing : two_parameters {
             // Lanes without rows share their place with others.
             for (std::size_t lane = 0; lane < pass.lanes->count(); ++lane)
                 if (!rows.empty() && pass.lanes->blocks()[lane] == rows)
-                    (*turns)[lane] = {(*turns)[lane].calls + 1, use.team.threads, use.scratch.data(), use.scratch.size()};
+                    (*turns)[lane] = {(*turns)[lane].calls + 1, use.team.threads, use.scratch.data(),
+                                      use.scratch.size()};
         });
     }
 };
@@ -68,7 +69,8 @@ struct observing {
     using input = shape<1>;
     using output = shape<1>;
     static constexpr std::array<tensor::parameter, 0> parameters{};
-    static constexpr std::array statistics{tensor::parameter{.name = "a", .columns = 33}, tensor::parameter{.name = "b", .columns = 5}};
+    static constexpr std::array statistics{tensor::parameter{.name = "a", .columns = 33},
+                                           tensor::parameter{.name = "b", .columns = 5}};
 };
 
 }  // namespace
@@ -82,18 +84,21 @@ TEST_CASE("layers/pass: parameters are numbered as the layer declares them", "[l
     CHECK(all[1].size() == 5);
 }
 
-TEMPLATE_TEST_CASE("layers/pass: each_lane adds what a layer gives for each lane over the tree", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/pass: each_lane adds what a layer gives for each lane over the tree", "[layers]", float,
+                   double) {
     for (const auto& lanes : lane_cuts())
         for (const int threads : thread_counts()) {
             problem<TestType, two_parameters> of{.rows = lanes.rows(), .x = array<TestType>(lanes.rows())};
             of.team = {threads};
             const forward_result<TestType> ran{array<TestType>(lanes.rows()), {}};
             const auto got = backward(of, ran, array<TestType>(lanes.rows()), lanes, false);
-            CHECK(adds_over_tree(got, lanes, [](parallel::block rows) { return two_parameters::of_lane<TestType>(rows); }));
+            CHECK(adds_over_tree(got, lanes,
+                                 [](parallel::block rows) { return two_parameters::of_lane<TestType>(rows); }));
         }
 }
 
-TEMPLATE_TEST_CASE("layers/pass: deal_lanes adds what a layer gives for each lane over the tree", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/pass: deal_lanes adds what a layer gives for each lane over the tree", "[layers]", float,
+                   double) {
     for (const auto& lanes : lane_cuts())
         for (const int threads : thread_counts()) {
             problem<TestType, dealing> of{.rows = lanes.rows(), .x = array<TestType>(lanes.rows())};
@@ -114,7 +119,8 @@ TEMPLATE_TEST_CASE("layers/pass: deal_lanes adds what a layer gives for each lan
                     if (lanes.blocks()[other].empty()) continue;
                     const auto thread_of = [&](std::size_t which) {
                         std::size_t at = 0;
-                        while (parallel::split(lanes.count(), static_cast<std::size_t>(threads), at).last <= which) ++at;
+                        while (parallel::split(lanes.count(), static_cast<std::size_t>(threads), at).last <= which)
+                            ++at;
                         return at;
                     };
                     CHECK((turns[lane].memory == turns[other].memory) == (thread_of(lane) == thread_of(other)));
@@ -134,19 +140,22 @@ TEST_CASE("layers/pass: threads take lanes where all get about as many", "[layer
             CHECK(layer_api::kept_lanes(lanes, {threads}) >= tensor::tree_depth(lanes));
             // Room for those that are dealt, also where a run has fewer.
             for (std::size_t fewer = 0; fewer <= lanes; ++fewer)
-                if (layer_api::threads_take_lanes(fewer, {threads})) CHECK(layer_api::kept_lanes(lanes, {threads}) >= fewer);
+                if (layer_api::threads_take_lanes(fewer, {threads}))
+                    CHECK(layer_api::kept_lanes(lanes, {threads}) >= fewer);
         }
 }
 
-TEMPLATE_TEST_CASE_SIG("layers/pass: each_lane_observed and deal_lanes_observed add what a layer observes of each lane over the tree",
-                       "[layers]", ((class TestType, bool Deals), TestType, Deals), (float, false), (double, false), (float, true),
-                       (double, true)) {
+TEMPLATE_TEST_CASE_SIG(
+    "layers/pass: each_lane_observed and deal_lanes_observed add what a layer observes of each lane over the tree",
+    "[layers]", ((class TestType, bool Deals), TestType, Deals), (float, false), (double, false), (float, true),
+    (double, true)) {
     static_assert(layer_api::has_statistics<observing<Deals>> && !layer_api::has_statistics<two_parameters>);
     for (const auto& lanes : lane_cuts())
         for (const int threads : thread_counts()) {
             constexpr std::size_t n = 38, stride = n + 3;
             auto sums = unwritten<TestType>(lanes.trees().size() * stride);
-            auto partials = unwritten<TestType>(n * layer_api::partial_sums<observing<Deals>>(lanes.count(), {threads}));
+            auto partials =
+                unwritten<TestType>(n * layer_api::partial_sums<observing<Deals>>(lanes.count(), {threads}));
             layer_api::forward_pass<TestType, observing<Deals>> pass;
             pass.use.team = {threads};
             pass.lanes = &lanes;
@@ -170,8 +179,9 @@ TEMPLATE_TEST_CASE_SIG("layers/pass: each_lane_observed and deal_lanes_observed 
             for (std::size_t node = 0; node < lanes.trees().size(); ++node) {
                 const array<TestType> got(sums.begin() + static_cast<std::ptrdiff_t>(node * stride),
                                           sums.begin() + static_cast<std::ptrdiff_t>(node * stride + n));
-                CHECK(same_bits(got, node_sum(lanes.blocks(lanes.trees()[node]),
-                                              [](parallel::block rows) { return two_parameters::of_lane<TestType>(rows); })));
+                CHECK(same_bits(got, node_sum(lanes.blocks(lanes.trees()[node]), [](parallel::block rows) {
+                                    return two_parameters::of_lane<TestType>(rows);
+                                })));
             }
         }
 }

@@ -22,8 +22,9 @@ struct geometry {
                                             .stride_columns = Stride};
 };
 
-using geometries = std::tuple<geometry<2, 2, shape<6, 6, 3>>, geometry<2, 2, shape<5, 7, 9>>, geometry<3, 2, shape<7, 9, 2>>,
-                              geometry<3, 1, shape<5, 4, 17>>, geometry<1, 2, shape<3, 3, 1>>, geometry<16, 16, shape<16, 17, 1>>>;
+using geometries =
+    std::tuple<geometry<2, 2, shape<6, 6, 3>>, geometry<2, 2, shape<5, 7, 9>>, geometry<3, 2, shape<7, 9, 2>>,
+               geometry<3, 1, shape<5, 4, 17>>, geometry<1, 2, shape<3, 3, 1>>, geometry<16, 16, shape<16, 17, 1>>>;
 
 }  // namespace
 
@@ -48,7 +49,8 @@ TEMPLATE_LIST_TEST_CASE("layers/pool: the maximum, and the gradient to the first
             of.mode = layer_api::mode::inference;
             const auto inferred = forward(of);
             CHECK(same_bits(inferred.y, ran.y));
-            CHECK(std::all_of(inferred.saved.begin(), inferred.saved.end(), [](std::byte one) { return one == std::byte{99}; }));
+            CHECK(std::all_of(inferred.saved.begin(), inferred.saved.end(),
+                              [](std::byte one) { return one == std::byte{99}; }));
         }
     };
     check(0.0F);
@@ -101,7 +103,8 @@ TEMPLATE_LIST_TEST_CASE("layers/pool: the mean, and its gradient", "[layers]", g
             // One window, and the windows over one pixel, have at most this many terms.
             constexpr std::size_t terms = g.kernel_rows * g.kernel_columns;
             CHECK(distance(ran.y, y) <= sum_tolerance<T>(terms, 0.5 / static_cast<double>(terms)));
-            CHECK(distance(backward(of, ran, dy, one_lane(rows)).dx, dx) <= sum_tolerance<T>(terms, 0.5 / static_cast<double>(terms)));
+            CHECK(distance(backward(of, ran, dy, one_lane(rows)).dx, dx) <=
+                  sum_tolerance<T>(terms, 0.5 / static_cast<double>(terms)));
         }
     };
     check(0.0F);

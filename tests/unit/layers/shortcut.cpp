@@ -30,7 +30,8 @@ void check() {
                             const std::size_t out = ((n * rows_out + r) * columns_out + c) * channels + k;
                             const bool inside = k >= before && k < before + channels_in;
                             const std::size_t in =
-                                ((n * rows_in + r * stride) * columns_in + c * stride) * channels_in + (inside ? k - before : 0);
+                                ((n * rows_in + r * stride) * columns_in + c * stride) * channels_in +
+                                (inside ? k - before : 0);
                             REQUIRE(ran.y[out] == (inside ? of.x[in] : T{0}));
                             if (inside) dx[in] = dy[out];
                         }

@@ -16,8 +16,12 @@ using layer = layer_of<spec, input>;
 template <kernels::algorithm_rule Rule>
 using fixed = layer_of<layers::conv<9, 3, layers::conv_options{.padding = 1}, Rule>, input>;
 
-constexpr kernels::algorithm always_im2col(const kernels::convolution&, convolution_pass) noexcept { return algorithm::im2col; }
-constexpr kernels::algorithm always_winograd4(const kernels::convolution&, convolution_pass) noexcept { return algorithm::winograd4; }
+constexpr kernels::algorithm always_im2col(const kernels::convolution&, convolution_pass) noexcept {
+    return algorithm::im2col;
+}
+constexpr kernels::algorithm always_winograd4(const kernels::convolution&, convolution_pass) noexcept {
+    return algorithm::winograd4;
+}
 constexpr kernels::algorithm mixed(const kernels::convolution&, convolution_pass pass) noexcept {
     return pass == convolution_pass::forward         ? algorithm::winograd2
            : pass == convolution_pass::backward_data ? algorithm::direct
@@ -55,27 +59,32 @@ void same_results(const layer& left, const L& right, const tensor::lane_set& lan
 
 template <class T, kernels::algorithm_rule Rule>
 void same_as_rule() {
-    for (const auto& lanes : lane_cuts()) same_results<T>(of(kernels::choice_of(Rule, layer::geometry)), fixed<Rule>{}, lanes);
+    for (const auto& lanes : lane_cuts())
+        same_results<T>(of(kernels::choice_of(Rule, layer::geometry)), fixed<Rule>{}, lanes);
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("layers/tuned_conv: a choice has the bits of the rule that picks the same", "[layers]", float, double) {
+TEMPLATE_TEST_CASE("layers/tuned_conv: a choice has the bits of the rule that picks the same", "[layers]", float,
+                   double) {
     same_as_rule<TestType, kernels::always_direct>();
     same_as_rule<TestType, always_im2col>();
     same_as_rule<TestType, always_winograd4>();
     same_as_rule<TestType, mixed>();
-    for (const auto& lanes : lane_cuts()) same_results<TestType>(of(std::nullopt), fixed<kernels::preferred_algorithm>{}, lanes);
+    for (const auto& lanes : lane_cuts())
+        same_results<TestType>(of(std::nullopt), fixed<kernels::preferred_algorithm>{}, lanes);
 }
 
 TEMPLATE_TEST_CASE("layers/tuned_conv: micro-batches and threads change no bit", "[layers]", float, double) {
     for (const algorithm a : kernels::algorithms)
-        for (const kernels::micro_batches& micro : {kernels::micro_batches{{1}, 1}, {{3}, 1}, {{2, 5, 1}, 3}, {{4, 8}, 2}, {{100}, 1}}) {
+        for (const kernels::micro_batches& micro :
+             {kernels::micro_batches{{1}, 1}, {{3}, 1}, {{2, 5, 1}, 3}, {{4, 8}, 2}, {{100}, 1}}) {
             convolution_choice whole, divided;
             for (const auto pass : kernels::convolution_passes) whole[pass].which = divided[pass].which = a;
             divided[convolution_pass::forward].micro = divided[convolution_pass::backward_data].micro = micro;
             for (const auto& lanes : lane_cuts())
-                for (const int threads : thread_counts()) same_results<TestType>(of(divided), of(whole), lanes, threads);
+                for (const int threads : thread_counts())
+                    same_results<TestType>(of(divided), of(whole), lanes, threads);
         }
 }
 
@@ -86,8 +95,8 @@ TEST_CASE("layers/tuned_conv: scratch is that of the choice, or of the lanes tha
         return layer_api::scratch_size<float>(of(choice), rows, lanes, team);
     };
     const auto dealt = [&](algorithm a, std::size_t rows) {
-        return layer_api::dealt_scratch<float>(kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, {1}), lanes,
-                                               team);
+        return layer_api::dealt_scratch<float>(
+            kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, {1}), lanes, team);
     };
     for (const algorithm a : kernels::algorithms) {
         convolution_choice choice;
@@ -96,7 +105,8 @@ TEST_CASE("layers/tuned_conv: scratch is that of the choice, or of the lanes tha
             CHECK(scratch_of(choice, rows) ==
                   std::max({kernels::convolve_forward_scratch<float>(a, layer::geometry, rows, team),
                             kernels::convolve_backward_data_scratch<float>(a, layer::geometry, rows, team),
-                            kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, team), dealt(a, rows)}));
+                            kernels::convolve_backward_weights_scratch<float>(a, layer::geometry, rows, team),
+                            dealt(a, rows)}));
     }
     // Copied patches of a few samples instead of all.
     convolution_choice whole, divided;
@@ -107,8 +117,11 @@ TEST_CASE("layers/tuned_conv: scratch is that of the choice, or of the lanes tha
 
 TEST_CASE("layers/tuned_conv: what it says of itself", "[layers]") {
     static_assert(layer_api::Layer<layer> && layer_api::Layer<layer, double>);
-    static_assert(tensor::total_size(layer::parameters) == tensor::total_size(fixed<kernels::always_direct>::parameters));
-    static_assert(std::is_same_v<decltype(layers::conv<9, 3, layers::conv_options{.padding = 1}>{}.with_rule<layers::tuned>()), spec>);
+    static_assert(tensor::total_size(layer::parameters) ==
+                  tensor::total_size(fixed<kernels::always_direct>::parameters));
+    static_assert(
+        std::is_same_v<decltype(layers::conv<9, 3, layers::conv_options{.padding = 1}>{}.with_rule<layers::tuned>()),
+                       spec>);
     static_assert(std::is_empty_v<layers::conv<9, 3, layers::conv_options{.padding = 1}>> &&
                   std::is_empty_v<fixed<kernels::preferred_algorithm>>);
     spec one;

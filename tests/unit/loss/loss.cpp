@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Both losses: values against plain formulas in double, derivatives against central differences, rows independent of each other.
+// Both losses: values against plain formulas in double, derivatives against central differences, rows independent of
+// each other.
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -49,7 +50,8 @@ struct rows_of {
                       tensor::batch<T, output>{dy.data() + first * Features, count}, scale);
     }
     [[nodiscard]] double sum_only() const {
-        return Loss{}(tensor::batch<const T, output>{y.data(), rows}, tensor::targets<label, T>{target}, tensor::batch<T, output>{}, T{1});
+        return Loss{}(tensor::batch<const T, output>{y.data(), rows}, tensor::targets<label, T>{target},
+                      tensor::batch<T, output>{}, T{1});
     }
 };
 
@@ -81,7 +83,8 @@ void value_is_right() {
         const auto got = rows.sum_and_gradient(T{1});
         INFO(Loss::name << " of " << count << " rows of " << Features);
         CHECK(std::abs(got - static_cast<double>(expected)) <=
-              8 * static_cast<double>(std::numeric_limits<T>::epsilon()) * (static_cast<double>(count) + static_cast<double>(expected)));
+              8 * static_cast<double>(std::numeric_limits<T>::epsilon()) *
+                  (static_cast<double>(count) + static_cast<double>(expected)));
         CHECK(rows.sum_only() == got);
     }
 }
@@ -188,9 +191,11 @@ TEMPLATE_TEST_CASE("loss/softmax_cross_entropy: large outputs do not overflow", 
     CHECK(static_cast<double>(rows.dy[5]) == Approx(-2.0 / 3));
 }
 
-TEMPLATE_TEST_CASE("loss/softmax_cross_entropy: an unknown label is not a number, and a row of it only", "[loss]", float, double) {
+TEMPLATE_TEST_CASE("loss/softmax_cross_entropy: an unknown label is not a number, and a row of it only", "[loss]",
+                   float, double) {
     using T = TestType;
-    for (std::int32_t label : {-1, 3, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}) {
+    for (std::int32_t label :
+         {-1, 3, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}) {
         rows_of<T, softmax_cross_entropy, 3> rows{2};
         rows.target[1] = label;
         CHECK(std::isnan(rows.sum_only()));
@@ -217,7 +222,8 @@ TEST_CASE("loss/softmax_cross_entropy: smoothing", "[loss]") {
     const std::vector<double> y{1, -2, 0.5, 3};
     const std::vector<std::int32_t> label{2};
     const auto run = [&](softmax_cross_entropy loss, std::vector<double>* dy) {
-        return loss(tensor::batch<const double, output>{y.data(), 1}, tensor::targets<tensor::classes<4>, double>{label},
+        return loss(tensor::batch<const double, output>{y.data(), 1},
+                    tensor::targets<tensor::classes<4>, double>{label},
                     tensor::batch<double, output>{dy ? dy->data() : nullptr, 1}, 1.0);
     };
     // The mean, with weight 0.2, of the losses with each class as the label, and with weight 0.8 that of the label.

@@ -80,16 +80,20 @@ std::vector<redistribution> redistributions() {
 
 TEST_CASE("model/binding: each layer takes what the one before it gives", "[model]") {
     using whole = network<lenet_type, 1>;
-    static_assert(std::is_same_v<whole::layer<0>::input, shape<28, 28, 1>> && std::is_same_v<whole::layer<0>::output, shape<24, 24, 32>>);
-    static_assert(std::is_same_v<whole::layer<3>::input, shape<12, 12, 32>> && std::is_same_v<whole::layer<6>::output, shape<1024>>);
+    static_assert(std::is_same_v<whole::layer<0>::input, shape<28, 28, 1>> &&
+                  std::is_same_v<whole::layer<0>::output, shape<24, 24, 32>>);
+    static_assert(std::is_same_v<whole::layer<3>::input, shape<12, 12, 32>> &&
+                  std::is_same_v<whole::layer<6>::output, shape<1024>>);
     static_assert(std::is_same_v<whole::layer<9>, dense_layer<512, 10>>);
     static_assert(whole::facts[6].is_view && !whole::facts[5].is_view);
     CHECK(whole::facts[7].name == "dense");
 }
 
 TEST_CASE("model/binding: one rank redistributes nothing", "[model]") {
-    CHECK(redistributions<network<lenet_type, 1>>() == std::vector<redistribution>(lenet_type::size + 1, redistribution::none));
-    CHECK(redistributions<network<mixed_type, 1>>() == std::vector<redistribution>(mixed_type::size + 1, redistribution::none));
+    CHECK(redistributions<network<lenet_type, 1>>() ==
+          std::vector<redistribution>(lenet_type::size + 1, redistribution::none));
+    CHECK(redistributions<network<mixed_type, 1>>() ==
+          std::vector<redistribution>(mixed_type::size + 1, redistribution::none));
 }
 
 TEST_CASE("model/binding: what two ranks exchange in LeNet", "[model]") {
@@ -99,13 +103,16 @@ TEST_CASE("model/binding: what two ranks exchange in LeNet", "[model]") {
     expected[9] = redistribution::gather_features;  // relu stays on its features
     expected[10] = redistribution::to_samples;      // for the loss
     CHECK(redistributions<half>() == expected);
-    static_assert(std::is_same_v<half::layer<7>, dense_layer<1024, 256, 512>> && std::is_same_v<half::layer<9>, dense_layer<512, 5, 10>>);
-    static_assert(std::is_same_v<half::layer<8>::input, shape<256>> && std::is_same_v<half::layer<8>::output, shape<256>>);
+    static_assert(std::is_same_v<half::layer<7>, dense_layer<1024, 256, 512>> &&
+                  std::is_same_v<half::layer<9>, dense_layer<512, 5, 10>>);
+    static_assert(std::is_same_v<half::layer<8>::input, shape<256>> &&
+                  std::is_same_v<half::layer<8>::output, shape<256>>);
     static_assert(std::is_same_v<half::layer<3>, network<lenet_type, 1>::layer<3>>);
     static_assert(std::is_same_v<half::output, shape<10>>);
 }
 
-TEST_CASE("model/binding: a layer that needs whole samples gets them, and the next dense layer gathers again", "[model]") {
+TEST_CASE("model/binding: a layer that needs whole samples gets them, and the next dense layer gathers again",
+          "[model]") {
     using half = network<mixed_type, 2>;
     const std::vector<redistribution> expected{
         redistribution::none,             // conv

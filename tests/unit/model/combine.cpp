@@ -19,7 +19,8 @@ namespace {
 template <class Net>
 std::vector<std::vector<std::size_t>> reads() {
     std::vector<std::vector<std::size_t>> out;
-    for (std::size_t node = 0; node < Net::size; ++node) out.emplace_back(Net::graph.of(node).begin(), Net::graph.of(node).end());
+    for (std::size_t node = 0; node < Net::size; ++node)
+        out.emplace_back(Net::graph.of(node).begin(), Net::graph.of(node).end());
     return out;
 }
 template <class Net, std::size_t Shards = 1>
@@ -45,20 +46,25 @@ TEST_CASE("model/combine: a plain network reads each value once", "[model]") {
 TEST_CASE("model/combine: residual, add and concatenate become nodes after their paths", "[model]") {
     constexpr auto net = ls::sequential{
         ls::input<8, 8, 3>,
-        conv<4, 3, conv_options{.padding = 1}>{},                                                            // 0
-        ls::residual{conv<4, 3, conv_options{.padding = 1}>{}, relu{}, dropout{.rate = 0.25}},               // 1 2 3, join 4
-        ls::add{ls::path{conv<6, 3, conv_options{.stride = 2, .padding = 1}>{}, relu{}}, shortcut<6, 2>{}},  // 5 6, 7, join 8
+        conv<4, 3, conv_options{.padding = 1}>{},                                               // 0
+        ls::residual{conv<4, 3, conv_options{.padding = 1}>{}, relu{}, dropout{.rate = 0.25}},  // 1 2 3, join 4
+        ls::add{ls::path{conv<6, 3, conv_options{.stride = 2, .padding = 1}>{}, relu{}},
+                shortcut<6, 2>{}},  // 5 6, 7, join 8
         ls::concatenate{ls::path{}, conv<2, 1>{},
                         ls::path{max_pool<3, 1>{}, conv<1, 1, conv_options{.padding = 1}>{}}},  // 9, 10 11, join 12
         flatten{},                                                                              // 13
     };
     using type = std::remove_const_t<decltype(net)>;
-    CHECK(reads<type>() == list{{the_samples}, {0}, {1}, {2}, {0, 3}, {4}, {5}, {4}, {6, 7}, {8}, {8}, {10}, {8, 9, 11}, {12}});
-    CHECK(names<type>() == std::vector<std::string>{"conv", "conv", "relu", "dropout", "add", "conv", "relu", "shortcut", "add", "conv",
-                                                    "max_pool", "conv", "concatenate", "flatten"});
+    CHECK(reads<type>() ==
+          list{{the_samples}, {0}, {1}, {2}, {0, 3}, {4}, {5}, {4}, {6, 7}, {8}, {8}, {10}, {8, 9, 11}, {12}});
+    CHECK(names<type>() == std::vector<std::string>{"conv", "conv", "relu", "dropout", "add", "conv", "relu",
+                                                    "shortcut", "add", "conv", "max_pool", "conv", "concatenate",
+                                                    "flatten"});
     using whole = network<type, 1>;
-    static_assert(std::is_same_v<whole::layer<4>::output, shape<8, 8, 4>> && std::is_same_v<whole::layer<8>::output, shape<4, 4, 6>>);
-    static_assert(std::is_same_v<whole::layer<12>::output, shape<4, 4, 9>> && std::is_same_v<whole::output, shape<144>>);
+    static_assert(std::is_same_v<whole::layer<4>::output, shape<8, 8, 4>> &&
+                  std::is_same_v<whole::layer<8>::output, shape<4, 4, 6>>);
+    static_assert(std::is_same_v<whole::layer<12>::output, shape<4, 4, 9>> &&
+                  std::is_same_v<whole::output, shape<144>>);
     static_assert(whole::at<3>::make(net).rate == 0.25 && net.node<3>().rate == 0.25);
     static_assert(type::graph.readers[0] == 2 && type::graph.readers[8] == 3 && type::graph.readers[4] == 2);
     static_assert(type::graph.joined[0] && type::graph.joined[3] && type::graph.joined[8] && !type::graph.joined[4]);
@@ -71,11 +77,22 @@ TEST_CASE("model/combine: combinators inside each other", "[model]") {
     constexpr auto net = ls::sequential{
         ls::input<5>, ls::residual{ls::residual{dense<5>{}, relu{}}, relu{}},         // 0 1, join 2, 3, join 4
         ls::add{ls::path{}, ls::path{}, ls::path{ls::path{dense<5>{}}, ls::path{}}},  // 5, join 6
-        ls::concatenate{ls::add{relu{}, dense<5>{}}, ls::residual{relu{}}},           // 7, 8, join 9, 10, join 11, join 12
+        ls::concatenate{ls::add{relu{}, dense<5>{}}, ls::residual{relu{}}},  // 7, 8, join 9, 10, join 11, join 12
     };
     using type = std::remove_const_t<decltype(net)>;
-    CHECK(reads<type>() ==
-          list{{the_samples}, {0}, {the_samples, 1}, {2}, {the_samples, 3}, {4}, {4, 4, 5}, {6}, {6}, {7, 8}, {6}, {6, 10}, {9, 11}});
+    CHECK(reads<type>() == list{{the_samples},
+                                {0},
+                                {the_samples, 1},
+                                {2},
+                                {the_samples, 3},
+                                {4},
+                                {4, 4, 5},
+                                {6},
+                                {6},
+                                {7, 8},
+                                {6},
+                                {6, 10},
+                                {9, 11}});
     static_assert(std::is_same_v<network<type, 1>::output, shape<10>>);
 }
 
@@ -113,7 +130,8 @@ TEST_CASE("model/combine: in a model partition several readers share whole sampl
         after.push_back(fact.redistribution_after);
     }
     using enum redistribution;
-    CHECK(before == std::vector<redistribution>{gather_samples, gather_samples, none, none, gather_samples, none, gather_samples, none});
+    CHECK(before == std::vector<redistribution>{gather_samples, gather_samples, none, none, gather_samples, none,
+                                                gather_samples, none});
     CHECK(after == std::vector<redistribution>{to_samples, none, to_samples, none, none, to_samples, to_samples, none});
     static_assert(half::redistribution_after == none);
     static_assert(std::is_same_v<half::layer<2>::input, shape<4>> && std::is_same_v<half::layer<7>::output, shape<12>>);
@@ -122,11 +140,13 @@ TEST_CASE("model/combine: in a model partition several readers share whole sampl
 TEST_CASE("model/combine: a recompute is its layers, of which those run again that backward needs", "[model]") {
     constexpr auto net = ls::sequential{
         ls::input<8, 8, 3>,
-        conv<4, 3, conv_options{.padding = 1}>{},                                                                    // 0
-        ls::recompute{conv<4, 3, conv_options{.padding = 1}>{}, relu{}, conv<4, 3, conv_options{.padding = 1}>{}},   // 1 2 3
-        ls::residual{ls::recompute{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, conv_options{.padding = 1}>{}, relu{}}},  // 4 5 6 7, join 8
-        flatten{},                                                                                                   // 9
-        ls::recompute{dense<10>{}},                                                                                  // 10
+        conv<4, 3, conv_options{.padding = 1}>{},  // 0
+        ls::recompute{conv<4, 3, conv_options{.padding = 1}>{}, relu{},
+                      conv<4, 3, conv_options{.padding = 1}>{}},  // 1 2 3
+        ls::residual{ls::recompute{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, conv_options{.padding = 1}>{},
+                                   relu{}}},  // 4 5 6 7, join 8
+        flatten{},                            // 9
+        ls::recompute{dense<10>{}},           // 10
     };
     using type = std::remove_const_t<decltype(net)>;
     CHECK(reads<type>() == list{{the_samples}, {0}, {1}, {2}, {3}, {4}, {5}, {6}, {3, 7}, {8}, {9}});
@@ -140,14 +160,15 @@ TEST_CASE("model/combine: a recompute is its layers, of which those run again th
     }
     // The value of the last convolution of a block is not read in its backward; a maximum needs to know its winner.
     CHECK(again == std::vector<bool>{false, true, true, false, true, true, true, true, false, false, false});
-    constexpr auto plain = ls::sequential{ls::input<8, 8, 3>,
-                                          conv<4, 3, conv_options{.padding = 1}>{},
-                                          conv<4, 3, conv_options{.padding = 1}>{},
-                                          relu{},
-                                          conv<4, 3, conv_options{.padding = 1}>{},
-                                          ls::residual{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, conv_options{.padding = 1}>{}, relu{}},
-                                          flatten{},
-                                          dense<10>{}};
+    constexpr auto plain =
+        ls::sequential{ls::input<8, 8, 3>,
+                       conv<4, 3, conv_options{.padding = 1}>{},
+                       conv<4, 3, conv_options{.padding = 1}>{},
+                       relu{},
+                       conv<4, 3, conv_options{.padding = 1}>{},
+                       ls::residual{relu{}, max_pool<3, 1, 1>{}, conv<4, 3, conv_options{.padding = 1}>{}, relu{}},
+                       flatten{},
+                       dense<10>{}};
     using other = network<std::remove_const_t<decltype(plain)>, 1>;
     CHECK(network<type, 1>::training_flops == other::training_flops + work);
     CHECK(network<type, 1>::forward_flops == other::forward_flops);

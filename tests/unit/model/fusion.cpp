@@ -47,14 +47,18 @@ TEST_CASE("model/fusion: a normalisation computes the relu after it, and a sum w
                                         ls::add{conv_1{}, ls::path{conv_1{}, batch_norm{}}},
                                         relu{}};
     using type = std::remove_const_t<decltype(net)>;
-    CHECK(epilogues_of(net) == std::vector<epilogue>{epilogue::none, epilogue::relu, epilogue::none, epilogue::none, epilogue::add_relu,
-                                                     epilogue::none, epilogue::none, epilogue::none, epilogue::none, epilogue::add_relu,
-                                                     epilogue::none, epilogue::none});
-    CHECK(views_of(net) == std::vector<bool>{false, false, true, false, false, true, true, false, false, false, true, true});
-    CHECK(reads_of(net) == std::vector<std::vector<std::size_t>>{{samples}, {0}, {1}, {2}, {3, 2}, {4}, {5}, {6}, {6}, {8, 7}, {9}, {10}});
+    CHECK(epilogues_of(net) == std::vector<epilogue>{epilogue::none, epilogue::relu, epilogue::none, epilogue::none,
+                                                     epilogue::add_relu, epilogue::none, epilogue::none, epilogue::none,
+                                                     epilogue::none, epilogue::add_relu, epilogue::none,
+                                                     epilogue::none});
+    CHECK(views_of(net) ==
+          std::vector<bool>{false, false, true, false, false, true, true, false, false, false, true, true});
+    CHECK(reads_of(net) == std::vector<std::vector<std::size_t>>{
+                               {samples}, {0}, {1}, {2}, {3, 2}, {4}, {5}, {6}, {6}, {8, 7}, {9}, {10}});
     // What a network says of itself stays.
     const auto& facts = network<type, 1>::facts;
-    CHECK((facts[1].name == "batch_norm" && facts[2].name == "relu" && facts[5].name == "add" && facts[6].name == "relu"));
+    CHECK((facts[1].name == "batch_norm" && facts[2].name == "relu" && facts[5].name == "add" &&
+           facts[6].name == "relu"));
     CHECK((facts[2].flops == 32 && facts[5].flops == 32 && facts[2].outputs == 32));
     // A layer that inherits from one with an epilogue may compute something else, and one has a single epilogue.
     struct derived : batch_norm_layer<ls::tensor::shape<4>> {};
@@ -66,7 +70,8 @@ TEST_CASE("model/fusion: a normalisation computes the relu after it, and a sum w
     STATIC_REQUIRE(std::is_same_v<decltype(made), const batch_norm_layer<ls::tensor::shape<4, 4, 2>, epilogue::relu>>);
 }
 
-TEST_CASE("model/fusion: nothing is computed early that another layer reads, in another order or in another block", "[model]") {
+TEST_CASE("model/fusion: nothing is computed early that another layer reads, in another order or in another block",
+          "[model]") {
     const auto none = [](const auto& net) {
         const auto epilogues = epilogues_of(net);
         return epilogues == std::vector<epilogue>(epilogues.size(), epilogue::none) &&
@@ -92,7 +97,8 @@ TEST_CASE("model/fusion: nothing is computed early that another layer reads, in 
 }
 
 TEST_CASE("model/fusion: in a model partition a sum next to a redistribution stays by itself", "[model]") {
-    constexpr auto net = ls::sequential{ls::input<8>, dense<8>{}, batch_norm{}, relu{}, ls::residual{dense<8>{}, batch_norm{}}, relu{}};
+    constexpr auto net =
+        ls::sequential{ls::input<8>, dense<8>{}, batch_norm{}, relu{}, ls::residual{dense<8>{}, batch_norm{}}, relu{}};
     CHECK(epilogues_of<1>(net)[4] == epilogue::add_relu);
     CHECK(epilogues_of<2>(net)[4] == epilogue::none);
     CHECK(epilogues_of<2>(net)[1] == epilogue::relu);

@@ -12,7 +12,8 @@ using tensor::parameter;
 namespace {
 
 template <class T, class Rule>
-std::vector<T> filled(const parameter& of, const Rule& rule, std::uint64_t seed = 1, std::size_t layer = 2, std::size_t number = 0) {
+std::vector<T> filled(const parameter& of, const Rule& rule, std::uint64_t seed = 1, std::size_t layer = 2,
+                      std::size_t number = 0) {
     std::vector<T> out(of.size());
     model::initialise<T>(of, out, 0, of.columns, seed, layer, number, rule);
     return out;
@@ -30,7 +31,8 @@ double moment(const std::vector<T>& numbers, int power) {
 
 }  // namespace
 
-// The mean of n independent numbers with variance v lies within 5 sqrt(v / n): 6 in 10^7 fair generators would fall short.
+// The mean of n independent numbers with variance v lies within 5 sqrt(v / n): 6 in 10^7 fair generators would fall
+// short.
 
 TEMPLATE_TEST_CASE("model/initialise: He: normal with variance 2 / fan_in", "[model]", float, double) {
     const auto w = filled<TestType>(weight, model::he{});
@@ -54,7 +56,8 @@ TEMPLATE_TEST_CASE("model/initialise: Glorot: uniform in +- sqrt(6 / (fan_in + f
     CHECK(std::abs(moment(w, 2) - variance) <= 5 * std::sqrt((std::pow(bound, 4) / 5 - variance * variance) / count));
 }
 
-TEMPLATE_TEST_CASE("model/initialise: a shard starts with its columns of the whole, bit by bit", "[model]", float, double) {
+TEMPLATE_TEST_CASE("model/initialise: a shard starts with its columns of the whole, bit by bit", "[model]", float,
+                   double) {
     const auto check = [](const auto& rule) {
         const auto whole = filled<TestType>(weight, rule);
         for (const std::size_t shards : {2, 4, 5}) {

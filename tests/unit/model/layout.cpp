@@ -14,9 +14,12 @@ using ls::model::network;
 namespace {
 
 constexpr auto branched =
-    ls::sequential{ls::input<6, 6, 2>, ls::residual{conv<2, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}, relu{}},
-                   ls::layers::tanh{}, flatten{},
-                   dense<8>{},         relu{},
+    ls::sequential{ls::input<6, 6, 2>,
+                   ls::residual{conv<2, 3, conv_options{.padding = 1, .bias = bias::none}>{}, batch_norm{}, relu{}},
+                   ls::layers::tanh{},
+                   flatten{},
+                   dense<8>{},
+                   relu{},
                    dense<4>{}};
 using branched_type = std::remove_const_t<decltype(branched)>;
 
@@ -44,6 +47,7 @@ TEST_CASE("model/layout: each parameter by name, in the order of layers, one aft
 TEST_CASE("model/layout: it is that of the uncut network in every partition", "[model]") {
     STATIC_REQUIRE(ls::weight_layout<network<branched_type, 1>> == ls::weight_layout<network<branched_type, 2>>);
     STATIC_REQUIRE(ls::weight_layout<network<branched_type, 1>> == ls::weight_layout<network<branched_type, 4>>);
-    STATIC_REQUIRE(ls::statistics_layout<network<branched_type, 1>> == ls::statistics_layout<network<branched_type, 2>>);
+    STATIC_REQUIRE(ls::statistics_layout<network<branched_type, 1>> ==
+                   ls::statistics_layout<network<branched_type, 2>>);
     STATIC_REQUIRE(ls::weight_layout<network<mixed_type, 1>> == ls::weight_layout<network<mixed_type, 2>>);
 }

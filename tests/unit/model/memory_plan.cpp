@@ -21,7 +21,8 @@ void check_offsets(const std::vector<piece>& all, std::size_t bytes) {
         REQUIRE(all[i].offset % ls::simd::alignment == 0);
         REQUIRE(all[i].offset + all[i].bytes <= bytes);
         for (std::size_t j = 0; j < i; ++j) {
-            const bool apart = all[i].offset + all[i].bytes <= all[j].offset || all[j].offset + all[j].bytes <= all[i].offset;
+            const bool apart =
+                all[i].offset + all[i].bytes <= all[j].offset || all[j].offset + all[j].bytes <= all[i].offset;
             if (all[i].overlaps(all[j]) && all[i].bytes > 0 && all[j].bytes > 0) REQUIRE(apart);
         }
     }
@@ -43,7 +44,8 @@ TEST_CASE("model/memory_plan: pieces that are live at once never overlap, and li
         check_offsets(all, bytes);
         // The least that any placement needs, with every piece on cache lines.
         auto rounded = all;
-        for (auto& one : rounded) one.bytes = (one.bytes + ls::simd::alignment - 1) / ls::simd::alignment * ls::simd::alignment;
+        for (auto& one : rounded)
+            one.bytes = (one.bytes + ls::simd::alignment - 1) / ls::simd::alignment * ls::simd::alignment;
         std::size_t most = 0;
         for (std::size_t event = 0; event < 30; ++event) {
             std::size_t live = 0;
@@ -73,7 +75,8 @@ memory_node layer(std::span<const std::size_t> reads, bool needs_x, bool needs_y
 
 }  // namespace
 
-TEST_CASE("model/memory_plan: relu works in the memory of what it reads; a convolution's input stays until backward", "[model]") {
+TEST_CASE("model/memory_plan: relu works in the memory of what it reads; a convolution's input stays until backward",
+          "[model]") {
     const std::vector<std::vector<std::size_t>> reads{{the_samples}, {0}, {1}, {2}};
     const std::vector<memory_node> nodes{layer(reads[0], true, false, false), layer(reads[1], false, true, true),
                                          layer(reads[2], true, false, false), layer(reads[3], false, true, true)};
@@ -83,12 +86,15 @@ TEST_CASE("model/memory_plan: relu works in the memory of what it reads; a convo
     CHECK(plan.pieces[plan.nodes[1].value].last == 2 * 4 - 1);
     CHECK(plan.nodes[1].dvalue == plan.nodes[0].dvalue);
     CHECK(plan.nodes[3].dvalue == plan.network_gradient);
-    // The loss reads a value and writes a gradient while the first value waits; later that waits while a convolution turns one gradient
-    // into another.
+    // The loss reads a value and writes a gradient while the first value waits; later that waits while a convolution
+    // turns one gradient into another.
     CHECK(plan.bytes == 3 * 64);
 }
 
-TEST_CASE("model/memory_plan: the gradient of a sum is that of its parts, and is not written over while another part needs it", "[model]") {
+TEST_CASE(
+    "model/memory_plan: the gradient of a sum is that of its parts, and is not written over while another part needs "
+    "it",
+    "[model]") {
     // x is read by relu and by the sum: x + relu(x).
     const std::vector<std::vector<std::size_t>> reads{{the_samples}, {0}, {0, 1}};
     std::vector<memory_node> nodes{layer(reads[0], true, false, false), layer(reads[1], false, true, true),
@@ -105,7 +111,8 @@ TEST_CASE("model/memory_plan: the gradient of a sum is that of its parts, and is
     CHECK(plan.nodes[0].dvalue == last.sum);
 }
 
-TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in two parts where its layer adds them", "[model]") {
+TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in two parts where its layer adds them",
+          "[model]") {
     // A layer, a view of its value, and two readers of that.
     const std::vector<std::vector<std::size_t>> reads{{the_samples}, {0}, {1}, {2, 1}};
     std::vector<memory_node> nodes{layer(reads[0], true, true, false), layer(reads[1], false, false, false),
@@ -134,10 +141,12 @@ TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in 
     CHECK(both.nodes[0].dvalue == both.network_gradient);
 }
 
-TEST_CASE("model/memory_plan: each path of a concatenation has a gradient of its own size, in any order of the widths", "[model]") {
+TEST_CASE("model/memory_plan: each path of a concatenation has a gradient of its own size, in any order of the widths",
+          "[model]") {
     std::vector<std::size_t> widths{1, 2, 3, 5};
     do {
-        const std::vector<std::vector<std::size_t>> reads{{the_samples}, {the_samples}, {the_samples}, {the_samples}, {0, 1, 2, 3}};
+        const std::vector<std::vector<std::size_t>> reads{
+            {the_samples}, {the_samples}, {the_samples}, {the_samples}, {0, 1, 2, 3}};
         std::vector<memory_node> nodes;
         for (std::size_t k = 0; k < 4; ++k) {
             nodes.push_back(layer(reads[k], true, false, false));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps of random networks on the memory that is planned for them. The simulation knows what layers, redistributions and sums read and
-// write, and nothing of how the plan comes about: every read finds what was written for it, of at least its size, within the life of its
-// piece.
+// Steps of random networks on the memory that is planned for them. The simulation knows what layers, redistributions
+// and sums read and write, and nothing of how the plan comes about: every read finds what was written for it, of at
+// least its size, within the life of its piece.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -71,14 +71,17 @@ private:
         std::size_t readers = 0;
     };
 
-    [[noreturn]] void fail(const std::string& what) const { throw std::runtime_error(ls::core::text("event ", event_, ": ", what)); }
+    [[noreturn]] void fail(const std::string& what) const {
+        throw std::runtime_error(ls::core::text("event ", event_, ": ", what));
+    }
     void require(bool holds, const char* what) const {
         if (!holds) fail(what);
     }
     const piece& access(std::size_t which, std::size_t bytes, const char* what) const {
         const piece& at = plan_.pieces[which];
         if (at.bytes < bytes) fail(ls::core::text(what, " takes ", bytes, " bytes and has ", at.bytes));
-        if (event_ < at.first || event_ > at.last) fail(ls::core::text(what, " lives from ", at.first, " to ", at.last));
+        if (event_ < at.first || event_ > at.last)
+            fail(ls::core::text(what, " lives from ", at.first, " to ", at.last));
         return at;
     }
     array write(std::size_t which, std::size_t bytes, const char* what) {
@@ -100,7 +103,8 @@ private:
 
     /// The redistribution before a layer: `from` stays as it is.
     array redistribute_input(std::size_t i, const ls::model::node_memory& memory, const array& from) {
-        const array buffer = write(memory.redistribution_forward, net_.nodes[i].redistribution, "the buffer of a redistribution");
+        const array buffer =
+            write(memory.redistribution_forward, net_.nodes[i].redistribution, "the buffer of a redistribution");
         const array to = write(memory.input, net_.nodes[i].input, "the redistributed input");
         read(from, size_of(net_.reads[i][0]), "what is redistributed");
         read(buffer, net_.nodes[i].redistribution, "the buffer of a redistribution");
@@ -129,7 +133,8 @@ private:
             // The output may lie in one of the inputs of a layer that works in place.
             std::size_t taken = no_piece;
             for (const std::size_t from : reads)
-                if (node.in_place && value(from).where == y_[i].where && size_of(from) == node.output) taken = y_[i].where;
+                if (node.in_place && value(from).where == y_[i].where && size_of(from) == node.output)
+                    taken = y_[i].where;
             seen_.in_place += taken != no_piece;
             read_all("an input, beside the output", taken);
             read(scratch, node.scratch, "scratch");
@@ -138,7 +143,8 @@ private:
         }
         value_[i] = y_[i];
         if (!node.redistributes_after) return;
-        const array buffer = write(memory.redistribution_forward, node.redistribution, "the buffer of a redistribution");
+        const array buffer =
+            write(memory.redistribution_forward, node.redistribution, "the buffer of a redistribution");
         read(y_[i], node.output, "the output, before its redistribution");
         value_[i] = write(memory.value, node.value, "the redistributed output");
         read(y_[i], node.output, "the output, beside the redistributed one");
@@ -166,22 +172,26 @@ private:
         const auto& node = net_.nodes[i];
         const auto& memory = plan_.nodes[i];
         std::size_t readers = i + 1 == n_ ? 1 : 0;
-        for (const auto& from : net_.reads) readers += static_cast<std::size_t>(std::count(from.begin(), from.end(), i));
+        for (const auto& from : net_.reads)
+            readers += static_cast<std::size_t>(std::count(from.begin(), from.end(), i));
         // Every reader has given its part, and two arrays are left to those who add them.
         const gradient whole = dvalue_[i];
         require(whole.readers == readers && !whole.parts.empty(), "a gradient is not complete");
         const bool in_two = whole.parts.size() == 2;
         require(whole.parts.size() < 3 && memory.dvalue == whole.parts[0].where, "a gradient lies elsewhere");
-        require(memory.more == (in_two ? whole.parts[1].where : no_piece), "the second part of a gradient lies elsewhere");
+        require(memory.more == (in_two ? whole.parts[1].where : no_piece),
+                "the second part of a gradient lies elsewhere");
         require(!in_two || !node.redistributes_after, "a gradient in two parts is redistributed");
-        require(!in_two || node.sums_gradient || (node.is_view && !node.redistributes_before), "the parts of a gradient are never added");
+        require(!in_two || node.sums_gradient || (node.is_view && !node.redistributes_before),
+                "the parts of a gradient are never added");
         seen_.in_two_parts += in_two;
         const array more = in_two ? whole.parts[1] : array{};
         array dy = whole.parts[0];
         read(dy, node.value, "a gradient");
         read(more, node.value, "the second part of a gradient");
         if (node.redistributes_after) {
-            const array buffer = write(memory.redistribution_backward, node.redistribution, "the buffer of a redistribution");
+            const array buffer =
+                write(memory.redistribution_backward, node.redistribution, "the buffer of a redistribution");
             read(dy, node.value, "a gradient, before its redistribution");
             dy = write(memory.doutput, node.output, "the redistributed gradient");
             read(buffer, node.redistribution, "the buffer of a redistribution");
@@ -199,7 +209,8 @@ private:
             const std::size_t from = net_.reads[i][k];
             array given = dx[k];
             if (node.redistributes_before) {
-                const array buffer = write(memory.redistribution_backward, node.redistribution, "the buffer of a redistribution");
+                const array buffer =
+                    write(memory.redistribution_backward, node.redistribution, "the buffer of a redistribution");
                 read(given, node.input, "a gradient, before its redistribution");
                 given = write(to.given, node_size(from), "the gradient before a redistribution");
                 read(buffer, node.redistribution, "the buffer of a redistribution");
@@ -228,7 +239,8 @@ private:
         const array scratch = write(memory.scratch_backward, node.scratch, "scratch of backward");
         const array partials = write(memory.partials, node.partials, "partial sums");
         const auto read_operands = [&](const char* when) {
-            if (node.needs_x && !is_join) read(x_[i], node.redistributes_before ? node.input : size_of(net_.reads[i][0]), "x in backward");
+            if (node.needs_x && !is_join)
+                read(x_[i], node.redistributes_before ? node.input : size_of(net_.reads[i][0]), "x in backward");
             if (node.needs_y && !is_join) read(y_[i], node.output, "y in backward");
             read(saved_[i], node.saved, when);
             read(scratch, node.scratch, "scratch of backward");
@@ -246,8 +258,9 @@ private:
             bytes[k] = is_addend ? node.output : node.redistributes_before ? node.input : node_size(net_.reads[i][k]);
             seen_.wider_paths += is_join && bytes[k] > size_of(net_.reads[i][0]);
             const bool takes_dy = memory.inputs[k].written == dy.where;
-            require(!takes_dy || (node.in_place && !in_place && node.has_addend == is_addend && bytes[k] == node.output),
-                    "a gradient is written over that of the output");
+            require(
+                !takes_dy || (node.in_place && !in_place && node.has_addend == is_addend && bytes[k] == node.output),
+                "a gradient is written over that of the output");
             in_place = in_place || takes_dy;
             dx[k] = write(memory.inputs[k].written, bytes[k], "the gradient of an input");
         }
@@ -305,7 +318,8 @@ std::string fault_of(const ls::model::memory_plan& plan) {
         if (all[i].offset % ls::simd::alignment != 0) return "a piece begins in the middle of a line";
         if (all[i].offset + all[i].bytes > plan.bytes) return "a piece ends beyond the memory";
         for (std::size_t j = 0; j < i; ++j) {
-            const bool at_once = all[i].first <= all[j].last && all[j].first <= all[i].last && all[i].bytes > 0 && all[j].bytes > 0;
+            const bool at_once =
+                all[i].first <= all[j].last && all[j].first <= all[i].last && all[i].bytes > 0 && all[j].bytes > 0;
             if (at_once && all[i].offset < all[j].offset + all[j].bytes && all[j].offset < all[i].offset + all[i].bytes)
                 return "two pieces that live at once overlap";
         }
@@ -320,7 +334,8 @@ std::string first_failure(std::uint32_t networks, bool with_blocks, counters& se
         const support::random_network net{series, with_blocks};
         const auto plan = ls::model::plan_memory(net.nodes);
         seen.reused += plan.bytes < plan.bytes_without_reuse();
-        if (const std::string fault = fault_of(plan); !fault.empty()) return ls::core::text("network ", series, ": ", fault);
+        if (const std::string fault = fault_of(plan); !fault.empty())
+            return ls::core::text("network ", series, ": ", fault);
         try {
             simulation{net, plan, seen}.run();
         } catch (const std::runtime_error& failure) {
@@ -332,7 +347,8 @@ std::string first_failure(std::uint32_t networks, bool with_blocks, counters& se
 
 }  // namespace
 
-TEST_CASE("model/memory_simulation: every read of a step finds what was written for it, in 50000 random networks", "[model]") {
+TEST_CASE("model/memory_simulation: every read of a step finds what was written for it, in 50000 random networks",
+          "[model]") {
     counters seen;
     CHECK(first_failure(50000, false, seen) == "");
     CHECK(seen.reused > 25000);

@@ -12,7 +12,8 @@ using ls::model::segment;
 
 namespace {
 
-constexpr std::size_t conv_1 = 5 * 5 * 1 * 32 + 32, conv_2 = 5 * 5 * 32 * 64 + 64, dense_1 = 1024 * 512 + 512, dense_2 = 512 * 10 + 10;
+constexpr std::size_t conv_1 = 5 * 5 * 1 * 32 + 32, conv_2 = 5 * 5 * 32 * 64 + 64, dense_1 = 1024 * 512 + 512,
+                      dense_2 = 512 * 10 + 10;
 
 template <class Network>
 std::vector<std::size_t> field(std::size_t ls::model::layer_facts::*member) {
@@ -27,7 +28,8 @@ TEST_CASE("model/network: parameters of LeNet", "[model]") {
     using whole = network<lenet_type, 1>;
     static_assert(conv_1 == 832 && conv_2 == 51264 && dense_1 == 524800 && dense_2 == 5130);
     static_assert(whole::parameters == 582026 && whole::parameters_here == 582026);
-    static_assert(std::is_same_v<whole::output, ls::tensor::shape<10>> && std::is_same_v<whole::input, ls::tensor::shape<28, 28, 1>>);
+    static_assert(std::is_same_v<whole::output, ls::tensor::shape<10>> &&
+                  std::is_same_v<whole::input, ls::tensor::shape<28, 28, 1>>);
     CHECK(field<whole>(&ls::model::layer_facts::parameters) ==
           std::vector<std::size_t>{conv_1, 0, 0, conv_2, 0, 0, 0, dense_1, 0, dense_2});
     CHECK(field<whole>(&ls::model::layer_facts::inputs) ==
@@ -38,7 +40,8 @@ TEST_CASE("model/network: parameters of LeNet", "[model]") {
 
 TEST_CASE("model/network: operations of LeNet", "[model]") {
     using whole = network<lenet_type, 1>;
-    constexpr double c1 = 2.0 * 24 * 24 * 25 * 32, c2 = 2.0 * 8 * 8 * 25 * 32 * 64, d1 = 2.0 * 1024 * 512, d2 = 2.0 * 512 * 10;
+    constexpr double c1 = 2.0 * 24 * 24 * 25 * 32, c2 = 2.0 * 8 * 8 * 25 * 32 * 64, d1 = 2.0 * 1024 * 512,
+                     d2 = 2.0 * 512 * 10;
     constexpr double relus = 24 * 24 * 32 + 8 * 8 * 64 + 512, pools = 12 * 12 * 32 * 4 + 4 * 4 * 64 * 4;
     CHECK(whole::forward_flops == c1 + c2 + d1 + d2 + relus + pools);
     // Forward, and two gradients; that of the images is not asked for.
@@ -55,13 +58,15 @@ TEST_CASE("model/network: parameters lie one after the other, the sharded ones l
     using whole = network<lenet_type, 1>;
     STATIC_REQUIRE(whole::offset(0) == 0 && whole::offset(3) == conv_1 && whole::offset(7) == conv_1 + conv_2);
     STATIC_REQUIRE(whole::offset(9) == conv_1 + conv_2 + dense_1);
-    STATIC_REQUIRE(whole::segment_size(segment::replicated) == whole::parameters && whole::segment_size(segment::sharded) == 0);
+    STATIC_REQUIRE(whole::segment_size(segment::replicated) == whole::parameters &&
+                   whole::segment_size(segment::sharded) == 0);
 
     using half = network<lenet_type, 2>;
     STATIC_REQUIRE(half::parameters == 582026);
     STATIC_REQUIRE(half::parameters_here == conv_1 + conv_2 + (dense_1 + dense_2) / 2);
     STATIC_REQUIRE(half::segment_size(segment::replicated) == conv_1 + conv_2);
-    STATIC_REQUIRE(half::offset(3) == conv_1 && half::offset(7) == conv_1 + conv_2 && half::offset(9) == conv_1 + conv_2 + dense_1 / 2);
+    STATIC_REQUIRE(half::offset(3) == conv_1 && half::offset(7) == conv_1 + conv_2 &&
+                   half::offset(9) == conv_1 + conv_2 + dense_1 / 2);
     STATIC_REQUIRE(half::facts[9].offset == dense_1 / 2 && half::facts[9].parameters_here == dense_2 / 2 &&
                    half::facts[9].parameters == dense_2);
     STATIC_REQUIRE(half::facts[7].segment == segment::sharded && half::facts[3].segment == segment::replicated);
@@ -72,7 +77,8 @@ TEST_CASE("model/network: the parameters of each rank are used once, by one laye
     const auto check = []<class Network>(Network) {
         std::vector<int> used(Network::parameters_here);
         for (std::size_t layer = 0; layer < Network::size; ++layer)
-            for (std::size_t i = 0; i < Network::facts[layer].parameters_here; ++i) ++used.at(Network::offset(layer) + i);
+            for (std::size_t i = 0; i < Network::facts[layer].parameters_here; ++i)
+                ++used.at(Network::offset(layer) + i);
         for (const int count : used) REQUIRE(count == 1);
     };
     check(network<lenet_type, 1>{});

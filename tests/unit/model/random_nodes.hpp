@@ -42,7 +42,9 @@ struct random_network {
             node.output = some();
             reads[i] = {i == 0 ? the_samples : roll(3) == 0 ? any() : i - 1};
             const std::size_t kind = roll(6);
-            const auto size_of = [&](std::size_t value) { return value == the_samples ? std::size_t{128} : nodes[value].value; };
+            const auto size_of = [&](std::size_t value) {
+                return value == the_samples ? std::size_t{128} : nodes[value].value;
+            };
             if (kind == 0) {
                 node.is_view = true;
             } else if (kind < 3) {
@@ -77,7 +79,8 @@ struct random_network {
                 for (const std::size_t value : reads[i]) node.output += size_of(value);
             }
             const std::size_t from = size_of(reads[i][0]);
-            if (node.is_view || node.passes_gradient || (node.in_place && !node.has_addend && roll(2) == 0)) node.output = from;
+            if (node.is_view || node.passes_gradient || (node.in_place && !node.has_addend && roll(2) == 0))
+                node.output = from;
             if (node.has_addend && from != node.output) node.in_place = false;
             node.redistributes_before = reads[i].size() == 1 && roll(8) == 0;
             node.redistributes_after = !node.has_addend && roll(8) == 0;
@@ -101,7 +104,8 @@ struct random_network {
             for (const std::size_t value : reads[n - 1]) last.output += value == the_samples ? 128 : nodes[value].value;
             last.value = last.output;
             last.input = reads[n - 1][0] == the_samples ? 128 : nodes[reads[n - 1][0]].value;
-            for (const std::size_t value : reads[n - 1]) last.learns = last.learns || (value != the_samples && nodes[value].learns);
+            for (const std::size_t value : reads[n - 1])
+                last.learns = last.learns || (value != the_samples && nodes[value].learns);
         }
         for (std::size_t i = 0; i < n; ++i) nodes[i].reads = reads[i];
         std::size_t count = 0;
@@ -120,8 +124,10 @@ private:
         std::vector<std::size_t> outside;
         for (std::size_t i = 0; i < nodes.size(); ++i)
             for (const std::size_t value : reads[i]) {
-                const bool reader = i >= first && i < end, inside = value != the_samples && value >= first && value < end;
-                if (reader && !inside && std::count(outside.begin(), outside.end(), value) == 0) outside.push_back(value);
+                const bool reader = i >= first && i < end,
+                           inside = value != the_samples && value >= first && value < end;
+                if (reader && !inside && std::count(outside.begin(), outside.end(), value) == 0)
+                    outside.push_back(value);
                 if (!reader && inside && value + 1 != end) return false;
             }
         return outside.size() <= 1;
@@ -132,7 +138,8 @@ private:
         for (std::size_t i = end; i-- > 0 && nodes[i].block == block;) {
             auto& node = nodes[i];
             const bool keeps = node.learns && !node.is_view;
-            node.runs_again = node.runs_again || (keeps && (node.needs_y || node.saved > 0)) || (!node.is_view && roll(8) == 0);
+            node.runs_again =
+                node.runs_again || (keeps && (node.needs_y || node.saved > 0)) || (!node.is_view && roll(8) == 0);
             if (node.runs_again || (keeps && node.needs_x))
                 for (std::size_t k = 0; k < (node.runs_again ? reads[i].size() : 1); ++k)
                     if (const std::size_t value = reads[i][k]; value != the_samples && nodes[value].block == block)

@@ -26,15 +26,16 @@ constexpr bool same(const A&, const B&) {
 }  // namespace
 
 TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model]") {
-    constexpr auto net = sequential{input<8, 8, 3>,
-                                    conv<4, 3, conv_options{.padding = 1}>{},
-                                    residual{conv<4, 3, conv_options{.padding = 1}>{}, relu{}},
-                                    add{path{conv<5, 3, conv_options{.padding = 1}>{}, relu{}}, conv<5, 3, conv_options{.padding = 1}>{}},
-                                    concatenate{path{}, path{path{conv<6, 3, conv_options{.padding = 1}>{}}}},
-                                    recompute{conv<6, 3, conv_options{.padding = 1}>{}, relu{}},
-                                    flatten{},
-                                    dropout{.rate = 0.125},
-                                    dense<3>{}};
+    constexpr auto net = sequential{
+        input<8, 8, 3>,
+        conv<4, 3, conv_options{.padding = 1}>{},
+        residual{conv<4, 3, conv_options{.padding = 1}>{}, relu{}},
+        add{path{conv<5, 3, conv_options{.padding = 1}>{}, relu{}}, conv<5, 3, conv_options{.padding = 1}>{}},
+        concatenate{path{}, path{path{conv<6, 3, conv_options{.padding = 1}>{}}}},
+        recompute{conv<6, 3, conv_options{.padding = 1}>{}, relu{}},
+        flatten{},
+        dropout{.rate = 0.125},
+        dense<3>{}};
     const auto want = sequential{input<8, 8, 3>,
                                  tuned_conv<4>{},
                                  residual{tuned_conv<4>{}, relu{}},
@@ -51,9 +52,11 @@ TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model
 }
 
 TEST_CASE("model/tuned: a convolution that is tuned already keeps its choice", "[model]") {
-    constexpr layers::conv<4, 3, layers::conv_options{.padding = 1}, layers::tuned> chosen{{kernels::convolution_choice{}}};
+    constexpr layers::conv<4, 3, layers::conv_options{.padding = 1}, layers::tuned> chosen{
+        {kernels::convolution_choice{}}};
     static_assert(chosen.chosen.choice.has_value());
-    const auto net = lockstep::tuned(sequential{input<8, 8, 3>, residual{conv<3, 3, conv_options{.padding = 1}>{}}, chosen});
+    const auto net =
+        lockstep::tuned(sequential{input<8, 8, 3>, residual{conv<3, 3, conv_options{.padding = 1}>{}}, chosen});
     CHECK(net.node<2>().chosen.choice.has_value());
     CHECK(!net.node<0>().chosen.choice.has_value());
 }

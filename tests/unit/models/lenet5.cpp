@@ -12,5 +12,6 @@ TEST_CASE("models/lenet5: parameters and operations", "[models]") {
     STATIC_REQUIRE(network<ls::models::lenet5_layer_by_layer>::parameters == net::parameters);
     STATIC_REQUIRE(weight_flops<network<ls::models::lenet5_layer_by_layer>>() == weight_flops<net>());
     STATIC_REQUIRE(net::training_flops < network<ls::models::lenet5_layer_by_layer>::training_flops);
-    STATIC_REQUIRE(weight_flops<net>() == 2.0 * (28 * 28 * 25 * 6 + 10 * 10 * 150 * 16 + 400 * 120 + 120 * 84 + 84 * 10));
+    STATIC_REQUIRE(weight_flops<net>() ==
+                   2.0 * (28 * 28 * 25 * 6 + 10 * 10 * 150 * 16 + 400 * 120 + 120 * 84 + 84 * 10));
 }

@@ -69,7 +69,8 @@ TEST_CASE("node/shared_gate: ranks that agree and one that withdraws at the same
                 for (++ready; ready < ranks;) std::this_thread::yield();
                 agreed += gate.agree() ? 1 : 0;
                 const bool gives_up = rank == 0 && gate.withdraw();
-                // The others know when no agreement is outstanding: from the word, or because all have said that they agreed.
+                // The others know when no agreement is outstanding: from the word, or because all have said that they
+                // agreed.
                 for (++ready; ready < 2 * ranks;) std::this_thread::yield();
                 (!gives_up && gate.is_decided() && agreed == ranks ? well : ill)++;
                 if (gate.is_decided() != (agreed == ranks)) ++torn;

@@ -24,10 +24,14 @@ namespace core = lockstep::core;
 class shared_memory {
 public:
     shared_memory(std::size_t ranks, std::size_t bytes, bool crowded = true)
-        : ranks_{ranks}, bytes_{node::shared_parts::footprint(bytes)}, crowded_{crowded}, all_(ranks * bytes_ / sizeof(line)) {}
+        : ranks_{ranks},
+          bytes_{node::shared_parts::footprint(bytes)},
+          crowded_{crowded},
+          all_(ranks * bytes_ / sizeof(line)) {}
     [[nodiscard]] node::shared_parts of(std::size_t rank) {
         std::vector<std::byte*> parts;
-        for (std::size_t other = 0; other < ranks_; ++other) parts.push_back(reinterpret_cast<std::byte*>(all_.data()) + other * bytes_);
+        for (std::size_t other = 0; other < ranks_; ++other)
+            parts.push_back(reinterpret_cast<std::byte*>(all_.data()) + other * bytes_);
         return {rank, parts, bytes_, crowded_};
     }
 
@@ -52,7 +56,8 @@ template <class T>
 std::vector<T> values(std::size_t rank, std::size_t count, std::uint32_t step) {
     const core::random_stream numbers{11, core::purpose::user, static_cast<std::uint32_t>(rank), step};
     std::vector<T> out(count);
-    for (std::size_t i = 0; i < count; ++i) out[i] = (static_cast<T>(numbers.uniform(i)) - T(0.5)) * (i % 5 == 0 ? T(1e4) : T(1) / 3);
+    for (std::size_t i = 0; i < count; ++i)
+        out[i] = (static_cast<T>(numbers.uniform(i)) - T(0.5)) * (i % 5 == 0 ? T(1e4) : T(1) / 3);
     return out;
 }
 

@@ -22,7 +22,8 @@ namespace {
 /// Bytes equal to those of the schedule over messages on every rank, some times over.
 template <class T>
 void compare_all_reduce(std::size_t ranks, std::size_t lanes, std::size_t n, node::shared_route route, int threads) {
-    INFO(ranks << " ranks, " << lanes << " lanes, " << n << " elements, route " << int(route) << ", " << threads << " threads");
+    INFO(ranks << " ranks, " << lanes << " lanes, " << n << " elements, route " << int(route) << ", " << threads
+               << " threads");
     constexpr std::uint32_t steps = 5;
     const collectives::tree_all_reduce over_messages{lanes};
     std::vector<collectives::schedule> programs;
@@ -34,7 +35,8 @@ void compare_all_reduce(std::size_t ranks, std::size_t lanes, std::size_t n, nod
         collectives::simulate<T>(programs, expected[step]);
     }
     const std::size_t vectors = most_vectors(ranks, lanes);
-    shared_memory memory{ranks, node::shared_parts::footprint(vectors * n * sizeof(T)) * 3 + sizeof(node::shared_signal)};
+    shared_memory memory{ranks,
+                         node::shared_parts::footprint(vectors * n * sizeof(T)) * 3 + sizeof(node::shared_signal)};
     std::vector<char> right(ranks, 1);
     on_ranks(ranks, [&](std::size_t rank) {
         auto parts = memory.of(rank);
@@ -47,8 +49,8 @@ void compare_all_reduce(std::size_t ranks, std::size_t lanes, std::size_t n, nod
             if (step % 2 == 1)
                 while (!sum.poll()) std::this_thread::yield();
             sum.finish();
-            right[rank] =
-                right[rank] && !sum.running() && same_bits<T>(parts.mine(data).first(n), std::span<const T>{expected[step][rank]}.first(n));
+            right[rank] = right[rank] && !sum.running() &&
+                          same_bits<T>(parts.mine(data).first(n), std::span<const T>{expected[step][rank]}.first(n));
         }
     });
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -78,7 +80,8 @@ TEST_CASE("node/shared_reduce: threads of a rank do not change a bit", "[node]")
 }
 
 TEST_CASE("node/shared_reduce: more than sixteen ranks", "[node]") {
-    for (const std::size_t ranks : {17U, 33U}) compare_all_reduce<float>(ranks, ranks, 5003, node::shared_route::strips, 1);
+    for (const std::size_t ranks : {17U, 33U})
+        compare_all_reduce<float>(ranks, ranks, 5003, node::shared_route::strips, 1);
 }
 
 TEST_CASE("node/shared_reduce: strips of the sum, and the gather of strips", "[node]") {
@@ -96,7 +99,8 @@ TEST_CASE("node/shared_reduce: strips of the sum, and the gather of strips", "[n
                 expected.push_back(values<float>(rank, collectives::tree_data_size(runs[rank], lanes, n), 1));
             }
             collectives::simulate<float>(programs, expected);
-            shared_memory memory{ranks, node::shared_parts::footprint(vectors * n * sizeof(float)) + 2 * sizeof(node::shared_signal)};
+            shared_memory memory{
+                ranks, node::shared_parts::footprint(vectors * n * sizeof(float)) + 2 * sizeof(node::shared_signal)};
             std::vector<char> right(ranks, 1);
             on_ranks(ranks, [&](std::size_t rank) {
                 auto parts = memory.of(rank);
@@ -109,8 +113,9 @@ TEST_CASE("node/shared_reduce: strips of the sum, and the gather of strips", "[n
                     std::copy(before.begin(), before.end(), mine.begin());
                     sum.run();
                     const block own = strips[rank];
-                    right[rank] = right[rank] && same_bits<float>(mine.subspan(own.first, own.size()),
-                                                                  std::span{expected[rank]}.subspan(own.first, own.size()));
+                    right[rank] =
+                        right[rank] && same_bits<float>(mine.subspan(own.first, own.size()),
+                                                        std::span{expected[rank]}.subspan(own.first, own.size()));
                     // Nothing else of a rank's data is touched.
                     for (std::size_t i = 0; i < before.size(); ++i)
                         right[rank] = right[rank] && ((i >= own.first && i < own.last) || mine[i] == before[i]);
@@ -118,14 +123,16 @@ TEST_CASE("node/shared_reduce: strips of the sum, and the gather of strips", "[n
                     for (std::size_t other = 0; other < ranks; ++other)
                         right[rank] =
                             right[rank] && same_bits<float>(mine.subspan(strips[other].first, strips[other].size()),
-                                                            std::span{expected[other]}.subspan(strips[other].first, strips[other].size()));
+                                                            std::span{expected[other]}.subspan(strips[other].first,
+                                                                                               strips[other].size()));
                 }
             });
             CHECK(std::count(right.begin(), right.end(), 0) == 0);
         }
 }
 
-TEST_CASE("node/shared_reduce: many calls of operations of several sizes in flight, with ranks that are late", "[node]") {
+TEST_CASE("node/shared_reduce: many calls of operations of several sizes in flight, with ranks that are late",
+          "[node]") {
     const std::size_t ranks = 4;
     const std::vector<std::size_t> sizes{1, 16, 1000, 30'000};
     std::size_t bytes = 0;
@@ -146,7 +153,8 @@ TEST_CASE("node/shared_reduce: many calls of operations of several sizes in flig
                 const std::size_t which = (k + rank) % sums.size();
                 if (which == 3 && turn % 50 != 0) continue;
                 const auto mine = parts.mine(data[which]);
-                for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>((rank + 1) * (turn + i + which));
+                for (std::size_t i = 0; i < mine.size(); ++i)
+                    mine[i] = static_cast<float>((rank + 1) * (turn + i + which));
                 sums[which].start();
             }
             if (turn % 100 == rank) std::this_thread::sleep_for(std::chrono::milliseconds{2});
@@ -165,7 +173,8 @@ TEST_CASE("node/shared_reduce: many calls of operations of several sizes in flig
 
 TEST_CASE("node/shared_reduce: the size decides the route, as stated memory suffices", "[node]") {
     for (const std::size_t n : {std::size_t{1}, std::size_t{100}, std::size_t{10'000}, std::size_t{1'000'000}}) {
-        const std::size_t bytes = node::shared_parts::footprint(n * sizeof(float)) + node::shared_operation<float>::overhead(1, n);
+        const std::size_t bytes =
+            node::shared_parts::footprint(n * sizeof(float)) + node::shared_operation<float>::overhead(1, n);
         for (const bool crowded : {false, true}) {
             shared_memory memory{2, bytes, crowded};
             auto parts = memory.of(0);
@@ -184,7 +193,8 @@ TEST_CASE("node/shared_reduce: misuse is an error", "[node]") {
     CHECK_THROWS_AS(node::shared_all_reduce<float>(parts, 2, data, 101), core::error);
     // Rank 1 of 2 has the lanes 1 and 2 of 3, in two nodes.
     CHECK_THROWS_AS(node::shared_all_reduce<float>(parts, 3, data, 100), core::error);
-    CHECK_THROWS_AS(node::shared_reduce_scatter<float>(parts, collectives::deal_lanes(3, 3), collectives::tree_strips(3, 3, 10), data, 10),
+    CHECK_THROWS_AS(node::shared_reduce_scatter<float>(parts, collectives::deal_lanes(3, 3),
+                                                       collectives::tree_strips(3, 3, 10), data, 10),
                     core::error);
     const auto refused = [&](std::vector<block> strips) -> std::string {
         try {
@@ -194,7 +204,8 @@ TEST_CASE("node/shared_reduce: misuse is an error", "[node]") {
         }
         return {};
     };
-    const std::string head = "lockstep: strips of 100 elements: one from ", remedy = "; give each element to exactly one rank";
+    const std::string head = "lockstep: strips of 100 elements: one from ",
+                      remedy = "; give each element to exactly one rank";
     CHECK(refused({{0, 50}, {51, 100}}) == head + "51 to 100 follows what ends at 50" + remedy);
     CHECK(refused({{50, 100}, {0, 60}}) == head + "50 to 100 follows what ends at 60" + remedy);
     CHECK(refused({{0, 50}, {50, 101}}) == head + "100 to 100 follows what ends at 101" + remedy);

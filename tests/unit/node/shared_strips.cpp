@@ -25,18 +25,20 @@ struct way {
     std::size_t bytes = 0;  ///< of a part, at least
 };
 
-/// Steps of several groups at once: sum of the gradients, an update by the owner of each strip, its weights to all. `groups` x `ranks`
-/// parts; group g has the parts g, g + groups, ... Equal bytes to those of the schedule over messages.
+/// Steps of several groups at once: sum of the gradients, an update by the owner of each strip, its weights to all.
+/// `groups` x `ranks` parts; group g has the parts g, g + groups, ... Equal bytes to those of the schedule over
+/// messages.
 template <class T>
 void compare_steps(std::size_t groups, std::size_t ranks, std::size_t lanes, std::size_t n, const way& of = {}) {
     const bool ahead = of.adding == node::shared_adding::ahead;
-    INFO(groups << " groups of " << ranks << " ranks, " << lanes << " lanes, " << n << " elements, " << of.threads << " threads, "
-                << (ahead ? "added ahead, " : "") << of.bytes << " bytes");
+    INFO(groups << " groups of " << ranks << " ranks, " << lanes << " lanes, " << n << " elements, " << of.threads
+                << " threads, " << (ahead ? "added ahead, " : "") << of.bytes << " bytes");
     constexpr std::uint32_t steps = 4;
     const auto runs = collectives::deal_lanes(ranks, lanes);
     const auto strips = collectives::tree_strips(runs, n);
     std::vector<collectives::schedule> programs;
-    for (std::size_t rank = 0; rank < ranks; ++rank) programs.push_back(collectives::tree_reduce_scatter(rank, runs, n, strips));
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+        programs.push_back(collectives::tree_reduce_scatter(rank, runs, n, strips));
     const auto gradient = [&](std::size_t part, std::uint32_t step) {
         return values<T>(part, collectives::tree_data_size(runs[part / groups], lanes, n), step);
     };
@@ -55,19 +57,22 @@ void compare_steps(std::size_t groups, std::size_t ranks, std::size_t lanes, std
     }
     // Weights begin somewhere in a cache line, as those of a bucket do.
     const std::size_t vectors = most_vectors(ranks, lanes), before = 128, offset = 5;
-    shared_memory memory{groups * ranks, std::max(of.bytes, before + node::shared_parts::footprint((offset + n) * sizeof(T)) +
-                                                                node::shared_parts::footprint(vectors * n * sizeof(T)))};
+    shared_memory memory{groups * ranks,
+                         std::max(of.bytes, before + node::shared_parts::footprint((offset + n) * sizeof(T)) +
+                                                node::shared_parts::footprint(vectors * n * sizeof(T)))};
     std::vector<char> right(groups * ranks, 1);
     on_ranks(groups * ranks, [&](std::size_t part) {
         auto parts = memory.of(part);
         const std::size_t rank = part / groups, group = part % groups;
         node::shared_members members{&parts, {}, rank, parts.reserve<node::shared_signal>(1)};
         for (std::size_t other = 0; other < ranks; ++other) members.parts.push_back(other * groups + group);
-        const auto weights = parts.mine(parts.reserve<T>(offset + n)).subspan(offset), sums = parts.mine(parts.reserve<T>(vectors * n));
+        const auto weights = parts.mine(parts.reserve<T>(offset + n)).subspan(offset),
+                   sums = parts.mine(parts.reserve<T>(vectors * n));
         node::shared_strips<T> average{members, runs, strips, n, {of.threads}, of.adding};
         const block own = strips[rank];
         for (std::uint32_t step = 0; step < steps; ++step) {
-            // Weights and gradients of this rank change as soon as it may go on: a rank that reads them too late sees other numbers.
+            // Weights and gradients of this rank change as soon as it may go on: a rank that reads them too late sees
+            // other numbers.
             const auto mine = gradient(part, step);
             std::copy(mine.begin(), mine.end(), sums.begin());
             if (step == 1 && rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
@@ -82,7 +87,8 @@ void compare_steps(std::size_t groups, std::size_t ranks, std::size_t lanes, std
                     times[i] += sum.size() == piece.size() ? 1 : 2;
                 }
             });
-            for (std::size_t i = 0; i < n; ++i) right[part] = right[part] && times[i] == (i >= own.first && i < own.last ? 1 : 0);
+            for (std::size_t i = 0; i < n; ++i)
+                right[part] = right[part] && times[i] == (i >= own.first && i < own.last ? 1 : 0);
             // Of a rank's gradients nothing is touched but its strip, and that only ahead of the update.
             for (std::size_t i = 0; i < mine.size(); ++i)
                 right[part] = right[part] && ((ahead && i >= own.first && i < own.last) || sums[i] == mine[i]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LARS against its formula in double, with the norms that a pass brings; and the scaled gradient that clipping hands to any optimizer.
+// LARS against its formula in double, with the norms that a pass brings; and the scaled gradient that clipping hands to
+// any optimizer.
 
 #include <array>
 #include <catch2/catch.hpp>
@@ -67,7 +68,8 @@ TEMPLATE_TEST_CASE("optim/lars: formula and parts", "[optim]", float, double) {
                 for (std::uint64_t step = 0; step < steps; ++step) {
                     const auto [size, gradient] = norms_at(step);
                     const double rate = 0.05 / (1.0 + static_cast<double>(step));
-                    const double local = decays ? 0.4 * size / (gradient + 0.2 * size + 0.1) : 1, decay = decays ? 0.2 : 0;
+                    const double local = decays ? 0.4 * size / (gradient + 0.2 * size + 0.1) : 1,
+                                 decay = decays ? 0.2 : 0;
                     v = 0.7 * v + rate * local * (static_cast<double>(start.gradient(step)[i]) + decay * w);
                     w -= v;
                 }
@@ -102,17 +104,19 @@ TEST_CASE("optim/lars: settings that make no sense are refused", "[optim]") {
     CHECK_NOTHROW(lars{}.check());
     CHECK_NOTHROW((lars{.momentum = 0, .decay = 0}.check()));
     const double nan = std::nan("");
-    for (const lars& bad : {lars{.momentum = 1}, lars{.momentum = nan}, lars{.decay = -1}, lars{.decay = nan}, lars{.trust = 0},
-                            lars{.trust = HUGE_VAL}, lars{.epsilon = -1}, lars{.epsilon = nan}})
+    for (const lars& bad : {lars{.momentum = 1}, lars{.momentum = nan}, lars{.decay = -1}, lars{.decay = nan},
+                            lars{.trust = 0}, lars{.trust = HUGE_VAL}, lars{.epsilon = -1}, lars{.epsilon = nan}})
         CHECK_THROWS_WITH(bad.check(), Catch::StartsWith("lockstep: lars has "));
     CHECK(lars{}.settings() == "momentum=0.9 decay=1e-04 trust=0.001 epsilon=0");
 }
 
-TEMPLATE_TEST_CASE("optim/scaled_gradient: the inner optimizer sees the multiple, with and without a rule", "[optim]", float, double) {
+TEMPLATE_TEST_CASE("optim/scaled_gradient: the inner optimizer sees the multiple, with and without a rule", "[optim]",
+                   float, double) {
     using T = TestType;
     const adam inner{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-3};
     const plain_adam plain{inner};
-    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{255}, std::size_t{256}, std::size_t{257}, std::size_t{1031}}) {
+    for (const std::size_t n :
+         {std::size_t{0}, std::size_t{1}, std::size_t{255}, std::size_t{256}, std::size_t{257}, std::size_t{1031}}) {
         // A power of two scales without rounding; any factor rounds once.
         for (const double factor : {1.0, 0.25, 0.3}) {
             const auto wanted = run<T>(inner, n, steps, [&](update_pass<T> pass) {

@@ -43,8 +43,9 @@ TEST_CASE("optim/schedule: step_decay drops at multiples of every", "[optim]") {
     CHECK_NOTHROW(schedule.check());
     CHECK_THROWS_WITH((step_decay{.every = 0}.check()),
                       "lockstep: step_decay has every = 0; give the number of steps between two drops, at least 1");
-    CHECK_THROWS_WITH((step_decay{.factor = 1.5}.check()),
-                      "lockstep: step_decay has factor = 1.5, outside (0, 1]; take the ratio of two successive rates, such as 0.1");
+    CHECK_THROWS_WITH(
+        (step_decay{.factor = 1.5}.check()),
+        "lockstep: step_decay has factor = 1.5, outside (0, 1]; take the ratio of two successive rates, such as 0.1");
     CHECK_THROWS_AS((step_decay{.rate = -1}.check()), core::error);
 }
 
@@ -77,12 +78,13 @@ TEST_CASE("optim/schedule: warmup_cosine at its corners", "[optim]") {
     }
     CHECK(schedule.settings() == "peak=0.8 warmup=4 total=12 floor=0.2");
     CHECK_NOTHROW(schedule.check());
+    CHECK_THROWS_WITH((warmup_cosine{.warmup = 9, .total = 8}.check()),
+                      "lockstep: warmup_cosine has warmup = 9 and total = 8 steps; count both from step 0: total is at "
+                      "least 1 and at least "
+                      "warmup");
     CHECK_THROWS_WITH(
-        (warmup_cosine{.warmup = 9, .total = 8}.check()),
-        "lockstep: warmup_cosine has warmup = 9 and total = 8 steps; count both from step 0: total is at least 1 and at least "
-        "warmup");
-    CHECK_THROWS_WITH((warmup_cosine{.peak = 0.1, .total = 8, .floor = 0.2}.check()),
-                      "lockstep: warmup_cosine has floor = 0.2, outside [0, peak] with peak = 0.1; take the rate to end at, or 0");
+        (warmup_cosine{.peak = 0.1, .total = 8, .floor = 0.2}.check()),
+        "lockstep: warmup_cosine has floor = 0.2, outside [0, peak] with peak = 0.1; take the rate to end at, or 0");
     CHECK_THROWS_AS((warmup_cosine{.total = 0}.check()), core::error);
     CHECK_THROWS_AS((warmup_cosine{.peak = 0, .total = 1}.check()), core::error);
 }
@@ -133,13 +135,15 @@ TEST_CASE("optim/schedule: one_cycle says what is wrong", "[optim]") {
           "peak=0.5 total=20 rise=0.4 divisor=25 floor=0 rising=linear falling=linear");
     CHECK_THROWS_WITH((one_cycle{.total = 0}.check()),
                       "lockstep: one_cycle has total = 0 steps; give the number of steps of the whole run, at least 1");
-    CHECK_THROWS_WITH((one_cycle{.total = 9, .rise = 1.5}.check()),
-                      "lockstep: one_cycle has rise = 1.5, outside [0, 1]; take the part of the steps before the peak, such as 0.3");
     CHECK_THROWS_WITH(
-        (one_cycle{.total = 9, .divisor = 0.5}.check()),
-        "lockstep: one_cycle has divisor = 0.5, not a number from 1; take the ratio of the highest to the first rate, such as 25");
-    CHECK_THROWS_WITH((one_cycle{.peak = 0.5, .total = 9, .floor = 0.75}.check()),
-                      "lockstep: one_cycle has floor = 0.75, outside [0, peak] with peak = 0.5; take the rate to end at, or 0");
+        (one_cycle{.total = 9, .rise = 1.5}.check()),
+        "lockstep: one_cycle has rise = 1.5, outside [0, 1]; take the part of the steps before the peak, such as 0.3");
+    CHECK_THROWS_WITH((one_cycle{.total = 9, .divisor = 0.5}.check()),
+                      "lockstep: one_cycle has divisor = 0.5, not a number from 1; take the ratio of the highest to "
+                      "the first rate, such as 25");
+    CHECK_THROWS_WITH(
+        (one_cycle{.peak = 0.5, .total = 9, .floor = 0.75}.check()),
+        "lockstep: one_cycle has floor = 0.75, outside [0, peak] with peak = 0.5; take the rate to end at, or 0");
     CHECK_THROWS_AS((one_cycle{.peak = -1, .total = 9}.check()), core::error);
     CHECK_THROWS_AS((one_cycle{.total = 9, .rise = std::numeric_limits<double>::quiet_NaN()}.check()), core::error);
     CHECK_THROWS_AS((one_cycle{.total = 9, .divisor = std::numeric_limits<double>::infinity()}.check()), core::error);

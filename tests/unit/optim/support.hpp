@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the optimizer tests share: memory with a guard after every array, random numbers, and one update from start to finish.
+// What the optimizer tests share: memory with a guard after every array, random numbers, and one update from start to
+// finish.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,8 @@ std::vector<T> normals(std::size_t n, std::uint64_t seed) {
     return out;
 }
 
-/// Weights and slots of one optimizer, and the gradients of a few steps. A number after each array shows a write beyond its end.
+/// Weights and slots of one optimizer, and the gradients of a few steps. A number after each array shows a write beyond
+/// its end.
 template <class T>
 struct problem {
     static constexpr T guard = T{12345};
@@ -31,7 +33,8 @@ struct problem {
     std::vector<T> state;
     std::size_t slot_count;
 
-    problem(std::size_t size, std::size_t slot_count_) : n{size}, weights(normals<T>(size, 1)), slot_count{slot_count_} {
+    problem(std::size_t size, std::size_t slot_count_)
+        : n{size}, weights(normals<T>(size, 1)), slot_count{slot_count_} {
         weights.push_back(guard);
         for (std::size_t slot = 0; slot < slot_count; ++slot) {
             state.insert(state.end(), n, T{0});
@@ -41,8 +44,14 @@ struct problem {
 
     [[nodiscard]] std::vector<T> gradient(std::uint64_t step) const { return normals<T>(n, 100 + step); }
 
-    [[nodiscard]] update_pass<T> pass(std::span<const T> gradient_now, double rate, std::uint64_t step, bool decays = true) {
-        return {{weights.data(), n}, gradient_now, tensor::slots<T>{state.data(), slot_count, n, n + 1}, rate, step, decays};
+    [[nodiscard]] update_pass<T> pass(std::span<const T> gradient_now, double rate, std::uint64_t step,
+                                      bool decays = true) {
+        return {{weights.data(), n},
+                gradient_now,
+                tensor::slots<T>{state.data(), slot_count, n, n + 1},
+                rate,
+                step,
+                decays};
     }
 
     [[nodiscard]] bool guards_hold() const {

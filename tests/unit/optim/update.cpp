@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What holds for every optimizer: each formula against a plain one in double, and the update of a part is the part of the update.
+// What holds for every optimizer: each formula against a plain one in double, and the update of a part is the part of
+// the update.
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -35,7 +36,8 @@ struct plain_sign {
     }
 };
 static_assert(Optimizer<plain_sign> && !HasRule<plain_sign>);
-static_assert(HasRule<weight_decay<weight_decay<adam>>> && !HasRule<weight_decay<plain_sign>> && Optimizer<weight_decay<plain_sign>>);
+static_assert(HasRule<weight_decay<weight_decay<adam>>> && !HasRule<weight_decay<plain_sign>> &&
+              Optimizer<weight_decay<plain_sign>>);
 
 /// The same optimizer with its rule hidden: a decorator must take the other road.
 template <class Inner>
@@ -55,7 +57,8 @@ void part_is_part(const Optimizer& optimizer) {
     const std::size_t n = 3 * simd::width<T> + 523;
     const auto whole = run<T>(optimizer, n, 4);
     CHECK(whole.guards_hold());
-    for (std::size_t cut : {std::size_t{1}, simd::width<T> - 1, std::size_t{13}, std::size_t{256}, std::size_t{257}, n - 1}) {
+    for (std::size_t cut :
+         {std::size_t{1}, simd::width<T> - 1, std::size_t{13}, std::size_t{256}, std::size_t{257}, n - 1}) {
         const auto parts = run<T>(optimizer, n, 4, [&](const update_pass<T>& pass) {
             optimizer.update(pass.part(cut, n - cut));
             optimizer.update(pass.part(0, cut / 2));
@@ -79,7 +82,8 @@ void follows(const Optimizer& optimizer, Formula formula, bool decays = true) {
             auto w = static_cast<double>(start.weights[i]);
             double slots[2] = {0, 0};
             for (std::uint64_t step = 0; step < steps; ++step)
-                formula(w, static_cast<double>(start.gradient(step)[i]), slots, 0.05 / (1.0 + static_cast<double>(step)), step);
+                formula(w, static_cast<double>(start.gradient(step)[i]), slots,
+                        0.05 / (1.0 + static_cast<double>(step)), step);
             const double tolerance = 16 * static_cast<double>(std::numeric_limits<T>::epsilon());
             REQUIRE(std::abs(static_cast<double>(got.weights[i]) - w) <= tolerance * (1 + std::abs(w)));
             for (std::size_t slot = 0; slot < Optimizer::slot_count; ++slot)
@@ -112,8 +116,9 @@ TEMPLATE_TEST_CASE("optim/sgd: formula and parts", "[optim]", float, double) {
 TEMPLATE_TEST_CASE("optim/momentum: formula and parts", "[optim]", float, double) {
     for (bool nesterov : {false, true}) {
         const momentum optimizer{.beta = 0.7, .nesterov = nesterov};
-        follows<TestType>(optimizer,
-                          [&](double& w, double g, double* v, double rate, std::uint64_t) { by_momentum(w, g, v, rate, 0.7, nesterov); });
+        follows<TestType>(optimizer, [&](double& w, double g, double* v, double rate, std::uint64_t) {
+            by_momentum(w, g, v, rate, 0.7, nesterov);
+        });
         part_is_part<TestType>(optimizer);
     }
     SECTION("with beta = 0 it is sgd, bit for bit") {
@@ -132,7 +137,8 @@ TEMPLATE_TEST_CASE("optim/adam: formula and parts", "[optim]", float, double) {
             std::vector<T> w{T{1}}, state(2);
             const std::vector<T> gradient{static_cast<T>(g)};
             adam{}.update(update_pass<T>{w, gradient, tensor::slots<T>{state.data(), 2, 1, 1}, 0.125, 0});
-            CHECK(static_cast<double>(w[0]) == Approx(1 - 0.125 * g / (std::abs(g) + 1e-8)).epsilon(4 * std::numeric_limits<T>::epsilon()));
+            CHECK(static_cast<double>(w[0]) ==
+                  Approx(1 - 0.125 * g / (std::abs(g) + 1e-8)).epsilon(4 * std::numeric_limits<T>::epsilon()));
         }
     }
     SECTION("a weight without gradient stays where it is") {
@@ -147,18 +153,23 @@ TEMPLATE_TEST_CASE("optim/weight_decay: formula and parts", "[optim]", float, do
     using T = TestType;
     const adam inner{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-3};
     follows<T>(weight_decay{.rate = 0.3, .inner = momentum{.beta = 0.7}},
-               [](double& w, double g, double* v, double rate, std::uint64_t) { by_momentum(w, g + 0.3 * w, v, rate, 0.7, false); });
+               [](double& w, double g, double* v, double rate, std::uint64_t) {
+                   by_momentum(w, g + 0.3 * w, v, rate, 0.7, false);
+               });
     follows<T>(weight_decay{.rate = 0.3, .inner = inner},
-               [](double& w, double g, double* s, double rate, std::uint64_t step) { by_adam(w, g + 0.3 * w, s, rate, step); });
+               [](double& w, double g, double* s, double rate, std::uint64_t step) {
+                   by_adam(w, g + 0.3 * w, s, rate, step);
+               });
     follows<T>(weight_decay{.rate = 0.3, .decoupled = true, .inner = inner},
                [](double& w, double g, double* s, double rate, std::uint64_t step) {
                    w -= rate * 0.3 * w;
                    by_adam(w, g, s, rate, step);
                });
-    follows<T>(weight_decay{.rate = 0.3, .inner = plain_sign{}}, [](double& w, double g, double* s, double rate, std::uint64_t) {
-        s[0] += 1;
-        w -= rate * std::copysign(1.0, g + 0.3 * w) / s[0];
-    });
+    follows<T>(weight_decay{.rate = 0.3, .inner = plain_sign{}},
+               [](double& w, double g, double* s, double rate, std::uint64_t) {
+                   s[0] += 1;
+                   w -= rate * std::copysign(1.0, g + 0.3 * w) / s[0];
+               });
     follows<T>(weight_decay{.rate = 0.3, .inner = weight_decay{.rate = 0.1, .inner = sgd{}}},
                [](double& w, double g, double*, double rate, std::uint64_t) { w -= rate * (g + 0.4 * w); });
     for (bool decoupled : {false, true}) {
@@ -169,9 +180,11 @@ TEMPLATE_TEST_CASE("optim/weight_decay: formula and parts", "[optim]", float, do
 
 TEMPLATE_TEST_CASE("optim/weight_decay: one loop and blocks give the same bits", "[optim]", float, double) {
     for (bool decoupled : {false, true})
-        for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{255}, std::size_t{256}, std::size_t{257}, std::size_t{1031}}) {
+        for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{255}, std::size_t{256}, std::size_t{257},
+                              std::size_t{1031}}) {
             const auto fused = run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = adam{}}, n, 3);
-            const auto blocks = run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = without_rule<adam>{}}, n, 3);
+            const auto blocks =
+                run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = without_rule<adam>{}}, n, 3);
             CHECK(fused.weights == blocks.weights);
             CHECK(fused.state == blocks.state);
             CHECK(blocks.guards_hold());
@@ -180,16 +193,17 @@ TEMPLATE_TEST_CASE("optim/weight_decay: one loop and blocks give the same bits",
 
 TEMPLATE_TEST_CASE("optim/weight_decay: leaves alone what does not decay", "[optim]", float, double) {
     for (bool decoupled : {false, true}) {
-        CHECK(run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = momentum{}}, 301, 3, false).weights ==
-              run<TestType>(momentum{}, 301, 3).weights);
-        CHECK(run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = plain_sign{}}, 301, 3, false).weights ==
-              run<TestType>(plain_sign{}, 301, 3).weights);
-        CHECK(run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = momentum{}}, 301, 3, true).weights !=
-              run<TestType>(momentum{}, 301, 3).weights);
+        CHECK(run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = momentum{}}, 301, 3, false)
+                  .weights == run<TestType>(momentum{}, 301, 3).weights);
+        CHECK(run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = plain_sign{}}, 301, 3, false)
+                  .weights == run<TestType>(plain_sign{}, 301, 3).weights);
+        CHECK(run<TestType>(weight_decay{.rate = 0.3, .decoupled = decoupled, .inner = momentum{}}, 301, 3, true)
+                  .weights != run<TestType>(momentum{}, 301, 3).weights);
     }
 }
 
-TEMPLATE_TEST_CASE("optim: a gradient that is not a number reaches the weight, and no other", "[optim]", float, double) {
+TEMPLATE_TEST_CASE("optim: a gradient that is not a number reaches the weight, and no other", "[optim]", float,
+                   double) {
     using T = TestType;
     const auto check = [](const auto& optimizer) {
         problem<T> one{19, std::remove_cvref_t<decltype(optimizer)>::slot_count};
@@ -221,16 +235,19 @@ TEST_CASE("optim: check names the value and the remedy", "[optim]") {
     CHECK_THROWS_AS(momentum{.beta = -0.1}.check(), core::error);
     CHECK_THROWS_AS(momentum{.beta = nan}.check(), core::error);
     CHECK_NOTHROW(adam{}.check());
-    CHECK_THROWS_WITH(adam{.beta2 = 1.5}.check(),
-                      "lockstep: adam has beta1 = 0.9 and beta2 = 1.5, not both in [0, 1); take values such as 0.9 and 0.999");
+    CHECK_THROWS_WITH(
+        adam{.beta2 = 1.5}.check(),
+        "lockstep: adam has beta1 = 0.9 and beta2 = 1.5, not both in [0, 1); take values such as 0.9 and 0.999");
     CHECK_THROWS_AS(adam{.beta1 = -1}.check(), core::error);
     CHECK_THROWS_AS(adam{.beta2 = nan}.check(), core::error);
-    CHECK_THROWS_WITH(adam{.epsilon = 0}.check(),
-                      "lockstep: adam has epsilon = 0, below 1e-37 or not finite; take a small positive number such as 1e-8");
     CHECK_THROWS_WITH(
-        (weight_decay{.rate = -0.5, .inner = sgd{}}.check()),
-        "lockstep: weight_decay has rate = -0.5, negative or not finite; take a rate such as 1e-4, or the inner optimizer alone "
-        "for none");
-    CHECK_THROWS_WITH((weight_decay{.rate = 0.1, .inner = momentum{.beta = 2}}.check()), Catch::Contains("momentum has beta = 2"));
+        adam{.epsilon = 0}.check(),
+        "lockstep: adam has epsilon = 0, below 1e-37 or not finite; take a small positive number such as 1e-8");
+    CHECK_THROWS_WITH((weight_decay{.rate = -0.5, .inner = sgd{}}.check()),
+                      "lockstep: weight_decay has rate = -0.5, negative or not finite; take a rate such as 1e-4, or "
+                      "the inner optimizer alone "
+                      "for none");
+    CHECK_THROWS_WITH((weight_decay{.rate = 0.1, .inner = momentum{.beta = 2}}.check()),
+                      Catch::Contains("momentum has beta = 2"));
     CHECK_NOTHROW(weight_decay{.rate = 0, .inner = sgd{}}.check());
 }

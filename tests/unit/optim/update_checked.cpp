@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An update that looks for numbers that are not finite: the same bits, and no such number is missed, wherever it stands.
+// An update that looks for numbers that are not finite: the same bits, and no such number is missed, wherever it
+// stands.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <limits>
@@ -54,12 +55,14 @@ void check(const Optimizer& optimizer) {
     for (const std::size_t n : sizes<T>()) {
         const auto expected = run<T>(optimizer, n, 3);
         bool finite = true;
-        const auto found = run<T>(optimizer, n, 3, [&](const auto& pass) { finite = finite && update_checked(optimizer, pass); });
+        const auto found =
+            run<T>(optimizer, n, 3, [&](const auto& pass) { finite = finite && update_checked(optimizer, pass); });
         CHECK(finite);
         CHECK(found.weights == expected.weights);
         CHECK(found.state == expected.state);
         std::size_t missed = 0;
-        for (const T bad : {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN()})
+        for (const T bad : {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(),
+                            std::numeric_limits<T>::quiet_NaN()})
             for (std::size_t at = 0; at < n; ++at)
                 for (const double rate : {0.1, 0.0})
                     for (std::size_t where = 0; where < 2 + checked_slots<Optimizer>; ++where) {

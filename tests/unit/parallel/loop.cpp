@@ -21,7 +21,8 @@ std::vector<std::size_t> sizes() {
 
 }  // namespace
 
-TEST_CASE("parallel/loop: the parts of a split follow one another, cover everything, and are cut at the grain", "[parallel]") {
+TEST_CASE("parallel/loop: the parts of a split follow one another, cover everything, and are cut at the grain",
+          "[parallel]") {
     for (const std::size_t n : sizes())
         for (std::size_t parts = 1; parts <= 9; ++parts)
             for (const std::size_t grain : {1, 2, 3, 8, 64}) {

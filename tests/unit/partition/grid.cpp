@@ -31,7 +31,8 @@ TEST_CASE("partition/grid: rank = replica x shards + shard", "[partition]") {
         }
 }
 
-TEST_CASE("partition/grid: lanes are dealt to ranks in order; those of a model group are those of its ranks", "[partition]") {
+TEST_CASE("partition/grid: lanes are dealt to ranks in order; those of a model group are those of its ranks",
+          "[partition]") {
     for (std::size_t shards = 1; shards <= 4; ++shards)
         for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
             const std::size_t ranks = shards * replicas;
@@ -78,8 +79,10 @@ TEST_CASE("partition/grid: ranks that do not fill the grid are refused", "[parti
     CHECK_THROWS_WITH((make_grid<model_2>(0, 3, 8)),
                       "lockstep: 3 ranks do not fill a model partition with 2 shards; start 2 ranks, or use a hybrid "
                       "partition to have several groups");
-    CHECK_THROWS_WITH((make_grid<model_2>(0, 4, 8)), Catch::Contains("4 ranks do not fill a model partition with 2 shards"));
-    CHECK_THROWS_WITH((make_grid<model_2>(0, 1, 8)), Catch::Contains("1 rank does not fill a model partition with 2 shards"));
+    CHECK_THROWS_WITH((make_grid<model_2>(0, 4, 8)),
+                      Catch::Contains("4 ranks do not fill a model partition with 2 shards"));
+    CHECK_THROWS_WITH((make_grid<model_2>(0, 1, 8)),
+                      Catch::Contains("1 rank does not fill a model partition with 2 shards"));
     CHECK_THROWS_WITH((make_grid<partition::model<1>>(0, 2, 8)), Catch::Contains("start 1 rank, or use a hybrid"));
     using hybrid = partition::hybrid<partition::data, partition::model<4>>;
     CHECK_THROWS_WITH((make_grid<hybrid>(5, 6, 8)),
@@ -89,15 +92,16 @@ TEST_CASE("partition/grid: ranks that do not fill the grid are refused", "[parti
 
 TEST_CASE("partition/grid: fewer lanes than ranks are refused", "[partition]") {
     using partition::make_grid;
-    CHECK_THROWS_WITH(
-        (make_grid<partition::data>(0, 9, 8)),
-        "lockstep: 9 ranks share 8 lanes, so some would have nothing to do; set lanes to at least 9 (lanes are part of the recipe: "
-        "another number gives other bits)");
+    CHECK_THROWS_WITH((make_grid<partition::data>(0, 9, 8)),
+                      "lockstep: 9 ranks share 8 lanes, so some would have nothing to do; set lanes to at least 9 "
+                      "(lanes are part of the recipe: "
+                      "another number gives other bits)");
     CHECK_THROWS_WITH((make_grid<partition::data>(1, 2, 1)), Catch::Contains("2 ranks share 1 lane, so"));
     CHECK_NOTHROW(make_grid<partition::data>(0, 8, 8));
 }
 
-TEST_CASE("partition/grid: workers are dealt to ranks, lanes inside of them; no rank holds parts of two", "[partition]") {
+TEST_CASE("partition/grid: workers are dealt to ranks, lanes inside of them; no rank holds parts of two",
+          "[partition]") {
     for (std::size_t shards = 1; shards <= 3; ++shards)
         for (std::size_t replicas = 1; replicas <= 5; ++replicas)
             for (std::size_t workers = 1; workers <= 7; ++workers)
@@ -109,11 +113,13 @@ TEST_CASE("partition/grid: workers are dealt to ranks, lanes inside of them; no 
                     bool fits = true;  // no worker has more ranks than lanes
                     for (std::size_t rank = 0; rank < ranks; ++rank) {
                         const auto part = on.part_of(rank);
-                        fits = fits && part.count <= lockstep::parallel::split(lanes, workers, part.workers.first).size();
+                        fits =
+                            fits && part.count <= lockstep::parallel::split(lanes, workers, part.workers.first).size();
                     }
                     on.workers = 0;
                     if (!fits) {
-                        REQUIRE_THROWS_WITH(partition::deal_workers(on, workers), Catch::Contains("set lanes to at least"));
+                        REQUIRE_THROWS_WITH(partition::deal_workers(on, workers),
+                                            Catch::Contains("set lanes to at least"));
                         continue;
                     }
                     partition::deal_workers(on, workers);
@@ -145,7 +151,9 @@ TEST_CASE("partition/grid: workers are dealt to ranks, lanes inside of them; no 
                 }
 }
 
-TEST_CASE("partition/grid: with a power of two of lanes for each worker the lanes are those of a recipe without workers", "[partition]") {
+TEST_CASE(
+    "partition/grid: with a power of two of lanes for each worker the lanes are those of a recipe without workers",
+    "[partition]") {
     for (const std::size_t ranks : {1UL, 2UL, 4UL, 8UL}) {
         grid on{.rank = 0, .ranks = ranks, .shards = 1, .lanes = 16};
         const grid plain = on;

@@ -18,7 +18,8 @@ TEST_CASE("partition/redistribution: joining and cutting features are inverse to
                 partition::join_features(rows, blocks, width, cut.data(), whole.data());
                 for (std::size_t row = 0; row < rows; ++row)
                     for (std::size_t feature = 0; feature < blocks * width; ++feature)
-                        REQUIRE(whole[row * blocks * width + feature] == cut[(feature / width * rows + row) * width + feature % width]);
+                        REQUIRE(whole[row * blocks * width + feature] ==
+                                cut[(feature / width * rows + row) * width + feature % width]);
                 partition::cut_features(rows, blocks, width, whole.data(), again.data());
                 REQUIRE(again == cut);
             }

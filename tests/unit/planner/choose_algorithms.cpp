@@ -13,8 +13,8 @@ using planner::workspace;
 
 namespace {
 
-/// 16 samples: the direct algorithm without scratch, Winograd's in half the time with scratch that grows with the samples, patches between
-/// them.
+/// 16 samples: the direct algorithm without scratch, Winograd's in half the time with scratch that grows with the
+/// samples, patches between them.
 std::vector<measured_pass> two_passes() {
     const std::vector<planner::measured_algorithm> algorithms{
         {algorithm::direct, {{16, 16, 0}}},
@@ -52,7 +52,8 @@ TEST_CASE("planner/choose_algorithms: with one workspace each pass has the whole
         CHECK(one.seconds == 8.5);
         CHECK(one.scratch == 80);
     }
-    for (const auto& one : choose(39, workspace::reuse)) CHECK(one.choice == kernels::pass_choice{algorithm::im2col, {}});
+    for (const auto& one : choose(39, workspace::reuse))
+        CHECK(one.choice == kernels::pass_choice{algorithm::im2col, {}});
     for (const auto& one : choose(29, workspace::reuse)) CHECK(one.choice.which == algorithm::direct);
 }
 
@@ -90,9 +91,11 @@ TEST_CASE("planner/choose_algorithms: a limit that is too small", "[planner]") {
     auto measured = two_passes();
     for (auto& one : measured) one.algorithms.erase(one.algorithms.begin());
     CHECK_THROWS_WITH(planner::choose_algorithms(measured, 16, 9, workspace::reuse, 0),
-                      "lockstep: the forward pass of convolution 0 needs 10 bytes of scratch at least, the limit is 9; raise the limit");
-    CHECK_THROWS_WITH(planner::choose_algorithms(measured, 16, 19, workspace::division, 0),
-                      "lockstep: all passes together need 20 bytes of scratch at least, the limit is 19; raise the limit");
+                      "lockstep: the forward pass of convolution 0 needs 10 bytes of scratch at least, the limit is 9; "
+                      "raise the limit");
+    CHECK_THROWS_WITH(
+        planner::choose_algorithms(measured, 16, 19, workspace::division, 0),
+        "lockstep: all passes together need 20 bytes of scratch at least, the limit is 19; raise the limit");
     CHECK(planner::choose_algorithms(measured, 16, 20, workspace::division, 0).size() == 2);
 }
 

@@ -16,9 +16,16 @@ using planner::convolution_layer;
 
 namespace {
 
-constexpr kernels::convolution small{.rows = 6, .columns = 5, .channels = 3, .filters = 4, .kernel_rows = 3, .kernel_columns = 3};
-constexpr kernels::convolution strided{
-    .rows = 6, .columns = 5, .channels = 2, .filters = 3, .kernel_rows = 2, .kernel_columns = 3, .stride_rows = 2, .stride_columns = 2};
+constexpr kernels::convolution small{
+    .rows = 6, .columns = 5, .channels = 3, .filters = 4, .kernel_rows = 3, .kernel_columns = 3};
+constexpr kernels::convolution strided{.rows = 6,
+                                       .columns = 5,
+                                       .channels = 2,
+                                       .filters = 3,
+                                       .kernel_rows = 2,
+                                       .kernel_columns = 3,
+                                       .stride_rows = 2,
+                                       .stride_columns = 2};
 
 planner::measuring quickly() {
     planner::measuring out;
@@ -39,7 +46,8 @@ std::set<algorithm> measured(const planner::measured_pass& of) {
 }  // namespace
 
 TEST_CASE("planner/measure_convolution: every pass, the algorithms that apply, all micro-batches", "[planner]") {
-    const std::vector<convolution_layer> layers{{0, small, false}, {3, strided, true}, {5, small, true}, {8, strided, true}};
+    const std::vector<convolution_layer> layers{
+        {0, small, false}, {3, strided, true}, {5, small, true}, {8, strided, true}};
     std::vector<std::size_t> told;
     const auto all = planner::measure_convolutions<float>(layers, quickly(), [&](std::size_t layer, std::size_t of) {
         CHECK(of == 4);
@@ -52,18 +60,20 @@ TEST_CASE("planner/measure_convolution: every pass, the algorithms that apply, a
         seen.insert({one.layer, one.pass});
         const auto& g = layers[one.layer].geometry;
         CHECK(one.by_rule == algorithm::direct);
-        CHECK(measured(one) == (g == small ? std::set{algorithm::direct, algorithm::winograd2, algorithm::winograd4, algorithm::im2col}
-                                           : std::set{algorithm::direct, algorithm::im2col}));
+        CHECK(measured(one) ==
+              (g == small ? std::set{algorithm::direct, algorithm::winograd2, algorithm::winograd4, algorithm::im2col}
+                          : std::set{algorithm::direct, algorithm::im2col}));
         for (const auto& tried : one.algorithms) {
             std::vector<std::size_t> samples;
             for (const auto& run : tried.runs) {
                 samples.push_back(run.samples);
                 CHECK(run.seconds > 0);
                 if (one.pass == convolution_pass::forward)
-                    CHECK(run.scratch == 4 * kernels::convolve_forward_scratch<float>(tried.which, g, run.samples, {1}));
+                    CHECK(run.scratch ==
+                          4 * kernels::convolve_forward_scratch<float>(tried.which, g, run.samples, {1}));
             }
-            CHECK(samples ==
-                  (one.pass == convolution_pass::backward_weights ? std::vector<std::size_t>{6} : std::vector<std::size_t>{6, 1, 2, 4}));
+            CHECK(samples == (one.pass == convolution_pass::backward_weights ? std::vector<std::size_t>{6}
+                                                                             : std::vector<std::size_t>{6, 1, 2, 4}));
         }
     }
     CHECK(seen.size() == all.size());
@@ -75,7 +85,8 @@ TEST_CASE("planner/measure_convolution: only what is allowed, and what the rule 
     auto how = quickly();
     how.allowed = {algorithm::winograd6};
     planner::convolution_bench<double> bench{small, how};
-    CHECK(measured(bench.measure(convolution_pass::backward_data)) == std::set{algorithm::direct, algorithm::winograd6});
+    CHECK(measured(bench.measure(convolution_pass::backward_data)) ==
+          std::set{algorithm::direct, algorithm::winograd6});
 }
 
 TEST_CASE("planner/measure_convolution: the convolutions of a network", "[planner]") {

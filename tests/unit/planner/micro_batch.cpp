@@ -32,7 +32,8 @@ void for_all(std::size_t samples, std::span<const kernel_run> runs, double secon
              const std::function<void(double, std::size_t)>& f) {
     if (samples == 0) return f(seconds, scratch);
     for (const kernel_run& run : runs)
-        if (run.samples <= samples) for_all(samples - run.samples, runs, seconds + run.seconds, std::max(scratch, run.scratch), f);
+        if (run.samples <= samples)
+            for_all(samples - run.samples, runs, seconds + run.seconds, std::max(scratch, run.scratch), f);
 }
 
 }  // namespace
@@ -70,7 +71,8 @@ TEST_CASE("planner/micro_batch: desirable divisions are the Pareto front", "[pla
         std::sort(all.begin(), all.end());
         for (const auto& one : all)
             if (front.empty() || one.second < front.back().second) front.push_back(one);
-        for (const division& one : planner::desirable_divisions(samples, runs)) got.emplace_back(one.scratch, one.seconds);
+        for (const division& one : planner::desirable_divisions(samples, runs))
+            got.emplace_back(one.scratch, one.seconds);
         REQUIRE(got == front);
         longest = std::max(longest, front.size());
     }
@@ -80,11 +82,13 @@ TEST_CASE("planner/micro_batch: desirable divisions are the Pareto front", "[pla
 TEST_CASE("planner/micro_batch: less scratch, shorter runs", "[planner]") {
     // A kernel whose speed and scratch grow with the samples that it takes at once.
     std::vector<kernel_run> runs;
-    for (std::size_t samples = 1; samples <= 64; samples *= 2) runs.push_back({samples, static_cast<double>(samples) + 2, samples * 100});
+    for (std::size_t samples = 1; samples <= 64; samples *= 2)
+        runs.push_back({samples, static_cast<double>(samples) + 2, samples * 100});
     CHECK(planner::fastest_division(60, runs, 6400) == division{{4, 8, 16, 32}, 68, 3200});
     CHECK(planner::fastest_division(64, runs, 6400) == division{{64}, 66, 6400});
     CHECK(planner::fastest_division(64, runs, 1700) == division{{16, 16, 16, 16}, 72, 1600});
     CHECK(planner::fastest_division(64, runs, 99) == std::nullopt);
     CHECK(planner::fastest_division(0, runs, 0) == division{});
-    CHECK(planner::desirable_divisions(4, runs) == std::vector<division>{{{1, 1, 1, 1}, 12, 100}, {{2, 2}, 8, 200}, {{4}, 6, 400}});
+    CHECK(planner::desirable_divisions(4, runs) ==
+          std::vector<division>{{{1, 1, 1, 1}, 12, 100}, {{2, 2}, 8, 200}, {{4}, 6, 400}});
 }

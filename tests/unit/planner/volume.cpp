@@ -11,7 +11,8 @@ TEST_CASE("planner/volume: the ends of the hybrid form are data and model parall
     CHECK(planner::bytes_sent(fc6, 1) == Approx(2 * 4 * 25088.0 * 256 * 63 / 64));
 }
 
-// Megabytes for each node: 64 nodes, minibatch 256 (facts of Das et al. 2016, by the form without the factors (1 - G/N) and (G - 1)).
+// Megabytes for each node: 64 nodes, minibatch 256 (facts of Das et al. 2016, by the form without the factors (1 - G/N)
+// and (G - 1)).
 TEST_CASE("planner/volume: dense layers of VGG-A and OverFeat", "[planner]") {
     struct row {
         double inputs, outputs, groups_half_duplex, groups_full_duplex;

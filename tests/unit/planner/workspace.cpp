@@ -26,7 +26,8 @@ kernels draw_kernels(std::size_t count, std::size_t variants, std::uint32_t seri
     return out;
 }
 
-void for_all(const kernels& all, std::size_t k, double seconds, std::size_t scratch, const std::function<void(double, std::size_t)>& f) {
+void for_all(const kernels& all, std::size_t k, double seconds, std::size_t scratch,
+             const std::function<void(double, std::size_t)>& f) {
     if (k == all.size()) return f(seconds, scratch);
     for (const variant& one : all[k]) for_all(all, k + 1, seconds + one.seconds, scratch + one.scratch, f);
 }

@@ -12,10 +12,13 @@
 namespace ls = lockstep;
 using ls::reduce::method;
 
-TEST_CASE("reduce/choose: without a compressor sums go over the lane tree, messages of a compressor are gathered", "[reduce]") {
+TEST_CASE("reduce/choose: without a compressor sums go over the lane tree, messages of a compressor are gathered",
+          "[reduce]") {
     STATIC_REQUIRE(std::is_same_v<method<float, ls::compress::none>::reducer, ls::reduce::tree_sum<float>>);
-    STATIC_REQUIRE(std::is_same_v<method<float, ls::compress::top_k>::reducer, ls::reduce::gathered_messages<float, ls::compress::top_k>>);
-    STATIC_REQUIRE(!method<double, ls::compress::none>::has_workers && method<double, ls::compress::top_k>::has_workers);
+    STATIC_REQUIRE(std::is_same_v<method<float, ls::compress::top_k>::reducer,
+                                  ls::reduce::gathered_messages<float, ls::compress::top_k>>);
+    STATIC_REQUIRE(!method<double, ls::compress::none>::has_workers &&
+                   method<double, ls::compress::top_k>::has_workers);
     STATIC_REQUIRE(ls::reduce::Reducer<ls::reduce::tree_sum<double>, double>);
     STATIC_REQUIRE(ls::reduce::Reducer<ls::reduce::gathered_messages<double, ls::compress::top_k>, double>);
 }

@@ -9,7 +9,8 @@
 
 namespace ls = lockstep;
 
-static_assert(ls::reduce::Reducer<ls::reduce::factor_sum<float>> && ls::reduce::Reducer<ls::reduce::tree_or_factor_sum<double>, double>);
+static_assert(ls::reduce::Reducer<ls::reduce::factor_sum<float>> &&
+              ls::reduce::Reducer<ls::reduce::tree_or_factor_sum<double>, double>);
 
 TEST_CASE("reduce/factor_sum: one rank forms the gradient of its rows, in each step of other rows", "[reduce]") {
     constexpr std::size_t m = 9, q = 5, n = m * q + q, lanes = 4, room = 12;
@@ -25,7 +26,8 @@ TEST_CASE("reduce/factor_sum: one rank forms the gradient of its rows, in each s
     CHECK(sum.poll());
     const ls::core::random_stream random{3, ls::core::purpose::user};
     std::uint64_t drawn = 0;
-    for (const std::vector<std::size_t>& rows : {std::vector<std::size_t>{3, 3, 3, 3}, {0, 2, 0, 1}, {0, 0, 0, 0}, {1, 0, 4, 2}}) {
+    for (const std::vector<std::size_t>& rows :
+         {std::vector<std::size_t>{3, 3, 3, 3}, {0, 2, 0, 1}, {0, 0, 0, 0}, {1, 0, 4, 2}}) {
         lengths = rows;
         const std::span<double> factors = sum.own_factors(arena[slice]);
         REQUIRE(factors.size() == room * (m + q));

@@ -31,7 +31,8 @@ std::vector<float> largest_tenth() {
 
 }  // namespace
 
-TEST_CASE("reduce/gathered_messages: one rank gets what its message decodes to, also when several sums follow", "[reduce]") {
+TEST_CASE("reduce/gathered_messages: one rank gets what its message decodes to, also when several sums follow",
+          "[reduce]") {
     ls::tensor::arena arena;
     ls::reduce::gathered_messages<float, ls::compress::top_k> sum{reduce_test::bucket_of_workers(n, 1, 8, 4, n),
                                                                   ls::compress::top_k{.ratio = 0.1}, arena};
@@ -109,8 +110,8 @@ TEST_CASE("reduce/gathered_messages: a number that is not finite makes all sums 
 TEST_CASE("reduce/gathered_messages: the state of a compressor lasts from step to step", "[reduce]") {
     const ls::compress::error_feedback compressor{ls::compress::top_k{.ratio = 0.1}};
     ls::tensor::arena arena;
-    ls::reduce::gathered_messages<float, std::remove_const_t<decltype(compressor)>> sum{reduce_test::bucket_of_workers(n, 1, 8, 4, n),
-                                                                                        compressor, arena};
+    ls::reduce::gathered_messages<float, std::remove_const_t<decltype(compressor)>> sum{
+        reduce_test::bucket_of_workers(n, 1, 8, 4, n), compressor, arena};
     arena.allocate();
     sum.bind(arena);
     // What is not sent is kept; with no new gradient, ten messages of a tenth bring all of it.

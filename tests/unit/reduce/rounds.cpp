@@ -63,13 +63,15 @@ struct coarse {
             out[i] = static_cast<std::uint32_t>(static_cast<int>(std::nearbyint(in.values[i] / in.shared[0])));
     }
     template <class T>
-    void finish(const ls::compress::shared_pass<T>& all, std::span<const std::uint32_t> result, std::span<T> mean) const noexcept {
+    void finish(const ls::compress::shared_pass<T>& all, std::span<const std::uint32_t> result,
+                std::span<T> mean) const noexcept {
         all.shared[2] += T{1};
         for (std::size_t i = 0; i < mean.size(); ++i)
             mean[i] = all.shared[0] * static_cast<T>(static_cast<int>(result[i])) + all.shared[1] + all.shared[2];
     }
     template <class T>
-    void decode_own(const ls::compress::worker_pass<T>&, std::span<const std::uint32_t>, T, std::span<T>) const noexcept {}
+    void decode_own(const ls::compress::worker_pass<T>&, std::span<const std::uint32_t>, T,
+                    std::span<T>) const noexcept {}
 };
 static_assert(ls::compress::Reduction<coarse> && ls::reduce::Reducer<ls::reduce::rounds<float, coarse>>);
 static_assert(!ls::compress::Reduction<ls::compress::none> && !ls::compress::Compressor<coarse>);
@@ -123,14 +125,15 @@ TEST_CASE("reduce/rounds: each round combines the workers of a rank by its algeb
                 float most = 0, firsts[8] = {};
                 int k = 0;
                 for (std::size_t worker = 0; worker < workers; ++worker) {
-                    for (std::size_t j = first; j < first + 16; ++j) most = std::max(most, std::abs(gradient[worker * n + j]));
+                    for (std::size_t j = first; j < first + 16; ++j)
+                        most = std::max(most, std::abs(gradient[worker * n + j]));
                     firsts[worker] = gradient[worker * n + first];
                 }
                 for (std::size_t worker = 0; worker < workers; ++worker)
                     k += static_cast<int>(std::nearbyint(gradient[worker * n + i] / (most / 8)));
                 // Missing leaves are zeros, which change no sum.
-                const float tree =
-                    ((firsts[0] + firsts[1]) + (firsts[2] + firsts[3])) + ((firsts[4] + firsts[5]) + (firsts[6] + firsts[7]));
+                const float tree = ((firsts[0] + firsts[1]) + (firsts[2] + firsts[3])) +
+                                   ((firsts[4] + firsts[5]) + (firsts[6] + firsts[7]));
                 CHECK(found[i] == most / 8 * static_cast<float>(k) + tree + static_cast<float>(8 + step));
             }
         }
@@ -150,7 +153,8 @@ TEST_CASE("reduce/rounds: vectors and what a reduction leaves alone are added ov
 
 namespace {
 
-/// Three matrices and a bias of three workers, against one matrix at a time in plain loops. The tree over three workers is their order.
+/// Three matrices and a bias of three workers, against one matrix at a time in plain loops. The tree over three workers
+/// is their order.
 template <class R>
 void as_by_hand(const R& reduction) {
     constexpr std::size_t workers = 3, extents[][2] = {{16, 12}, {1, 7}, {9, 20}, {8, 8}};
@@ -159,14 +163,16 @@ void as_by_hand(const R& reduction) {
     std::vector<ls::compress::testing::by_hand<float, R>> single;
     for (std::size_t tensor = 0; tensor < std::size(extents); ++tensor) {
         const auto [rows, columns] = extents[tensor];
-        bucket.deal.pieces.push_back({.first = bucket.n, .count = rows * columns, .tensor = 40 + tensor, .rows = rows, .columns = columns});
+        bucket.deal.pieces.push_back(
+            {.first = bucket.n, .count = rows * columns, .tensor = 40 + tensor, .rows = rows, .columns = columns});
         bucket.n += rows * columns;
         single.emplace_back(reduction, matrix{rows, columns}, workers, ls::parallel::team{}, 11, 40 + tensor);
     }
     reducer<R> sum{bucket, reduction};
     for (std::uint32_t step = 0; step < 4; ++step) {
         std::vector<float> gradient(workers * bucket.n);
-        for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>((31 * (i + step) + 7) % 103) / 32 - 1.5F;
+        for (std::size_t i = 0; i < gradient.size(); ++i)
+            gradient[i] = static_cast<float>((31 * (i + step) + 7) % 103) / 32 - 1.5F;
         const auto found = sum(gradient, step);
         for (std::size_t tensor = 0; tensor < std::size(extents); ++tensor) {
             const auto& piece = bucket.deal.pieces[tensor];
@@ -184,7 +190,8 @@ void as_by_hand(const R& reduction) {
 
 }  // namespace
 
-TEST_CASE("reduce/rounds: matrices of one bucket are reduced as each alone, with their own state and random words", "[reduce]") {
+TEST_CASE("reduce/rounds: matrices of one bucket are reduced as each alone, with their own state and random words",
+          "[reduce]") {
     as_by_hand(ls::compress::terngrad{});
     as_by_hand(ls::compress::power_sgd{.rank = 2});
     as_by_hand(ls::compress::error_feedback{ls::compress::power_sgd{.rank = 3}});

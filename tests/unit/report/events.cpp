@@ -29,9 +29,9 @@ TEST_CASE("report/events: fit() refuses epochs whose steps would wrap, and train
     namespace ls = lockstep;
     const std::vector<float> x(32, 1), y(16, 1);
     const auto set = ls::data::in_memory<ls::tensor::shape<2>, ls::tensor::shape<1>>(x, y);
-    ls::trainer trainer{
-        ls::comm::group{},
-        ls::plan{.model = ls::sequential{ls::input<2>, ls::layers::dense<1>{}}, .loss = ls::mean_squared_error{}, .batch = 8}};
+    ls::trainer trainer{ls::comm::group{}, ls::plan{.model = ls::sequential{ls::input<2>, ls::layers::dense<1>{}},
+                                                    .loss = ls::mean_squared_error{},
+                                                    .batch = 8}};
     CHECK_THROWS_AS(trainer.fit(set, ls::epochs{(std::size_t{1} << 63U) + 1}), core::error);
     CHECK(trainer.report().steps == 0);
 }

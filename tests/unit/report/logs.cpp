@@ -20,7 +20,8 @@ namespace ls = lockstep;
 /// A path of this test's own, without a file.
 struct fresh_file {
     std::string path;
-    explicit fresh_file(const std::string& name) : path{(std::filesystem::temp_directory_path() / ("lockstep-" + name)).string()} {
+    explicit fresh_file(const std::string& name)
+        : path{(std::filesystem::temp_directory_path() / ("lockstep-" + name)).string()} {
         std::filesystem::remove(path);
     }
     fresh_file(const fresh_file&) = delete;
@@ -43,21 +44,25 @@ TEST_CASE("report/logs: a log goes on over several fits; a new one starts anew",
         for (std::size_t fit = 0; fit < 2; ++fit) {
             log.on_begin();
             for (std::size_t step = 1; step <= 3; ++step)
-                log.on_step({.step = 3 * fit + step,
-                             .epoch = 1,
-                             .samples = 16,
-                             .loss = 0.5,
-                             .rate = 0.25,
-                             .spent = {.communication_hidden = 3, .communication_exposed = 2, .because = {.no_progress = 1.5}}});
+                log.on_step(
+                    {.step = 3 * fit + step,
+                     .epoch = 1,
+                     .samples = 16,
+                     .loss = 0.5,
+                     .rate = 0.25,
+                     .spent = {
+                         .communication_hidden = 3, .communication_exposed = 2, .because = {.no_progress = 1.5}}});
         }
     }
     const auto lines = file.lines();
     REQUIRE(lines.size() == 7);
     CHECK(lines[0] ==
-          "step,epoch,samples,loss,rate,seconds,samples_per_second,communication_hidden,communication_exposed,last_bucket,"
+          "step,epoch,samples,loss,rate,seconds,samples_per_second,communication_hidden,communication_exposed,last_"
+          "bucket,"
           "no_progress,large_bucket,slow_rank");
     for (std::size_t i = 1; i < lines.size(); ++i)
-        CHECK(lines[i] == ls::core::text(i, ",2,16,0.5,0.25,0.000000,0.0,3.000000,2.000000,0.000000,1.500000,0.000000,0.000000"));
+        CHECK(lines[i] ==
+              ls::core::text(i, ",2,16,0.5,0.25,0.000000,0.0,3.000000,2.000000,0.000000,1.500000,0.000000,0.000000"));
     ls::csv_log again{file.path};
     again.on_begin();
     CHECK(file.lines().size() == 1);
@@ -71,21 +76,26 @@ TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") 
     log.on_epoch({.epoch = 0,
                   .loss = 0.25,
                   .seconds = 2,
-                  .test = ls::report::evaluation{.loss = 1.5, .accuracy = 0.75, .metrics = {{"top_5", 0.875}, {R"(a "b" \ c)", 1}}}});
+                  .test = ls::report::evaluation{
+                      .loss = 1.5, .accuracy = 0.75, .metrics = {{"top_5", 0.875}, {R"(a "b" \ c)", 1}}}});
     const auto lines = file.lines();
     REQUIRE(lines.size() == 2);
-    CHECK(lines[0] ==
-          R"({"event":"step","step":1,"epoch":1,"samples":8,"loss":null,"rate":0.5,"seconds":0,"samples_per_second":0,)"
-          R"("communication_hidden":0,"communication_exposed":0,"last_bucket":0,"no_progress":0,"large_bucket":0,"slow_rank":0})");
-    CHECK(lines[1] == R"({"event":"epoch","epoch":1,"loss":0.25,"seconds":2,"test_loss":1.5,"test_accuracy":0.75,"test_top_5":0.875,)"
-                      R"("test_a \"b\" \\ c":1})");
+    CHECK(
+        lines[0] ==
+        R"({"event":"step","step":1,"epoch":1,"samples":8,"loss":null,"rate":0.5,"seconds":0,"samples_per_second":0,)"
+        R"("communication_hidden":0,"communication_exposed":0,"last_bucket":0,"no_progress":0,"large_bucket":0,"slow_rank":0})");
+    CHECK(
+        lines[1] ==
+        R"({"event":"epoch","epoch":1,"loss":0.25,"seconds":2,"test_loss":1.5,"test_accuracy":0.75,"test_top_5":0.875,)"
+        R"("test_a \"b\" \\ c":1})");
 }
 
 TEST_CASE("report/logs: a file that cannot be written is an error before the first step", "[report]") {
     ls::csv_log log{"/no/such/folder/run.csv"};
-    CHECK_THROWS_WITH(log.on_begin(),
-                      "lockstep: cannot write /no/such/folder/run.csv: No such file or directory; check that the directory "
-                      "exists, may be written and has room");
+    CHECK_THROWS_WITH(
+        log.on_begin(),
+        "lockstep: cannot write /no/such/folder/run.csv: No such file or directory; check that the directory "
+        "exists, may be written and has room");
 }
 
 TEST_CASE("report/logs: observers that write one file are refused before any of them writes", "[report]") {
@@ -98,7 +108,8 @@ TEST_CASE("report/logs: observers that write one file are refused before any of 
     const ls::timeline drawn{file.path + ".json", 50, file.path};
     CHECK_THROWS_WITH(ls::report::require_different_outputs(alone, csv, other, json),
                       Catch::Contains("are one file, named for two outputs; "));
-    CHECK_THROWS_WITH(ls::report::require_different_outputs(alone, csv, drawn), Catch::Contains("\" is named for two outputs; "));
+    CHECK_THROWS_WITH(ls::report::require_different_outputs(alone, csv, drawn),
+                      Catch::Contains("\" is named for two outputs; "));
     CHECK_NOTHROW(ls::report::require_different_outputs(alone, csv, other, ls::timeline{""}, ls::timeline{""}));
     CHECK(file.lines() == std::vector<std::string>{"what was there before"});
 }

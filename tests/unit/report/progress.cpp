@@ -32,10 +32,11 @@ TEST_CASE("report/progress: a line for each interval, each epoch and the end", "
 
 TEST_CASE("report/progress: a stream that does not take its text is an error", "[report]") {
     std::ofstream full{"/dev/full"};
-    CHECK_THROWS_WITH(
-        ls::report::print(full, "x"),
-        "lockstep: the output cannot be written: No space left on device; check where it goes: a file needs room, a pipe needs a "
-        "reader");
+    CHECK_THROWS_WITH(ls::report::print(full, "x"),
+                      "lockstep: the output cannot be written: No space left on device; check where it goes: a file "
+                      "needs room, a pipe needs a "
+                      "reader");
     ls::progress lines{full};
-    CHECK_THROWS_WITH(lines.on_epoch({.epoch = 0, .test = {}}), Catch::Contains("lockstep: the output cannot be written: "));
+    CHECK_THROWS_WITH(lines.on_epoch({.epoch = 0, .test = {}}),
+                      Catch::Contains("lockstep: the output cannot be written: "));
 }

@@ -46,7 +46,8 @@ void step(ls::report::recorder& to, std::uint64_t number) {
 }
 
 struct folder {
-    std::filesystem::path path = std::filesystem::temp_directory_path() / ("lockstep-timeline-" + std::to_string(::getpid()));
+    std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("lockstep-timeline-" + std::to_string(::getpid()));
     folder() { std::filesystem::create_directories(path); }
     folder(const folder&) = delete;
     folder& operator=(const folder&) = delete;
@@ -133,7 +134,8 @@ TEST_CASE("report/timeline: without a path there is none", "[report]") {
 TEST_CASE("report/timeline: a file that cannot be written is an error before the first step", "[report]") {
     ls::timeline made{"/no/such/folder/trace.json"};
     CHECK_THROWS_WITH(begin(made, source{}),
-                      "lockstep: cannot write /no/such/folder/trace.json: No such file or directory; check that the directory exists, may "
+                      "lockstep: cannot write /no/such/folder/trace.json: No such file or directory; check that the "
+                      "directory exists, may "
                       "be written and has room");
 }
 
@@ -150,8 +152,10 @@ TEST_CASE("report/timeline: the picture is of the step with the median length, n
     CHECK(ls::report::typical_step({}) == 0);
 }
 
-TEST_CASE("report/timeline: the picture says what part of the communication was hidden, of each rank and of all", "[report]") {
-    ls::report::recorded_run run{.ranks = {{}, {}}, .buckets = {{0, 1, 800}}, .layers = {"a<b", "dense"}, .bytes = {{800}, {700}}};
+TEST_CASE("report/timeline: the picture says what part of the communication was hidden, of each rank and of all",
+          "[report]") {
+    ls::report::recorded_run run{
+        .ranks = {{}, {}}, .buckets = {{0, 1, 800}}, .layers = {"a<b", "dense"}, .bytes = {{800}, {700}}};
     for (std::size_t rank = 0; rank < 2; ++rank) {
         const std::int64_t wait = rank == 0 ? 400 : 200;
         run.ranks[rank] = {{.begin = 0, .end = 1000, .step = 1, .number = 0, .what = activity::forward},

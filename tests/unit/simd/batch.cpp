@@ -27,7 +27,8 @@ TEMPLATE_TEST_CASE("simd/batch: loads and stores at any offset touch one registe
     for (std::size_t offset = 0; offset <= width; ++offset) {
         std::vector<TestType> to(3 * width, TestType{-1});
         simd::store(to.data() + offset, simd::load(from.data() + offset));
-        for (std::size_t i = 0; i < to.size(); ++i) REQUIRE(to[i] == (i >= offset && i < offset + width ? from[i] : TestType{-1}));
+        for (std::size_t i = 0; i < to.size(); ++i)
+            REQUIRE(to[i] == (i >= offset && i < offset + width ? from[i] : TestType{-1}));
     }
 }
 
@@ -38,7 +39,8 @@ TEMPLATE_TEST_CASE("simd/batch: what is streamed is what was stored", "[simd]", 
     alignas(simd::alignment) TestType to[3 * width]{};
     simd::stream(to + width, simd::load(from.data()));
     simd::stream_end();
-    for (std::size_t i = 0; i < 3 * width; ++i) REQUIRE(to[i] == (i >= width && i < 2 * width ? from[i - width] : TestType{0}));
+    for (std::size_t i = 0; i < 3 * width; ++i)
+        REQUIRE(to[i] == (i >= width && i < 2 * width ? from[i - width] : TestType{0}));
 }
 
 TEMPLATE_TEST_CASE("simd/batch: only whole lines of what is large are streamed", "[simd]", float, double) {
@@ -59,8 +61,8 @@ TEMPLATE_TEST_CASE("simd/batch: fma rounds as often as fma_rounds_once says", "[
     for (const TestType one : out) CHECK(one == (simd::fma_rounds_once ? -tiny * tiny : TestType{0}));
 }
 
-TEMPLATE_TEST_CASE("simd/batch: products are added as fma does, whether numbers come from memory or from registers", "[simd]", float,
-                   double) {
+TEMPLATE_TEST_CASE("simd/batch: products are added as fma does, whether numbers come from memory or from registers",
+                   "[simd]", float, double) {
     using batch = simd::batch<TestType>;
     constexpr std::size_t width = simd::width<TestType>;
     std::vector<TestType> b(width), start(width), want(width), from_memory(width), from_register(width);

@@ -34,7 +34,8 @@ TEMPLATE_TEST_CASE("simd/bytes: which bytes are equal to one", "[simd]", float, 
         for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
             const auto equal = simd::equal_bytes<TestType>(bytes.data() + first, wanted);
             std::array<TestType, width> values;
-            simd::store(values.data(), select(equal, simd::batch<TestType>(TestType{1}), simd::batch<TestType>(TestType{0})));
+            simd::store(values.data(),
+                        select(equal, simd::batch<TestType>(TestType{1}), simd::batch<TestType>(TestType{0})));
             for (std::size_t i = 0; i < width; ++i) REQUIRE(values[i] == (bytes[first + i] == wanted ? 1 : 0));
         }
 }

@@ -18,14 +18,16 @@ template <class T>
 std::vector<T> powers(const std::vector<T>& x) {
     std::vector<T> y(x.size());
     REQUIRE(x.size() % simd::width<T> == 0);
-    for (std::size_t i = 0; i < x.size(); i += simd::width<T>) simd::store(y.data() + i, simd::exp_below_zero(simd::load(x.data() + i)));
+    for (std::size_t i = 0; i < x.size(); i += simd::width<T>)
+        simd::store(y.data() + i, simd::exp_below_zero(simd::load(x.data() + i)));
     return y;
 }
 
 }  // namespace
 
 // All numbers of type float were tried once: none errs by more than 1.009 units.
-TEMPLATE_TEST_CASE("simd/exp: errs by about one unit in the last place, down to the smallest normal number", "[simd]", float, double) {
+TEMPLATE_TEST_CASE("simd/exp: errs by about one unit in the last place, down to the smallest normal number", "[simd]",
+                   float, double) {
     using limits = std::numeric_limits<TestType>;
     const double lowest = std::log(static_cast<double>(limits::min()));
     std::vector<TestType> x(1 << 16);
@@ -45,8 +47,8 @@ TEMPLATE_TEST_CASE("simd/exp: errs by about one unit in the last place, down to 
 TEMPLATE_TEST_CASE("simd/exp: ends and numbers that are none", "[simd]", float, double) {
     using limits = std::numeric_limits<TestType>;
     std::vector<TestType> x(simd::width<TestType>, TestType{0});
-    for (const TestType low :
-         {-limits::infinity(), limits::lowest(), TestType{-1000}, static_cast<TestType>(1.0001 * std::log(limits::min()))}) {
+    for (const TestType low : {-limits::infinity(), limits::lowest(), TestType{-1000},
+                               static_cast<TestType>(1.0001 * std::log(limits::min()))}) {
         x[0] = low;
         CHECK(powers(x)[0] == TestType{0});
     }
@@ -59,10 +61,12 @@ TEMPLATE_TEST_CASE("simd/exp: ends and numbers that are none", "[simd]", float, 
     CHECK(powers(x)[0] == TestType{1});
 }
 
-TEMPLATE_TEST_CASE("simd/exp: the same bits on every instruction set with fused multiply-adds", "[simd]", float, double) {
+TEMPLATE_TEST_CASE("simd/exp: the same bits on every instruction set with fused multiply-adds", "[simd]", float,
+                   double) {
     if (!simd::fma_rounds_once) return;
     std::vector<TestType> x(4096);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = -static_cast<TestType>(i) / 43;
     const auto y = powers(x);
-    CHECK(lockstep::core::hash(std::as_bytes(std::span{y})) == (sizeof(TestType) == 4 ? 0xa37cb5092fea0a53U : 0xe81e4dc91996f845U));
+    CHECK(lockstep::core::hash(std::as_bytes(std::span{y})) ==
+          (sizeof(TestType) == 4 ? 0xa37cb5092fea0a53U : 0xe81e4dc91996f845U));
 }

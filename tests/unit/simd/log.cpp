@@ -18,7 +18,8 @@ constexpr std::size_t width = simd::width<double>;
 
 std::vector<double> logarithms(std::vector<double> x) {
     x.resize((x.size() + width - 1) / width * width, 1.0);
-    for (std::size_t i = 0; i < x.size(); i += width) simd::store(x.data() + i, simd::log_above_one(simd::load(x.data() + i)));
+    for (std::size_t i = 0; i < x.size(); i += width)
+        simd::store(x.data() + i, simd::log_above_one(simd::load(x.data() + i)));
     return x;
 }
 

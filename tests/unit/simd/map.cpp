@@ -77,7 +77,8 @@ TEMPLATE_TEST_CASE("simd/map: input and output may be one array", "[simd]", floa
     }
 }
 
-TEMPLATE_TEST_CASE("simd/map: a result by itself has the bits of one that map leaves, also past the caches", "[simd]", float, double) {
+TEMPLATE_TEST_CASE("simd/map: a result by itself has the bits of one that map leaves, also past the caches", "[simd]",
+                   float, double) {
     constexpr std::size_t width = simd::width<TestType>;
     constexpr TestType guard = 99;
     for (std::size_t n = 0; n <= 3 * width + 1; ++n) {
@@ -85,7 +86,8 @@ TEMPLATE_TEST_CASE("simd/map: a result by itself has the bits of one that map le
         const auto f = [](const auto& left, const auto& right) { return tanh(left * right + left); };
         std::vector<TestType> want(n);
         simd::map(
-            n, [&](const auto& left, const auto& right, auto& to) { to = f(left, right); }, a.data(), b.data(), want.data());
+            n, [&](const auto& left, const auto& right, auto& to) { to = f(left, right); }, a.data(), b.data(),
+            want.data());
         for (const bool streamed : {false, true}) {
             alignas(simd::alignment) TestType got[3 * width + 2];
             std::fill(std::begin(got), std::end(got), guard);
@@ -98,8 +100,8 @@ TEMPLATE_TEST_CASE("simd/map: a result by itself has the bits of one that map le
     }
 }
 
-TEMPLATE_TEST_CASE("simd/map: a copy has all elements and touches nothing beside them, wherever it begins in a line", "[simd]", float,
-                   double) {
+TEMPLATE_TEST_CASE("simd/map: a copy has all elements and touches nothing beside them, wherever it begins in a line",
+                   "[simd]", float, double) {
     constexpr std::size_t line = simd::alignment / sizeof(TestType), most = 3 * line + 1;
     constexpr TestType guard = 99;
     const auto from = numbers<TestType>(most, 1);
@@ -112,6 +114,7 @@ TEMPLATE_TEST_CASE("simd/map: a copy has all elements and touches nothing beside
                 simd::stream_end();
                 INFO("n " << n << " first " << first << " streamed " << streamed);
                 REQUIRE(std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(n), got + first));
-                REQUIRE(std::count(std::begin(got), std::end(got), guard) == static_cast<std::ptrdiff_t>(most + line + 1 - n));
+                REQUIRE(std::count(std::begin(got), std::end(got), guard) ==
+                        static_cast<std::ptrdiff_t>(most + line + 1 - n));
             }
 }

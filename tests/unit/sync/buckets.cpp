@@ -53,7 +53,8 @@ TEST_CASE("sync/buckets: each parameter is in one bucket, with whole layers of o
     });
 }
 
-TEST_CASE("sync/buckets: all but the last bucket of a segment have at least what was asked for, and no layer too many", "[sync]") {
+TEST_CASE("sync/buckets: all but the last bucket of a segment have at least what was asked for, and no layer too many",
+          "[sync]") {
     with_networks([]<class Network>(Network) {
         for (const std::size_t least : {0UL, 1UL, 100UL, 1000UL, 60000UL, 1UL << 30U}) {
             const auto buckets = ls::sync::make_buckets<Network>(least);
@@ -101,7 +102,8 @@ TEST_CASE("sync/buckets: a layer that sends factors is alone in its bucket", "[s
     const auto three = ls::sync::make_buckets<whole>(1U << 20U, alone);
     REQUIRE(three.size() == 3);
     CHECK((three[0].lowest_layer == 9 && three[0].count == 5130 && !three[0].by_factors));
-    CHECK((three[1].lowest_layer == 7 && three[1].highest_layer == 7 && three[1].count == 524800 && three[1].by_factors));
+    CHECK(
+        (three[1].lowest_layer == 7 && three[1].highest_layer == 7 && three[1].count == 524800 && three[1].by_factors));
     CHECK((three[2].lowest_layer == 0 && three[2].highest_layer == 3 && !three[2].by_factors));
     // Whatever stands beside it: the next layer does not join it.
     alone[9] = true;
@@ -121,8 +123,8 @@ TEST_CASE("sync/buckets: runs cover their parameters once, and decay what decays
                 for (std::size_t i = 0; i < parameter.size(); ++i) decays.at(at++) = parameter.decays;
         });
         const std::size_t all = Network::parameters_here;
-        for (const auto& [first, count] :
-             std::vector<std::pair<std::size_t, std::size_t>>{{0, all}, {0, 0}, {1, all - 1}, {all / 3, all / 3}, {5, 1}, {all - 7, 7}}) {
+        for (const auto& [first, count] : std::vector<std::pair<std::size_t, std::size_t>>{
+                 {0, all}, {0, 0}, {1, all - 1}, {all / 3, all / 3}, {5, 1}, {all - 7, 7}}) {
             std::vector<int> found(all, -1);
             for (const auto& run : ls::sync::make_runs<Network>(first, count)) {
                 REQUIRE(run.count > 0);
@@ -132,13 +134,15 @@ TEST_CASE("sync/buckets: runs cover their parameters once, and decay what decays
                 }
             }
             std::size_t wrong = 0;
-            for (std::size_t i = 0; i < all; ++i) wrong += found[i] != (i >= first && i < first + count ? decays[i] : -1);
+            for (std::size_t i = 0; i < all; ++i)
+                wrong += found[i] != (i >= first && i < first + count ? decays[i] : -1);
             REQUIRE(wrong == 0);
         }
     });
 }
 
-TEST_CASE("sync/buckets: pieces cover each tensor once, in segments counted from its start, whatever the buckets", "[sync]") {
+TEST_CASE("sync/buckets: pieces cover each tensor once, in segments counted from its start, whatever the buckets",
+          "[sync]") {
     with_networks([]<class Network>(Network) {
         const ls::partition::grid on{.rank = 0, .ranks = Network::shards, .shards = Network::shards, .lanes = 12};
         for (const std::size_t segment : {0UL, 64UL, 192UL, 1UL << 16U}) {
@@ -150,7 +154,8 @@ TEST_CASE("sync/buckets: pieces cover each tensor once, in segments counted from
                         REQUIRE(one.first + one.count <= bucket.count);
                         REQUIRE(one.offset + one.count <= one.rows * one.columns);
                         REQUIRE((segment == 0 ? one.offset == 0 : one.offset % segment == 0 && one.count <= segment));
-                        out.insert({bucket.first + one.first, one.count, one.tensor, one.offset, one.rows, one.columns});
+                        out.insert(
+                            {bucket.first + one.first, one.count, one.tensor, one.offset, one.rows, one.columns});
                     }
                 return out;
             };
@@ -171,5 +176,6 @@ TEST_CASE("sync/buckets: pieces cover each tensor once, in segments counted from
 TEST_CASE("sync/buckets: more random series than there are addresses are an error", "[sync]") {
     const ls::partition::grid on{.rank = 1, .ranks = 2, .shards = 2, .lanes = 1U << 20U, .workers = 1U << 20U};
     CHECK_NOTHROW(ls::sync::require_series(8, on));
-    CHECK_THROWS_WITH(ls::sync::require_series(9, on), Catch::Contains("9 tensors, 2 shards and 1048576 workers are more than"));
+    CHECK_THROWS_WITH(ls::sync::require_series(9, on),
+                      Catch::Contains("9 tensors, 2 shards and 1048576 workers are more than"));
 }

@@ -64,6 +64,7 @@ TEST_CASE("sync/factors: what does not go with them in a plan", "[sync]") {
                       "messages; leave one of them out");
     for (const auto& which : {always, automatic})
         CHECK_THROWS_WITH(which.check(transport::messages, "ring:0-max"),
-                          "lockstep: the plan asks for factors, which add along the lane tree, and for the all-reduce 'ring:0-max', whose "
+                          "lockstep: the plan asks for factors, which add along the lane tree, and for the all-reduce "
+                          "'ring:0-max', whose "
                           "bits depend on the number of ranks; leave one of them out");
 }

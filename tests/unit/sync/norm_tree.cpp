@@ -33,7 +33,8 @@ std::vector<double> sums(const std::vector<std::vector<float>>& tensors, std::si
         std::sort(cuts.begin(), cuts.end());
         for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
             if (cuts[i] < cuts[i + 1])
-                strips[random.below(static_cast<std::uint32_t>(ranks), draw++)].push_back({tensor, {cuts[i], cuts[i + 1]}});
+                strips[random.below(static_cast<std::uint32_t>(ranks), draw++)].push_back(
+                    {tensor, {cuts[i], cuts[i + 1]}});
     }
     const norm_tree tree{sizes, strips};
     // Each rank fills its own slots; nothing else is used.
@@ -42,8 +43,8 @@ std::vector<double> sums(const std::vector<std::vector<float>>& tensors, std::si
         for (const auto& node : tree.nodes(rank)) {
             REQUIRE(std::isnan(values.at(node.slot)));
             REQUIRE((node.slot >= tree.slots()[rank].first && node.slot < tree.slots()[rank].last));
-            values[node.slot] = kernels::sum_of_squares(
-                std::span<const float>{tensors[node.part.tensor]}.subspan(node.part.numbers.first, node.part.numbers.size()));
+            values[node.slot] = kernels::sum_of_squares(std::span<const float>{tensors[node.part.tensor]}.subspan(
+                node.part.numbers.first, node.part.numbers.size()));
         }
     std::vector<double> out;
     for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) out.push_back(tree.sum(tensor, values.data()));
@@ -75,7 +76,8 @@ TEST_CASE("sync/norm_tree: an order of addition by strips would show", "[sync]")
     const std::span<const float> all{x};
     std::size_t others = 0;
     for (std::size_t cut = 1; cut < x.size(); cut += 64)
-        others += kernels::sum_of_squares(all.first(cut)) + kernels::sum_of_squares(all.subspan(cut)) != kernels::sum_of_squares(all);
+        others += kernels::sum_of_squares(all.first(cut)) + kernels::sum_of_squares(all.subspan(cut)) !=
+                  kernels::sum_of_squares(all);
     CHECK(others > 0);
 }
 

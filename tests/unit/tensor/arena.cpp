@@ -71,7 +71,8 @@ TEST_CASE("tensor/arena: an arena of nothing can be allocated", "[tensor]") {
 
 TEST_CASE("tensor/arena: sizes that would wrap are an error, and reserve nothing", "[tensor]") {
     tensor::arena arena;
-    CHECK_THROWS_WITH(arena.reserve<double>(std::size_t{1} << 61U), Catch::Contains("bytes of an array: 2305843009213693952 x 8"));
+    CHECK_THROWS_WITH(arena.reserve<double>(std::size_t{1} << 61U),
+                      Catch::Contains("bytes of an array: 2305843009213693952 x 8"));
     CHECK_THROWS_AS(arena.reserve<float>(~std::size_t{0}), lockstep::core::error);
     CHECK_THROWS_AS(arena.reserve<std::byte>(~std::size_t{0}), lockstep::core::error);
     CHECK(arena.bytes() == 0);
@@ -89,9 +90,10 @@ TEST_CASE("tensor/arena: memory that is not there is an error with its size", "[
     (void)arena.reserve<std::byte>(std::size_t{1} << 47);  // all addresses that a process has
     CHECK_THROWS_WITH(
         arena.allocate(),
-        lockstep::core::text("lockstep: no memory for the arena, which holds weights, gradients and activations: ",
-                             (std::size_t{1} << 47) + arena.gap_bytes(),
-                             " bytes were asked for; use a smaller batch or network, more ranks, or a machine with more memory; "
-                             "see ulimit -v"));
+        lockstep::core::text(
+            "lockstep: no memory for the arena, which holds weights, gradients and activations: ",
+            (std::size_t{1} << 47) + arena.gap_bytes(),
+            " bytes were asked for; use a smaller batch or network, more ranks, or a machine with more memory; "
+            "see ulimit -v"));
 }
 #endif

@@ -29,7 +29,8 @@ TEST_CASE("tensor/batch: read-only views, and empty ones", "[tensor]") {
     CHECK(fixed.data == numbers.data());
     CHECK(fixed.rows == 2);
     static_assert(std::is_same_v<decltype(fixed)::value_type, double>);
-    static_assert(!std::is_convertible_v<tensor::batch<const double, tensor::shape<2>>, tensor::batch<double, tensor::shape<2>>>);
+    static_assert(
+        !std::is_convertible_v<tensor::batch<const double, tensor::shape<2>>, tensor::batch<double, tensor::shape<2>>>);
     CHECK(!fixed.empty());
     CHECK(all.part(1, 0).empty());
     CHECK(tensor::batch<float, tensor::shape<2>>{}.empty());

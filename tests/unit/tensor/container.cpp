@@ -74,17 +74,20 @@ TEST_CASE("tensor/container: a view of some rows is taken from where it begins",
 
 TEST_CASE("tensor/container: the message names the argument, the shape found and the shape expected", "[tensor]") {
     const xt::xtensor<float, 3> wrong = xt::zeros<float>({100, 28, 27});
-    CHECK_THROWS_WITH(tensor::view_samples(wrong, "x", std::array<std::size_t, 3>{28, 28, 1}),
-                      "lockstep: x has the shape 100x28x27, expected nx28x28x1; reshape it, or declare another shape of the samples");
+    CHECK_THROWS_WITH(
+        tensor::view_samples(wrong, "x", std::array<std::size_t, 3>{28, 28, 1}),
+        "lockstep: x has the shape 100x28x27, expected nx28x28x1; reshape it, or declare another shape of the samples");
     CHECK_THROWS_AS(tensor::view_samples(wrong, "x", image), lockstep::core::error);
 
     const xt::xtensor<float, 3, xt::layout_type::column_major> turned(std::array<std::size_t, 3>{2, 4, 5}, 0.0F);
-    CHECK_THROWS_WITH(tensor::view_samples(turned, "x", image),
-                      "lockstep: x (shape 2x4x5) is not contiguous in row-major order; copy it into a row-major container first");
+    CHECK_THROWS_WITH(
+        tensor::view_samples(turned, "x", image),
+        "lockstep: x (shape 2x4x5) is not contiguous in row-major order; copy it into a row-major container first");
 
     const xt::xtensor<float, 3> all = xt::zeros<float>({4, 4, 5});
     CHECK_THROWS_WITH(tensor::view_samples(xt::view(all, xt::range(0, 4, 2), xt::all(), xt::all()), "targets", image),
                       Catch::Contains("targets (shape 2x4x5) is not contiguous"));
-    CHECK_THROWS_WITH(tensor::view_samples(xt::view(all, xt::all(), xt::all(), xt::range(0, 3)), "x", std::array<std::size_t, 2>{4, 3}),
+    CHECK_THROWS_WITH(tensor::view_samples(xt::view(all, xt::all(), xt::all(), xt::range(0, 3)), "x",
+                                           std::array<std::size_t, 2>{4, 3}),
                       Catch::Contains("x (shape 4x4x3) is not contiguous"));
 }

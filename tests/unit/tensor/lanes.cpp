@@ -16,8 +16,8 @@ namespace {
 
 using list = std::vector<std::pair<std::size_t, std::size_t>>;
 
-/// The definition of the tree, written down once more: node (first, length) is cut off at `total` and is the sum of its two halves.
-/// The whole nodes that lie in [lanes.first, lanes.last) and whose parent does not.
+/// The definition of the tree, written down once more: node (first, length) is cut off at `total` and is the sum of its
+/// two halves. The whole nodes that lie in [lanes.first, lanes.last) and whose parent does not.
 void collect(std::size_t first, std::size_t length, parallel::block lanes, std::size_t total, list& out) {
     const std::size_t last = std::min(first + length, total);
     if (first >= total || last <= lanes.first || first >= lanes.last) return;
@@ -123,7 +123,8 @@ TEST_CASE("tensor/lanes: rows are dealt to lanes as equally as possible, in orde
         }
 }
 
-TEST_CASE("tensor/lanes: a lane set knows its rows, its first row in the minibatch, and the rows of each node", "[tensor]") {
+TEST_CASE("tensor/lanes: a lane set knows its rows, its first row in the minibatch, and the rows of each node",
+          "[tensor]") {
     const lockstep::core::random_stream random{5, lockstep::core::purpose::user};
     std::size_t drawn = 0;
     for (std::size_t total = 1; total <= 20; ++total)

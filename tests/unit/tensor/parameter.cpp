@@ -13,7 +13,8 @@ TEST_CASE("tensor/parameter: sizes and offsets of parameters that lie one after 
     };
     STATIC_REQUIRE(all[0].size() == 35 && all[1].size() == 7 && all[2].size() == 2);
     STATIC_REQUIRE(tensor::total_size(all) == 44);
-    STATIC_REQUIRE(tensor::offset_of(all, 0) == 0 && tensor::offset_of(all, 1) == 35 && tensor::offset_of(all, 2) == 42);
+    STATIC_REQUIRE(tensor::offset_of(all, 0) == 0 && tensor::offset_of(all, 1) == 35 &&
+                   tensor::offset_of(all, 2) == 42);
     STATIC_REQUIRE(tensor::offset_of(all, 3) == tensor::total_size(all));
     STATIC_REQUIRE(all[0].decays && all[0].initial == tensor::start::random && !all[1].decays);
     STATIC_REQUIRE(tensor::total_size(std::array<tensor::parameter, 0>{}) == 0);

@@ -18,6 +18,7 @@ TEST_CASE("tensor/shape: extents, rank and size", "[tensor]") {
 
 TEST_CASE("tensor/shape: images have three extents, rows of features one", "[tensor]") {
     STATIC_REQUIRE(tensor::Shape<shape<1>> && tensor::Shape<shape<2, 3>> && !tensor::Shape<int>);
-    STATIC_REQUIRE(tensor::ImageShape<shape<4, 4, 1>> && !tensor::ImageShape<shape<4, 4>> && !tensor::ImageShape<shape<16>>);
+    STATIC_REQUIRE(tensor::ImageShape<shape<4, 4, 1>> && !tensor::ImageShape<shape<4, 4>> &&
+                   !tensor::ImageShape<shape<16>>);
     STATIC_REQUIRE(tensor::FlatShape<shape<16>> && !tensor::FlatShape<shape<4, 4>> && !tensor::FlatShape<double>);
 }

@@ -13,7 +13,8 @@ using namespace lockstep::tensor;
 namespace {
 
 /// The sum of the hashes of a run that is cut at each of `cuts`, as if every piece lay on a rank of its own.
-std::uint64_t hash_of(std::span<const float> numbers, const std::vector<std::size_t>& cuts, state_part<const float> of) {
+std::uint64_t hash_of(std::span<const float> numbers, const std::vector<std::size_t>& cuts,
+                      state_part<const float> of) {
     std::uint64_t sum = 0;
     std::size_t first = 0;
     for (std::size_t piece = 0; piece <= cuts.size(); ++piece) {
@@ -30,7 +31,8 @@ std::uint64_t hash_of(std::span<const float> numbers, const std::vector<std::siz
 
 }  // namespace
 
-TEST_CASE("tensor/state: a hash of state does not depend on where it is cut, but on each bit and each name", "[tensor]") {
+TEST_CASE("tensor/state: a hash of state does not depend on where it is cut, but on each bit and each name",
+          "[tensor]") {
     std::vector<float> numbers(100);
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 7) - 3;
     const state_part<const float> of{.role = "weights", .slot = 1, .set = 1, .tensor = 3, .segment = 64, .worker = 2};

@@ -35,4 +35,6 @@ TEST_CASE("tensor/views: there are none until a header defines them, for one typ
     CHECK(lockstep::tensor::views<seen>::of({}, std::array<std::size_t, 2>{3, 4}) == 4);
 }
 
-TEST_CASE("tensor/views: the header that asks for xtensor does not include it", "[tensor]") { CHECK_FALSE(includes_xtensor); }
+TEST_CASE("tensor/views: the header that asks for xtensor does not include it", "[tensor]") {
+    CHECK_FALSE(includes_xtensor);
+}

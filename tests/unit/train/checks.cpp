@@ -27,7 +27,9 @@ namespace ls = lockstep;
 /// A rule and an order that refuse their own numbers.
 struct scaled {
     double factor = 1;
-    static double value(const ls::tensor::parameter&, const ls::core::random_stream&, std::uint64_t) noexcept { return 0; }
+    static double value(const ls::tensor::parameter&, const ls::core::random_stream&, std::uint64_t) noexcept {
+        return 0;
+    }
     void check() const {
         if (!(factor > 0)) ls::core::fail(ls::core::text("scaled has factor = ", factor), "take one above 0");
     }
@@ -45,7 +47,11 @@ constexpr auto net = ls::sequential{ls::input<28, 28, 1>, ls::layers::flatten{},
 template <class Initialise = ls::model::he, class Sampler = ls::data::shuffled>
 auto recipe(const Initialise& initialise = {}, const Sampler& sampler = {},
             ls::collectives::sum_family sums = ls::collectives::lane_tree_sums) {
-    return ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .initialise = initialise, .sampler = sampler, .sums = sums};
+    return ls::plan{.model = net,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .initialise = initialise,
+                    .sampler = sampler,
+                    .sums = sums};
 }
 
 template <class Plan>
@@ -67,16 +73,20 @@ void refuse(const Set& set, const std::string& text) {
 
 TEST_CASE("train/checks: the rule of initialisation and the sampler are asked, too", "[train]") {
     ls::train::check(recipe(scaled{}, strided{}));
-    CHECK_THROWS_WITH(ls::train::check(recipe(scaled{.factor = 0})), "lockstep: scaled has factor = 0; take one above 0");
-    CHECK_THROWS_WITH(ls::train::check(recipe(scaled{}, strided{.stride = 0})), "lockstep: strided has stride = 0; take at least 1");
+    CHECK_THROWS_WITH(ls::train::check(recipe(scaled{.factor = 0})),
+                      "lockstep: scaled has factor = 0; take one above 0");
+    CHECK_THROWS_WITH(ls::train::check(recipe(scaled{}, strided{.stride = 0})),
+                      "lockstep: strided has stride = 0; take at least 1");
 }
 
 TEST_CASE("train/checks: data sets are asked before they are read", "[train]") {
     refuse(ls::data::digits{.count = 64, .deviation = 0},
-           "lockstep: generated digits (seed 1, from 0) has the deviation 0; give it a deviation above 0: 1 changes nothing");
+           "lockstep: generated digits (seed 1, from 0) has the deviation 0; give it a deviation above 0: 1 changes "
+           "nothing");
     const ls::data::shapes negative{.count = 64, .deviation = -1};
     const std::string text =
-        "lockstep: generated shapes (seed 1, from 0) has the deviation -1; give it a deviation above 0: 1 changes nothing";
+        "lockstep: generated shapes (seed 1, from 0) has the deviation -1; give it a deviation above 0: 1 changes "
+        "nothing";
     refuse(negative, text);
     refuse(ls::data::augmented{negative, ls::data::flip{}}, text);
     refuse(ls::data::normalised{negative, {}}, text);
@@ -96,5 +106,6 @@ TEST_CASE("train/checks: samplers and families of sums are compared over ranks",
     CHECK(line(recipe(), "sampler") == "shuffled");
     CHECK(line(recipe(ls::model::he{}, ls::data::ordered{}), "sampler") == "ordered");
     CHECK(line(recipe(), "sums") == "those up to doubling");
-    CHECK(line(recipe(ls::model::he{}, ls::data::shuffled{}, ls::collectives::all_sums), "sums") == "those up to halving-doubling");
+    CHECK(line(recipe(ls::model::he{}, ls::data::shuffled{}, ls::collectives::all_sums), "sums") ==
+          "those up to halving-doubling");
 }

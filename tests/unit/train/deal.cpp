@@ -13,7 +13,8 @@ namespace parallel = lockstep::parallel;
 using lockstep::partition::grid;
 using lockstep::train::deal;
 
-/// The rule of tensor::lane_begin() in other words: as many lanes as can have `least` rows, spread over all lanes; they share the rows.
+/// The rule of tensor::lane_begin() in other words: as many lanes as can have `least` rows, spread over all lanes; they
+/// share the rows.
 std::vector<std::size_t> expected(std::size_t rows, std::size_t lanes, std::size_t least) {
     std::vector<std::size_t> out(lanes);
     if (rows < least) {
@@ -21,7 +22,8 @@ std::vector<std::size_t> expected(std::size_t rows, std::size_t lanes, std::size
         return out;
     }
     const std::size_t filled = std::min(lanes, rows / least);
-    for (std::size_t k = 1; k <= filled; ++k) out[(k * lanes + filled - 1) / filled - 1] = parallel::split(rows, filled, k - 1).size();
+    for (std::size_t k = 1; k <= filled; ++k)
+        out[(k * lanes + filled - 1) / filled - 1] = parallel::split(rows, filled, k - 1).size();
     return out;
 }
 
@@ -29,7 +31,8 @@ std::vector<std::size_t> lengths_of(const deal& of) { return {of.lengths().begin
 
 }  // namespace
 
-TEST_CASE("train/deal: no lane with rows has fewer than the least, for all small rows, lanes, ranks and least", "[train]") {
+TEST_CASE("train/deal: no lane with rows has fewer than the least, for all small rows, lanes, ranks and least",
+          "[train]") {
     for (std::size_t lanes = 1; lanes <= 9; ++lanes)
         for (std::size_t least = 1; least <= 5; ++least)
             for (std::size_t rows = 0; rows <= 4 * lanes + 20; ++rows) {
@@ -57,11 +60,14 @@ TEST_CASE("train/deal: no lane with rows has fewer than the least, for all small
                 for (const std::size_t length : right) REQUIRE((length == 0 || length >= least || rows < least));
                 // Where all lanes have enough, or nothing is asked for, they are as before: equal but for one row.
                 if (rows / lanes >= least || least == 1)
-                    for (std::size_t lane = 0; lane < lanes; ++lane) REQUIRE(right[lane] == parallel::split(rows, lanes, lane).size());
+                    for (std::size_t lane = 0; lane < lanes; ++lane)
+                        REQUIRE(right[lane] == parallel::split(rows, lanes, lane).size());
             }
 }
 
-TEST_CASE("train/deal: a rank has room for its part of any minibatch up to a full one, and no more than one of them needs", "[train]") {
+TEST_CASE(
+    "train/deal: a rank has room for its part of any minibatch up to a full one, and no more than one of them needs",
+    "[train]") {
     for (std::size_t lanes = 1; lanes <= 9; ++lanes)
         for (std::size_t least = 1; least <= 5; ++least)
             for (std::size_t batch = lanes * least; batch <= lanes * least + 12; ++batch)
@@ -70,9 +76,13 @@ TEST_CASE("train/deal: a rank has room for its part of any minibatch up to a ful
                     for (std::size_t rank = 0; rank < ranks; ++rank)
                         for (std::size_t rows = least; rows <= batch; ++rows)
                             most = std::max(
-                                most, deal::own_rows(rows, {.rank = rank, .ranks = ranks, .shards = 1, .lanes = lanes}, least).size());
-                    INFO("batch " << batch << ", " << lanes << " lanes, at least " << least << ", " << ranks << " ranks");
-                    REQUIRE(deal::capacity(batch, {.rank = 0, .ranks = ranks, .shards = 1, .lanes = lanes}, least) == most);
+                                most,
+                                deal::own_rows(rows, {.rank = rank, .ranks = ranks, .shards = 1, .lanes = lanes}, least)
+                                    .size());
+                    INFO("batch " << batch << ", " << lanes << " lanes, at least " << least << ", " << ranks
+                                  << " ranks");
+                    REQUIRE(deal::capacity(batch, {.rank = 0, .ranks = ranks, .shards = 1, .lanes = lanes}, least) ==
+                            most);
                 }
 }
 
@@ -98,7 +108,8 @@ TEST_CASE("train/deal: no rank gets more rows of fewer than its capacity, also w
                     for (const std::size_t batch : {lanes * least, lanes * least + 5, 3 * lanes + 1}) {
                         const std::size_t most = deal::capacity(batch, on, least);
                         for (std::size_t rows = 0; rows <= batch; ++rows)
-                            for (on.rank = 0; on.rank < ranks; ++on.rank) REQUIRE(deal::own_rows(rows, on, least).size() <= most);
+                            for (on.rank = 0; on.rank < ranks; ++on.rank)
+                                REQUIRE(deal::own_rows(rows, on, least).size() <= most);
                         on.rank = 0;
                     }
             }

@@ -12,12 +12,14 @@
 
 namespace ls = lockstep;
 
-TEST_CASE("train/inference: predictions belong to the caller: neither a further call nor the trainer's end changes them", "[train]") {
+TEST_CASE(
+    "train/inference: predictions belong to the caller: neither a further call nor the trainer's end changes them",
+    "[train]") {
     const std::vector<float> one{1, 0, 1, 0}, other{0, 5, 0, 5, 0, 5};
     const auto first = [&] {
-        ls::trainer trainer{
-            ls::comm::group{},
-            ls::plan{.model = ls::sequential{ls::input<2>, ls::layers::dense<1>{}}, .loss = ls::mean_squared_error{}, .batch = 8}};
+        ls::trainer trainer{ls::comm::group{}, ls::plan{.model = ls::sequential{ls::input<2>, ls::layers::dense<1>{}},
+                                                        .loss = ls::mean_squared_error{},
+                                                        .batch = 8}};
         const auto w = trainer.weights(0, "weight");
         const auto before = trainer.predict(one);
         const auto second = trainer.predict(other);

@@ -43,8 +43,10 @@ struct needs_five {
 };
 
 constexpr auto normalised = ls::sequential{ls::input<4>, dense<6>{}, batch_norm{}, relu{}, dense<2>{}};
-constexpr auto pictures = ls::sequential{ls::input<3, 4, 1>, conv<2, 3>{}, batch_norm{}, flatten{}, dense<2>{}};  // 1 x 2 pixels
-constexpr auto pooled = ls::sequential{ls::input<3, 3, 1>, ls::residual{batch_norm{}}, conv<2, 3>{}, batch_norm{}, flatten{}, dense<2>{}};
+constexpr auto pictures =
+    ls::sequential{ls::input<3, 4, 1>, conv<2, 3>{}, batch_norm{}, flatten{}, dense<2>{}};  // 1 x 2 pixels
+constexpr auto pooled =
+    ls::sequential{ls::input<3, 3, 1>, ls::residual{batch_norm{}}, conv<2, 3>{}, batch_norm{}, flatten{}, dense<2>{}};
 constexpr auto demanding = ls::sequential{ls::input<4>, dense<6>{}, batch_norm{}, needs_five{}, dense<2>{}};
 constexpr auto plain = ls::sequential{ls::input<4>, dense<2>{}};
 
@@ -70,22 +72,25 @@ struct rows {
 }  // namespace
 
 TEST_CASE("train/lane_rows: the plan names the layer, its positions, batch and lanes, and what would do", "[train]") {
-    refuse(
-        normalised, 8, 8,
-        "lockstep: a batch of 8 in 8 lanes leaves a lane 1 sample, and layer 1 (batch_norm on 6: 1 position for each channel of a sample) "
-        "needs at least 2; use at most 4 lanes or a batch of at least 16");
+    refuse(normalised, 8, 8,
+           "lockstep: a batch of 8 in 8 lanes leaves a lane 1 sample, and layer 1 (batch_norm on 6: 1 position for "
+           "each channel of a sample) "
+           "needs at least 2; use at most 4 lanes or a batch of at least 16");
     refuse(normalised, 15, 8,
-           "lockstep: a batch of 15 in 8 lanes leaves a lane 1 sample, and layer 1 (batch_norm on 6: 1 position for each channel of a "
+           "lockstep: a batch of 15 in 8 lanes leaves a lane 1 sample, and layer 1 (batch_norm on 6: 1 position for "
+           "each channel of a "
            "sample) needs at least 2; use at most 7 lanes or a batch of at least 16");
-    refuse(
-        normalised, 1, 1,
-        "lockstep: a batch of 1 in 1 lane leaves a lane 1 sample, and layer 1 (batch_norm on 6: 1 position for each channel of a sample) "
-        "needs at least 2; use a batch of at least 2");
+    refuse(normalised, 1, 1,
+           "lockstep: a batch of 1 in 1 lane leaves a lane 1 sample, and layer 1 (batch_norm on 6: 1 position for each "
+           "channel of a sample) "
+           "needs at least 2; use a batch of at least 2");
     refuse(pooled, 4, 3,
-           "lockstep: a batch of 4 in 3 lanes leaves a lane 1 sample, and layer 3 (batch_norm on 1x1x2: 1 position for each channel of a "
+           "lockstep: a batch of 4 in 3 lanes leaves a lane 1 sample, and layer 3 (batch_norm on 1x1x2: 1 position for "
+           "each channel of a "
            "sample) needs at least 2; use at most 2 lanes or a batch of at least 6");
     refuse(demanding, 16, 4,
-           "lockstep: a batch of 16 in 4 lanes leaves a lane 4 samples, and layer 2 (needs_five on 6: 1 position for each channel of a "
+           "lockstep: a batch of 16 in 4 lanes leaves a lane 4 samples, and layer 2 (needs_five on 6: 1 position for "
+           "each channel of a "
            "sample) needs at least 5; use at most 3 lanes or a batch of at least 20");
     // What the remedies say does.
     ls::train::check(recipe(normalised, 8, 4));
@@ -97,21 +102,24 @@ TEST_CASE("train/lane_rows: the plan names the layer, its positions, batch and l
     ls::train::check(recipe(plain, 8, 8));
 }
 
-TEST_CASE("train/lane_rows: fit refuses a last minibatch that fills no lane before it trains, and only where it comes to it", "[train]") {
+TEST_CASE(
+    "train/lane_rows: fit refuses a last minibatch that fills no lane before it trains, and only where it comes to it",
+    "[train]") {
     ls::trainer trainer{ls::comm::group{}, recipe(normalised, 8, 4)};
     const rows seventeen{17}, one{1}, eighteen{18};
     const auto before = trainer.weights_hash();
     CHECK_THROWS_WITH(
         trainer.fit(seventeen.set(), ls::epochs{1}),
-        Catch::StartsWith("lockstep: the last minibatch of 17 samples with a batch of 8 has 1 sample, and layer 1 (batch_norm "
-                          "on 6: 1 position for each channel of a sample) needs at least 2 in a lane; fit 16 or at least 18 "
-                          "samples, or use a batch that leaves none or at least 2 of them"));
-    CHECK_THROWS_WITH(
-        trainer.fit(one.set(), ls::steps{1}),
         Catch::StartsWith(
-            "lockstep: the last minibatch of 1 sample with a batch of 8 has 1 sample, and layer 1 (batch_norm on 6: 1 position "
-            "for each channel of a sample) needs at least 2 in a lane; fit at least 2 samples, or use a batch that leaves none "
-            "or at least 2 of them"));
+            "lockstep: the last minibatch of 17 samples with a batch of 8 has 1 sample, and layer 1 (batch_norm "
+            "on 6: 1 position for each channel of a sample) needs at least 2 in a lane; fit 16 or at least 18 "
+            "samples, or use a batch that leaves none or at least 2 of them"));
+    CHECK_THROWS_WITH(trainer.fit(one.set(), ls::steps{1}),
+                      Catch::StartsWith("lockstep: the last minibatch of 1 sample with a batch of 8 has 1 sample, and "
+                                        "layer 1 (batch_norm on 6: 1 position "
+                                        "for each channel of a sample) needs at least 2 in a lane; fit at least 2 "
+                                        "samples, or use a batch that leaves none "
+                                        "or at least 2 of them"));
     CHECK_THROWS_AS(trainer.fit(seventeen.set(), ls::steps{3}), ls::core::error);
     CHECK(trainer.weights_hash() == before);
     trainer.fit(seventeen.set(), ls::steps{1});
@@ -134,9 +142,10 @@ TEST_CASE("train/lane_rows: step refuses rows that leave a lane too few, and not
     const rows five{5}, eight{8};
     CHECK_THROWS_WITH(
         trainer.step(five.x, five.y),
-        Catch::StartsWith("lockstep: rank 0 brought 5 rows to a step for its 4 lanes, which leaves one 1 row, and layer 1 "
-                          "(batch_norm on 6: 1 position for each channel of a sample) needs at least 2; bring at least 8 rows "
-                          "on that rank, or none, or use fewer lanes"));
+        Catch::StartsWith(
+            "lockstep: rank 0 brought 5 rows to a step for its 4 lanes, which leaves one 1 row, and layer 1 "
+            "(batch_norm on 6: 1 position for each channel of a sample) needs at least 2; bring at least 8 rows "
+            "on that rank, or none, or use fewer lanes"));
     CHECK(trainer.weights_hash() == before);
     CHECK(trainer.step(eight.x, eight.y).samples == 8);
     CHECK(trainer.weights_hash() != before);

@@ -52,7 +52,8 @@ struct faulty_layer {
     using input = S;
     using output = S;
     static constexpr std::string_view name = "faulty";
-    static constexpr std::array<ls::tensor::parameter, 1> parameters{ls::tensor::parameter{.name = "unused", .rows = 1, .columns = 1}};
+    static constexpr std::array<ls::tensor::parameter, 1> parameters{
+        ls::tensor::parameter{.name = "unused", .rows = 1, .columns = 1}};
     static constexpr double flops = 1;
     static constexpr bool needs_x = false, needs_y = false;
     template <class T>
@@ -100,13 +101,13 @@ template <fault Fault>
 std::string error_with(bool only_evaluate = false) {
     const std::vector<float> x(rows * 5, 0.5F);
     const std::vector<std::int32_t> y(rows, 1);
-    ls::trainer trainer{ls::comm::group{},
-                        ls::plan{.model = ls::sequential{ls::input<5>, dense<16>{}, faulty<Fault>{}, dense<16>{}, dense<3>{}},
-                                 .loss = ls::loss::softmax_cross_entropy{},
-                                 .optimizer = ls::optim::sgd{},
-                                 .schedule = ls::optim::constant{.rate = 0.1},
-                                 .batch = rows,
-                                 .lanes = 2}};
+    ls::trainer trainer{ls::comm::group{}, ls::plan{.model = ls::sequential{ls::input<5>, dense<16>{}, faulty<Fault>{},
+                                                                            dense<16>{}, dense<3>{}},
+                                                    .loss = ls::loss::softmax_cross_entropy{},
+                                                    .optimizer = ls::optim::sgd{},
+                                                    .schedule = ls::optim::constant{.rate = 0.1},
+                                                    .batch = rows,
+                                                    .lanes = 2}};
     const auto set = ls::data::in_memory<ls::tensor::shape<5>, ls::tensor::classes<3>>(x, y);
     try {
         if (only_evaluate)
@@ -131,25 +132,30 @@ TEST_CASE("train/memory_check: writes beside a piece are reported with the layer
           ls::core::text("lockstep: layer 1 (faulty), forward, wrote past the end of its output, 512 bytes", too_far));
     CHECK(error_with<fault::past_output>(true) == error_with<fault::past_output>());
     CHECK(error_with<fault::before_output>() ==
-          ls::core::text("lockstep: layer 1 (faulty), forward, wrote before the begin of its output, 512 bytes", too_far));
+          ls::core::text("lockstep: layer 1 (faulty), forward, wrote before the begin of its output, 512 bytes",
+                         too_far));
     CHECK(error_with<fault::past_saved>() ==
-          ls::core::text("lockstep: layer 1 (faulty), forward, wrote past the end of its saved values, 32 bytes", too_far));
+          ls::core::text("lockstep: layer 1 (faulty), forward, wrote past the end of its saved values, 32 bytes",
+                         too_far));
     CHECK(error_with<fault::past_scratch>() ==
           ls::core::text("lockstep: layer 1 (faulty), forward, wrote past the end of its scratch, 12 bytes", too_far));
-    CHECK(error_with<fault::past_gradient>() ==
-          ls::core::text("lockstep: layer 1 (faulty), backward, wrote past the end of its gradient with respect to input 0, 512 bytes",
-                         too_far));
+    CHECK(error_with<fault::past_gradient>() == ls::core::text("lockstep: layer 1 (faulty), backward, wrote past the "
+                                                               "end of its gradient with respect to input 0, 512 bytes",
+                                                               too_far));
 }
 
-TEST_CASE("train/memory_check: uses of memory outside of its life, and results without a value, are reported", "[train]") {
+TEST_CASE("train/memory_check: uses of memory outside of its life, and results without a value, are reported",
+          "[train]") {
     if (!ls::tensor::checks_memory) return;
     CHECK(error_with<fault::late_write>() ==
-          "lockstep: memory was written while it belonged to no value, byte 0 of what layer 1 (faulty), forward, takes for its output, "
+          "lockstep: memory was written while it belonged to no value, byte 0 of what layer 1 (faulty), forward, takes "
+          "for its output, "
           "512 bytes; a layer before it kept a pointer beyond its pass, or wrote far past the end of an array");
     const auto no_value = [](std::string_view pass, std::string_view what) {
-        return ls::core::text("lockstep: layer 1 (faulty), ", pass, ", gave element 0 of its ", what,
-                              " no value, or computed it from memory that holds none; a layer writes all of its results, and reads "
-                              "nothing but what its pass has (see needs_x, needs_y)");
+        return ls::core::text(
+            "lockstep: layer 1 (faulty), ", pass, ", gave element 0 of its ", what,
+            " no value, or computed it from memory that holds none; a layer writes all of its results, and reads "
+            "nothing but what its pass has (see needs_x, needs_y)");
     };
     CHECK(error_with<fault::no_value>() == no_value("forward", "output"));
     CHECK(error_with<fault::late_read>() == no_value("backward", "gradient"));

@@ -65,7 +65,8 @@ TEST_CASE("train/read_ahead: loops of a team that is in use elsewhere are run by
     for (const auto& one : who) CHECK(one == who[0]);
 }
 
-TEST_CASE("train/read_ahead: an error is thrown by the take that wanted the minibatch, and the next one works", "[train]") {
+TEST_CASE("train/read_ahead: an error is thrown by the take that wanted the minibatch, and the next one works",
+          "[train]") {
     const auto load = [&](std::uint64_t, std::size_t position, bool) {
         if (position == 3) throw std::invalid_argument{"three"};
         if (position == 4) throw 4;
@@ -84,7 +85,8 @@ TEST_CASE("train/read_ahead: an error is thrown by the take that wanted the mini
     CHECK(two.swaps == 1);
 }
 
-TEST_CASE("train/read_ahead: what is being read when it is no longer wanted is waited for, its error dropped", "[train]") {
+TEST_CASE("train/read_ahead: what is being read when it is no longer wanted is waited for, its error dropped",
+          "[train]") {
     std::atomic<bool> begun{false};
     bool ended = false;  // no lock: the thread is gone when it is looked at
     const auto load = [&](std::uint64_t, std::size_t, bool ahead) {

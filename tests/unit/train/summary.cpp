@@ -12,8 +12,8 @@
 namespace ls = lockstep;
 
 TEST_CASE("train/summary: a program that was compiled without optimisation says so", "[train]") {
-    ls::trainer trainer{ls::comm::group{},
-                        ls::plan{.model = ls::sequential{ls::input<7>, ls::layers::dense<3>{}}, .loss = ls::loss::softmax_cross_entropy{}}};
+    ls::trainer trainer{ls::comm::group{}, ls::plan{.model = ls::sequential{ls::input<7>, ls::layers::dense<3>{}},
+                                                    .loss = ls::loss::softmax_cross_entropy{}}};
     const std::string text = ls::summary(trainer), first = text.substr(0, text.find('\n'));
     INFO(text);
     CHECK(first.rfind("instructions  ", 0) == 0);

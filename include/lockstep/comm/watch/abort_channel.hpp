@@ -37,10 +37,10 @@ private:
     std::size_t origin_;
 };
 
-/// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every check throws; but a
-/// slower rank first ends the stretch of work that the failed rank has ended, unless nothing comes for a second: then all have
-/// ended the same. With a watch, waits that last longer than timeout() without progress, or that can have no end, fail with the call sites
-/// of all ranks.
+/// The channel that a group and all groups split from it share. Once it has seen a failure, its own or another's, every
+/// check throws; but a slower rank first ends the stretch of work that the failed rank has ended, unless nothing comes
+/// for a second: then all have ended the same. With a watch, waits that last longer than timeout() without progress, or
+/// that can have no end, fail with the call sites of all ranks.
 class abort_channel {
 public:
     /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
@@ -58,8 +58,8 @@ public:
     /// The text must not vanish while MPI still sends it.
     ~abort_channel();
 
-    /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told, and only if it is its
-    /// own.
+    /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told,
+    /// and only if it is its own.
     [[gnu::cold]] void announce(std::string_view text);
 
     /// Looks once for an abort; throws remote_failure if there is one, or has been.
@@ -70,7 +70,8 @@ public:
         if (watch_ != nullptr) watch_->glance();
     }
 
-    /// check() in a wait. `progress`: any number that changes where something has come. Throws core::error where the wait has no end.
+    /// check() in a wait. `progress`: any number that changes where something has come. Throws core::error where the
+    /// wait has no end.
     [[gnu::cold]] void check(wait& waiting, std::uint64_t progress);
 
     /// How long a wait without progress may last; 0: for ever.
@@ -79,8 +80,8 @@ public:
     [[nodiscard]] const std::shared_ptr<watch>& watched_by() const noexcept { return watch_; }
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
-    /// A stretch of work has ended that all ranks end, such as a training step. No rank may end one before all others have done all that
-    /// can fail in it. Called equally often on all ranks, or never.
+    /// A stretch of work has ended that all ranks end, such as a training step. No rank may end one before all others
+    /// have done all that can fail in it. Called equally often on all ranks, or never.
     void passed() noexcept { ++passed_; }
 
     [[nodiscard]] bool failed() const noexcept { return failure_.has_value(); }
@@ -140,7 +141,8 @@ LOCKSTEP_FUNCTION void abort_channel::announce(std::string_view text) {
     const std::size_t length = header + failure_->text().copy(buffer_.data() + header, longest);
     requests_.reserve(over_.size());
     for (std::size_t distance = 1; distance < over_.size(); ++distance)
-        requests_.send(over_, (over_.rank() + distance) % over_.size(), tag, std::as_bytes(std::span{buffer_}.first(length)));
+        requests_.send(over_, (over_.rank() + distance) % over_.size(), tag,
+                       std::as_bytes(std::span{buffer_}.first(length)));
     (void)requests_.test();
 }
 

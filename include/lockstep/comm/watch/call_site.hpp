@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Where a rank is: which call of the user, which collective, for whom it waits. Plain data, written down only when a rank asks.
+// Where a rank is: which call of the user, which collective, for whom it waits. Plain data, written down only when a
+// rank asks.
 
 #include <algorithm>
 #include <array>
@@ -82,7 +83,8 @@ struct collective {
 
 /// What a rank knows of a group of ranks: who they are, and how far its collectives are numbered.
 struct group_record {
-    static constexpr std::uint64_t shared_memory = std::uint64_t{1} << 32U;  ///< numbers of collectives without messages begin here
+    static constexpr std::uint64_t shared_memory = std::uint64_t{1}
+                                                   << 32U;  ///< numbers of collectives without messages begin here
 
     std::uint64_t id = 0;
     std::vector<std::size_t> members{};  ///< numbers of its ranks in the whole; empty: all, in order
@@ -91,7 +93,9 @@ struct group_record {
     std::uint64_t splits = 0;  ///< how often it was divided: no two groups have one id
     collective setup{};        ///< collectives of setup, number 0: one after the other
 
-    [[nodiscard]] std::size_t rank_in_whole(std::size_t rank) const noexcept { return members.empty() ? rank : members[rank]; }
+    [[nodiscard]] std::size_t rank_in_whole(std::size_t rank) const noexcept {
+        return members.empty() ? rank : members[rank];
+    }
 };
 
 /// The call of a public function that a rank is in.
@@ -109,7 +113,8 @@ struct call_record {
 
 LOCKSTEP_FUNCTION void short_line::add(std::uint64_t number) noexcept {
     char digits[20];
-    add(std::string_view{digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
+    add(std::string_view{digits,
+                         static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
 }
 
 LOCKSTEP_FUNCTION void short_line::add(const std::source_location& where) noexcept {
@@ -130,7 +135,8 @@ LOCKSTEP_FUNCTION void describe(short_line& out, const collective& what, const c
     } else {
         out.add(what.where);
     }
-    if (counts && what.elements > 0) out.add(", "), out.add(what.elements), out.add(" "), out.add(std::string_view{what.unit});
+    if (counts && what.elements > 0)
+        out.add(", "), out.add(what.elements), out.add(" "), out.add(std::string_view{what.unit});
 }
 
 #endif

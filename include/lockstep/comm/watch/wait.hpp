@@ -21,8 +21,8 @@
 
 namespace lockstep::comm {
 
-/// The longest wait without progress before a rank gives up, where the plan says nothing: LOCKSTEP_TIMEOUT in seconds, or 60 s. 0: for
-/// ever. Throws core::error if the environment says no such number.
+/// The longest wait without progress before a rank gives up, where the plan says nothing: LOCKSTEP_TIMEOUT in seconds,
+/// or 60 s. 0: for ever. Throws core::error if the environment says no such number.
 [[nodiscard, gnu::cold]] std::chrono::duration<double> default_timeout();
 
 /// A wait has no end where what this rank waits for, run 17 of a collective,
@@ -34,8 +34,8 @@ namespace lockstep::comm {
 /// A rank that has waited for 20 ms tells those it waits for where it is; they compare. It gives up a quarter of a
 /// second later in these cases, else after the timeout, asks all ranks where they are, and the lowest rank that gives
 /// up speaks for all.
-/// Thrown by a rank that gives up waiting for others: the cause may be elsewhere. what() says where all ranks are, one line for each call
-/// site.
+/// Thrown by a rank that gives up waiting for others: the cause may be elsewhere. what() says where all ranks are, one
+/// line for each call site.
 class stalled : public core::error {
 public:
     using core::error::error;
@@ -65,7 +65,8 @@ public:
     [[gnu::cold]] void look(std::uint64_t progress) noexcept {
         const auto now = std::chrono::steady_clock::now();
         // A process that was stopped, or waited for a core, has not waited for the others meanwhile.
-        if (looks_++ > 0) waited_ += std::min<std::chrono::steady_clock::duration>(now - last_, std::chrono::milliseconds{100});
+        if (looks_++ > 0)
+            waited_ += std::min<std::chrono::steady_clock::duration>(now - last_, std::chrono::milliseconds{100});
         last_ = now;
         if (progress == progress_) return;
         progress_ = progress;
@@ -73,7 +74,8 @@ public:
         told_ = false;
     }
     [[nodiscard]] std::chrono::duration<double> waited() const noexcept { return waited_; }
-    /// Whether this rank may still give up. False, once at most, if all ranks have agreed meanwhile: the wait begins anew.
+    /// Whether this rank may still give up. False, once at most, if all ranks have agreed meanwhile: the wait begins
+    /// anew.
     [[nodiscard, gnu::cold]] bool may_give_up() {
         if (withdraw_ == nullptr || withdraw_(agreement_)) return true;
         withdraw_ = nullptr;
@@ -109,7 +111,8 @@ LOCKSTEP_FUNCTION std::chrono::duration<double> default_timeout() {
     if (text == nullptr || *text == 0) return std::chrono::seconds{60};
     const std::string_view given{text};
     double seconds = -1;
-    const auto [end, problem] = std::from_chars(given.data(), given.data() + given.size(), seconds);  // a point in every locale
+    const auto [end, problem] =
+        std::from_chars(given.data(), given.data() + given.size(), seconds);  // a point in every locale
     if (!(problem == std::errc{} && end == given.data() + given.size() && std::isfinite(seconds) && seconds >= 0))
         core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"), "give seconds, or 0 to wait for ever");
     return std::chrono::duration<double>{seconds};

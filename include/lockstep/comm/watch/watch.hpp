@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The watch of some ranks: those that wait for long tell each other where they are, find out that they will wait for ever, and say why.
+// The watch of some ranks: those that wait for long tell each other where they are, and find waits without an end.
 
 #include <algorithm>
 #include <array>
@@ -27,9 +27,9 @@
 
 namespace lockstep::comm {
 
-/// One for all communicators of the application with the same ranks in the same order, made with the first group on one of them and kept
-/// until the end of the program. Its messages have a communicator of their own, so none can remain on one that is given back. They
-/// are sent only by ranks that have waited for 20 ms: to those they wait for; and by a rank that gives up: to all.
+/// One for all communicators with the same ranks in the same order, made with the first group on one of them and kept
+/// until the end of the program. Its messages have a communicator of their own. They are sent only by ranks that have
+/// waited for 20 ms: to those they wait for; and by a rank that gives up: to all.
 class watch {
 public:
     /// `made`: a duplicate for these messages alone.
@@ -44,7 +44,9 @@ public:
 
     /// Everything that is made is entered here, and taken out.
     [[gnu::cold]] void add(const collective& added) { collectives_.push_back(&added); }
-    [[gnu::cold]] void add(const group_record& added) { groups_.push_back(&added), collectives_.push_back(&added.setup); }
+    [[gnu::cold]] void add(const group_record& added) {
+        groups_.push_back(&added), collectives_.push_back(&added.setup);
+    }
     [[gnu::cold]] void remove(const collective& removed) noexcept;
     [[gnu::cold]] void remove(const group_record& removed) noexcept {
         std::erase(groups_, &removed);
@@ -87,7 +89,7 @@ public:
     }
     [[nodiscard]] std::string_view failed_at() const noexcept { return failed_at_.text(); }
 
-    /// Takes what has arrived and answers, at most every millisecond. A rank that computes calls it between two layers.
+    /// Takes what has arrived and answers, at most every millisecond: between two layers.
     void glance() {
         const auto now = std::chrono::steady_clock::now();
         if (now - glanced_ < std::chrono::milliseconds{1}) return;
@@ -98,16 +100,14 @@ public:
     /// Goes on with a wait; true if it is known to have no end.
     [[nodiscard, gnu::cold]] bool goes_on(wait& waiting, std::uint64_t channel);
 
-    /// The error of a rank that gives up a wait: asks all ranks where they are, which takes half a second at most. `check(self)` looks for
-    /// aborts meanwhile, and may throw.
-    [[nodiscard, gnu::cold]] stalled failure(std::uint64_t channel, bool hopeless, std::chrono::duration<double> timeout,
+    /// The error of a rank that gives up: asks all where they are, in half a second. check(self) looks for aborts.
+    [[nodiscard, gnu::cold]] stalled failure(std::uint64_t channel, bool hopeless, std::chrono::duration<double> wait,
                                              void (*check)(void*) = nullptr, void* self = nullptr);
 
     /// Where this rank is. Allocates nothing: a signal handler may ask.
     [[gnu::cold]] void describe_call_site(short_line& out) const noexcept;
     /// `rank 3 was told to end: <call site>, waits for rank 1`, for a signal handler.
     [[gnu::cold]] void describe_end(short_line& out) const noexcept;
-
     /// The making of groups is a collective, too.
     group_record groups;
 
@@ -128,7 +128,7 @@ private:
         std::uint64_t size = 0;
         std::array<char, short_line::longest> call_site{};
 
-        [[nodiscard]] std::string_view text() const noexcept { return {call_site.data(), static_cast<std::size_t>(size)}; }
+        [[nodiscard]] std::string_view text() const noexcept { return {call_site.data(), std::size_t{size}}; }
     };
     static_assert(std::is_trivially_copyable_v<message> && sizeof(message) < 1024, "short enough to be sent at once");
 
@@ -148,7 +148,8 @@ private:
     [[nodiscard, gnu::cold]] std::span<const std::size_t> waits_for(std::span<std::size_t> out) const noexcept {
         if (current_ == nullptr || current_->peers_ == nullptr) return {};
         const std::size_t count = current_->peers_(current_->self_, out);
-        for (std::size_t& rank : out.first(count)) rank = current_->in_ == nullptr ? rank : current_->in_->rank_in_whole(rank);
+        for (std::size_t& rank : out.first(count))
+            rank = current_->in_ == nullptr ? rank : current_->in_->rank_in_whole(rank);
         return out.first(count);
     }
 
@@ -169,7 +170,8 @@ private:
     }
 
     [[nodiscard, gnu::cold]] bool knows(std::uint64_t group) const noexcept {
-        return std::any_of(groups_.begin(), groups_.end(), [&](const group_record* record) { return record->id == group; });
+        return std::any_of(groups_.begin(), groups_.end(),
+                           [&](const group_record* record) { return record->id == group; });
     }
     [[nodiscard, gnu::cold]] const collective* find(const ticket& wanted) const noexcept {
         for (const collective* other : collectives_)
@@ -180,10 +182,12 @@ private:
     [[nodiscard, gnu::cold]] bool started(const ticket& wanted) const noexcept {
         if (const collective* found = find(wanted)) return found->runs >= wanted.run;
         for (const ticket& other : past_)
-            if (other.run > 0 && other.group == wanted.group && other.number == wanted.number) return other.run >= wanted.run;
+            if (other.run > 0 && other.group == wanted.group && other.number == wanted.number)
+                return other.run >= wanted.run;
         for (const group_record* record : groups_)
             if (record->id == wanted.group)
-                return wanted.number <= (wanted.number > group_record::shared_memory ? record->last_shared : record->last);
+                return wanted.number <=
+                       (wanted.number > group_record::shared_memory ? record->last_shared : record->last);
         return false;
     }
 
@@ -267,18 +271,21 @@ LOCKSTEP_FUNCTION bool watch::goes_on(wait& waiting, std::uint64_t channel) {
             if (ranks_[rank].asks) answer(rank);
     }
     // What is on its way may still come.
-    return waiting.told_ && hopeless_ != reason::none && std::chrono::steady_clock::now() - given_up_ > std::chrono::milliseconds{250};
+    return waiting.told_ && hopeless_ != reason::none &&
+           std::chrono::steady_clock::now() - given_up_ > std::chrono::milliseconds{250};
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION stalled watch::failure(std::uint64_t channel, bool hopeless, std::chrono::duration<double> timeout,
-                                                           void (*check)(void*), void* self) {
+[[gnu::noinline]] LOCKSTEP_FUNCTION stalled watch::failure(std::uint64_t channel, bool hopeless,
+                                                           std::chrono::duration<double> timeout, void (*check)(void*),
+                                                           void* self) {
     std::string problem = hopeless ? why() : core::text("rank ", over_.rank(), " has waited ", timeout.count(), " s");
     if (!hopeless) {
         const std::string others = waited_for();
         if (!others.empty()) problem += core::text(" for ", others);
     }
-    const std::string remedy = hopeless ? "make the same calls in the same order, with the same sizes and types, on all ranks:\n"
-                                        : "see where the ranks are; if one is only slow, raise LOCKSTEP_TIMEOUT or the plan's timeout:\n";
+    const std::string remedy =
+        hopeless ? "make the same calls in the same order, with the same sizes and types, on all ranks:\n"
+                 : "see where the ranks are; if one is only slow, raise LOCKSTEP_TIMEOUT or the plan's timeout:\n";
     ask_all(channel, check, self);
     return {problem, remedy + report()};
 }
@@ -355,8 +362,8 @@ LOCKSTEP_FUNCTION watch::message watch::compose(kind what, std::uint64_t channel
     entry& sender = ranks_[from];
     sender.last = inbox_;
     const ticket waiting = current_ == nullptr ? ticket{} : current_->now();
-    const bool mine =
-        waiting.run > 0 && waiting.group == inbox_.about.group && waiting.number == inbox_.about.number && waiting.run == inbox_.about.run;
+    const bool mine = waiting.run > 0 && waiting.group == inbox_.about.group && waiting.number == inbox_.about.number &&
+                      waiting.run == inbox_.about.run;
     switch (inbox_.what) {
         case kind::waits:
             sender.question = inbox_;
@@ -390,7 +397,8 @@ LOCKSTEP_FUNCTION void watch::answer(std::size_t to) {
     const std::uint64_t channel = asking.question.channel;
     // Collectives of setup have one record, which tells of the last run only.
     const collective* const found = find(about);
-    if (found != nullptr && found->fingerprint != about.fingerprint && (about.number != 0 || found->runs == about.run)) {
+    if (found != nullptr && found->fingerprint != about.fingerprint &&
+        (about.number != 0 || found->runs == about.run)) {
         send(to, compose(kind::differs, channel, about));
         return;
     }
@@ -433,9 +441,11 @@ LOCKSTEP_FUNCTION std::string watch::report() const {
             const bool other_known = other == over_.rank() || all[other].answered;
             if (done[other] || known != other_known || all[rank].last.text() != all[other].last.text()) continue;
             together[other] = done[other] = true;
-            for (std::size_t i = 0; known && i < all[other].last.peers; ++i) waited_for[all[other].last.waits_for[i]] = true;
+            for (std::size_t i = 0; known && i < all[other].last.peers; ++i)
+                waited_for[all[other].last.waits_for[i]] = true;
         }
-        for (std::size_t other = 0; other < all.size(); ++other) waited_for[other] = waited_for[other] && !together[other];
+        for (std::size_t other = 0; other < all.size(); ++other)
+            waited_for[other] = waited_for[other] && !together[other];
         out += core::text(out.empty() ? "    " : "\n    ", list(together), ": ");
         if (!known) out += "no answer: stopped, cut off, or in code outside lockstep";
         if (!known && !all[rank].last.text().empty()) out += "; last heard of in ";
@@ -451,7 +461,8 @@ LOCKSTEP_FUNCTION std::string watch::why() const {
     if (hopeless_ == reason::differs)
         return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
                           " are in collectives of different kind, size or type");
-    return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()), " wait in different calls");
+    return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
+                      " wait in different calls");
 }
 
 LOCKSTEP_FUNCTION std::string watch::waited_for() const {

@@ -13,8 +13,9 @@
 
 namespace lockstep::kernels {
 
-/// How many samples a kernel takes at once: runs of these lengths in turn, the last one again until all samples are done. No length: all at
-/// once. Forward passes and data gradients have the same bits however a minibatch is divided: it serves cache and scratch.
+/// How many samples a kernel takes at once: runs of these lengths in turn, the last one again until all samples are
+/// done. No length: all at once. Forward passes and data gradients have the same bits however a minibatch is divided:
+/// it serves cache and scratch.
 struct micro_batches {
     static constexpr std::size_t capacity = 8;
 
@@ -35,7 +36,8 @@ struct micro_batches {
     /// The longest run of at most so many samples.
     [[nodiscard]] constexpr std::size_t longest(std::size_t samples) const noexcept {
         if (count == 0) return samples;
-        return std::min<std::size_t>(samples, *std::max_element(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(count)));
+        return std::min<std::size_t>(
+            samples, *std::max_element(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(count)));
     }
     friend constexpr bool operator==(const micro_batches&, const micro_batches&) = default;
 };
@@ -55,10 +57,11 @@ struct pass_choice {
     return out;
 }
 
-/// rows x columns x channels - kernel rows x kernel columns x filters, `/` and strides, `+` and padding at the top, left, bottom and right
-/// where there are any: 32x32x16-3x3x32/2x2+1,1,1,1.
+/// rows x columns x channels - kernel rows x kernel columns x filters, `/` and strides, `+` and padding at the top,
+/// left, bottom and right where there are any: 32x32x16-3x3x32/2x2+1,1,1,1.
 [[nodiscard]] inline std::string to_text(const kernels::convolution& g) {
-    std::string out = core::text(g.rows, "x", g.columns, "x", g.channels, "-", g.kernel_rows, "x", g.kernel_columns, "x", g.filters);
+    std::string out =
+        core::text(g.rows, "x", g.columns, "x", g.channels, "-", g.kernel_rows, "x", g.kernel_columns, "x", g.filters);
     if (g.stride_rows != 1 || g.stride_columns != 1) out += core::text("/", g.stride_rows, "x", g.stride_columns);
     if (g.pad_top + g.pad_left + g.pad_bottom + g.pad_right > 0)
         out += core::text("+", g.pad_top, ",", g.pad_left, ",", g.pad_bottom, ",", g.pad_right);
@@ -72,7 +75,9 @@ struct convolution_choice {
     [[nodiscard]] constexpr const pass_choice& operator[](convolution_pass pass) const noexcept {
         return passes[static_cast<std::size_t>(pass)];
     }
-    [[nodiscard]] constexpr pass_choice& operator[](convolution_pass pass) noexcept { return passes[static_cast<std::size_t>(pass)]; }
+    [[nodiscard]] constexpr pass_choice& operator[](convolution_pass pass) noexcept {
+        return passes[static_cast<std::size_t>(pass)];
+    }
     friend constexpr bool operator==(const convolution_choice&, const convolution_choice&) = default;
 };
 

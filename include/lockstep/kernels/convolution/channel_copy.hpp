@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Copies of a few channels of neighbouring pixels, for images whose pixels lie so far apart that they share few sets of a cache.
+// Copies of a few channels of neighbouring pixels, for images whose pixels lie so far apart that they share few sets of
+// a cache.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,9 +21,10 @@ struct channel_copy {
     static constexpr std::size_t room = 28 * 1024 / sizeof(T);
     alignas(simd::alignment) T numbers[room];
 
-    /// The channels of a copy of which `of(channels, rows)` numbers find room for four rows of outputs; 0: pixels are to be read where they
-    /// lie. A first-level cache has 64 sets of 64 bytes: pixels a multiple of 4 KB apart share one of them, and the window of one tile of
-    /// outputs is more than this one holds. A copy pays where what is copied is seen more than four times.
+    /// The channels of a copy of which `of(channels, rows)` numbers find room for four rows of outputs; 0: pixels are
+    /// to be read where they lie. A first-level cache has 64 sets of 64 bytes: pixels a multiple of 4 KB apart share
+    /// one of them, and the window of one tile of outputs is more than this one holds. A copy pays where what is copied
+    /// is seen more than four times.
     template <class Of>
     [[nodiscard]] static constexpr std::size_t channels(const sliding& s, std::size_t rows, const Of& of) noexcept {
         constexpr std::size_t least = 4 * simd::width<T>;
@@ -42,7 +44,8 @@ struct channel_copy {
     /// `channels` of pixels that are `pixel` apart, side by side.
     static void copy(const T* from, std::size_t pixels, std::size_t pixel, std::size_t channels, T* to) noexcept {
         for (; pixels > 0; --pixels, from += pixel)
-            for (std::size_t c = 0; c < channels; c += simd::width<T>, to += simd::width<T>) simd::store(to, simd::load(from + c));
+            for (std::size_t c = 0; c < channels; c += simd::width<T>, to += simd::width<T>)
+                simd::store(to, simd::load(from + c));
     }
 };
 
@@ -51,7 +54,8 @@ struct channel_copy {
     const std::ptrdiff_t top = static_cast<std::ptrdiff_t>(outputs.first * s.stride_rows) + s.origin_rows;
     const auto end = static_cast<std::ptrdiff_t>(s.rows);
     const std::ptrdiff_t first = std::clamp<std::ptrdiff_t>(top, 0, end);
-    const std::ptrdiff_t last = std::clamp<std::ptrdiff_t>(top + static_cast<std::ptrdiff_t>(s.seen_rows(outputs.size())), first, end);
+    const std::ptrdiff_t last =
+        std::clamp<std::ptrdiff_t>(top + static_cast<std::ptrdiff_t>(s.seen_rows(outputs.size())), first, end);
     return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
 }
 
@@ -67,7 +71,8 @@ struct channel_copy {
 template <class F>
 constexpr void for_sample_rows(parallel::block all, std::size_t rows, const F& f) noexcept {
     while (all.first < all.last) {
-        const std::size_t sample = all.first / rows, first = all.first % rows, count = std::min(rows - first, all.last - all.first);
+        const std::size_t sample = all.first / rows, first = all.first % rows,
+                          count = std::min(rows - first, all.last - all.first);
         f(sample, parallel::block{first, first + count});
         all.first += count;
     }

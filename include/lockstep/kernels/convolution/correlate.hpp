@@ -17,8 +17,9 @@ namespace lockstep::kernels::detail {
 
 inline constexpr std::size_t block_pixels = 384;
 
-/// Whether kernel positions are taken one by one, each with the outputs that see something there, so that padding costs neither a copy nor
-/// multiplications. Depends on the sizes alone. Loading and storing a tile costs about as much as five links, part of a tile as forty.
+/// Whether kernel positions are taken one by one, each with the outputs that see something there, so that padding costs
+/// neither a copy nor multiplications. Depends on the sizes alone. Loading and storing a tile costs about as much as
+/// five links, part of a tile as forty.
 template <class T>
 [[nodiscard]] constexpr bool skips_padding(const sliding& s, std::size_t n) noexcept {
     if (!s.padded() || s.links() == 0) return false;
@@ -28,14 +29,18 @@ template <class T>
     for (std::size_t tap = 0; tap < s.taps_rows; ++tap)
         rows += inside(s.out_rows, s.stride_rows, s.origin_rows, tap * s.dilation_rows, s.rows).size();
     for (std::size_t tap = 0; tap < s.taps_columns; ++tap)
-        columns += inside(s.out_columns, s.stride_columns, s.origin_columns, tap * s.dilation_columns, s.columns).size();
-    const auto cost = [reload](std::size_t links) { return links + reload * ((links + panel_depth<T> - 1) / panel_depth<T>); };
+        columns +=
+            inside(s.out_columns, s.stride_columns, s.origin_columns, tap * s.dilation_columns, s.columns).size();
+    const auto cost = [reload](std::size_t links) {
+        return links + reload * ((links + panel_depth<T> - 1) / panel_depth<T>);
+    };
     return rows * columns * cost(s.depth) < s.out_rows * s.out_columns * s.taps_rows * cost(s.row_links());
 }
 
 /// How correlate cuts outputs: into whole groups of rows where the window slides over them.
 template <class T>
-[[nodiscard]] constexpr output_blocks correlate_blocks(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
+[[nodiscard]] constexpr output_blocks correlate_blocks(const sliding& s, std::size_t n, std::size_t batch,
+                                                       parallel::team team) noexcept {
     const std::size_t target = few_channels<T>::fit(s, n)          ? few_channels<T>::target
                                : three_columns<T>::fits_rows(s, n) ? three_columns<T>::rows * s.out_columns
                                                                    : block_pixels;
@@ -45,12 +50,14 @@ template <class T>
 /// Whether only the windows that see padding are copied.
 template <class T>
 [[nodiscard]] constexpr bool copies_padded_windows(const sliding& s, std::size_t n) noexcept {
-    return padded_windows<T>::fit(s) && !few_channels<T>::fit(s, n) && !three_columns<T>::fits_rows(s, n) && !skips_padding<T>(s, n);
+    return padded_windows<T>::fit(s) && !few_channels<T>::fit(s, n) && !three_columns<T>::fits_rows(s, n) &&
+           !skips_padding<T>(s, n);
 }
 
 /// Elements of what correlate copies, for one thread.
 template <class T>
-[[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t n, std::size_t batch, parallel::team team) noexcept {
+[[nodiscard]] constexpr std::size_t copy_share(const sliding& s, std::size_t n, std::size_t batch,
+                                               parallel::team team) noexcept {
     const output_blocks blocks = correlate_blocks<T>(s, n, batch, team);
     if (few_channels<T>::fit(s, n)) return few_channels<T>::copy_size(s, blocks.samples, blocks.highest());
     if (copies_padded_windows<T>(s, n)) return padded_windows<T>::copy_size(s, blocks);
@@ -74,11 +81,13 @@ struct correlation {
         return y + block.samples.first * pitch.sample + block.rows.first * pitch.row;
     }
     template <class Rows>
-    void multiply_links(std::size_t pixels, const row_chain& chain, const Rows& rows, std::size_t link, bool starts) const noexcept {
+    void multiply_links(std::size_t pixels, const row_chain& chain, const Rows& rows, std::size_t link,
+                        bool starts) const noexcept {
         multiply(pixels, n, chain, rows, panels + link * tile_columns<T>, s.links() * tile_columns<T>, starts, bias);
     }
 
-    /// One kernel row at a time in several cuts, or several whole ones: a panel of weights stays in the first-level cache.
+    /// One kernel row at a time in several cuts, or several whole ones: a panel of weights stays in the first-level
+    /// cache.
     void by_rows(const output_block& block, T* copy) const noexcept {
         const window<T> source{s, block, x, copy};
         const std::size_t pixels = block.pixels(s.out_columns);
@@ -88,7 +97,8 @@ struct correlation {
             return;
         }
         if constexpr (simd::registers >= 32)
-            if (three_columns<T>::fits_rows(s, n)) return three_columns<T>::block(s, block, source, panels, bias, output(block), pitch);
+            if (three_columns<T>::fits_rows(s, n))
+                return three_columns<T>::block(s, block, source, panels, bias, output(block), pitch);
         if (!source.side_by_side(s)) return by_positions(pixels, source, rows);
         const T* const first = rows.a;
         by_kernel_rows(s.dilation_rows * source.row_pitch, pixels, [&](std::size_t offset) {
@@ -118,8 +128,8 @@ struct correlation {
         // Where windows reach out of the image their addresses are not used.
         window<T> source{s};
         const std::ptrdiff_t top = static_cast<std::ptrdiff_t>(block.rows.first * s.stride_rows) + s.origin_rows;
-        const std::ptrdiff_t first =
-            top * static_cast<std::ptrdiff_t>(source.row_pitch) + s.origin_columns * static_cast<std::ptrdiff_t>(s.depth);
+        const std::ptrdiff_t first = top * static_cast<std::ptrdiff_t>(source.row_pitch) +
+                                     s.origin_columns * static_cast<std::ptrdiff_t>(s.depth);
         source.data = x + static_cast<std::ptrdiff_t>(block.samples.first * source.sample_pitch) + first;
         const edged_rows<T> rows{all, pixels_of(s, block, source, output(block), pitch), copy, block.rows.first};
         by_kernel_rows(all.pitch(), block.pixels(s.out_columns), [&](std::size_t offset) {
@@ -146,7 +156,8 @@ struct correlation {
             for (std::size_t j = 0; j < s.taps_columns; j += together)
                 for (std::size_t cut = 0; cut < cuts; ++cut) {
                     const parallel::block part = parallel::split(s.depth, cuts, cut);
-                    const row_chain chain{std::min(together, s.taps_columns - j), step, part.size(), 1, tile_columns<T>};
+                    const row_chain chain{std::min(together, s.taps_columns - j), step, part.size(), 1,
+                                          tile_columns<T>};
                     rows.a = source.data + i * s.dilation_rows * source.row_pitch + j * step + part.first;
                     multiply_links(pixels, chain, rows, link, link == 0);
                     link += chain.length();
@@ -169,20 +180,24 @@ struct correlation {
         const std::size_t cuts = (s.depth + depth - 1) / depth;
         for (std::size_t i = 0; i < s.taps_rows; ++i) {
             const parallel::block down = inside(s.out_rows, s.stride_rows, s.origin_rows, i * s.dilation_rows, s.rows);
-            output_block part{block.samples, {std::max(down.first, block.rows.first), std::min(down.last, block.rows.last)}};
+            output_block part{block.samples,
+                              {std::max(down.first, block.rows.first), std::min(down.last, block.rows.last)}};
             if (part.rows.first >= part.rows.last) continue;
             for (std::size_t j = 0; j < s.taps_columns; ++j) {
-                const parallel::block across = inside(s.out_columns, s.stride_columns, s.origin_columns, j * s.dilation_columns, s.columns);
+                const parallel::block across =
+                    inside(s.out_columns, s.stride_columns, s.origin_columns, j * s.dilation_columns, s.columns);
                 if (across.empty()) continue;
                 sliding seen = s;
                 seen.out_columns = across.size();
                 pixel_rows<T> rows = pixels_of(seen, part, source, output(part) + across.first * pitch.column, pitch);
-                const auto position = [](std::size_t out, std::size_t stride, std::ptrdiff_t origin, std::size_t distance) {
+                const auto position = [](std::size_t out, std::size_t stride, std::ptrdiff_t origin,
+                                         std::size_t distance) {
                     return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(out * stride + distance) + origin);
                 };
-                const T* first = x + part.samples.first * source.sample_pitch +
-                                 position(part.rows.first, s.stride_rows, s.origin_rows, i * s.dilation_rows) * source.row_pitch +
-                                 position(across.first, s.stride_columns, s.origin_columns, j * s.dilation_columns) * s.pixel;
+                const T* first =
+                    x + part.samples.first * source.sample_pitch +
+                    position(part.rows.first, s.stride_rows, s.origin_rows, i * s.dilation_rows) * source.row_pitch +
+                    position(across.first, s.stride_columns, s.origin_columns, j * s.dilation_columns) * s.pixel;
                 for (std::size_t cut = 0; cut < cuts; ++cut) {
                     const parallel::block links = parallel::split(s.depth, cuts, cut);
                     rows.a = first + links.first;
@@ -194,7 +209,8 @@ struct correlation {
     }
 };
 
-/// y(r, c, .) = start + sum over taps and depth, in that order, of x(window) w, for each output pixel. Threads split the pixels.
+/// y(r, c, .) = start + sum over taps and depth, in that order, of x(window) w, for each output pixel. Threads split
+/// the pixels.
 template <class T>
 void correlate(const correlation<T>& all, std::size_t batch, parallel::team team, T* copies) noexcept {
     const output_blocks blocks = correlate_blocks<T>(all.s, all.n, batch, team);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The data gradient into few channels: each pixel of dy is multiplied into the kernel rows that it saw, and added where they lie.
+// The data gradient into few channels: each pixel of dy is multiplied into the kernel rows that it saw, and added where
+// they lie.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,8 +17,8 @@ namespace lockstep::kernels::detail {
 ///     row of dx             [ a a a | b b b | c c c ]                 kernel row of 3 columns x 3 channels
 ///     next output, stride 1         [ a a a | b b b | c c c ]
 /// Each bracket is one run of numbers to which dy(output, filter) x (kernel row of the filter) is added.
-/// A kernel row (kernel_columns x channels numbers, which lie side by side in dx) is what a vector runs along, instead of the channels of
-/// one pixel. Nothing is multiplied with padding.
+/// A kernel row (kernel_columns x channels numbers, which lie side by side in dx) is what a vector runs along, instead
+/// of the channels of one pixel. Nothing is multiplied with padding.
 template <class T>
 struct few_channels_data_rows {
     convolution g;
@@ -25,18 +26,23 @@ struct few_channels_data_rows {
     static constexpr std::size_t samples = tile_rows;  ///< that go through a register tile together
 
     /// Numbers of a kernel row, up to whole vectors: there the weights are zeros.
-    [[nodiscard]] constexpr std::size_t wide() const noexcept { return round_up(g.kernel_columns * g.channels, simd::width<T>); }
+    [[nodiscard]] constexpr std::size_t wide() const noexcept {
+        return round_up(g.kernel_columns * g.channels, simd::width<T>);
+    }
     [[nodiscard]] constexpr std::size_t weights() const noexcept {
         return g.kernel_rows * g.filters * round_up(g.kernel_columns * g.channels, tile_columns<T>);
     }
     /// One row of dx with its padding, and what a window may reach beyond it.
     [[nodiscard]] constexpr std::size_t pitch() const noexcept {
-        return whole_lines<T>(
-            std::max((g.out_columns() - 1) * g.stride_columns * g.channels + wide(), (g.pad_left + g.columns) * g.channels));
+        return whole_lines<T>(std::max((g.out_columns() - 1) * g.stride_columns * g.channels + wide(),
+                                       (g.pad_left + g.columns) * g.channels));
     }
-    [[nodiscard]] constexpr std::size_t scratch(std::size_t threads) const noexcept { return weights() + threads * samples * pitch(); }
+    [[nodiscard]] constexpr std::size_t scratch(std::size_t threads) const noexcept {
+        return weights() + threads * samples * pitch();
+    }
 
-    /// Kernel rows first, first + stride, ..: those that reach one row of dx. Packed in descending order, because rows of dy ascend then.
+    /// Kernel rows first, first + stride, ..: those that reach one row of dx. Packed in descending order, because rows
+    /// of dy ascend then.
     [[nodiscard]] constexpr std::size_t phase_size(std::size_t first) const noexcept {
         return first < g.kernel_rows ? (g.kernel_rows - first + g.stride_rows - 1) / g.stride_rows : 0;
     }
@@ -81,15 +87,16 @@ struct few_channels_data_rows {
     }
 };
 
-/// Time of a row of `n` numbers in register tiles, in fifths of a vector: a vector alone keeps the multipliers less busy than two.
+/// Time of a row of `n` numbers in register tiles, in fifths of a vector: a vector alone keeps the multipliers less
+/// busy than two.
 template <class T>
 [[nodiscard]] constexpr std::size_t row_cost(std::size_t n) noexcept {
     const std::size_t rest = n % tile_columns<T>;
     return n / tile_columns<T> * 10 + (rest > simd::width<T> ? 10 : rest > 0 ? 8 : 0);
 }
 
-/// Whether few_channels_backward_data() is quicker than correlate(), which fills vectors with the channels of one pixel and adds zeros of
-/// the padding or loads and stores each sum for each kernel position. Depends on the sizes alone.
+/// Whether few_channels_backward_data() is quicker than correlate(), which fills vectors with the channels of one pixel
+/// and adds zeros of the padding or loads and stores each sum for each kernel position. Depends on the sizes alone.
 template <class T>
 [[nodiscard]] constexpr bool scatters(const convolution& g) noexcept {
     if (g.is_dilated() || g.groups > 1) return false;
@@ -98,13 +105,16 @@ template <class T>
     const std::size_t windows = g.out_rows() * g.out_columns() * taps * (g.filters + reload);
     const std::size_t images = g.rows * g.columns * taps * g.filters / (g.stride_rows * g.stride_columns);
     const std::size_t rows = g.out_columns() * (g.kernel_rows * g.out_rows() * g.filters + 10 * g.rows);
-    return 5 * rows * row_cost<T>(g.kernel_columns * g.channels) < 4 * std::min(windows, images) * row_cost<T>(g.channels);
+    return 5 * rows * row_cost<T>(g.kernel_columns * g.channels) <
+           4 * std::min(windows, images) * row_cost<T>(g.channels);
 }
 
-/// dx, as convolution_backward_data has it, with another order of the chain: output columns, then output rows, then filters, all ascending.
-/// A number of dy that is not finite reaches up to a vector of dx beyond the window that saw it. Threads split the samples.
+/// dx, as convolution_backward_data has it, with another order of the chain: output columns, then output rows, then
+/// filters, all ascending. A number of dy that is not finite reaches up to a vector of dx beyond the window that saw
+/// it. Threads split the samples.
 template <class T>
-void few_channels_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
+void few_channels_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx,
+                                resources<T> use) noexcept {
     const few_channels_data_rows<T> all{g};
     T* const panels = use.scratch.data();
     all.pack_weights(w, panels);

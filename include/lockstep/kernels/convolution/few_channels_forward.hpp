@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Convolutions of images with few channels: their numbers are sorted into lines, so that those which neighbouring outputs read in a link
-// lie side by side and a register tile reads them from one address, where it would otherwise follow the window of each of its outputs.
+// Convolutions of images with few channels: their numbers are sorted into lines, so that those which neighbouring
+// outputs read in a link lie side by side and a register tile reads them from one address, where it would otherwise
+// follow the window of each of its outputs.
 
 #include <algorithm>
 #include <array>
@@ -42,8 +43,9 @@ LOCKSTEP_FLATTEN inline void part_three(const T* from, T* const (&to)[3]) noexce
 ///     lines      0 r0 r1 r2 .. | 0 g0 g1 g2 .. | 0 b0 b1 b2 ..       stride 1, one column of padding
 /// A tile of outputs q, q + 1, .. reads link (kernel column k, channel c) at numbers q + k, q + k + 1, .. of line c.
 /// Stride s: line c s + k mod s, from number q + k / s on.
-/// A line is what the outputs of one row see in one channel at one kernel column: columns `stride` apart, with their padding and zeros
-/// after. Lines of kernel columns that see the same columns are one. Chains are those of the register tile.
+/// A line is what the outputs of one row see in one channel at one kernel column: columns `stride` apart, with their
+/// padding and zeros after. Lines of kernel columns that see the same columns are one. Chains are those of the register
+/// tile.
 template <class T>
 struct few_channels {
     sliding s;
@@ -52,14 +54,15 @@ struct few_channels {
     static constexpr std::size_t most_channels = 4;
     static constexpr std::size_t most_links = panel_depth<T>;  ///< of which the first level holds the weights
     static constexpr std::size_t target = 1024;                ///< pixels of a block
-    static constexpr std::size_t slack = 8;                    ///< outputs that a tile computes after the end of a row, at most
+    static constexpr std::size_t slack = 8;  ///< outputs that a tile computes after the end of a row, at most
 
-    /// Whether it takes the convolution: whole vectors of filters, windows that overlap, rows of outputs that fill half a tile. Depends on
-    /// the sizes alone.
+    /// Whether it takes the convolution: whole vectors of filters, windows that overlap, rows of outputs that fill half
+    /// a tile. Depends on the sizes alone.
     [[nodiscard]] static constexpr bool fit(const sliding& s, std::size_t n) noexcept {
-        return simd::registers >= 32 && n % width == 0 && s.depth <= most_channels && s.pixel == s.depth && s.links() > 0 &&
-               s.links() <= most_links && s.out_columns >= 8 && s.taps_rows * s.taps_columns > 1 &&
-               reach(s.taps_rows, s.dilation_rows) >= s.stride_rows && reach(s.taps_columns, s.dilation_columns) >= s.stride_columns;
+        return simd::registers >= 32 && n % width == 0 && s.depth <= most_channels && s.pixel == s.depth &&
+               s.links() > 0 && s.links() <= most_links && s.out_columns >= 8 && s.taps_rows * s.taps_columns > 1 &&
+               reach(s.taps_rows, s.dilation_rows) >= s.stride_rows &&
+               reach(s.taps_columns, s.dilation_columns) >= s.stride_columns;
     }
 
     /// Outputs that a tile takes of so many in a row, at most: registers hold their sums, and numbers to come.
@@ -78,12 +81,13 @@ struct few_channels {
         return round_up(s.out_columns + slack + reach(s.taps_columns, s.dilation_columns) / s.stride_columns, width);
     }
     [[nodiscard]] constexpr std::size_t row_size() const noexcept { return s.depth * s.stride_columns * pitch(); }
-    [[nodiscard]] static constexpr std::size_t copy_size(const sliding& s, std::size_t samples, std::size_t high) noexcept {
+    [[nodiscard]] static constexpr std::size_t copy_size(const sliding& s, std::size_t samples,
+                                                         std::size_t high) noexcept {
         return whole_lines<T>(samples * s.seen_rows(high) * few_channels{s}.row_size() + width);
     }
 
-    /// One row of an image; lines of one channel lie together, those that begin one column apart follow each other. Zeros are written in
-    /// whole vectors, up to one after the last line, and numbers over them.
+    /// One row of an image; lines of one channel lie together, those that begin one column apart follow each other.
+    /// Zeros are written in whole vectors, up to one after the last line, and numbers over them.
     void copy_row(const T* x, T* to) const noexcept {
         const auto step = static_cast<std::ptrdiff_t>(s.stride_columns), depth = static_cast<std::ptrdiff_t>(s.depth);
         const auto limit = static_cast<std::ptrdiff_t>(pitch()), room = static_cast<std::ptrdiff_t>(s.columns);
@@ -92,10 +96,12 @@ struct few_channels {
         const auto each = [&](const auto& f) LOCKSTEP_FLATTEN {
             T* line = to;
             for (std::ptrdiff_t channel = 0; channel < depth; ++channel)
-                for (std::ptrdiff_t origin = s.origin_columns; origin < s.origin_columns + step; ++origin, line += limit) {
-                    const std::ptrdiff_t before = origin < 0 ? step - 1 - origin : 0, after = room > origin ? room - origin + step - 1 : 0;
-                    f(line, std::min(step == 1 ? before : before / step, limit), std::min(step == 1 ? after : after / step, limit),
-                      channel + origin * depth);
+                for (std::ptrdiff_t origin = s.origin_columns; origin < s.origin_columns + step;
+                     ++origin, line += limit) {
+                    const std::ptrdiff_t before = origin < 0 ? step - 1 - origin : 0,
+                                         after = room > origin ? room - origin + step - 1 : 0;
+                    f(line, std::min(step == 1 ? before : before / step, limit),
+                      std::min(step == 1 ? after : after / step, limit), channel + origin * depth);
                 }
         };
         simd::batch<T> zeros(T{0});
@@ -117,7 +123,8 @@ struct few_channels {
         const std::size_t high = s.seen_rows(block.rows.size()), size = row_size();
         for (std::size_t sample = block.samples.first; sample < block.samples.last; ++sample)
             for (std::size_t r = 0; r < high; ++r, to += size) {
-                const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(block.rows.first * s.stride_rows + r) + s.origin_rows;
+                const std::ptrdiff_t row =
+                    static_cast<std::ptrdiff_t>(block.rows.first * s.stride_rows + r) + s.origin_rows;
                 if (row < 0 || row >= static_cast<std::ptrdiff_t>(s.rows))
                     std::fill_n(to, size, T{0});
                 else
@@ -133,9 +140,9 @@ struct few_channels {
             for (std::size_t tap = 0; tap < s.taps_columns; ++tap)
                 for (std::size_t channel = 0; channel < s.depth; ++channel) {
                     const std::size_t column = tap * s.dilation_columns;
-                    out[link++] = static_cast<std::uint32_t>(row * s.dilation_rows * row_size() +
-                                                             (channel * s.stride_columns + column % s.stride_columns) * pitch() +
-                                                             column / s.stride_columns);
+                    out[link++] = static_cast<std::uint32_t>(
+                        row * s.dilation_rows * row_size() +
+                        (channel * s.stride_columns + column % s.stride_columns) * pitch() + column / s.stride_columns);
                 }
         return out;
     }
@@ -149,11 +156,12 @@ struct few_channels {
 
     /// Neighbouring outputs of a row: `Rows`, of which `to` takes some, times vectors of filters.
     template <std::size_t Rows, std::size_t Vectors>
-    [[gnu::noinline]] static void run(const T* x, const std::uint32_t* place, std::size_t links, const T* w, const T* start,
-                                      const target_row& to) noexcept {
+    [[gnu::noinline]] static void run(const T* x, const std::uint32_t* place, std::size_t links, const T* w,
+                                      const T* start, const target_row& to) noexcept {
         accumulators<T, Rows, Vectors> tile;
         using sums = accumulators<T, Rows, Vectors>;
-        sums::each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { tile.sum[i][v] = simd::load(start + v * width); });
+        sums::each([&](std::size_t i, std::size_t v)
+                       LOCKSTEP_FLATTEN { tile.sum[i][v] = simd::load(start + v * width); });
         if (!to.streamed)
             for (std::size_t i = 0; i < to.count; ++i)
                 for (std::size_t v = 0; v < Vectors; ++v) __builtin_prefetch(to.y + i * to.step + v * width, 1, 3);
@@ -161,7 +169,8 @@ struct few_channels {
             unroll<together>([&](auto link) LOCKSTEP_FLATTEN {
                 const T* at = x;
                 advance(at, place[link]);
-                tile.step_in_place(w + link * tile_columns<T>, [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return at[i]; });
+                tile.step_in_place(w + link * tile_columns<T>,
+                                   [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return at[i]; });
             });
             place += together;
             w += together * tile_columns<T>;
@@ -187,8 +196,8 @@ struct few_channels {
     }
 
     /// All outputs of a block from its copy; `panels` are links x tile_columns.
-    void block(const output_block& of, std::size_t n, const T* x, const T* panels, const T* bias, T* y, const output_pitch& out,
-               bool streamed) const noexcept {
+    void block(const output_block& of, std::size_t n, const T* x, const T* panels, const T* bias, T* y,
+               const output_pitch& out, bool streamed) const noexcept {
         const std::array<std::uint32_t, most_links> place = places();
         const std::size_t high = of.rows.size(), seen = s.seen_rows(high), links = s.links();
         for (std::size_t first = 0; first < n; first += tile_columns<T>) {
@@ -199,10 +208,12 @@ struct few_channels {
                 for (std::size_t sample = 0; sample < of.samples.size(); ++sample)
                     for (std::size_t row = 0; row < high; ++row) {
                         const T* from = x + (sample * seen + row * s.stride_rows) * row_size();
-                        target_row to{y + sample * out.sample + row * out.row + first, out.column, s.out_columns / parts, streamed};
+                        target_row to{y + sample * out.sample + row * out.row + first, out.column,
+                                      s.out_columns / parts, streamed};
                         // The first tiles of a row are one larger where they do not come out even.
                         to.count += 1;
-                        for (std::size_t part = 0; part < parts; ++part, from += to.count, to.y += to.count * out.column) {
+                        for (std::size_t part = 0; part < parts;
+                             ++part, from += to.count, to.y += to.count * out.column) {
                             if (part == s.out_columns % parts) to.count -= 1;
                             with_outputs<vectors>(to.count, [&](auto rows) LOCKSTEP_FLATTEN {
                                 run<rows, vectors>(from, place.data(), links, panels + first * links, start, to);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The weight gradient of few filters: planes of x and dy multiplied vector by vector, each element of a vector a partial sum of its own.
+// The weight gradient of few filters: planes of x and dy multiplied vector by vector, each element of a vector a
+// partial sum of its own.
 
 #include <algorithm>
 #include <array>
@@ -16,7 +17,8 @@ namespace lockstep::kernels::detail {
 ///                          *  *     *    *  *     *
 ///     dy line of a filter d0 d1 .. d7 | d8 d9 .. d15 | 0 ..    zeros after the columns of a row
 ///     partial sums        s0 s1 .. s7                          added in pairs at the end: ((s0 + s1) + (s2 + s3)) + ..
-/// dw[link][filter] = sum over the elements of a vector, in pairs of neighbours, of chains over samples, rows and vectors of a row.
+/// dw[link][filter] = sum over the elements of a vector, in pairs of neighbours, of chains over samples, rows and
+/// vectors of a row.
 template <class T>
 struct few_filters_weights : few_filters_sizes<T> {
     using sizes = few_filters_sizes<T>;
@@ -24,14 +26,19 @@ struct few_filters_weights : few_filters_sizes<T> {
     static constexpr std::size_t width = simd::width<T>;
     static constexpr std::size_t together = 2;  ///< filters of a register tile
 
-    [[nodiscard]] constexpr std::size_t link_blocks() const noexcept { return (sizes::links() + tile_rows - 1) / tile_rows; }
+    [[nodiscard]] constexpr std::size_t link_blocks() const noexcept {
+        return (sizes::links() + tile_rows - 1) / tile_rows;
+    }
     [[nodiscard]] constexpr std::size_t filter_planes() const noexcept { return round_up(g.filters, together); }
     /// Vectors of partial sums of one thread: blocks of links, filters in pairs. A block may be higher than its links.
-    [[nodiscard]] constexpr std::size_t sums_size() const noexcept { return link_blocks() * tile_rows * filter_planes() * width; }
+    [[nodiscard]] constexpr std::size_t sums_size() const noexcept {
+        return link_blocks() * tile_rows * filter_planes() * width;
+    }
     /// Planes of dy: lines of inputs and outputs are equally long, so one index serves both.
     [[nodiscard]] constexpr std::size_t plane(std::size_t high) const noexcept { return high * sizes::in_pitch(); }
     [[nodiscard]] constexpr std::size_t share(std::size_t high) const noexcept {
-        return sizes::in_size(high) + whole_lines<T>(round_up(g.filters, width) * plane(high)) + sums_size() + filter_planes() * width;
+        return sizes::in_size(high) + whole_lines<T>(round_up(g.filters, width) * plane(high)) + sums_size() +
+               filter_planes() * width;
     }
     [[nodiscard]] constexpr std::size_t scratch(std::size_t batch, std::size_t threads) const noexcept {
         return threads * share(sizes::blocks(batch, 1).highest());
@@ -52,7 +59,8 @@ struct few_filters_weights : few_filters_sizes<T> {
                         transpose_square(from + filter, g.filters, first, plane(high));
                     else
                         for (std::size_t i = 0; i < count; ++i)
-                            for (std::size_t f = 0; f < some; ++f) first[f * plane(high) + i] = from[i * g.filters + filter + f];
+                            for (std::size_t f = 0; f < some; ++f)
+                                first[f * plane(high) + i] = from[i * g.filters + filter + f];
                     for (std::size_t f = 0; count < width && f < some; ++f)
                         std::fill(first + f * plane(high) + count, first + f * plane(high) + width, T{0});
                 }
@@ -98,8 +106,9 @@ struct few_filters_weights : few_filters_sizes<T> {
             });
             for (std::size_t row = 0; row < high; ++row)
                 for (std::size_t column = 0; column < g.out_columns(); column += width)
-                    unroll<tile_rows>([&](auto i)
-                                          LOCKSTEP_FLATTEN { sum[i] = sum[i] + simd::load(from[i] + row * sizes::in_pitch() + column); });
+                    unroll<tile_rows>([&](auto i) LOCKSTEP_FLATTEN {
+                        sum[i] = sum[i] + simd::load(from[i] + row * sizes::in_pitch() + column);
+                    });
             for (std::size_t i = 0; i < count; ++i) simd::store(sums + (filter + i) * width, sum[i]);
         }
     }
@@ -114,7 +123,8 @@ struct few_filters_weights : few_filters_sizes<T> {
     }
 
     /// The links of `mine`, a run of blocks of links, over the whole batch; dbias may be null.
-    void links_of(parallel::block mine, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias, T* scratch) const noexcept {
+    void links_of(parallel::block mine, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
+                  T* scratch) const noexcept {
         const output_blocks blocks = sizes::blocks(batch, 1);
         const T* const end = dy + batch * g.out_size();
         T* const planes = scratch + sizes::in_size(blocks.highest());
@@ -128,7 +138,8 @@ struct few_filters_weights : few_filters_sizes<T> {
             const std::size_t high = block.rows.size();
             for (std::size_t sample = block.samples.first; sample < block.samples.last; ++sample) {
                 sizes::copy_in(x + sample * g.in_size(), block.rows, scratch);
-                copy_out(dy + (sample * g.out_rows() + block.rows.first) * g.out_columns() * g.filters, high, end, planes);
+                copy_out(dy + (sample * g.out_rows() + block.rows.first) * g.out_columns() * g.filters, high, end,
+                         planes);
                 if (dbias) add_bias(planes, high, bias_sums);
                 for (std::size_t part = mine.first; part < mine.last; ++part) {
                     const parallel::block links = parallel::split(sizes::links(), link_blocks(), part);
@@ -137,8 +148,8 @@ struct few_filters_weights : few_filters_sizes<T> {
                         // Links that are missing repeat the last one.
                         const std::size_t link = std::min(links.first + i, links.last - 1);
                         const std::size_t tap = link / g.channels;
-                        from[i] = scratch + tap / g.kernel_columns * sizes::in_row() + link % g.channels * sizes::in_pitch() +
-                                  tap % g.kernel_columns;
+                        from[i] = scratch + tap / g.kernel_columns * sizes::in_row() +
+                                  link % g.channels * sizes::in_pitch() + tap % g.kernel_columns;
                     }
                     with_even_height(links.size(), [&](auto rows) {
                         for (std::size_t pair = 0; pair < pairs; ++pair) {
@@ -154,15 +165,18 @@ struct few_filters_weights : few_filters_sizes<T> {
             const parallel::block links = parallel::split(sizes::links(), link_blocks(), part);
             for (std::size_t link = links.first; link < links.last; ++link)
                 for (std::size_t filter = 0; filter < g.filters; ++filter)
-                    dw[link * g.filters + filter] = total(sums + (part * pairs + filter / together) * pair_size +
-                                                          ((link - links.first) * together + filter % together) * width);
+                    dw[link * g.filters + filter] =
+                        total(sums + (part * pairs + filter / together) * pair_size +
+                              ((link - links.first) * together + filter % together) * width);
         }
-        for (std::size_t filter = 0; dbias && filter < g.filters; ++filter) dbias[filter] = total(bias_sums + filter * width);
+        for (std::size_t filter = 0; dbias && filter < g.filters; ++filter)
+            dbias[filter] = total(bias_sums + filter * width);
     }
 };
 
-/// dw and dbias (or null), as convolution_backward_weights has them, with other orders of the sums: see few_filters_weights. Threads split
-/// the links, and each copies all of x and dy. A number that is not finite reaches other positions of its kernel row, too.
+/// dw and dbias (or null), as convolution_backward_weights has them, with other orders of the sums: see
+/// few_filters_weights. Threads split the links, and each copies all of x and dy. A number that is not finite reaches
+/// other positions of its kernel row, too.
 template <class T>
 void few_filters_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                   resources<T> use) noexcept {
@@ -171,7 +185,9 @@ void few_filters_backward_weights(const convolution& g, std::size_t batch, const
     const std::size_t share = all.share(all.blocks(batch, 1).highest());
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(all.link_blocks(), threads, thread);
-        if (!mine.empty()) all.links_of(mine, batch, x, dy, dw, mine.first == 0 ? dbias : nullptr, use.scratch.data() + thread * share);
+        if (!mine.empty())
+            all.links_of(mine, batch, x, dy, dw, mine.first == 0 ? dbias : nullptr,
+                         use.scratch.data() + thread * share);
     });
 }
 

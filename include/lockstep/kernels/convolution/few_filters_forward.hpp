@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Convolutions with few filters: vectors run along the columns of planes, one for each channel and filter, instead of along the filters of
-// a pixel.
+// Convolutions with few filters: vectors run along the columns of planes, one for each channel and filter, instead of
+// along the filters of a pixel.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace lockstep::kernels::detail {
 
-/// Calls f(rows constant) with a height that covers `count` rows of a tile: three heights near tile_rows, because blocks are cut evenly.
+/// Calls f(rows constant) with a height that covers `count` rows of a tile: three heights near tile_rows, because
+/// blocks are cut evenly.
 template <class F>
 inline void with_even_height(std::size_t count, F&& f) noexcept {
     constexpr std::size_t step = (tile_rows + 5) / 6;
@@ -24,8 +25,8 @@ inline void with_even_height(std::size_t count, F&& f) noexcept {
     f(std::integral_constant<std::size_t, tile_rows>{});
 }
 
-/// A convolution of stride 1 whose images are copied to lines: a line is a row of one channel with its padding, and zeros after it. Lines
-/// of one row lie together.
+/// A convolution of stride 1 whose images are copied to lines: a line is a row of one channel with its padding, and
+/// zeros after it. Lines of one row lie together.
 template <class T>
 struct few_filters_sizes {
     convolution g;
@@ -51,7 +52,9 @@ struct few_filters_sizes {
     }
     /// Numbers of a line of outputs and of one of inputs: whole tiles of columns, and what their windows see.
     [[nodiscard]] constexpr std::size_t out_pitch() const noexcept { return round_up(g.out_columns(), columns); }
-    [[nodiscard]] constexpr std::size_t in_pitch() const noexcept { return round_up(out_pitch() + g.kernel_columns - 1, simd::width<T>); }
+    [[nodiscard]] constexpr std::size_t in_pitch() const noexcept {
+        return round_up(out_pitch() + g.kernel_columns - 1, simd::width<T>);
+    }
     [[nodiscard]] constexpr std::size_t in_row() const noexcept { return g.channels * in_pitch(); }
     /// Of a block of so many output rows.
     [[nodiscard]] constexpr std::size_t in_size(std::size_t high) const noexcept {
@@ -74,20 +77,22 @@ struct few_filters_sizes {
                 if (g.channels == 1)
                     std::copy_n(from, g.columns, first);
                 else
-                    for (std::size_t column = 0; column < g.columns; ++column) first[column] = from[column * g.channels + channel];
+                    for (std::size_t column = 0; column < g.columns; ++column)
+                        first[column] = from[column * g.channels + channel];
                 std::fill(first + g.columns, line + in_pitch(), T{0});
             }
         }
     }
 };
 
-/// Whether planes are quicker than vectors along the filters of a pixel, forward (weights: prefers_few_filters_weights): where these would
-/// not be full, and lines are long enough. A part of a vector of filters costs about ten links more than a whole one, a tile that is turned
-/// twelve. Depends on the sizes alone.
+/// Whether planes are quicker than vectors along the filters of a pixel, forward (weights:
+/// prefers_few_filters_weights): where these would not be full, and lines are long enough. A part of a vector of
+/// filters costs about ten links more than a whole one, a tile that is turned twelve. Depends on the sizes alone.
 template <class T>
 [[nodiscard]] constexpr bool prefers_planes(const convolution& g) noexcept {
     constexpr std::size_t width = simd::width<T>;
-    if (g.stride_rows != 1 || g.stride_columns != 1 || g.kernel_columns < 2 || g.is_dilated() || g.groups > 1) return false;
+    if (g.stride_rows != 1 || g.stride_columns != 1 || g.kernel_columns < 2 || g.is_dilated() || g.groups > 1)
+        return false;
     if (g.filters % width == 0 || g.filters > tile_columns<T>) return false;
     const few_filters_sizes<T> sizes{g};
     const std::size_t lines = g.filters * sizes.out_pitch() / width * (sizes.links() + 12) * 5;
@@ -99,16 +104,21 @@ template <class T>
 ///     tile        filter 0: columns q .. q + 2 width - 1         weights are broadcast, x is loaded in vectors
 ///                 filter 1: columns q .. q + 2 width - 1
 ///     y           pixel q: filters 0, 1, .. | pixel q + 1: ..
-/// Forward: a register tile holds a few filters of two vectors of columns. It is turned on the way out, because filters lie innermost in y.
+/// Forward: a register tile holds a few filters of two vectors of columns. It is turned on the way out, because filters
+/// lie innermost in y.
 template <class T>
 struct few_filters_tiles : few_filters_sizes<T> {
     using sizes = few_filters_sizes<T>;
     using sizes::columns;
     using sizes::g;
 
-    [[nodiscard]] constexpr std::size_t filter_blocks() const noexcept { return (g.filters + tile_rows - 1) / tile_rows; }
+    [[nodiscard]] constexpr std::size_t filter_blocks() const noexcept {
+        return (g.filters + tile_rows - 1) / tile_rows;
+    }
     /// Rows of the turned tile: whole squares, and what a tile that is higher than its filters writes.
-    [[nodiscard]] constexpr std::size_t turned_size() const noexcept { return (round_up(g.filters, simd::width<T>) + tile_rows) * columns; }
+    [[nodiscard]] constexpr std::size_t turned_size() const noexcept {
+        return (round_up(g.filters, simd::width<T>) + tile_rows) * columns;
+    }
     [[nodiscard]] constexpr std::size_t pixels_size() const noexcept { return columns * g.filters + simd::width<T>; }
     [[nodiscard]] constexpr std::size_t share(std::size_t high) const noexcept {
         return sizes::in_size(high) + whole_lines<T>(turned_size()) + whole_lines<T>(pixels_size());
@@ -117,7 +127,9 @@ struct few_filters_tiles : few_filters_sizes<T> {
         return whole_lines<T>(weights()) + threads * share(sizes::blocks(batch, threads).highest());
     }
 
-    [[nodiscard]] constexpr std::size_t weights() const noexcept { return filter_blocks() * sizes::links() * tile_rows; }
+    [[nodiscard]] constexpr std::size_t weights() const noexcept {
+        return filter_blocks() * sizes::links() * tile_rows;
+    }
 
     /// Weights in the order in which tiles take them, zeros where a tile is higher than its filters.
     void pack_weights(const T* w, T* to) const noexcept {
@@ -128,7 +140,8 @@ struct few_filters_tiles : few_filters_sizes<T> {
                 for (std::size_t row = 0; row < g.kernel_rows; ++row)
                     for (std::size_t channel = 0; channel < g.channels; ++channel)
                         for (std::size_t tap = 0; tap < g.kernel_columns; ++tap, to += high) {
-                            const T* from = w + ((row * g.kernel_columns + tap) * g.channels + channel) * g.filters + mine.first;
+                            const T* from =
+                                w + ((row * g.kernel_columns + tap) * g.channels + channel) * g.filters + mine.first;
                             for (std::size_t i = 0; i < high; ++i) to[i] = i < mine.size() ? from[i] : T{0};
                         }
             });
@@ -155,14 +168,15 @@ struct few_filters_tiles : few_filters_sizes<T> {
         constexpr std::size_t width = simd::width<T>;
         for (std::size_t pixel = 0; pixel < columns; pixel += width)
             for (std::size_t filter = 0; filter < g.filters; filter += width) {
-                // The last square overlaps the one before it; the only one writes anything after the filters, and the next pixel covers
-                // it.
+                // The last square overlaps the one before it; the only one writes anything after the filters, and the
+                // next pixel covers it.
                 const std::size_t at = g.filters < width ? 0 : std::min(filter, g.filters - width);
                 transpose_square(turned + at * columns + pixel, columns, to + pixel * g.filters + at, g.filters);
             }
     }
 
-    void block_of(const output_block& block, const T* x, const T* packed, const T* bias, T* y, T* scratch) const noexcept {
+    void block_of(const output_block& block, const T* x, const T* packed, const T* bias, T* y,
+                  T* scratch) const noexcept {
         T* const turned = scratch + sizes::in_size(block.rows.size());
         T* const pixels = turned + whole_lines<T>(turned_size());
         const std::size_t blocks = filter_blocks();
@@ -176,8 +190,8 @@ struct few_filters_tiles : few_filters_sizes<T> {
                     for (std::size_t part = 0; part < blocks; ++part) {
                         const parallel::block mine = parallel::split(g.filters, blocks, part);
                         with_even_height(mine.size(), [&](auto high) {
-                            run<high>(scratch + row * sizes::in_row() + first, weight, bias ? bias + mine.first : nullptr, mine.size(),
-                                      turned + mine.first * columns);
+                            run<high>(scratch + row * sizes::in_row() + first, weight,
+                                      bias ? bias + mine.first : nullptr, mine.size(), turned + mine.first * columns);
                             weight += high * sizes::links();
                         });
                     }
@@ -195,9 +209,11 @@ struct few_filters_tiles : few_filters_sizes<T> {
     }
 };
 
-/// y = x * w + bias, as convolution_forward has it, with another order of the chain: kernel rows, channels, kernel columns.
+/// y = x * w + bias, as convolution_forward has it, with another order of the chain: kernel rows, channels, kernel
+/// columns.
 template <class T>
-void few_filters_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, resources<T> use) noexcept {
+void few_filters_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y,
+                         resources<T> use) noexcept {
     const few_filters_tiles<T> all{{g}};
     const auto threads = static_cast<std::size_t>(use.team.threads);
     const output_blocks blocks = all.blocks(batch, threads);

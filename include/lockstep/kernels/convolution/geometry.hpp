@@ -7,7 +7,8 @@
 namespace lockstep::kernels {
 
 /// Outputs along one dimension: floor((size + padding - kernel) / stride) + 1, or 0 where the kernel does not fit.
-[[nodiscard]] constexpr std::size_t window_count(std::size_t size, std::size_t padding, std::size_t kernel, std::size_t stride) noexcept {
+[[nodiscard]] constexpr std::size_t window_count(std::size_t size, std::size_t padding, std::size_t kernel,
+                                                 std::size_t stride) noexcept {
     return size + padding < kernel ? 0 : (size + padding - kernel) / stride + 1;
 }
 
@@ -17,8 +18,9 @@ namespace lockstep::kernels {
 }
 
 /// x is batch x rows x columns x channels, weights are kernel_rows x kernel_columns x channels of a group x filters,
-/// y is batch x out_rows x out_columns x filters. Padding is zeros. Kernel positions are `dilation` inputs apart. Channels and filters are
-/// cut into `groups` of neighbours, and the filters of a group see its channels only; `groups` divides both.
+/// y is batch x out_rows x out_columns x filters. Padding is zeros. Kernel positions are `dilation` inputs apart.
+/// Channels and filters are cut into `groups` of neighbours, and the filters of a group see its channels only; `groups`
+/// divides both.
 struct convolution {
     std::size_t rows = 1;
     std::size_t columns = 1;
@@ -46,10 +48,14 @@ struct convolution {
     [[nodiscard]] constexpr std::size_t group_filters() const noexcept { return filters / groups; }
     [[nodiscard]] constexpr std::size_t in_size() const noexcept { return rows * columns * channels; }
     [[nodiscard]] constexpr std::size_t out_size() const noexcept { return out_rows() * out_columns() * filters; }
-    [[nodiscard]] constexpr std::size_t weight_count() const noexcept { return kernel_rows * kernel_columns * group_channels() * filters; }
+    [[nodiscard]] constexpr std::size_t weight_count() const noexcept {
+        return kernel_rows * kernel_columns * group_channels() * filters;
+    }
     [[nodiscard]] constexpr bool is_dilated() const noexcept { return dilation_rows > 1 || dilation_columns > 1; }
     /// Each filter sees a channel of its own.
-    [[nodiscard]] constexpr bool is_depthwise() const noexcept { return groups > 1 && channels == groups && filters == groups; }
+    [[nodiscard]] constexpr bool is_depthwise() const noexcept {
+        return groups > 1 && channels == groups && filters == groups;
+    }
     /// One multiply-add counts two; the padding is counted like the rest.
     [[nodiscard]] constexpr double flops() const noexcept {
         return 2.0 * static_cast<double>(out_rows() * out_columns()) * static_cast<double>(weight_count());
@@ -57,8 +63,8 @@ struct convolution {
     friend constexpr bool operator==(const convolution&, const convolution&) = default;
 };
 
-/// x is batch x rows x columns x channels, y is batch x out_rows x out_columns x channels. What a window has outside of x does not exist:
-/// it is no candidate for the maximum and does not count for the mean.
+/// x is batch x rows x columns x channels, y is batch x out_rows x out_columns x channels. What a window has outside of
+/// x does not exist: it is no candidate for the maximum and does not count for the mean.
 struct pooling {
     std::size_t rows = 1;
     std::size_t columns = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The register tile of a weight gradient whose kernel rows have few links: the links of a kernel row, or of all kernel rows, are reached
-// from one address each.
+// The register tile of a weight gradient whose kernel rows have few links: the links of a kernel row, or of all kernel
+// rows, are reached from one address each.
 
 #include <algorithm>
 #include <cstddef>
@@ -86,15 +86,18 @@ struct link_tile {
             dbias ? run<5, 5, 1, true>() : run<5, 5, 1>();
     }
 
-    /// The same for filters that fill no more than half of a vector: a vector of dy holds those of two neighbouring outputs, so that a
-    /// number of x adds to two neighbouring kernel columns. Columns are taken in pairs, the last one alone if they are odd. A number of x
-    /// that is not finite reaches other positions of its kernel row, too: at the ends of a row of dy it is multiplied with zeros.
+    /// The same for filters that fill no more than half of a vector: a vector of dy holds those of two neighbouring
+    /// outputs, so that a number of x adds to two neighbouring kernel columns. Columns are taken in pairs, the last one
+    /// alone if they are odd. A number of x that is not finite reaches other positions of its kernel row, too: at the
+    /// ends of a row of dy it is multiplied with zeros.
     [[nodiscard]] static constexpr bool pairs_columns(const sliding& s, std::size_t n) noexcept {
         return holds_kernel(s, n) && 2 * n <= width && s.stride_columns == 1 && s.out_columns >= 8 &&
                (s.taps_columns == 5 || (s.taps_columns == 3 && s.depth == 3));
     }
-    static constexpr std::size_t most_sums = 2 * tile_rows * width;  ///< numbers that `sums` of add_pairs holds, at most
-    /// `sums` are those of pair_offset(), and after them those of dy; `line` holds a row of dy and a vector on both sides.
+    static constexpr std::size_t most_sums =
+        2 * tile_rows * width;  ///< numbers that `sums` of add_pairs holds, at most
+    /// `sums` are those of pair_offset(), and after them those of dy; `line` holds a row of dy and a vector on both
+    /// sides.
     template <std::size_t Runs, std::size_t Taps, std::size_t Depth>
     [[gnu::noinline]] void run_pairs(T* sums, T* line) const noexcept {
         using batch = simd::batch<T>;
@@ -143,8 +146,8 @@ struct link_tile {
         return sum * width + (tap % 2 == 0 && tap < last ? n : 0);
     }
 
-    /// Links of one kernel row that a tile of two vectors takes: fewer than registers would hold, because numbers to come need some. Calls
-    /// f(links constant), or other() if there are fewer still.
+    /// Links of one kernel row that a tile of two vectors takes: fewer than registers would hold, because numbers to
+    /// come need some. Calls f(links constant), or other() if there are fewer still.
     template <class F, class Other>
     static void with_links(std::size_t count, const F& f, const Other& other) noexcept {
         constexpr std::size_t fewest = high_tile / 2 + 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The weight gradient of direct convolution: sums over output pixels of the outer products of their windows and their gradients.
+// The weight gradient of direct convolution: sums over output pixels of the outer products of their windows and their
+// gradients.
 
 #include <algorithm>
 #include <cstddef>
@@ -56,7 +57,8 @@ struct link_walk {
     }
 };
 
-/// Packs the elements of A for the weight gradient: for each pixel, `high` links of its window from `links` on, in panels of tile_rows.
+/// Packs the elements of A for the weight gradient: for each pixel, `high` links of its window from `links` on, in
+/// panels of tile_rows.
 template <class T>
 void pack_links(std::size_t pixels, pixel_rows<T> walk, const link_walk& links, std::size_t high, T* to) noexcept {
     // A few pixels at a time: long enough runs on both sides, few enough streams.
@@ -72,14 +74,16 @@ void pack_links(std::size_t pixels, pixel_rows<T> walk, const link_walk& links, 
             const std::size_t wide = std::min(tile_rows, high - i);
             if (wide == tile_rows && link.at + tile_rows <= link.run) {
                 const std::size_t offset = link.offset();
-                for (std::size_t q = 0; q < count; ++q) std::memcpy(panel + q * tile_rows, from[q] + offset, tile_rows * sizeof(T));
+                for (std::size_t q = 0; q < count; ++q)
+                    std::memcpy(panel + q * tile_rows, from[q] + offset, tile_rows * sizeof(T));
                 link.advance(tile_rows);
                 continue;
             }
             std::size_t offsets[tile_rows];
             for (std::size_t r = 0; r < wide; ++r, link.advance(1)) offsets[r] = link.offset();
             for (std::size_t q = 0; q < count; ++q)
-                for (std::size_t r = 0; r < tile_rows; ++r) panel[q * tile_rows + r] = r < wide ? from[q][offsets[r]] : T{0};
+                for (std::size_t r = 0; r < tile_rows; ++r)
+                    panel[q * tile_rows + r] = r < wide ? from[q][offsets[r]] : T{0};
         }
     }
 }
@@ -104,8 +108,8 @@ template <class T>
 struct outer_blocks {
     static constexpr std::size_t rows = round_up(96, tile_rows);
 
-    /// Few weights: blocks of half the size, whose packed dy the first level holds, cost little though each of them loads and stores all
-    /// weights.
+    /// Few weights: blocks of half the size, whose packed dy the first level holds, cost little though each of them
+    /// loads and stores all weights.
     [[nodiscard]] static constexpr bool few(const sliding& s, std::size_t n) noexcept {
         return simd::registers >= 32 && s.links() * n * sizeof(T) <= std::size_t{256} << 10;
     }
@@ -131,13 +135,14 @@ struct outer_blocks {
 
 /// outer_products of one vector of filters and three kernel columns. Threads split kernel rows and groups of channels.
 template <class T>
-void three_columns_outer_products(const sliding& s, std::size_t batch, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
-                                  resources<T> use) noexcept {
+void three_columns_outer_products(const sliding& s, std::size_t batch, std::size_t ld, const T* x, const T* dy, T* dw,
+                                  T* dbias, resources<T> use) noexcept {
     constexpr std::size_t rows = three_columns<T>::rows;
     const output_blocks blocks{batch, s, block_pixels, 1};
     const std::size_t groups = s.depth / rows;
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
-        const parallel::block mine = parallel::split(s.taps_rows * groups, static_cast<std::size_t>(use.team.threads), thread);
+        const parallel::block mine =
+            parallel::split(s.taps_rows * groups, static_cast<std::size_t>(use.team.threads), thread);
         if (mine.empty()) return;
         T* const copy = use.scratch.data() + thread * outer_blocks<T>::share(s, batch, simd::width<T>);
         if (dbias && mine.first == 0) std::fill_n(dbias, simd::width<T>, T{0});
@@ -146,12 +151,14 @@ void three_columns_outer_products(const sliding& s, std::size_t batch, std::size
             const window<T> source{s, block, x, copy};
             const std::size_t high = block.rows.size(), row = s.out_columns * ld;
             const T* const from = dy + (block.samples.first * s.out_rows + block.rows.first) * row;
-            if (dbias && mine.first == 0) continue_column_sums(block.pixels(s.out_columns), simd::width<T>, from, ld, dbias);
+            if (dbias && mine.first == 0)
+                continue_column_sums(block.pixels(s.out_columns), simd::width<T>, from, ld, dbias);
             for (std::size_t part = mine.first; part < mine.last; ++part) {
                 const std::size_t tap = part / groups, channel = part % groups * rows;
                 for (std::size_t sample = 0; sample < block.samples.size(); ++sample)
                     three_columns<T>::add_outer(
-                        s, high, source.data + sample * source.sample_pitch + tap * s.dilation_rows * source.row_pitch + channel,
+                        s, high,
+                        source.data + sample * source.sample_pitch + tap * s.dilation_rows * source.row_pitch + channel,
                         s.stride_rows * source.row_pitch, source.pixel_pitch, from + sample * high * row, ld,
                         dw + (tap * s.row_links() + channel) * ld, index == 0 && sample == 0);
             }
@@ -159,18 +166,19 @@ void three_columns_outer_products(const sliding& s, std::size_t batch, std::size
     });
 }
 
-/// outer_products of a kernel whose links one tile holds. Threads split vectors of filters, of which such a kernel has one: they gain where
-/// they take lanes of their own.
+/// outer_products of a kernel whose links one tile holds. Threads split vectors of filters, of which such a kernel has
+/// one: they gain where they take lanes of their own.
 template <class T>
-void kernel_outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
-                           resources<T> use) noexcept {
+void kernel_outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy,
+                           T* dw, T* dbias, resources<T> use) noexcept {
     constexpr std::size_t width = simd::width<T>;
     const output_blocks blocks = outer_blocks<T>::cut(s, batch, n);
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(n, static_cast<std::size_t>(use.team.threads), thread, width);
         if (mine.empty()) return;
         T* const copy = use.scratch.data() + thread * outer_blocks<T>::share(s, batch, n);
-        for (std::size_t link = 0; link < s.links(); ++link) std::fill_n(dw + link * ld + mine.first, mine.size(), T{0});
+        for (std::size_t link = 0; link < s.links(); ++link)
+            std::fill_n(dw + link * ld + mine.first, mine.size(), T{0});
         if (dbias) std::fill_n(dbias + mine.first, mine.size(), T{0});
         for (std::size_t index = 0; index < blocks.count(); ++index) {
             const output_block block = blocks[index];
@@ -197,7 +205,8 @@ void kernel_outer_products(const sliding& s, std::size_t batch, std::size_t n, s
 
 /// The same where kernel columns are taken in pairs: on one thread.
 template <class T>
-void paired_outer_products(const sliding& s, std::size_t batch, std::size_t n, const T* x, const T* dy, T* dw, T* dbias, T* copy) noexcept {
+void paired_outer_products(const sliding& s, std::size_t batch, std::size_t n, const T* x, const T* dy, T* dw, T* dbias,
+                           T* copy) noexcept {
     const output_blocks blocks = outer_blocks<T>::cut(s, batch, n);
     T* const line = copy + window_share<T>(s, batch, {1});
     alignas(simd::alignment) T sums[link_tile<T>::most_sums]{};
@@ -214,14 +223,15 @@ void paired_outer_products(const sliding& s, std::size_t batch, std::size_t n, c
                          .wide = n}
                 .add_pairs(s.taps_columns, sums, line);
     }
-    for (std::size_t link = 0; link < s.links(); ++link) std::copy_n(sums + link_tile<T>::pair_offset(s, n, link), n, dw + link * n);
+    for (std::size_t link = 0; link < s.links(); ++link)
+        std::copy_n(sums + link_tile<T>::pair_offset(s, n, link), n, dw + link * n);
     if (dbias) std::copy_n(sums + s.taps_rows * (s.taps_columns / 2 + 1) * s.depth * simd::width<T>, n, dbias);
 }
 
 /// Links `down` of a weight gradient times whole panels of dy, in tiles that end where kernel rows do.
 template <class T>
-void add_links(const sliding& s, const window<T>& source, const row_chain& chain, const T* x, parallel::block down, std::size_t n,
-               const T* panels, std::size_t panel_stride, T* dw, std::size_t ld, bool starts) noexcept {
+void add_links(const sliding& s, const window<T>& source, const row_chain& chain, const T* x, parallel::block down,
+               std::size_t n, const T* panels, std::size_t panel_stride, T* dw, std::size_t ld, bool starts) noexcept {
     for (std::size_t first = 0; first < n; first += tile_columns<T>, panels += panel_stride)
         for (std::size_t link = down.first; link < down.last;) {
             const std::size_t run = std::min(down.last, (link / s.row_links() + 1) * s.row_links()) - link;
@@ -232,39 +242,41 @@ void add_links(const sliding& s, const window<T>& source, const row_chain& chain
                 [&](auto links) {
                     if (starts)
                         for (std::size_t i = 0; i < links; ++i) std::fill_n(to + i * ld, tile_columns<T>, T{0});
-                    link_tile<T>{.x = x + link / s.row_links() * s.dilation_rows * source.row_pitch + link % s.row_links(),
-                                 .x_step = chain.step,
-                                 .x_row = chain.segment_stride,
-                                 .dy = panels,
-                                 .dy_step = chain.b_step,
-                                 .rows = chain.segments,
-                                 .columns = chain.count,
-                                 .dw = to,
-                                 .ld = ld}
+                    link_tile<T>{
+                        .x = x + link / s.row_links() * s.dilation_rows * source.row_pitch + link % s.row_links(),
+                        .x_step = chain.step,
+                        .x_row = chain.segment_stride,
+                        .dy = panels,
+                        .dy_step = chain.b_step,
+                        .rows = chain.segments,
+                        .columns = chain.count,
+                        .dw = to,
+                        .ld = ld}
                         .template run<1, links, 2>();
                 },
                 [&] {
-                    multiply(count, tile_columns<T>, chain, link_rows<T>{x, to, ld, {s, source, link}}, panels, panel_stride, starts,
-                             static_cast<const T*>(nullptr));
+                    multiply(count, tile_columns<T>, chain, link_rows<T>{x, to, ld, {s, source, link}}, panels,
+                             panel_stride, starts, static_cast<const T*>(nullptr));
                 });
             link += count;
         }
 }
 
-/// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the sum of dy. The rows of
-/// dw and of dy are ld apart. Threads split dw.
+/// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the
+/// sum of dy. The rows of dw and of dy are ld apart. Threads split dw.
 template <class T>
-void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw, T* dbias,
-                    resources<T> use) noexcept {
+void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw,
+                    T* dbias, resources<T> use) noexcept {
     using sizes = outer_blocks<T>;
     const output_blocks blocks = sizes::cut(s, batch, n);
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
-    // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading and storing sums
-    // weighs more.
+    // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading
+    // and storing sums weighs more.
     const bool close = s.stride_columns * s.pixel * sizeof(T) <= 512;
     if constexpr (simd::registers >= 32) {
         if (three_columns<T>::fits(s, n)) return three_columns_outer_products(s, batch, ld, x, dy, dw, dbias, use);
-        if (link_tile<T>::pairs_columns(s, n) && ld == n) return paired_outer_products(s, batch, n, x, dy, dw, dbias, use.scratch.data());
+        if (link_tile<T>::pairs_columns(s, n) && ld == n)
+            return paired_outer_products(s, batch, n, x, dy, dw, dbias, use.scratch.data());
         if (link_tile<T>::holds_kernel(s, n)) return kernel_outer_products(s, batch, n, ld, x, dy, dw, dbias, use);
     }
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
@@ -278,7 +290,8 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
             const output_block block = blocks[index];
             const window<T> source{s, block, x, copy};
             const std::size_t pixels = block.pixels(s.out_columns);
-            const T* from = dy + (block.samples.first * s.out_rows + block.rows.first) * s.out_columns * ld + across.first;
+            const T* from =
+                dy + (block.samples.first * s.out_rows + block.rows.first) * s.out_columns * ld + across.first;
             T* const to = dw + down.first * ld + across.first;
             if (dbias && down.first == 0) {
                 if (index == 0) std::fill_n(dbias + across.first, across.size(), T{0});
@@ -286,9 +299,10 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
             }
             const bool cuts = sizes::few(s, n) && across.size() % tile_columns<T> == 0;
             const bool direct = close && (block.samples.size() == 1 || pixels / block.samples.size() >= 64);
-            // Few rows of dw: dy is read so few times that a packed copy does not pay, and one panel is packed already. Whole vectors only:
-            // none may reach beyond the end.
-            const bool direct_y = direct && across.size() % simd::width<T> == 0 && (down.size() <= 8 * tile_rows || ld == tile_columns<T>);
+            // Few rows of dw: dy is read so few times that a packed copy does not pay, and one panel is packed already.
+            // Whole vectors only: none may reach beyond the end.
+            const bool direct_y = direct && across.size() % simd::width<T> == 0 &&
+                                  (down.size() <= 8 * tile_rows || ld == tile_columns<T>);
             const std::size_t panel_stride = direct_y ? tile_columns<T> : pixels * tile_columns<T>;
             if (!direct_y) pack<tile_columns<T>>(pixels, across.size(), from, ld, panels_y, panel_stride);
             if (direct) {
@@ -300,12 +314,14 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
                     const bool starts = index == 0 && sample == 0;
                     if constexpr (simd::registers >= 32) {
                         if (cuts && source.side_by_side(s)) {
-                            add_links(s, source, chain, images, down, across.size(), panels, panel_stride, to, ld, starts);
+                            add_links(s, source, chain, images, down, across.size(), panels, panel_stride, to, ld,
+                                      starts);
                             continue;
                         }
                     }
                     const link_rows<T> rows{images, to, ld, {s, source, down.first}};
-                    multiply(down.size(), across.size(), chain, rows, panels, panel_stride, starts, static_cast<const T*>(nullptr));
+                    multiply(down.size(), across.size(), chain, rows, panels, panel_stride, starts,
+                             static_cast<const T*>(nullptr));
                 }
                 continue;
             }
@@ -313,8 +329,9 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
             for (std::size_t i = 0; i < down.size(); i += sizes::rows) {
                 const std::size_t high = std::min(sizes::rows, down.size() - i);
                 pack_links(pixels, walk, {s, source, down.first + i}, high, panels_x);
-                multiply(high, across.size(), packed_chain<T>{panels_x, pixels}, matrix_rows<T>{nullptr, 0, to + i * ld, ld}, panels_y,
-                         panel_stride, index == 0, static_cast<const T*>(nullptr));
+                multiply(high, across.size(), packed_chain<T>{panels_x, pixels},
+                         matrix_rows<T>{nullptr, 0, to + i * ld, ld}, panels_y, panel_stride, index == 0,
+                         static_cast<const T*>(nullptr));
             }
         }
     });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Outputs whose windows lie inside of the image read it where it is; only the windows that reach out of it are copied, with their padding.
+// Outputs whose windows lie inside of the image read it where it is; only the windows that reach out of it are copied,
+// with their padding.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,18 +15,20 @@ namespace lockstep::kernels::detail {
 ///     c c c c c      outputs of an image; c: the window reaches into the padding and is copied,
 ///     c . . . c      .: the window is read where it lies in the image
 ///     c c c c c
-/// Copies of windows, as many of them side by side as a row of the image is long: the rows of a window lie as far apart as those of the
-/// image.
+/// Copies of windows, as many of them side by side as a row of the image is long: the rows of a window lie as far apart
+/// as those of the image.
 template <class T>
 struct padded_windows {
     sliding s;
-    parallel::block down =
-        inside_all(s.out_rows, s.stride_rows, s.origin_rows, s.taps_rows, s.rows);  ///< rows of outputs that see no padding
+    parallel::block down = inside_all(s.out_rows, s.stride_rows, s.origin_rows, s.taps_rows,
+                                      s.rows);  ///< rows of outputs that see no padding
     parallel::block across = inside_all(s.out_columns, s.stride_columns, s.origin_columns, s.taps_columns, s.columns);
 
-    [[nodiscard]] static constexpr parallel::block inside_all(std::size_t count, std::size_t stride, std::ptrdiff_t origin,
-                                                              std::size_t taps, std::size_t size) noexcept {
-        const parallel::block first = inside(count, stride, origin, 0, size), last = inside(count, stride, origin, taps - 1, size);
+    [[nodiscard]] static constexpr parallel::block inside_all(std::size_t count, std::size_t stride,
+                                                              std::ptrdiff_t origin, std::size_t taps,
+                                                              std::size_t size) noexcept {
+        const parallel::block first = inside(count, stride, origin, 0, size),
+                              last = inside(count, stride, origin, taps - 1, size);
         return {first.first, std::max(first.first, last.last)};
     }
 
@@ -41,14 +44,15 @@ struct padded_windows {
         return whole_lines<T>((copies + side_by_side() - 1) / side_by_side() * region());
     }
 
-    /// Whether they are fewer by far than the pixels of a padded copy, and windows overlap so little that this costs more than it saves.
-    /// Depends on the sizes alone.
+    /// Whether they are fewer by far than the pixels of a padded copy, and windows overlap so little that this costs
+    /// more than it saves. Depends on the sizes alone.
     [[nodiscard]] static constexpr bool fit(const sliding& s) noexcept {
         if (!s.padded() || s.links() == 0 || s.pixel != s.depth || s.dilation_rows > 1 || s.dilation_columns > 1 ||
             s.columns < s.taps_columns || s.taps_rows * s.taps_columns >= 4 * s.stride_rows * s.stride_columns)
             return false;
         const padded_windows all{s};
-        return 2 * all.count({0, s.out_rows}) * s.taps_rows * s.taps_columns < s.seen_rows(s.out_rows) * s.seen_columns();
+        return 2 * all.count({0, s.out_rows}) * s.taps_rows * s.taps_columns <
+               s.seen_rows(s.out_rows) * s.seen_columns();
     }
     [[nodiscard]] static constexpr std::size_t copy_size(const sliding& s, const output_blocks& blocks) noexcept {
         const padded_windows all{s};
@@ -69,7 +73,8 @@ struct padded_windows {
                     const auto left = static_cast<std::ptrdiff_t>(column * s.stride_columns) + s.origin_columns;
                     const auto taps = static_cast<std::ptrdiff_t>(s.taps_columns);
                     const auto before = std::clamp<std::ptrdiff_t>(-left, 0, taps);
-                    const auto after = std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(s.columns) - left, before, taps);
+                    const auto after =
+                        std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(s.columns) - left, before, taps);
                     const auto depth = static_cast<std::ptrdiff_t>(s.depth);
                     T* line = to + slot * s.row_links();
                     for (std::size_t tap = 0; tap < s.taps_rows; ++tap, line += pitch()) {
@@ -78,9 +83,9 @@ struct padded_windows {
                             std::fill_n(line, s.row_links(), T{0});
                             continue;
                         }
-                        const T* const from =
-                            x + ((sample * s.rows + static_cast<std::size_t>(at)) * s.columns + static_cast<std::size_t>(left + before)) *
-                                    s.depth;
+                        const T* const from = x + ((sample * s.rows + static_cast<std::size_t>(at)) * s.columns +
+                                                   static_cast<std::size_t>(left + before)) *
+                                                      s.depth;
                         std::fill(line, line + before * depth, T{0});
                         std::copy_n(from, (after - before) * depth, line + before * depth);
                         std::fill(line + after * depth, line + taps * depth, T{0});

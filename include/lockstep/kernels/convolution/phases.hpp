@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The data gradient of a convolution with strides falls into phases: convolutions of stride 1, each for the input positions that see the
-// same part of the kernel.
+// The data gradient of a convolution with strides falls into phases: convolutions of stride 1, each for the input
+// positions that see the same part of the kernel.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace lockstep::kernels::detail {
 
-/// The input positions first, first + stride, .. along one dimension: all of them see the same kernel positions, offset + step t. With c
-/// the greatest common divisor of stride and dilation, a position that the padding moves to p reaches output (p - k dilation) / stride at
-/// kernel position k, so k is fixed modulo stride / c, and there is none unless c divides p.
-/// A phase is a convolution of dilation `dilation / c` with every (stride / c)-th kernel position.
+/// The input positions first, first + stride, .. along one dimension: all of them see the same kernel positions, offset
+/// + step t. With c the greatest common divisor of stride and dilation, a position that the padding moves to p reaches
+/// output (p - k dilation) / stride at kernel position k, so k is fixed modulo stride / c, and there is none unless c
+/// divides p. A phase is a convolution of dilation `dilation / c` with every (stride / c)-th kernel position.
 ///     dx    0   1   2   3   4     stride 2, kernel of 3, padding 1
 ///           |  / \  |  / \  |     even positions meet kernel position 1 of one output,
 ///     dy    0       1       2     odd ones position 2 of the output on the left and 0 of the one on the right
@@ -36,14 +36,19 @@ struct phase {
         while (offset < step && (padded + (stride - 1) * offset * dilated) % stride != 0) ++offset;
         if (offset < step && offset < kernel) taps = (kernel - offset + step - 1) / step;
         const auto signed_of = [](std::size_t n) { return static_cast<std::ptrdiff_t>(n); };
-        origin = taps == 0 ? 0 : (signed_of(padded) - signed_of(offset * dilated)) / signed_of(stride) - signed_of((taps - 1) * dilation);
+        origin = taps == 0 ? 0
+                           : (signed_of(padded) - signed_of(offset * dilated)) / signed_of(stride) -
+                                 signed_of((taps - 1) * dilation);
     }
 };
 
-/// The data gradient of one phase and group is a convolution of dy with stride 1 and the kernel positions of the phase in reverse.
-[[nodiscard]] constexpr sliding backward_sliding(const convolution& g, const phase& down, const phase& across) noexcept {
-    return {g.out_rows(), g.out_columns(), g.group_filters(), down.count,      across.count, down.taps, across.taps, 1, 1,
-            down.origin,  across.origin,   down.dilation,     across.dilation, g.filters};
+/// The data gradient of one phase and group is a convolution of dy with stride 1 and the kernel positions of the phase
+/// in reverse.
+[[nodiscard]] constexpr sliding backward_sliding(const convolution& g, const phase& down,
+                                                 const phase& across) noexcept {
+    return {
+        g.out_rows(), g.out_columns(), g.group_filters(), down.count,      across.count, down.taps, across.taps, 1, 1,
+        down.origin,  across.origin,   down.dilation,     across.dilation, g.filters};
 }
 
 /// Calls f(first row, first column, phase of the rows, phase of the columns) for every phase.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The data gradient of stride 2: the four phases of a pixel of dy and its neighbours go through one register tile, so that a number of dy
-// is read once for all of them.
+// The data gradient of stride 2: the four phases of a pixel of dy and its neighbours go through one register tile, so
+// that a number of dy is read once for all of them.
 
 #include <algorithm>
 #include <array>
@@ -22,23 +22,29 @@ namespace lockstep::kernels::detail {
 ///          (r + 1, c)  (r + 1, c + 1)        each number is loaded once for
 ///     dx   (2r, 2c)      (2r, 2c + 1)        four sums, one for each phase (a, b), which see
 ///          (2r + 1, 2c)  (2r + 1, 2c + 1)    1, 2, 2 and 4 of the outputs
-/// Position (r, c) stands for the inputs (2 r + a, 2 c + b), a and b being 0 or 1. They see the outputs of one window, some of them each.
-/// Chains are those of the phases one by one: output rows, output columns and filters in ascending order.
+/// Position (r, c) stands for the inputs (2 r + a, 2 c + b), a and b being 0 or 1. They see the outputs of one window,
+/// some of them each. Chains are those of the phases one by one: output rows, output columns and filters in ascending
+/// order.
 template <class T>
 struct stride_two {
     using batch = simd::batch<T>;
     convolution g;
-    std::array<phase, 2> down{phase{0, g.rows, 2, g.pad_top, g.kernel_rows}, phase{1, g.rows, 2, g.pad_top, g.kernel_rows}};
-    std::array<phase, 2> across{phase{0, g.columns, 2, g.pad_left, g.kernel_columns}, phase{1, g.columns, 2, g.pad_left, g.kernel_columns}};
+    std::array<phase, 2> down{phase{0, g.rows, 2, g.pad_top, g.kernel_rows},
+                              phase{1, g.rows, 2, g.pad_top, g.kernel_rows}};
+    std::array<phase, 2> across{phase{0, g.columns, 2, g.pad_left, g.kernel_columns},
+                                phase{1, g.columns, 2, g.pad_left, g.kernel_columns}};
 
     static constexpr std::size_t width = simd::width<T>;
-    static constexpr std::size_t positions = 6;  ///< whose four sums registers hold, beside four weights and numbers to come
-    static constexpr std::size_t target = 256;   ///< positions of a block
+    static constexpr std::size_t positions =
+        6;  ///< whose four sums registers hold, beside four weights and numbers to come
+    static constexpr std::size_t target = 256;  ///< positions of a block
 
-    /// Whether it takes the convolution: whole vectors of channels, weights of one vector that stay near. Depends on the sizes alone.
+    /// Whether it takes the convolution: whole vectors of channels, weights of one vector that stay near. Depends on
+    /// the sizes alone.
     [[nodiscard]] static constexpr bool fits(const convolution& g) noexcept {
-        return simd::registers >= 32 && g.stride_rows == 2 && g.stride_columns == 2 && g.groups == 1 && !g.is_dilated() && g.rows > 1 &&
-               g.columns > 1 && g.channels % width == 0 && std::min(g.kernel_rows, g.kernel_columns) > 1 &&
+        return simd::registers >= 32 && g.stride_rows == 2 && g.stride_columns == 2 && g.groups == 1 &&
+               !g.is_dilated() && g.rows > 1 && g.columns > 1 && g.channels % width == 0 &&
+               std::min(g.kernel_rows, g.kernel_columns) > 1 &&
                g.kernel_rows * g.kernel_columns * g.filters * width * sizeof(T) <= std::size_t{64} << 10;
     }
 
@@ -49,8 +55,9 @@ struct stride_two {
             const auto last = [](const phase& p) { return p.origin + static_cast<std::ptrdiff_t>(p.taps); };
             return static_cast<std::size_t>(std::max(last(of[0]), last(of[1])) - first(of));
         };
-        return {g.out_rows(), g.out_columns(), g.filters, down[0].count, across[0].count, seen(down), seen(across), 1, 1,
-                first(down),  first(across)};
+        return {
+            g.out_rows(), g.out_columns(), g.filters, down[0].count, across[0].count, seen(down), seen(across), 1, 1,
+            first(down),  first(across)};
     }
     /// Kernel position at which a phase reaches position `at` of the window, or none.
     struct kernel_tap {
@@ -86,22 +93,26 @@ struct stride_two {
                         for (const phase& q : across) {
                             const kernel_tap row = tap_at(p, s.origin_rows, i), column = tap_at(q, s.origin_columns, j);
                             if (row.is && column.is)
-                                from[count++] = w + ((row.tap * g.kernel_columns + column.tap) * g.channels + channel) * g.filters;
+                                from[count++] =
+                                    w + ((row.tap * g.kernel_columns + column.tap) * g.channels + channel) * g.filters;
                         }
                     for (std::size_t k = 0; k < count; ++k) {
                         T* const first = to + k * width;
                         std::size_t filter = 0;
                         for (; filter + width <= g.filters; filter += width)
-                            transpose_square(from[k] + filter, g.filters, first + filter * count * width, count * width);
+                            transpose_square(from[k] + filter, g.filters, first + filter * count * width,
+                                             count * width);
                         for (; filter < g.filters; ++filter)
-                            for (std::size_t c = 0; c < width; ++c) first[filter * count * width + c] = from[k][c * g.filters + filter];
+                            for (std::size_t c = 0; c < width; ++c)
+                                first[filter * count * width + c] = from[k][c * g.filters + filter];
                     }
                     to += count * g.filters * width;
                 }
     }
 
     /// What the window's positions along one dimension are to the phases: bit a where phase a reaches it.
-    [[nodiscard]] static constexpr unsigned phases_at(const std::array<phase, 2>& of, std::ptrdiff_t origin, std::size_t at) noexcept {
+    [[nodiscard]] static constexpr unsigned phases_at(const std::array<phase, 2>& of, std::ptrdiff_t origin,
+                                                      std::size_t at) noexcept {
         return (tap_at(of[0], origin, at).is ? 1U : 0U) + (tap_at(of[1], origin, at).is ? 2U : 0U);
     }
     template <class F>
@@ -113,8 +124,10 @@ struct stride_two {
 
     /// One link of the phases Rows x Columns of all positions.
     template <unsigned Rows, unsigned Columns>
-    static LOCKSTEP_FLATTEN void add(batch (&sum)[2][2][positions], const T* const (&x)[positions], std::size_t at, const T* w) noexcept {
-        constexpr std::size_t first_row = Rows == 2, rows = Rows == 3 ? 2 : 1, first_column = Columns == 2, columns = Columns == 3 ? 2 : 1;
+    static LOCKSTEP_FLATTEN void add(batch (&sum)[2][2][positions], const T* const (&x)[positions], std::size_t at,
+                                     const T* w) noexcept {
+        constexpr std::size_t first_row = Rows == 2, rows = Rows == 3 ? 2 : 1, first_column = Columns == 2,
+                              columns = Columns == 3 ? 2 : 1;
         batch right[rows][columns];
         unroll<rows * columns>([&](auto k) LOCKSTEP_FLATTEN {
             right[k / columns][k % columns] = simd::load(w + k * width);
@@ -124,7 +137,8 @@ struct stride_two {
             batch left(x[i][at]);
             simd::pin(left);
             unroll<rows * columns>([&](auto k) LOCKSTEP_FLATTEN {
-                simd::add_product(sum[first_row + k / columns][first_column + k % columns][i], left, right[k / columns][k % columns]);
+                simd::add_product(sum[first_row + k / columns][first_column + k % columns][i], left,
+                                  right[k / columns][k % columns]);
             });
         });
     }
@@ -137,8 +151,8 @@ struct stride_two {
     };
 
     /// All sums of a few positions and one vector of channels.
-    [[gnu::noinline]] void run(const sliding& s, const window<T>& source, const T* const* from, const T* w, const place* to,
-                               std::size_t count) const noexcept {
+    [[gnu::noinline]] void run(const sliding& s, const window<T>& source, const T* const* from, const T* w,
+                               const place* to, std::size_t count) const noexcept {
         batch sum[2][2][positions];
         const T* x[positions];
         unroll<positions>([&](auto i) LOCKSTEP_FLATTEN {
@@ -154,8 +168,9 @@ struct stride_two {
                         constexpr std::size_t vectors = (rows == 3 ? 2 : 1) * (columns == 3 ? 2 : 1);
                         std::size_t at = first;
                         const auto links = [&](auto together) LOCKSTEP_FLATTEN {
-                            unroll<together>([&](auto link)
-                                                 LOCKSTEP_FLATTEN { add<rows, columns>(sum, x, at + link, w + link * vectors * width); });
+                            unroll<together>([&](auto link) LOCKSTEP_FLATTEN {
+                                add<rows, columns>(sum, x, at + link, w + link * vectors * width);
+                            });
                             at += together;
                             w += together * vectors * width;
                         };
@@ -189,8 +204,10 @@ struct stride_two {
                 const std::size_t count = std::min(positions, all - first);
                 for (std::size_t i = 0; i < count; ++i) {
                     const std::size_t at = block.rows.first + row;
-                    x[i] = source.data + sample * source.sample_pitch + row * source.row_pitch + column * source.pixel_pitch;
-                    to[i] = {dx + (block.samples.first + sample) * g.in_size() + (2 * at * g.columns + 2 * column) * g.channels + channel,
+                    x[i] = source.data + sample * source.sample_pitch + row * source.row_pitch +
+                           column * source.pixel_pitch;
+                    to[i] = {dx + (block.samples.first + sample) * g.in_size() +
+                                 (2 * at * g.columns + 2 * column) * g.channels + channel,
                              at < down[1].count, column < across[1].count};
                     if (++column < s.out_columns) continue;
                     column = 0;
@@ -208,7 +225,8 @@ struct stride_two {
 
 /// dx, as convolution_backward_data has it. Threads split the positions.
 template <class T>
-void stride_two_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx, resources<T> use) noexcept {
+void stride_two_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx,
+                              resources<T> use) noexcept {
     const stride_two<T> all{g};
     const auto threads = static_cast<std::size_t>(use.team.threads);
     const output_blocks blocks = all.blocks(batch, threads);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a convolution reads: the part of a batch of images that a block of outputs sees, with its padding, and a walk over output pixels.
+// What a convolution reads: the part of a batch of images that a block of outputs sees, with its padding, and a walk
+// over output pixels.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,7 +31,8 @@ struct sliding {
     std::ptrdiff_t origin_columns = 0;
     std::size_t dilation_rows = 1;
     std::size_t dilation_columns = 1;
-    std::size_t pixel = depth;  ///< elements from a column to the next: more than the depth where that is a group of the channels
+    std::size_t pixel =
+        depth;  ///< elements from a column to the next: more than the depth where that is a group of the channels
 
     /// Rows and columns that `count` neighbouring outputs see together.
     [[nodiscard]] constexpr std::size_t seen_rows(std::size_t count) const noexcept {
@@ -50,14 +52,16 @@ struct sliding {
     }
 };
 
-/// Outputs along one dimension, of `count`, that see a position inside of the image `tap` positions after the first one that they see.
-[[nodiscard]] constexpr parallel::block inside(std::size_t count, std::size_t stride, std::ptrdiff_t origin, std::size_t tap,
-                                               std::size_t size) noexcept {
+/// Outputs along one dimension, of `count`, that see a position inside of the image `tap` positions after the first one
+/// that they see.
+[[nodiscard]] constexpr parallel::block inside(std::size_t count, std::size_t stride, std::ptrdiff_t origin,
+                                               std::size_t tap, std::size_t size) noexcept {
     const std::ptrdiff_t first = origin + static_cast<std::ptrdiff_t>(tap);
     const auto step = static_cast<std::ptrdiff_t>(stride);
     const std::ptrdiff_t before = first < 0 ? (step - 1 - first) / step : 0;
     const std::ptrdiff_t room = static_cast<std::ptrdiff_t>(size) - first;
-    const std::ptrdiff_t after = std::clamp(room > 0 ? (room + step - 1) / step : 0, std::ptrdiff_t{0}, static_cast<std::ptrdiff_t>(count));
+    const std::ptrdiff_t after =
+        std::clamp(room > 0 ? (room + step - 1) / step : 0, std::ptrdiff_t{0}, static_cast<std::ptrdiff_t>(count));
     return {static_cast<std::size_t>(std::min(before, after)), static_cast<std::size_t>(after)};
 }
 
@@ -66,7 +70,9 @@ struct output_block {
     parallel::block samples;
     parallel::block rows;
 
-    [[nodiscard]] constexpr std::size_t pixels(std::size_t columns) const noexcept { return samples.size() * rows.size() * columns; }
+    [[nodiscard]] constexpr std::size_t pixels(std::size_t columns) const noexcept {
+        return samples.size() * rows.size() * columns;
+    }
 };
 
 /// How outputs are cut into blocks of about `target` pixels, and into no fewer than there are threads.
@@ -80,7 +86,8 @@ struct output_blocks {
         : batch{batch_size}, out_rows{s.out_rows} {
         const std::size_t high = std::clamp<std::size_t>((target + s.out_columns / 2) / s.out_columns, 1, out_rows);
         cuts = (out_rows + high - 1) / high;
-        if (cuts == 1) samples = std::clamp<std::size_t>(target / (out_rows * s.out_columns), 1, std::max<std::size_t>(batch, 1));
+        if (cuts == 1)
+            samples = std::clamp<std::size_t>(target / (out_rows * s.out_columns), 1, std::max<std::size_t>(batch, 1));
         if (threads <= 1 || batch == 0) return;
         samples = std::min(samples, (batch + threads - 1) / threads);
         if (batch < threads) cuts = std::max(cuts, std::min(out_rows, (threads + batch - 1) / batch));
@@ -109,7 +116,8 @@ struct window {
 
     /// Elements that a copy of at most so many samples and output rows takes.
     static constexpr std::size_t copy_size(const sliding& s, std::size_t samples, std::size_t high) noexcept {
-        return s.links() > 0 && s.padded() ? whole_lines<T>(samples * s.seen_rows(high) * s.seen_columns() * s.depth) : 0;
+        return s.links() > 0 && s.padded() ? whole_lines<T>(samples * s.seen_rows(high) * s.seen_columns() * s.depth)
+                                           : 0;
     }
 
     /// The pitches of plain images.
@@ -136,7 +144,8 @@ struct window {
         // Columns before, inside and after the image.
         const auto seen = static_cast<std::ptrdiff_t>(s.seen_columns());
         const auto before = std::clamp<std::ptrdiff_t>(-s.origin_columns, 0, seen);
-        const auto after = std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(s.columns) - s.origin_columns, before, seen);
+        const auto after =
+            std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(s.columns) - s.origin_columns, before, seen);
         const std::size_t left = static_cast<std::size_t>(before) * s.depth;
         const std::size_t inside = static_cast<std::size_t>(after - before) * s.depth;
         for (std::size_t sample = block.samples.first; sample < block.samples.last; ++sample)
@@ -153,7 +162,8 @@ struct window {
                 if (s.pixel == s.depth)
                     std::copy_n(source, inside, copy + left);
                 else
-                    for (std::size_t at = 0; at < inside; at += s.depth, source += s.pixel) std::copy_n(source, s.depth, copy + left + at);
+                    for (std::size_t at = 0; at < inside; at += s.depth, source += s.pixel)
+                        std::copy_n(source, s.depth, copy + left + at);
                 std::fill_n(copy + left + inside, row_pitch - left - inside, T{0});
             }
     }

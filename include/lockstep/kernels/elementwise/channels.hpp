@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Walks the channels of a pixel in vectors: blocks of four, single ones, and a last one that is not full, with the same instructions.
+// Walks the channels of a pixel in vectors: blocks of four, single ones, and a last one that is not full, with the same
+// instructions.
 
 #include <algorithm>
 #include <array>
@@ -33,14 +34,16 @@ template <class T>
 struct channel_vector {
     [[nodiscard]] static simd::batch<T> load(const T* from) noexcept { return simd::load(from); }
     [[nodiscard]] static simd::batch<T> load(const std::uint8_t* from) noexcept { return simd::load_bytes<T>(from); }
-    [[nodiscard]] static auto equal(const std::uint8_t* from, std::uint8_t number) noexcept { return simd::equal_bytes<T>(from, number); }
+    [[nodiscard]] static auto equal(const std::uint8_t* from, std::uint8_t number) noexcept {
+        return simd::equal_bytes<T>(from, number);
+    }
     static void store(T* to, const simd::batch<T>& value) noexcept { simd::store(to, value); }
     static void store(std::uint8_t* to, const simd::batch<T>& value) noexcept { simd::store_bytes<T>(to, value); }
     static void store_over(T* to, const simd::batch<T>& value, std::size_t) noexcept { simd::store(to, value); }
 };
 
-/// The last vector of channels, of which the first `done` elements belong to the vector before it and stay as they are; store_over() writes
-/// them once more, where they have been computed like the others.
+/// The last vector of channels, of which the first `done` elements belong to the vector before it and stay as they are;
+/// store_over() writes them once more, where they have been computed like the others.
 template <class T>
 struct channel_rest : channel_vector<T> {
     simd::batch<T> number;
@@ -52,8 +55,8 @@ struct channel_rest : channel_vector<T> {
     }
 };
 
-/// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to wait for them. The
-/// lowest byte lies first, as on every machine with the instruction sets that this library knows.
+/// 1 to 8 bytes as the lowest ones of a number, in registers: a vector that is loaded from bytes just written has to
+/// wait for them. The lowest byte lies first, as on every machine with the instruction sets that this library knows.
 [[nodiscard]] inline std::uint64_t first_bytes(const std::uint8_t* from, std::size_t count) noexcept {
     const auto read = [from]<class Word>(Word word, std::size_t at) {
         std::memcpy(&word, from + at, sizeof(word));
@@ -79,7 +82,8 @@ struct channel_part {
         const auto copy = bytes(from);
         return channel_vector<T>::equal(reinterpret_cast<const std::uint8_t*>(copy.data()), number);
     }
-    /// Where `room` elements may be written, because what lies after the channels is written later: one whole vector is quicker.
+    /// Where `room` elements may be written, because what lies after the channels is written later: one whole vector is
+    /// quicker.
     void store_over(T* to, const simd::batch<T>& value, std::size_t room) const noexcept {
         if (room >= simd::width<T>)
             simd::store(to, value);
@@ -100,7 +104,8 @@ private:
     }
 };
 
-/// Stores a vector of an array that goes past the caches where `streamed` (simd::streams()): then it has whole vectors only.
+/// Stores a vector of an array that goes past the caches where `streamed` (simd::streams()): then it has whole vectors
+/// only.
 template <class Part, class T>
 LOCKSTEP_FLATTEN inline void put(const Part& part, bool streamed, T* to, const simd::batch<T>& value) noexcept {
     if constexpr (std::is_same_v<Part, channel_vector<T>>)
@@ -124,8 +129,9 @@ LOCKSTEP_FLATTEN inline void for_channels(std::size_t channels, F&& f) noexcept 
         f(channel_rest<T>{c + width - channels}, channels - width, one);
 }
 
-/// parallel::for_blocks with a copy of f on the stack of each thread. To the compiler a vector that is stored may lie anywhere in reach,
-/// also over the pointers that a loop body holds: it would load them again and again. Bodies capture by value.
+/// parallel::for_blocks with a copy of f on the stack of each thread. To the compiler a vector that is stored may lie
+/// anywhere in reach, also over the pointers that a loop body holds: it would load them again and again. Bodies capture
+/// by value.
 template <class F>
 void for_blocks(parallel::team team, std::size_t n, std::size_t grain, const F& f) noexcept {
     parallel::for_blocks(team, n, grain, [&](parallel::block mine) {

@@ -53,7 +53,8 @@ void continue_column_sums(std::size_t rows, std::size_t n, const T* x, std::size
 
 }  // namespace detail
 
-/// sums[j] = x[0][j] + .. + x[rows-1][j], from left to right and starting from zero; rows are ld apart. One pass over x.
+/// sums[j] = x[0][j] + .. + x[rows-1][j], from left to right and starting from zero; rows are ld apart. One pass over
+/// x.
 template <class T>
 void column_sums(std::size_t rows, std::size_t n, const T* x, std::size_t ld, T* sums) noexcept {
     std::fill_n(sums, n, T{0});
@@ -62,12 +63,13 @@ void column_sums(std::size_t rows, std::size_t n, const T* x, std::size_t ld, T*
 
 /// Elements of scratch of column_sums_lanes, for at most so many lanes.
 template <class T>
-[[nodiscard]] constexpr std::size_t column_sums_lanes_scratch(std::size_t lanes, std::size_t n, parallel::team) noexcept {
+[[nodiscard]] constexpr std::size_t column_sums_lanes_scratch(std::size_t lanes, std::size_t n,
+                                                              parallel::team) noexcept {
     return tensor::tree_depth(lanes) * n;
 }
 
-/// db (n) = column sums of dY over the consecutive lanes of one subtree, added over its tree; dY is rows x n, rows lddy apart.
-/// No lanes: zeros.
+/// db (n) = column sums of dY over the consecutive lanes of one subtree, added over its tree; dY is rows x n, rows lddy
+/// apart. No lanes: zeros.
 template <class T>
 void column_sums_lanes(std::span<const parallel::block> lanes, std::size_t n, const T* dy, std::size_t lddy, T* db,
                        resources<T> use) noexcept {
@@ -80,7 +82,8 @@ void column_sums_lanes(std::span<const parallel::block> lanes, std::size_t n, co
         tensor::walk(
             lanes.size(),
             [&](std::size_t lane, std::size_t level) {
-                column_sums(lanes[lane].size(), mine.size(), dy + lanes[lane].first * lddy + mine.first, lddy, partial(level, mine.first));
+                column_sums(lanes[lane].size(), mine.size(), dy + lanes[lane].first * lddy + mine.first, lddy,
+                            partial(level, mine.first));
             },
             [&](std::size_t level) {
                 simd::map(

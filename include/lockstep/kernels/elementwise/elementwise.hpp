@@ -37,7 +37,8 @@ struct gelu_gate {
         // Beyond 30 the gate is 0 or 1 to the last bit, and the cube cannot overflow before.
         at = select(x == x, min(max(x, batch(T{-30})), batch(T{30})), x);
         const batch square = at * at;
-        value = sigmoid<T>(at * simd::fma(square, batch(static_cast<T>(twice * 0.044715)), batch(static_cast<T>(twice))));
+        value =
+            sigmoid<T>(at * simd::fma(square, batch(static_cast<T>(twice * 0.044715)), batch(static_cast<T>(twice))));
         derivative = simd::fma(square, batch(static_cast<T>(3 * twice * 0.044715)), batch(static_cast<T>(twice)));
     }
 };
@@ -56,8 +57,8 @@ template <class V>
     return select(y <= zero, zero, select(y == y, dy, y));
 }
 
-/// out = f(values of the other arrays, which have its size); far more than the caches hold goes past them, unless it lies where a number
-/// was read.
+/// out = f(values of the other arrays, which have its size); far more than the caches hold goes past them, unless it
+/// lies where a number was read.
 template <class T, class F, class... In>
 inline void each_to(std::span<T> out, const F& f, const In*... in) noexcept {
     const bool streamed = ((out.data() != in) && ...) && simd::streams(out.data(), out.size(), 0);
@@ -80,7 +81,8 @@ template <class T>
 void relu_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
     detail::each_to(
-        dx, [](const batch& out, const batch& gradient) { return detail::relu_gradient(out, gradient); }, y.data(), dy.data());
+        dx, [](const batch& out, const batch& gradient) { return detail::relu_gradient(out, gradient); }, y.data(),
+        dy.data());
 }
 
 /// y = tanh(x). x and y are the same array or disjoint.
@@ -96,7 +98,8 @@ template <class T>
 void tanh_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
     detail::each_to(
-        dx, [one = batch(T{1})](const batch& out, const batch& gradient) { return gradient * (one - out * out); }, y.data(), dy.data());
+        dx, [one = batch(T{1})](const batch& out, const batch& gradient) { return gradient * (one - out * out); },
+        y.data(), dy.data());
 }
 
 /// y = 1 / (1 + exp(-x)). x and y are the same array or disjoint.
@@ -112,11 +115,13 @@ template <class T>
 void sigmoid_backward(std::span<const T> y, std::span<const T> dy, std::span<T> dx) noexcept {
     using batch = simd::batch<T>;
     detail::each_to(
-        dx, [one = batch(T{1})](const batch& out, const batch& gradient) { return gradient * (out * (one - out)); }, y.data(), dy.data());
+        dx, [one = batch(T{1})](const batch& out, const batch& gradient) { return gradient * (out * (one - out)); },
+        y.data(), dy.data());
 }
 
-/// y = x s(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) and the sigmoid s: the form of GELU with tanh (Hendrycks, Gimpel 2016), because
-/// 1 + tanh(u) = 2 s(2 u). It differs from x Phi(x) by less than 5e-4. x and y are the same array or disjoint; minus infinity gives NaN.
+/// y = x s(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) and the sigmoid s: the form of GELU with tanh (Hendrycks,
+/// Gimpel 2016), because 1 + tanh(u) = 2 s(2 u). It differs from x Phi(x) by less than 5e-4. x and y are the same array
+/// or disjoint; minus infinity gives NaN.
 template <class T>
 void gelu_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
@@ -142,7 +147,8 @@ template <class T>
 void axpy(T a, std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
     simd::map(
-        x.size(), [factor = batch(a)](const batch& in, batch& sum) { sum = simd::fma(factor, in, sum); }, x.data(), y.data());
+        x.size(), [factor = batch(a)](const batch& in, batch& sum) { sum = simd::fma(factor, in, sum); }, x.data(),
+        y.data());
 }
 
 /// y = y + x.
@@ -190,7 +196,8 @@ template <class T>
     parallel::for_blocks(team, x.size(), 16384, [&](parallel::block part) {
         const std::size_t here = detail::first_non_finite(x.subspan(part.first, part.size()));
         std::size_t least = first;
-        while (here < part.size() && part.first + here < least && !first.compare_exchange_weak(least, part.first + here)) {
+        while (here < part.size() && part.first + here < least &&
+               !first.compare_exchange_weak(least, part.first + here)) {
         }
     });
     return first;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Exact selection of the k largest magnitudes, by radix on the bits of the numbers: the same choice every time, ties to the lowest index.
+// Exact selection of the k largest magnitudes, by radix on the bits of the numbers: the same choice every time, ties to
+// the lowest index.
 
 #include <algorithm>
 #include <bit>
@@ -35,12 +36,13 @@ inline constexpr std::size_t radix_bins = std::size_t{1} << radix_bits;
     return static_cast<std::size_t>(team.threads) * detail::radix_bins;
 }
 
-/// Writes the indices of the min(k, n) elements of largest magnitude in ascending order and returns their number. Of equal magnitudes the
-/// lowest indices are taken; a NaN counts as larger than infinity. n < 2^32; `indices` holds min(k, n), `scratch` top_k_scratch(team).
-/// Cost: one pass for each 11 bits of the number and two more; no pass for k = 0 and k >= n.
+/// Writes the indices of the min(k, n) elements of largest magnitude in ascending order and returns their number. Of
+/// equal magnitudes the lowest indices are taken; a NaN counts as larger than infinity. n < 2^32; `indices` holds
+/// min(k, n), `scratch` top_k_scratch(team). Cost: one pass for each 11 bits of the number and two more; no pass for k
+/// = 0 and k >= n.
 template <class T>
-std::size_t top_k(std::span<const T> v, std::size_t k, std::span<std::uint32_t> indices, std::span<std::uint32_t> scratch,
-                  parallel::team team) noexcept {
+std::size_t top_k(std::span<const T> v, std::size_t k, std::span<std::uint32_t> indices,
+                  std::span<std::uint32_t> scratch, parallel::team team) noexcept {
     using key = detail::magnitude_key<T>;
     const std::size_t n = v.size();
     const auto threads = static_cast<std::size_t>(team.threads);
@@ -50,7 +52,8 @@ std::size_t top_k(std::span<const T> v, std::size_t k, std::span<std::uint32_t> 
         return n;
     }
 
-    // The k-th largest key, most significant digits first: `wanted` is its rank among the keys that share the digits found so far.
+    // The k-th largest key, most significant digits first: `wanted` is its rank among the keys that share the digits
+    // found so far.
     key threshold = 0;
     std::size_t wanted = k;
     unsigned shift = 8 * sizeof(T) - 1;
@@ -71,7 +74,8 @@ std::size_t top_k(std::span<const T> v, std::size_t k, std::span<std::uint32_t> 
         for (std::size_t count = 0;; wanted -= count) {
             --bin;
             count = 0;
-            for (std::size_t thread = 0; thread < threads; ++thread) count += scratch[thread * detail::radix_bins + bin];
+            for (std::size_t thread = 0; thread < threads; ++thread)
+                count += scratch[thread * detail::radix_bins + bin];
             if (count >= wanted) break;
         }
         threshold |= static_cast<key>(bin) << shift;

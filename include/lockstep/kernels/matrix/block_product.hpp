@@ -21,15 +21,17 @@ namespace lockstep::kernels {
 
 namespace detail {
 
-/// Cache blocks: a panel of B (depth x tile_columns), with short vectors also the rows of A that a tile reads, stays in the first level, a
-/// block of A (rows x depth) in the second. None of them changes a bit: what a chain has come to at the end of a block rests in scratch, in
-/// panels as those of B, where tiles of a matrix whose rows are a multiple of 4096 bytes apart would hide each other's loads behind their
-/// stores.
+/// Cache blocks: a panel of B (depth x tile_columns), with short vectors also the rows of A that a tile reads, stays in
+/// the first level, a block of A (rows x depth) in the second. None of them changes a bit: what a chain has come to at
+/// the end of a block rests in scratch, in panels as those of B, where tiles of a matrix whose rows are a multiple of
+/// 4096 bytes apart would hide each other's loads behind their stores.
 template <class T>
 struct gemm_blocks {
     static constexpr bool wide = simd::registers > 16;
-    static constexpr std::size_t depth = (wide ? 67584 : 33792) / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
-    static constexpr std::size_t low_depth = wide ? depth * 3 / 4 : depth;  ///< leaves more of the first level to columns that are packed
+    static constexpr std::size_t depth =
+        (wide ? 67584 : 33792) / ((tile_rows + tile_columns<T>)*sizeof(T)) / link_group * link_group;
+    static constexpr std::size_t low_depth =
+        wide ? depth * 3 / 4 : depth;  ///< leaves more of the first level to columns that are packed
     static constexpr std::size_t rows = round_up(256, tile_rows);
     static constexpr std::size_t columns = 1024;
     static constexpr std::size_t most_rows = 8 * rows;  ///< that share a packed block of B
@@ -50,8 +52,8 @@ struct gemm_blocks {
     }
     /// What lanes hold: for two tiles while all links fit a cut, else for every tile of a block.
     static constexpr std::size_t lane_size(std::size_t lanes, std::size_t m, std::size_t n, std::size_t k) noexcept {
-        const std::size_t tiles =
-            (std::min(m, rows) + tile_rows - 1) / tile_rows * ((std::min(n, columns) + tile_columns<T> - 1) / tile_columns<T>);
+        const std::size_t tiles = (std::min(m, rows) + tile_rows - 1) / tile_rows *
+                                  ((std::min(n, columns) + tile_columns<T> - 1) / tile_columns<T>);
         return held_sums(lanes) * tile_rows * tile_columns<T> * (k > depth ? std::max<std::size_t>(2, tiles) : 2);
     }
     static constexpr std::size_t lane_share(std::size_t lanes, std::size_t m, std::size_t n, std::size_t k) noexcept {
@@ -115,7 +117,8 @@ private:
     parallel::block whole_;  ///< the only lane of a cut without lanes
     lane_stretch stretch_;   ///< of the cut
 
-    /// Fewer columns than a vector has: they become the rows of the tiles, rows of C the columns, and what they come to is transposed.
+    /// Fewer columns than a vector has: they become the rows of the tiles, rows of C the columns, and what they come to
+    /// is transposed.
     void run_turned() noexcept {
         alignas(simd::alignment) T sums[width * columns]{};
         const bool as_rows = p_.ta == transpose::yes;
@@ -147,7 +150,8 @@ private:
                 const parallel::block whole{0, links.size()};
                 if (!has_lanes()) stretch_ = {{&whole, 1}, {}};
                 const bool resumes = stretch_.begin.row > 0;
-                const T* const from = p_.a + (as_rows ? links.first * p_.lda + rows.first : rows.first * p_.lda + links.first);
+                const T* const from =
+                    p_.a + (as_rows ? links.first * p_.lda + rows.first : rows.first * p_.lda + links.first);
                 task.links = links.size();
                 task.b = as_rows ? from : packed_b_;
                 task.ldb = as_rows ? p_.lda : columns;
@@ -168,7 +172,8 @@ private:
                 const std::size_t first = std::min(i, rows.size - width);
                 alignas(simd::alignment) T turned[width * width];
                 transpose_square(sums + first, columns, turned, width);
-                for (std::size_t r = 0; r < width; ++r) simd::store_first(c + (first + r) * p_.ldc, simd::load(turned + r * width), p_.n);
+                for (std::size_t r = 0; r < width; ++r)
+                    simd::store_first(c + (first + r) * p_.ldc, simd::load(turned + r * width), p_.n);
             }
         }
     }
@@ -178,14 +183,16 @@ private:
         const bool packs_much = p_.tb == transpose::yes && strips == 1 && p_.k > blocks::depth;
         const std::size_t deep = packs_much ? blocks::low_depth : blocks::depth;
         const std::size_t cuts = std::max<std::size_t>(1, (p_.k + deep - 1) / deep);
-        direct_b_ = p_.tb == transpose::no && p_.n >= width && (p_.m <= tile_rows || p_.k * p_.ldb * sizeof(T) <= blocks::near_b);
+        direct_b_ = p_.tb == transpose::no && p_.n >= width &&
+                    (p_.m <= tile_rows || p_.k * p_.ldb * sizeof(T) <= blocks::near_b);
         keep_b_ = strips > 1;
         panels_ = column_panels<T>(across.size());
         bias_ = p_.bias ? p_.bias + across.first : nullptr;
         c_ = p_.c + rows_.first * p_.ldc + across.first;
         for (std::size_t cut = 0; cut < cuts; ++cut) {
             links_ = parallel::split(p_.k, cuts, cut, link_group);
-            b_ = p_.tb == transpose::no ? p_.b + links_.first * p_.ldb + across.first : p_.b + across.first * p_.ldb + links_.first;
+            b_ = p_.tb == transpose::no ? p_.b + links_.first * p_.ldb + across.first
+                                        : p_.b + across.first * p_.ldb + links_.first;
             first_cut_ = cut == 0;
             last_cut_ = cut + 1 == cuts;
             whole_ = {0, links_.size()};
@@ -193,7 +200,8 @@ private:
                 stretch_ = {{&whole_, 1}, {}};
             else if (first_cut_)
                 stretch_ = {lanes_, {}};
-            for (std::size_t strip = 0; strip < strips; ++strip) multiply_strip(parallel::split(rows_.size(), strips, strip), strip == 0);
+            for (std::size_t strip = 0; strip < strips; ++strip)
+                multiply_strip(parallel::split(rows_.size(), strips, strip), strip == 0);
             if (has_lanes()) stretch_.begin = stretch_.after(links_.size());
         }
     }
@@ -215,15 +223,16 @@ private:
             pack_panel(transposed, links, panels_[panel].size, source(panel), p_.ldb, panel_at(panel));
     }
 
-    /// What has to be packed of a panel, or fetched if its matrix is transposed, while `tiles` tiles are computed. The beginning of what is
-    /// packed has been fetched.
+    /// What has to be packed of a panel, or fetched if its matrix is transposed, while `tiles` tiles are computed. The
+    /// beginning of what is packed has been fetched.
     [[nodiscard]] panel_walk<T> walk_over(std::size_t panel, std::size_t tiles) const noexcept {
         panel_walk<T> walk;
         const bool transposed = p_.tb == transpose::yes;
         const std::size_t deep = links_.size();
         const std::size_t groups = tiles * std::max<std::size_t>(1, deep / link_group);
         const std::size_t wide = panels_[panel].size;
-        const std::size_t steps = std::max<std::size_t>(1, transposed ? (deep + walk.line - 1) / walk.line * wide : deep);
+        const std::size_t steps =
+            std::max<std::size_t>(1, transposed ? (deep + walk.line - 1) / walk.line * wide : deep);
         walk.what = transposed ? beside::columns : beside::rows;
         walk.wait = 1;
         walk.from = source(panel);
@@ -279,7 +288,9 @@ private:
                 T* to = packed_a_ + (tile * deep + first) * tile_rows;
                 const std::size_t last = std::min(run, deep - first);
                 // As many as a full tile has, at once: what is too much lies in the next row, but for the last one.
-                const std::size_t whole = mine.size == tile_rows ? last : 2 * mine.size < tile_rows ? 0 : std::min(last, deep - first - 1);
+                const std::size_t whole = mine.size == tile_rows      ? last
+                                          : 2 * mine.size < tile_rows ? 0
+                                                                      : std::min(last, deep - first - 1);
                 std::size_t q = 0;
                 for (; q < whole; ++q, from += p_.lda, to += tile_rows) std::memcpy(to, from, tile_rows * sizeof(T));
                 for (; q < last; ++q, from += p_.lda, to += tile_rows) std::copy_n(from, mine.size, to);
@@ -299,7 +310,8 @@ private:
                 const T* const soon = from + (p + ahead < deep ? p + ahead : high * p_.lda + p + ahead - deep);
                 for (std::size_t r = 0; r < high; ++r) __builtin_prefetch(soon + r * p_.lda, 0, 3);
                 for (std::size_t square = squares; square-- > 0;)
-                    transpose_square(from + square * width * p_.lda + p, p_.lda, to + p * tile_rows + square * width, tile_rows);
+                    transpose_square(from + square * width * p_.lda + p, p_.lda, to + p * tile_rows + square * width,
+                                     tile_rows);
             }
         }
         for (; p < deep; ++p)
@@ -376,7 +388,8 @@ private:
                 several(0, tiles.higher, tiles.low + 1);
                 if (tiles.higher > 0 && walk.what == beside::fetch) walk = {};
                 several(tiles.higher, tiles.count - tiles.higher, tiles.low);
-                if (packs_next) pack(panel + 1, {p_.tb == transpose::yes ? 0 : links_.size() - walk.left, links_.size()});
+                if (packs_next)
+                    pack(panel + 1, {p_.tb == transpose::yes ? 0 : links_.size() - walk.left, links_.size()});
             }
         }
     }
@@ -394,7 +407,8 @@ private:
             if (task.from_ld == 0) {
                 task.from = begin;
             } else if (first_cut_) {
-                for (std::size_t r = 0; r < high; ++r) std::copy_n(task.from + r * p_.ldc, panels_.n, buffer + r * width);
+                for (std::size_t r = 0; r < high; ++r)
+                    std::copy_n(task.from + r * p_.ldc, panels_.n, buffer + r * width);
                 task.from = buffer;
                 task.from_ld = width;
             }

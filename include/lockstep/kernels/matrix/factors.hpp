@@ -13,9 +13,11 @@
 
 namespace lockstep::kernels {
 
-/// Copies x (rows x inputs) and dy (rows x outputs) into `to` (rows x (inputs + outputs)): each row of x, then that of dy.
+/// Copies x (rows x inputs) and dy (rows x outputs) into `to` (rows x (inputs + outputs)): each row of x, then that of
+/// dy.
 template <class T>
-void put_factors(std::size_t rows, std::size_t inputs, std::size_t outputs, const T* x, const T* dy, T* to, parallel::team team) noexcept {
+void put_factors(std::size_t rows, std::size_t inputs, std::size_t outputs, const T* x, const T* dy, T* to,
+                 parallel::team team) noexcept {
     constexpr std::size_t grain = 8;
     parallel::for_blocks(team, rows, grain, [=](parallel::block mine) {
         for (std::size_t row = mine.first; row < mine.last; ++row) {
@@ -26,7 +28,8 @@ void put_factors(std::size_t rows, std::size_t inputs, std::size_t outputs, cons
     });
 }
 
-/// Numbers strip.first .. strip.last - 1 of a gradient [dW (inputs x outputs), db (outputs)], and the rows of dW around:
+/// Numbers strip.first .. strip.last - 1 of a gradient [dW (inputs x outputs), db (outputs)], and the rows of dW
+/// around:
 ///     rows.first ->  . . . x x x x   <- strip.first
 ///                    x x x x x x x
 ///     rows.last  ->  x x x . . . .   <- strip.last, or the numbers of db follow
@@ -63,12 +66,15 @@ template <class T>
 /// column_sums_lanes() for the whole layer: no element depends on its neighbours.
 /// Cost: 2 rows outputs FLOPs for each row of dW that the strip touches.
 template <class T>
-void form_gradient(std::span<const parallel::block> lanes, const gradient_strip& of, const T* factors, T* to, resources<T> use) noexcept {
+void form_gradient(std::span<const parallel::block> lanes, const gradient_strip& of, const T* factors, T* to,
+                   resources<T> use) noexcept {
     const std::size_t stride = of.inputs + of.outputs;
     const T* const dy = factors + of.inputs;
     if (!of.rows.empty())
-        gemm_lanes<T>(lanes, of.rows.size(), of.outputs, factors + of.rows.first, stride, dy, stride, to, of.outputs, use);
-    if (!of.bias.empty()) column_sums_lanes<T>(lanes, of.bias.size(), dy + of.bias.first, stride, to + of.rows.size() * of.outputs, use);
+        gemm_lanes<T>(lanes, of.rows.size(), of.outputs, factors + of.rows.first, stride, dy, stride, to, of.outputs,
+                      use);
+    if (!of.bias.empty())
+        column_sums_lanes<T>(lanes, of.bias.size(), dy + of.bias.first, stride, to + of.rows.size() * of.outputs, use);
 }
 
 }  // namespace lockstep::kernels

@@ -24,7 +24,8 @@ struct grid {
 };
 
 /// The grid with the least work for the busiest thread; what it packs counts as well. `tall` x `wide` is the tile.
-[[nodiscard]] constexpr grid choose_grid(std::size_t m, std::size_t n, std::size_t tall, std::size_t wide, parallel::team team) noexcept {
+[[nodiscard]] constexpr grid choose_grid(std::size_t m, std::size_t n, std::size_t tall, std::size_t wide,
+                                         parallel::team team) noexcept {
     const auto threads = static_cast<std::size_t>(team.threads);
     grid best{1, threads};
     std::size_t least = ~std::size_t{0};
@@ -65,26 +66,26 @@ void gemm_threads(const product<T>& all, resources<T> use) noexcept {
 
 /// Elements of scratch for products of at most m x n x k: monotonic in each size.
 template <class T>
-[[nodiscard]] constexpr std::size_t gemm_scratch(std::size_t m, std::size_t n, std::size_t k, parallel::team team) noexcept {
+[[nodiscard]] constexpr std::size_t gemm_scratch(std::size_t m, std::size_t n, std::size_t k,
+                                                 parallel::team team) noexcept {
     return static_cast<std::size_t>(team.threads) * detail::gemm_blocks<T>::share(m, n, k);
 }
 
-/// C = op(A) op(B) + bias, row-major: op(A) is m x k, op(B) is k x n, bias has n entries or is null; C overlaps no operand.
-/// c[i][j] = fma(a[i][k-1], b[k-1][j], .. fma(a[i][0], b[0][j], bias[j])): the chain starts from the bias, or from zero.
-/// Edges of tiles run the same instructions: the last two vectors of a row overlap and hold the same chains twice
-/// (see matrix_tile.hpp); in a small product the last vector has a mask (see near_product.hpp). So no bit depends on
-/// the position of an element in a tile.
-/// Cost: 2 m n k flops; A is copied n/1024 times at most, B once.
+/// C = op(A) op(B) + bias, row-major: op(A) is m x k, op(B) is k x n, bias has n entries or is null; C overlaps no
+/// operand. c[i][j] = fma(a[i][k-1], b[k-1][j], .. fma(a[i][0], b[0][j], bias[j])): the chain starts from the bias, or
+/// from zero. Edges of tiles run the same instructions: the last two vectors of a row overlap and hold the same chains
+/// twice (see matrix_tile.hpp); in a small product the last vector has a mask (see near_product.hpp). So no bit depends
+/// on the position of an element in a tile. Cost: 2 m n k flops; A is copied n/1024 times at most, B once.
 template <class T>
-void gemm(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a, std::size_t lda, const T* b, std::size_t ldb,
-          T* c, std::size_t ldc, const T* bias, resources<T> use) noexcept {
+void gemm(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a, std::size_t lda,
+          const T* b, std::size_t ldb, T* c, std::size_t ldc, const T* bias, resources<T> use) noexcept {
     detail::gemm_threads<T>({ta, tb, m, n, k, a, lda, b, ldb, c, ldc, true, bias}, use);
 }
 
 /// C += op(A) op(B): the chains start from what C holds.
 template <class T>
-void gemm_accumulate(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a, std::size_t lda, const T* b,
-                     std::size_t ldb, T* c, std::size_t ldc, resources<T> use) noexcept {
+void gemm_accumulate(transpose ta, transpose tb, std::size_t m, std::size_t n, std::size_t k, const T* a,
+                     std::size_t lda, const T* b, std::size_t ldb, T* c, std::size_t ldc, resources<T> use) noexcept {
     detail::gemm_threads<T>({ta, tb, m, n, k, a, lda, b, ldb, c, ldc, false, nullptr}, use);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The weight gradient of a dense layer over lanes: the lane tree is walked inside the register tile, so the gradient is written once.
+// The weight gradient of a dense layer over lanes: the lane tree is walked inside the register tile, so the gradient is
+// written once.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,20 +17,20 @@ namespace lockstep::kernels {
 
 /// Elements of scratch for at most so many lanes, rows in all of them, and m x n weights: monotonic in each.
 template <class T>
-[[nodiscard]] constexpr std::size_t gemm_lanes_scratch(std::size_t lanes, std::size_t rows, std::size_t m, std::size_t n,
-                                                       parallel::team team) noexcept {
+[[nodiscard]] constexpr std::size_t gemm_lanes_scratch(std::size_t lanes, std::size_t rows, std::size_t m,
+                                                       std::size_t n, parallel::team team) noexcept {
     return static_cast<std::size_t>(team.threads) * detail::gemm_blocks<T>::lane_share(lanes, m, n, rows);
 }
 
 /// dW (m x n, rows lddw apart) = sum of X^T dY over the consecutive lanes
 /// of one subtree, added over its tree; X is rows x m, dY is rows x n,
-/// a lane is a run of their rows, right after that of the lane before. Bits: those of one gemm for each lane, added by tensor::walk. No
-/// lanes: zeros. Cost: 2 rows m n flops; dW is written once and not read.
-/// A buffer of dW for each lane would move that many times the weights through memory. Layers with few weights use
-/// pass.each_lane, with a buffer for each level of the tree.
+/// a lane is a run of their rows, right after that of the lane before. Bits: those of one gemm for each lane, added by
+/// tensor::walk. No lanes: zeros. Cost: 2 rows m n flops; dW is written once and not read. A buffer of dW for each lane
+/// would move that many times the weights through memory. Layers with few weights use pass.each_lane, with a buffer for
+/// each level of the tree.
 template <class T>
-void gemm_lanes(std::span<const parallel::block> lanes, std::size_t m, std::size_t n, const T* x, std::size_t ldx, const T* dy,
-                std::size_t lddy, T* dw, std::size_t lddw, resources<T> use) noexcept {
+void gemm_lanes(std::span<const parallel::block> lanes, std::size_t m, std::size_t n, const T* x, std::size_t ldx,
+                const T* dy, std::size_t lddy, T* dw, std::size_t lddw, resources<T> use) noexcept {
     std::size_t rows = 0;
     for (const parallel::block& lane : lanes) rows += lane.size();
     if (rows == 0) {

@@ -47,9 +47,10 @@ struct lane_stretch {
 /// Sums that are held of one tile: one for each level of the tree, and one that is under way.
 [[nodiscard]] constexpr std::size_t held_sums(std::size_t lanes) noexcept { return tensor::tree_depth(lanes) + 1; }
 
-/// Tiles of A whose elements for one link lie side by side, packed or in a transposed matrix. Where links are dealt to lanes, the chain of
-/// a lane runs in registers, finished nodes of the tree are added to it as the carries of a binary counter ask for, and only what has to
-/// wait for its sibling is stored, in task.held. The last stretch leaves the sum over all lanes in task.to.
+/// Tiles of A whose elements for one link lie side by side, packed or in a transposed matrix. Where links are dealt to
+/// lanes, the chain of a lane runs in registers, finished nodes of the tree are added to it as the carries of a binary
+/// counter ask for, and only what has to wait for its sibling is stored, in task.held. The last stretch leaves the sum
+/// over all lanes in task.to.
 ///     links      lane 0   lane 1    lane 2    lane 3
 ///     register   s0       s1 + s0   s2        (s3 + s2) + s01
 ///     held       s0       s01       s01, s2   -
@@ -76,7 +77,8 @@ void run_tiles(const tile_task<T>& task) noexcept {
             sum[i][1] = simd::load(from + i * task.from_ld + task.from_second);
         }
         from += task.from_tile;
-        // Loops in place of a function of the accumulators: those stay in registers, and each height costs little to compile.
+        // Loops in place of a function of the accumulators: those stay in registers, and each height costs little to
+        // compile.
         const auto keep = [&](T* at) LOCKSTEP_FLATTEN {
             LOCKSTEP_UNROLL
             for (std::size_t i = 0; i < Height; ++i) {

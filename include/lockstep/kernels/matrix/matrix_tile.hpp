@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The register tile of matrix products: operands packed or straight from the matrices, cache lines of what comes next fetched on the way.
+// The register tile of matrix products: operands packed or straight from the matrices, cache lines of what comes next
+// fetched on the way.
 
 #include <algorithm>
 #include <array>
@@ -18,13 +19,13 @@ namespace detail {
 
 struct lane_stretch;
 
-/// What a kernel does beside its products: nothing, it fetches memory that is wanted next, it packs the next panel of B, whose rows lie in
-/// those of its matrix, or it fetches one whose rows lie in columns: to transpose them would cost the tile the registers of its sums.
-/// Between two groups of links all of it costs next to nothing.
+/// What a kernel does beside its products: nothing, it fetches memory that is wanted next, it packs the next panel of
+/// B, whose rows lie in those of its matrix, or it fetches one whose rows lie in columns: to transpose them would cost
+/// the tile the registers of its sums. Between two groups of links all of it costs next to nothing.
 enum class beside { nothing, fetch, rows, columns };
 
-/// The part of a panel that is still to be packed or fetched. What will be read soon is fetched: first the rest of this panel, then the
-/// beginning of the next.
+/// The part of a panel that is still to be packed or fetched. What will be read soon is fetched: first the rest of this
+/// panel, then the beginning of the next.
 template <class T>
 struct panel_walk {
     beside what = beside::nothing;
@@ -89,8 +90,9 @@ struct panel_walk {
     }
 };
 
-/// `tiles` tiles, one below the other: `links` links of the chains of a few rows x two vectors in each. The second vector begins `second`
-/// columns after the first and may overlap it: both hold the same chains there, so that no row needs a mask at its end.
+/// `tiles` tiles, one below the other: `links` links of the chains of a few rows x two vectors in each. The second
+/// vector begins `second` columns after the first and may overlap it: both hold the same chains there, so that no row
+/// needs a mask at its end.
 template <class T>
 struct tile_task {
     const T* a = nullptr;
@@ -118,7 +120,8 @@ struct tile_task {
     std::size_t held_level = 0;             ///< between sums of one tile
 };
 
-/// One addition, done here: multiples of a stride that are computed beforehand cost more at the start of a short tile than they save.
+/// One addition, done here: multiples of a stride that are computed beforehand cost more at the start of a short tile
+/// than they save.
 template <class T>
 LOCKSTEP_FLATTEN inline void advance(const T*& at, std::size_t by) noexcept {
     at += by;
@@ -133,9 +136,9 @@ inline constexpr std::size_t link_group = 8;
 /// Rows of a tile that has time for other things.
 inline constexpr std::size_t high_tile = tile_rows - (tile_rows + 4) / 8;
 
-/// Two vectors of B and the elements of A that multiply them: one link of every chain. `element(i)` is A's element in row i, broadcast once
-/// for both: inside of the multiply-adds each of them would load it, instructions less but loads more, which cost more where a core is not
-/// shared.
+/// Two vectors of B and the elements of A that multiply them: one link of every chain. `element(i)` is A's element in
+/// row i, broadcast once for both: inside of the multiply-adds each of them would load it, instructions less but loads
+/// more, which cost more where a core is not shared.
 template <class T, std::size_t Height, class Element>
 LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors], const T* b, std::size_t second,
                                       const Element& element) noexcept {
@@ -152,8 +155,9 @@ LOCKSTEP_FLATTEN inline void add_link(simd::batch<T> (&sum)[Height][tile_vectors
     }
 }
 
-/// The lines of C that a tile will store to, and those that the next one starts from, a row at a time between groups of links: stores and
-/// loads that wait for memory hold up those of the products, and many lines at once hold up all others.
+/// The lines of C that a tile will store to, and those that the next one starts from, a row at a time between groups of
+/// links: stores and loads that wait for memory hold up those of the products, and many lines at once hold up all
+/// others.
 template <class T>
 struct end_lines {
     const T* to;
@@ -174,11 +178,11 @@ struct end_lines {
     }
 };
 
-/// The links of a tile, in groups with what is to be done beside them: link(count) adds so many. Several at a time in the tiles that do
-/// nearly all of the work.
+/// The links of a tile, in groups with what is to be done beside them: link(count) adds so many. Several at a time in
+/// the tiles that do nearly all of the work.
 template <std::size_t Height, class T, class Link>
-LOCKSTEP_FLATTEN inline void run_links(const tile_task<T>& task, std::size_t links, std::size_t& wait, end_lines<T>& ends,
-                                       const Link& link) noexcept {
+LOCKSTEP_FLATTEN inline void run_links(const tile_task<T>& task, std::size_t links, std::size_t& wait,
+                                       end_lines<T>& ends, const Link& link) noexcept {
     constexpr std::size_t several = Height < high_tile ? 1 : simd::registers > 16 ? 4 : link_group;
     panel_walk<T>& walk = *task.walk;
     for (; links >= link_group; links -= link_group) {
@@ -218,7 +222,8 @@ void run_row_tiles(const tile_task<T>& task) noexcept {
         end_lines<T> ends{to, from, task.fetches ? Height : 0};
         run_links<Height>(task, task.links, wait, ends, [&](auto count) LOCKSTEP_FLATTEN {
             unroll<count>([&](auto link) LOCKSTEP_FLATTEN {
-                const auto element = [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return (a[i / 3] + i % 3 * lda)[link]; };
+                const auto element = [&](std::size_t i)
+                                         LOCKSTEP_FLATTEN -> const T& { return (a[i / 3] + i % 3 * lda)[link]; };
                 add_link(sum, b, b_second, element);
                 advance(b, ldb);
             });
@@ -238,7 +243,8 @@ void run_row_tiles(const tile_task<T>& task) noexcept {
 template <class T>
 using tile_kernel = void (*)(const tile_task<T>&) noexcept;
 
-/// The tile of every height. A panel of one vector has it twice: that costs less than twice as many kernels would to compile.
+/// The tile of every height. A panel of one vector has it twice: that costs less than twice as many kernels would to
+/// compile.
 template <class T>
 inline constexpr auto row_tile_kernels = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<tile_kernel<T>, tile_rows>{&run_row_tiles<T, I + 1>...};
@@ -264,13 +270,15 @@ struct row_tiles {
     }
 };
 
-/// Columns cut into panels of tile_columns. None is narrower than a vector unless all of them together are: the one before gives some away.
+/// Columns cut into panels of tile_columns. None is narrower than a vector unless all of them together are: the one
+/// before gives some away.
 template <class T>
 struct column_panels {
     std::size_t n = 0;
     std::size_t count = 0;
 
-    explicit constexpr column_panels(std::size_t columns) noexcept : n{columns}, count{(columns + tile_columns<T> - 1) / tile_columns<T>} {}
+    explicit constexpr column_panels(std::size_t columns) noexcept
+        : n{columns}, count{(columns + tile_columns<T> - 1) / tile_columns<T>} {}
     [[nodiscard]] constexpr bool narrow() const noexcept { return n < simd::width<T>; }
     [[nodiscard]] constexpr span_of operator[](std::size_t panel) const noexcept {
         const std::size_t last = n - (count - 1) * tile_columns<T>;

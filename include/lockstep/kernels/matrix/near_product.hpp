@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Products whose operands all lie in the caches next to the core: tiles read them there, at the least cost of their beginnings and ends.
+// Products whose operands all lie in the caches next to the core: tiles read them there, at the least cost of their
+// beginnings and ends.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,14 +16,14 @@
 
 namespace lockstep::kernels::detail {
 
-/// Sizes of near tiles: 6 x 4 vectors take fewer loads than 14 x 2, which counts where rows of B lie wide apart. One vector alone takes as
-/// many rows as it takes to hide the latency of its sums.
+/// Sizes of near tiles: 6 x 4 vectors take fewer loads than 14 x 2, which counts where rows of B lie wide apart. One
+/// vector alone takes as many rows as it takes to hide the latency of its sums.
 inline constexpr std::size_t near_rows = 6;
 inline constexpr std::size_t near_vectors = 4;
 inline constexpr std::size_t near_high = 16;
 
-/// Of all three matrices: two to three times the first-level cache. Twice that where B is transposed, whose panels are packed in either
-/// way.
+/// Of all three matrices: two to three times the first-level cache. Twice that where B is transposed, whose panels are
+/// packed in either way.
 inline constexpr std::size_t near_bytes = 98304;
 
 /// Some rows of A and C and some vectors of columns.
@@ -50,8 +51,9 @@ void run_near_tile(const near_task<T>& task) noexcept {
         return v + 1 < Vectors ? simd::load(from + v * width) : simd::load_first(from + v * width, last);
     };
     accumulators<T, Height, Vectors> tile;
-    tile.each([&](std::size_t i, std::size_t v)
-                  LOCKSTEP_FLATTEN { tile.sum[i][v] = task.start ? simd::load(task.start + v * width) : load(task.c + i * task.ldc, v); });
+    tile.each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN {
+        tile.sum[i][v] = task.start ? simd::load(task.start + v * width) : load(task.c + i * task.ldc, v);
+    });
     const std::size_t a_row = task.a_row;
     const std::size_t a_link = task.a_link;
     const std::size_t ldb = task.ldb;
@@ -64,7 +66,8 @@ void run_near_tile(const near_task<T>& task) noexcept {
     const auto run_links = [&](auto count) LOCKSTEP_FLATTEN {
         unroll<count>([&](auto link) LOCKSTEP_FLATTEN {
             tile.step_pinned([&](std::size_t v) LOCKSTEP_FLATTEN { return load(b, v); },
-                             [&](std::size_t i) LOCKSTEP_FLATTEN -> const T& { return (a[i / 3] + i % 3 * a_row)[link]; });
+                             [&](std::size_t i)
+                                 LOCKSTEP_FLATTEN -> const T& { return (a[i / 3] + i % 3 * a_row)[link]; });
             b += ldb;
         });
         LOCKSTEP_UNROLL
@@ -90,14 +93,15 @@ struct near_product {
     /// Where vectors have masks and registers are many.
     static constexpr bool exists = simd::registers > 16 && width * sizeof(T) == simd::alignment;
 
-    /// Whether it is worth it: all operands together are small, columns are enough for tiles of three vectors, and rows for tiles that
-    /// differ by one row at most. No more columns than a vector has, but more than three fifths, where A would have to be transposed:
-    /// however long it is.
+    /// Whether it is worth it: all operands together are small, columns are enough for tiles of three vectors, and rows
+    /// for tiles that differ by one row at most. No more columns than a vector has, but more than three fifths, where A
+    /// would have to be transposed: however long it is.
     [[nodiscard]] static bool takes(const product<T>& of) noexcept {
         if (of.m < (near_rows - 1) * (near_rows - 2) || of.n == 0 || of.k == 0) return false;
         const std::size_t b_size = of.k * of.n * sizeof(T);
         if (of.n <= width)
-            return of.ta == transpose::no && of.tb == transpose::no && of.starts && 5 * of.n > 3 * width && b_size <= near_bytes / 3;
+            return of.ta == transpose::no && of.tb == transpose::no && of.starts && 5 * of.n > 3 * width &&
+                   b_size <= near_bytes / 3;
         const std::size_t most = of.tb == transpose::yes ? 2 * near_bytes : near_bytes;
         return of.n > 2 * width && (of.m * of.k + of.m * of.n) * sizeof(T) + b_size <= most;
     }
@@ -125,8 +129,8 @@ struct near_product {
             task.ldb = of.tb == transpose::no ? of.ldb : mine.size() * width;
             if (of.tb == transpose::yes)
                 for (std::size_t v = 0; v < mine.size(); ++v)
-                    pack_turned({0, of.k}, std::min(width, wide - v * width), of.b + (first + v * width) * of.ldb, of.ldb,
-                                packed + v * width, task.ldb);
+                    pack_turned({0, of.k}, std::min(width, wide - v * width), of.b + (first + v * width) * of.ldb,
+                                of.ldb, packed + v * width, task.ldb);
             with_vectors(mine.size(), task, of.m);
         }
     }

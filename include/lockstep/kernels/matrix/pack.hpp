@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Packing into panels: `Width` neighbouring columns of a matrix, row after row, so that a register tile reads memory in order.
+// Packing into panels: `Width` neighbouring columns of a matrix, row after row, so that a register tile reads memory in
+// order.
 
 #include <algorithm>
 #include <bit>
@@ -14,7 +15,9 @@
 
 namespace lockstep::kernels::detail {
 
-[[nodiscard]] constexpr std::size_t round_up(std::size_t n, std::size_t unit) noexcept { return (n + unit - 1) / unit * unit; }
+[[nodiscard]] constexpr std::size_t round_up(std::size_t n, std::size_t unit) noexcept {
+    return (n + unit - 1) / unit * unit;
+}
 
 /// Elements of T up to the next cache line.
 template <class T>
@@ -24,7 +27,8 @@ template <class T>
 
 ///     matrix   a0 a1 a2 a3 a4 a5       panels of 4   a0 a1 a2 a3  b0 b1 b2 b3      panel 0
 ///              b0 b1 b2 b3 b4 b5                     a4 a5  0  0  b4 b5  0  0      panel 1
-/// k x n, rows ld apart, into panels of Width columns, panel_stride apart; the columns that are missing in the last panel become zero.
+/// k x n, rows ld apart, into panels of Width columns, panel_stride apart; the columns that are missing in the last
+/// panel become zero.
 template <std::size_t Width, class T>
 void pack(std::size_t k, std::size_t n, const T* from, std::size_t ld, T* to, std::size_t panel_stride) noexcept {
     // A few rows at a time: long enough runs on both sides, few enough streams.
@@ -34,7 +38,8 @@ void pack(std::size_t k, std::size_t n, const T* from, std::size_t ld, T* to, st
         T* panel = to;
         std::size_t j = 0;
         for (; j + Width <= n; j += Width, panel += panel_stride)
-            for (std::size_t p = first; p < last; ++p) std::memcpy(panel + p * Width, from + p * ld + j, Width * sizeof(T));
+            for (std::size_t p = first; p < last; ++p)
+                std::memcpy(panel + p * Width, from + p * ld + j, Width * sizeof(T));
         if (j < n)
             for (std::size_t p = first; p < last; ++p) {
                 std::copy_n(from + p * ld + j, n - j, panel + p * Width);
@@ -67,23 +72,25 @@ template <std::size_t Parts, class T>
     }
 }
 
-/// `count` rounds of interleaving the first half of part_size vectors with the second half, inside of their parts: turns each square of
-/// part_size x part_size elements over its diagonal.
+/// `count` rounds of interleaving the first half of part_size vectors with the second half, inside of their parts:
+/// turns each square of part_size x part_size elements over its diagonal.
 template <class T, class Vector>
 LOCKSTEP_FLATTEN inline void turn_parts(Vector (&now)[part_size<T>]) noexcept {
     constexpr std::size_t part = part_size<T>;
-    const auto interleave =
-        []<int... I>(const Vector& left, const Vector& right, std::size_t high, std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
+    const auto interleave = []<int... I>(const Vector& left, const Vector& right, std::size_t high,
+                                         std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
         constexpr int size = static_cast<int>(part);
         constexpr int all = sizeof...(I);
         const Vector low_half = __builtin_shufflevector(left, right, (I / size * size + I % size / 2 + I % 2 * all)...);
-        const Vector high_half = __builtin_shufflevector(left, right, (I / size * size + size / 2 + I % size / 2 + I % 2 * all)...);
+        const Vector high_half =
+            __builtin_shufflevector(left, right, (I / size * size + size / 2 + I % size / 2 + I % 2 * all)...);
         return high ? high_half : low_half;
     };
     constexpr auto elements = std::make_integer_sequence<int, static_cast<int>(sizeof(Vector) / sizeof(T))>{};
     Vector then[part];
     unroll<std::bit_width(part) - 1>([&](auto) LOCKSTEP_FLATTEN {
-        unroll<part>([&](auto i) LOCKSTEP_FLATTEN { then[i] = interleave(now[i / 2], now[i / 2 + part / 2], i % 2, elements); });
+        unroll<part>(
+            [&](auto i) LOCKSTEP_FLATTEN { then[i] = interleave(now[i / 2], now[i / 2 + part / 2], i % 2, elements); });
         unroll<part>([&](auto i) LOCKSTEP_FLATTEN { now[i] = then[i]; });
     });
 }
@@ -98,8 +105,9 @@ LOCKSTEP_FLATTEN inline void transpose_columns(const T* from, std::size_t ld, T*
     unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(to + i * to_ld, &now[i], sizeof(now[i])); });
 }
 
-/// A square of width x width elements, transposed; its columns are written in ascending order. Where a register has four parts, each row is
-/// read at once: rows whose distance is a power of two would drive each other out of the cache between its parts.
+/// A square of width x width elements, transposed; its columns are written in ascending order. Where a register has
+/// four parts, each row is read at once: rows whose distance is a power of two would drive each other out of the cache
+/// between its parts.
 template <class T>
 inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
     constexpr std::size_t part = part_size<T>;
@@ -107,16 +115,19 @@ inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t t
     if constexpr (width == 4 * part) {
         using vector = typename vector_of<T, width>::type;
         // Parts 0 and 2 of both, or 1 and 3.
-        const auto join =
-            []<int... I>(const vector& left, const vector& right, auto odd, std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
+        const auto join = []<int... I>(const vector& left, const vector& right, auto odd,
+                                       std::integer_sequence<int, I...>) LOCKSTEP_FLATTEN {
             constexpr int size = static_cast<int>(part);
             constexpr int start = static_cast<int>(odd()) * size;
-            return __builtin_shufflevector(left, right, (I / (2 * size) * 4 * size + I / size % 2 * 2 * size + start + I % size)...);
+            return __builtin_shufflevector(left, right,
+                                           (I / (2 * size) * 4 * size + I / size % 2 * 2 * size + start + I % size)...);
         };
         constexpr auto elements = std::make_integer_sequence<int, static_cast<int>(width)>{};
         vector now[4][part];
         unroll<4>([&](auto group) LOCKSTEP_FLATTEN {
-            unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(&now[group][i], from + (group * part + i) * ld, sizeof(vector)); });
+            unroll<part>([&](auto i) LOCKSTEP_FLATTEN {
+                std::memcpy(&now[group][i], from + (group * part + i) * ld, sizeof(vector));
+            });
             turn_parts<T>(now[group]);
         });
         unroll<part>([&](auto i) LOCKSTEP_FLATTEN {
@@ -131,16 +142,20 @@ inline void transpose_square(const T* from, std::size_t ld, T* to, std::size_t t
             });
         });
         unroll<4>([&](auto group) LOCKSTEP_FLATTEN {
-            unroll<part>([&](auto i) LOCKSTEP_FLATTEN { std::memcpy(to + (group * part + i) * to_ld, &now[group][i], sizeof(vector)); });
+            unroll<part>([&](auto i) LOCKSTEP_FLATTEN {
+                std::memcpy(to + (group * part + i) * to_ld, &now[group][i], sizeof(vector));
+            });
         });
     } else {
-        for (std::size_t column = 0; column < width; column += part) transpose_columns(from + column, ld, to + column * to_ld, to_ld);
+        for (std::size_t column = 0; column < width; column += part)
+            transpose_columns(from + column, ld, to + column * to_ld, to_ld);
     }
 }
 
 /// The same panels from the transposed matrix: n x k, rows ld apart.
 template <std::size_t Width, class T>
-void pack_transposed(std::size_t k, std::size_t n, const T* from, std::size_t ld, T* to, std::size_t panel_stride) noexcept {
+void pack_transposed(std::size_t k, std::size_t n, const T* from, std::size_t ld, T* to,
+                     std::size_t panel_stride) noexcept {
     constexpr std::size_t width = simd::width<T>;
     for (std::size_t j = 0; j < n; j += Width, to += panel_stride)
         for (std::size_t q = 0; q < Width; q += width) {
@@ -153,9 +168,11 @@ void pack_transposed(std::size_t k, std::size_t n, const T* from, std::size_t ld
         }
 }
 
-/// Links `links` of a vector of columns, or of less (zeros after them), from the transposed matrix; they are written `to_ld` apart.
+/// Links `links` of a vector of columns, or of less (zeros after them), from the transposed matrix; they are written
+/// `to_ld` apart.
 template <class T>
-void pack_turned(parallel::block links, std::size_t wide, const T* from, std::size_t ld, T* to, std::size_t to_ld) noexcept {
+void pack_turned(parallel::block links, std::size_t wide, const T* from, std::size_t ld, T* to,
+                 std::size_t to_ld) noexcept {
     constexpr std::size_t width = simd::width<T>;
     std::size_t p = links.first;
     if (wide == width) {
@@ -171,10 +188,11 @@ void pack_turned(parallel::block links, std::size_t wide, const T* from, std::si
         for (std::size_t c = 0; c < width; ++c) to[p * to_ld + c] = c < wide ? from[c * ld + p] : T{0};
 }
 
-/// Links `links` of one panel of B as run_tiles reads it: `wide` columns from the first on, in one vector or in two that may overlap.
-/// Needs a whole vector of columns.
+/// Links `links` of one panel of B as run_tiles reads it: `wide` columns from the first on, in one vector or in two
+/// that may overlap. Needs a whole vector of columns.
 template <class T>
-void pack_panel(bool transposed, parallel::block links, std::size_t wide, const T* from, std::size_t ld, T* to) noexcept {
+void pack_panel(bool transposed, parallel::block links, std::size_t wide, const T* from, std::size_t ld,
+                T* to) noexcept {
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t columns = 2 * width;
     const std::size_t second = wide > width ? wide - width : 0;
@@ -195,7 +213,8 @@ void pack_panel(bool transposed, parallel::block links, std::size_t wide, const 
 
 /// The same for fewer columns than a vector has: zeros after them.
 template <class T>
-void pack_narrow(bool transposed, parallel::block links, std::size_t wide, const T* from, std::size_t ld, T* to) noexcept {
+void pack_narrow(bool transposed, parallel::block links, std::size_t wide, const T* from, std::size_t ld,
+                 T* to) noexcept {
     constexpr std::size_t columns = 2 * simd::width<T>;
     for (std::size_t p = links.first; p < links.last; ++p)
         for (std::size_t c = 0; c < simd::width<T>; ++c)

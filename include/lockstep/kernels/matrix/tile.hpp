@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The register tile: a few rows times two vectors of columns, each element one chain of fused multiply-adds held in a register.
+// The register tile: a few rows times two vectors of columns, each element one chain of fused multiply-adds held in a
+// register.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +12,8 @@
 
 namespace lockstep::kernels::detail {
 
-/// Accumulators fill the register file, less two vectors of B and one broadcast element of A: 6 x 2 vectors of 16 registers, 14 x 2 of 32.
+/// Accumulators fill the register file, less two vectors of B and one broadcast element of A: 6 x 2 vectors of 16
+/// registers, 14 x 2 of 32.
 inline constexpr std::size_t tile_vectors = 2;
 inline constexpr std::size_t tile_rows = (simd::registers - tile_vectors - 1) / tile_vectors;
 template <class T>
@@ -21,13 +23,16 @@ inline constexpr std::size_t tile_columns = tile_vectors* simd::width<T>;
 template <class T>
 inline constexpr std::size_t panel_depth = 1024 / sizeof(T);
 
-// Straight-line code before the optimiser sees arrays: then the accumulators become registers at every level of optimisation.
+// Straight-line code before the optimiser sees arrays: then the accumulators become registers at every level of
+// optimisation.
 #define LOCKSTEP_FLATTEN __attribute__((always_inline))
 #define LOCKSTEP_UNROLL _Pragma("GCC unroll 64")
 
 template <std::size_t Count, class F>
 LOCKSTEP_FLATTEN inline void unroll(F&& f) noexcept {
-    [&]<std::size_t... I>(std::index_sequence<I...>) LOCKSTEP_FLATTEN { (f(std::integral_constant<std::size_t, I>{}), ...); }
+    [&]<std::size_t... I>(std::index_sequence<I...>) LOCKSTEP_FLATTEN {
+        (f(std::integral_constant<std::size_t, I>{}), ...);
+    }
     (std::make_index_sequence<Count>{});
 }
 
@@ -50,7 +55,8 @@ struct accumulators {
     }
     /// Row i from c[i], or all rows from `start` unless it is null.
     LOCKSTEP_FLATTEN void load(T* const* c, const T* start) noexcept {
-        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load((start ? start : c[i]) + v * width); });
+        each([&](std::size_t i, std::size_t v)
+                 LOCKSTEP_FLATTEN { sum[i][v] = simd::load((start ? start : c[i]) + v * width); });
     }
     LOCKSTEP_FLATTEN void store(T* const* c) const noexcept {
         each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { simd::store(c[i] + v * width, sum[i][v]); });
@@ -64,11 +70,13 @@ struct accumulators {
     /// The same with a whole tile in one piece, rows `Pitch` apart.
     template <std::size_t Pitch = tile_columns<T>>
     LOCKSTEP_FLATTEN void load_tile(const T* from) noexcept {
-        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * Pitch + v * width); });
+        each([&](std::size_t i, std::size_t v)
+                 LOCKSTEP_FLATTEN { sum[i][v] = simd::load(from + i * Pitch + v * width); });
     }
     template <std::size_t Pitch = tile_columns<T>>
     LOCKSTEP_FLATTEN void store_tile(T* to) const noexcept {
-        each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN { simd::store(to + i * Pitch + v * width, sum[i][v]); });
+        each([&](std::size_t i, std::size_t v)
+                 LOCKSTEP_FLATTEN { simd::store(to + i * Pitch + v * width, sum[i][v]); });
     }
     /// One link of every chain: `element(i)` is A's element in row i, `b` the row of B.
     template <class Element>
@@ -92,8 +100,9 @@ struct accumulators {
             step_pinned([b](std::size_t v) LOCKSTEP_FLATTEN { return simd::load(b + v * width); }, element);
         }
     }
-    /// The same with B's row from `load(v)`, in instructions as they stand here: elements that multiply a single vector are broadcast
-    /// inside of the multiply-adds, an instruction less. Where they multiply several, each of those would load by itself, which costs more.
+    /// The same with B's row from `load(v)`, in instructions as they stand here: elements that multiply a single vector
+    /// are broadcast inside of the multiply-adds, an instruction less. Where they multiply several, each of those would
+    /// load by itself, which costs more.
     template <class Load, class Element>
     LOCKSTEP_FLATTEN void step_pinned(const Load& load, const Element& element) noexcept {
         batch right[Vectors];
@@ -116,8 +125,8 @@ struct accumulators {
     }
 };
 
-/// Where the elements of A lie that one tile row reads: `segments` runs of `count` elements, `step` apart, runs `segment_stride` apart.
-/// A matrix product is one run; a convolution has one for each kernel row.
+/// Where the elements of A lie that one tile row reads: `segments` runs of `count` elements, `step` apart, runs
+/// `segment_stride` apart. A matrix product is one run; a convolution has one for each kernel row.
 struct row_chain {
     std::size_t segments = 1;
     std::size_t segment_stride = 0;
@@ -133,10 +142,11 @@ struct row_chain {
         return simd::broadcasts_in_place && step == 1 ? segments * (count / few) : 0;
     }
 
-    /// Continues the chains in c, or starts them at `start`; a[i] is the first element of row i, b a packed panel; memory from `soon` on is
-    /// fetched, fetched_lines() at most. Compiled once, wherever the rows come from.
+    /// Continues the chains in c, or starts them at `start`; a[i] is the first element of row i, b a packed panel;
+    /// memory from `soon` on is fetched, fetched_lines() at most. Compiled once, wherever the rows come from.
     template <std::size_t Rows, std::size_t Vectors, class T>
-    [[gnu::noinline]] void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start, const T* soon) const noexcept {
+    [[gnu::noinline]] void run(std::size_t, const T* const* a, const T* b, T* const* c, const T* start,
+                               const T* soon) const noexcept {
         accumulators<T, Rows, Vectors> tile;
         tile.load(c, start);
         // Sums that start have not been read: their cache lines are fetched while they grow. Short tiles gain nothing.
@@ -145,7 +155,8 @@ struct row_chain {
         const T* row[Rows];
         LOCKSTEP_UNROLL
         for (std::size_t i = 0; i < Rows; ++i) row[i] = a[i];
-        // Addresses of a register and a constant: rows whose links lie side by side, a few links at a time, or rows that themselves do.
+        // Addresses of a register and a constant: rows whose links lie side by side, a few links at a time, or rows
+        // that themselves do.
         if (simd::broadcasts_in_place && Rows >= tile_rows / 2 && step == 1) {
             for (std::size_t segment = 0; segment < segments; ++segment) {
                 const auto links = [&](auto together) LOCKSTEP_FLATTEN {
@@ -206,7 +217,8 @@ struct packed_chain {
     }
 };
 
-/// Calls f(rows constant) with the lowest of the available heights that covers `count` rows: tile_rows, half of it, and so on down to 1.
+/// Calls f(rows constant) with the lowest of the available heights that covers `count` rows: tile_rows, half of it, and
+/// so on down to 1.
 template <std::size_t Rows, class F>
 inline void with_height(std::size_t count, F&& f) noexcept {
     constexpr std::size_t half = (Rows + 1) / 2;
@@ -236,13 +248,14 @@ struct matrix_rows {
 /// apart. Chains start at `bias` (n entries or null: zero) if `starts`,
 /// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every few panels.
 template <class T, class Chain, class Rows>
-void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels, std::size_t panel_stride, bool starts,
-              const T* bias) noexcept {
+void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels,
+              std::size_t panel_stride, bool starts, const T* bias) noexcept {
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t columns = tile_columns<T>;
     // Short panels are taken a few at a time, so that rows of C are written from end to end.
     constexpr std::size_t most = simd::registers >= 32 ? 4 : 1;
-    const std::size_t together = std::clamp<std::size_t>(16384 / (std::max<std::size_t>(chain.length(), 1) * columns * sizeof(T)), 1, most);
+    const std::size_t together =
+        std::clamp<std::size_t>(16384 / (std::max<std::size_t>(chain.length(), 1) * columns * sizeof(T)), 1, most);
     const T* const origin = panels;
     alignas(simd::alignment) T begin[most * columns];
     alignas(simd::alignment) T buffer[tile_rows * columns];
@@ -250,7 +263,8 @@ void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows
         const std::size_t last = std::min(n, first + together * columns);
         for (std::size_t q = 0; q < together * columns; ++q) begin[q] = bias && first + q < n ? bias[first + q] : T{0};
         Rows from = rows;
-        // A long panel comes from the second level or from beyond it: the one after this, or its next links, are fetched by the tiles.
+        // A long panel comes from the second level or from beyond it: the one after this, or its next links, are
+        // fetched by the tiles.
         const T* soon = first + columns < n ? panels + panel_stride : origin + chain.length() * columns;
         std::size_t left = together == 1 ? chain.length() * columns : 0;
         for (std::size_t i = 0; i < m; i += tile_rows) {
@@ -282,7 +296,8 @@ void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows
                     if (narrow)
                         chain.template run<height, 1>(i / tile_rows, a, panel, into, start, left > 0 ? soon : panel);
                     else
-                        chain.template run<height, tile_vectors>(i / tile_rows, a, panel, into, start, left > 0 ? soon : panel);
+                        chain.template run<height, tile_vectors>(i / tile_rows, a, panel, into, start,
+                                                                 left > 0 ? soon : panel);
                 });
                 const std::size_t fetched = std::min(left, chain.fetched_lines() * (simd::alignment / sizeof(T)));
                 soon += fetched;

@@ -19,8 +19,8 @@
 
 namespace lockstep::kernels {
 
-/// Numbers of Krizhevsky, Sutskever, Hinton (2012), section 3.3: y = x / (offset + alpha sum of x^2)^beta, where the sum goes over the
-/// `window` channels around (fewer at the ends), an odd number.
+/// Numbers of Krizhevsky, Sutskever, Hinton (2012), section 3.3: y = x / (offset + alpha sum of x^2)^beta, where the
+/// sum goes over the `window` channels around (fewer at the ends), an odd number.
 struct local_response {
     std::size_t window = 5;
     double alpha = 1e-4;
@@ -39,14 +39,15 @@ template <class T>
 [[nodiscard]] constexpr std::size_t response_line(std::size_t channels, std::size_t window) noexcept {
     return whole_lines<T>(response_margin<T>(window) + channels + window / 2 + simd::width<T>);
 }
-/// Pixels that go through each step together: a vector across two that have just been stored has to wait until they are in the cache.
+/// Pixels that go through each step together: a vector across two that have just been stored has to wait until they are
+/// in the cache.
 [[nodiscard]] constexpr std::size_t response_pixels(std::size_t channels) noexcept {
     return std::max<std::size_t>(1, 512 / std::max<std::size_t>(1, channels));
 }
 
-/// base^(-3/4): a quarter of the exponent gives base^(-1/4) within 3 %, the power series of (1 - e)^(-1/4) and (1 - e)^(-3/4) the rest,
-/// where e = 1 - base y^4 of what is known so far. For normal numbers; errs by less than two units in the last place with fused
-/// multiply-adds. Much quicker than roots and a quotient.
+/// base^(-3/4): a quarter of the exponent gives base^(-1/4) within 3 %, the power series of (1 - e)^(-1/4) and (1 -
+/// e)^(-3/4) the rest, where e = 1 - base y^4 of what is known so far. For normal numbers; errs by less than two units
+/// in the last place with fused multiply-adds. Much quicker than roots and a quotient.
 [[nodiscard]] inline simd::batch<float> inverse_three_quarters(const simd::batch<float>& base) noexcept {
     using vector = simd::batch<float>;
     using integers = simd::batch<std::int32_t>;
@@ -60,11 +61,12 @@ template <class T>
     square = root * root;
     error = simd::fma(less * square, square, one);
     const vector cube = square * root;
-    return select(base == vector(std::numeric_limits<float>::infinity()), vector(0.0F), simd::fma(cube * vector(0.75F), error, cube));
+    return select(base == vector(std::numeric_limits<float>::infinity()), vector(0.0F),
+                  simd::fma(cube * vector(0.75F), error, cube));
 }
 
-/// base^-beta for a base of at least `offset` > 0. The usual exponents need no power of the library; which way is taken depends on beta
-/// alone.
+/// base^-beta for a base of at least `offset` > 0. The usual exponents need no power of the library; which way is taken
+/// depends on beta alone.
 template <class T>
 [[nodiscard]] inline simd::batch<T> inverse_power(const simd::batch<T>& base, double beta) noexcept {
     using vector = simd::batch<T>;
@@ -91,7 +93,8 @@ template <class T>
     const T* const line = middle - window / 2;
     simd::batch<T> sum = simd::load(line);
     // The usual window without a loop: its end is hard to foresee.
-    if (window == 5) return sum + simd::load(line + 1) + simd::load(line + 2) + simd::load(line + 3) + simd::load(line + 4);
+    if (window == 5)
+        return sum + simd::load(line + 1) + simd::load(line + 2) + simd::load(line + 3) + simd::load(line + 4);
     for (std::size_t i = 1; i < window; ++i) sum = sum + simd::load(line + i);
     return sum;
 }
@@ -125,18 +128,19 @@ LOCKSTEP_FLATTEN inline void for_response_vectors(parallel::block run, std::size
 
 /// Calls f(lines, run of pixels), with their squares in place. `streamed`: f stores past the caches.
 template <class T, class F>
-void for_pixels(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, resources<T> use, bool streamed,
-                F&& f) noexcept {
+void for_pixels(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, resources<T> use,
+                bool streamed, F&& f) noexcept {
     const auto threads = static_cast<std::size_t>(use.team.threads);
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(pixels, threads, thread);
         const response_lines<T> lines{channels, how.window, thread, use.scratch};
         for (parallel::block run{mine.first, mine.first}; run.first < mine.last; run.first = run.last) {
             run.last = std::min(mine.last, run.first + response_pixels(channels));
-            for_response_vectors<T>(run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
-                const simd::batch<T> value = part.load(x + pixel * channels + c);
-                simd::store(lines.squares + at * lines.size + lines.margin + c, value * value);
-            });
+            for_response_vectors<T>(
+                run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
+                    const simd::batch<T> value = part.load(x + pixel * channels + c);
+                    simd::store(lines.squares + at * lines.size + lines.margin + c, value * value);
+                });
             f(lines, run);
         }
         if (streamed) simd::stream_end();
@@ -154,8 +158,10 @@ template <class T>
 
 /// Elements of scratch of both passes.
 template <class T>
-[[nodiscard]] constexpr std::size_t local_response_scratch(std::size_t channels, std::size_t window, parallel::team team) noexcept {
-    return 2 * detail::response_pixels(channels) * detail::response_line<T>(channels, window) * static_cast<std::size_t>(team.threads);
+[[nodiscard]] constexpr std::size_t local_response_scratch(std::size_t channels, std::size_t window,
+                                                           parallel::team team) noexcept {
+    return 2 * detail::response_pixels(channels) * detail::response_line<T>(channels, window) *
+           static_cast<std::size_t>(team.threads);
 }
 
 /// y for `pixels` pixels of so many channels. x and y are the same array or disjoint. Each is read or written once.
@@ -163,38 +169,45 @@ template <class T>
 void local_response_forward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, T* y,
                             resources<T> use) noexcept {
     const bool streamed = y != x && simd::streams(y, pixels * channels, channels);
-    detail::for_pixels(how, pixels, channels, x, use, streamed, [=](const detail::response_lines<T>& lines, parallel::block run) {
-        detail::for_response_vectors<T>(
-            run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
-                const simd::batch<T> base = detail::response_base(how, lines.squares + at * lines.size + lines.margin + c);
-                detail::put(part, streamed, y + pixel * channels + c,
-                            part.load(x + pixel * channels + c) * detail::inverse_power(base, how.beta));
-            });
-    });
+    detail::for_pixels(
+        how, pixels, channels, x, use, streamed, [=](const detail::response_lines<T>& lines, parallel::block run) {
+            detail::for_response_vectors<T>(
+                run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
+                    const simd::batch<T> base =
+                        detail::response_base(how, lines.squares + at * lines.size + lines.margin + c);
+                    detail::put(part, streamed, y + pixel * channels + c,
+                                part.load(x + pixel * channels + c) * detail::inverse_power(base, how.beta));
+                });
+        });
 }
 
-/// dx_i = dy_i base_i^-beta - 2 alpha beta x_i sum over the window around i of dy_j x_j base_j^(-beta - 1). dx may be dy.
+/// dx_i = dy_i base_i^-beta - 2 alpha beta x_i sum over the window around i of dy_j x_j base_j^(-beta - 1). dx may be
+/// dy.
 template <class T>
-void local_response_backward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x, const T* dy, T* dx,
-                             resources<T> use) noexcept {
+void local_response_backward(const local_response& how, std::size_t pixels, std::size_t channels, const T* x,
+                             const T* dy, T* dx, resources<T> use) noexcept {
     using vector = simd::batch<T>;
-    detail::for_pixels(how, pixels, channels, x, use, false, [=](const detail::response_lines<T>& lines, parallel::block run) {
-        detail::for_response_vectors<T>(
-            run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
-                const vector base = detail::response_base(how, lines.squares + at * lines.size + lines.margin + c);
-                const vector gradient = part.load(dy + pixel * channels + c) * detail::inverse_power(base, how.beta);
-                part.store(dx + pixel * channels + c, gradient);
-                simd::store(lines.products + at * lines.size + lines.margin + c, gradient * part.load(x + pixel * channels + c) / base);
-            });
-        detail::for_response_vectors<T>(
-            run, channels,
-            [=, back = vector(static_cast<T>(-2 * how.alpha * how.beta))](const auto part, std::size_t pixel, std::size_t at, std::size_t c)
-                LOCKSTEP_FLATTEN {
-                    const vector sum = detail::window_sum(lines.products + at * lines.size + lines.margin + c, how.window);
+    detail::for_pixels(
+        how, pixels, channels, x, use, false, [=](const detail::response_lines<T>& lines, parallel::block run) {
+            detail::for_response_vectors<T>(
+                run, channels, [=](const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
+                    const vector base = detail::response_base(how, lines.squares + at * lines.size + lines.margin + c);
+                    const vector gradient =
+                        part.load(dy + pixel * channels + c) * detail::inverse_power(base, how.beta);
+                    part.store(dx + pixel * channels + c, gradient);
+                    simd::store(lines.products + at * lines.size + lines.margin + c,
+                                gradient * part.load(x + pixel * channels + c) / base);
+                });
+            detail::for_response_vectors<T>(
+                run, channels,
+                [=, back = vector(static_cast<T>(-2 * how.alpha * how.beta))](
+                    const auto part, std::size_t pixel, std::size_t at, std::size_t c) LOCKSTEP_FLATTEN {
+                    const vector sum =
+                        detail::window_sum(lines.products + at * lines.size + lines.margin + c, how.window);
                     T* const to = dx + pixel * channels + c;
                     part.store(to, simd::fma(back * part.load(x + pixel * channels + c), sum, part.load(to)));
                 });
-    });
+        });
 }
 
 LOCKSTEP_TEMPLATE(local_response_forward<float>);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Normalisation of rows: each by its own mean and variance, with a scale and a shift for each column; what layer normalisation runs.
+// Normalisation of rows: each by its own mean and variance, with a scale and a shift for each column; what layer
+// normalisation runs.
 
 #include <algorithm>
 #include <array>
@@ -17,8 +18,8 @@ namespace lockstep::kernels {
 
 namespace detail {
 
-/// Sums of term(vectors, i)[s] over a row: four vectors of sums side by side, joined in pairs, then their elements in order. The order
-/// depends on n alone.
+/// Sums of term(vectors, i)[s] over a row: four vectors of sums side by side, joined in pairs, then their elements in
+/// order. The order depends on n alone.
 template <std::size_t Sums, class T, class F>
 LOCKSTEP_FLATTEN inline std::array<T, Sums> row_sums(std::size_t n, F&& term) noexcept {
     using vector = simd::batch<T>;
@@ -59,9 +60,9 @@ struct row_moments {
     T inverse;  ///< 1 / sqrt(variance + epsilon)
 };
 
-/// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row; the squares are summed
-/// when the mean is known. moments[row] receives them, or is null. x and y are the same array or disjoint. One pass over memory: while a
-/// row is in cache, the next one and the place of its result come.
+/// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row; the
+/// squares are summed when the mean is known. moments[row] receives them, or is null. x and y are the same array or
+/// disjoint. One pass over memory: while a row is in cache, the next one and the place of its result come.
 template <class T>
 void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale, const T* shift, double epsilon, T* y,
                     row_moments<T>* moments, parallel::team team) noexcept {
@@ -96,10 +97,11 @@ void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale,
     });
 }
 
-/// gradient = sum over the rows, in ascending order, of dy (x - mean) inverse, and sum = sum of dy, in each column; zeros without rows.
+/// gradient = sum over the rows, in ascending order, of dy (x - mean) inverse, and sum = sum of dy, in each column;
+/// zeros without rows.
 template <class T>
-void normalise_rows_gradients(std::size_t rows, std::size_t n, const T* x, const T* dy, const row_moments<T>* moments, T* gradient, T* sum,
-                              parallel::team team) noexcept {
+void normalise_rows_gradients(std::size_t rows, std::size_t n, const T* x, const T* dy, const row_moments<T>* moments,
+                              T* gradient, T* sum, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     detail::for_blocks(team, n, simd::alignment / sizeof(T), [=](parallel::block mine) LOCKSTEP_FLATTEN {
         std::fill_n(gradient + mine.first, mine.size(), T{0});
@@ -107,8 +109,8 @@ void normalise_rows_gradients(std::size_t rows, std::size_t n, const T* x, const
         for (std::size_t row = 0; row < rows; ++row)
             simd::map(
                 mine.size(),
-                [middle = vector(moments[row].mean), times = vector(moments[row].inverse)](const vector& from, const vector& one,
-                                                                                           vector& product, vector& plain) {
+                [middle = vector(moments[row].mean), times = vector(moments[row].inverse)](
+                    const vector& from, const vector& one, vector& product, vector& plain) {
                     product = simd::fma(one, (from - middle) * times, product);
                     plain = plain + one;
                 },
@@ -116,10 +118,11 @@ void normalise_rows_gradients(std::size_t rows, std::size_t n, const T* x, const
     });
 }
 
-/// dx = inverse (g - mean of g - h mean of g h) with g = dy scale and h = (x - mean) inverse, in each row. dx may be dy.
+/// dx = inverse (g - mean of g - h mean of g h) with g = dy scale and h = (x - mean) inverse, in each row. dx may be
+/// dy.
 template <class T>
-void normalise_rows_backward(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* scale, const row_moments<T>* moments, T* dx,
-                             parallel::team team) noexcept {
+void normalise_rows_backward(std::size_t rows, std::size_t n, const T* x, const T* dy, const T* scale,
+                             const row_moments<T>* moments, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     const bool streamed = dx != dy && simd::streams(dx, rows * n, n);
     detail::for_blocks(team, rows, 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {

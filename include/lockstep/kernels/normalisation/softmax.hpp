@@ -23,7 +23,8 @@ namespace lockstep::kernels {
 
 namespace detail {
 
-/// Maximum of a row (numbers only) and sum of exp(x - maximum): vector element v adds columns v, v + width, ..; then the elements in order.
+/// Maximum of a row (numbers only) and sum of exp(x - maximum): vector element v adds columns v, v + width, ..; then
+/// the elements in order.
 template <class T>
 struct softmax_row {
     T largest = -std::numeric_limits<T>::infinity();
@@ -63,7 +64,8 @@ struct softmax_row {
     }
 };
 
-/// As many short rows as a vector has elements, transposed: each column is a vector. Sums have the order of softmax_row.
+/// As many short rows as a vector has elements, transposed: each column is a vector. Sums have the order of
+/// softmax_row.
 class softmax_rows {
 public:
     using batch = simd::batch<float>;
@@ -72,7 +74,9 @@ public:
     batch largest;
     batch sum;
 
-    [[nodiscard]] static constexpr bool fit(std::size_t rows, std::size_t n) noexcept { return rows >= width && n >= 4 && n <= 2 * width; }
+    [[nodiscard]] static constexpr bool fit(std::size_t rows, std::size_t n) noexcept {
+        return rows >= width && n >= 4 && n <= 2 * width;
+    }
 
     softmax_rows(std::size_t n, const float* x) noexcept {
         // Not the members: to the compiler they might change with every column that is stored.
@@ -101,8 +105,8 @@ public:
         largest = most;
         sum = total;
     }
-    /// Asks for the rows after the next ones and for the place of their results, unless that is null: what is computed here is so much that
-    /// the processor does not see so far.
+    /// Asks for the rows after the next ones and for the place of their results, unless that is null: what is computed
+    /// here is so much that the processor does not see so far.
     static void fetch(std::size_t n, const float* x, float* y) noexcept {
         for (std::size_t i = 2 * width * n; i < 3 * width * n; i += simd::alignment / sizeof(float)) {
             __builtin_prefetch(x + i, 0, 3);
@@ -141,7 +145,8 @@ struct row_losses {
 
     void add_logarithms(parallel::block rows) noexcept {
         simd::map(
-            rows.size(), [](const simd::batch<double>& sum, simd::batch<double>& loss) { loss = simd::log_above_one(sum) + loss; },
+            rows.size(),
+            [](const simd::batch<double>& sum, simd::batch<double>& loss) { loss = simd::log_above_one(sum) + loss; },
             static_cast<const double*>(sums.data()) + rows.first, all.data() + rows.first);
     }
 };
@@ -189,9 +194,11 @@ private:
     /// The loss of a row without the logarithm of its sum.
     [[nodiscard]] double beside(T largest, T at_target, double at_mean) const noexcept {
         const double below = static_cast<double>(largest) - static_cast<double>(at_target);
-        return smoothing_ == 0 ? below : (1 - smoothing_) * below + smoothing_ * (static_cast<double>(largest) - at_mean);
+        return smoothing_ == 0 ? below
+                               : (1 - smoothing_) * below + smoothing_ * (static_cast<double>(largest) - at_mean);
     }
-    void several_rows(std::size_t row, const T* x, const std::int32_t* labels, T* dy, row_losses& losses) const noexcept {
+    void several_rows(std::size_t row, const T* x, const std::int32_t* labels, T* dy,
+                      row_losses& losses) const noexcept {
         softmax_rows::fetch(n_, x + row * n_, dy ? dy + row * n_ : nullptr);
         const softmax_rows done{n_, x + row * n_};
         std::array<T, width> largest, sums;
@@ -233,7 +240,8 @@ private:
 
 }  // namespace detail
 
-/// y = exp(x) / sum exp(x) for each of `rows` rows of n. y may be x. A NaN or an infinity of plus sign makes its row NaN.
+/// y = exp(x) / sum exp(x) for each of `rows` rows of n. y may be x. A NaN or an infinity of plus sign makes its row
+/// NaN.
 template <class T>
 void softmax(std::size_t rows, std::size_t n, const T* x, T* y, parallel::team team) noexcept {
     parallel::for_blocks(team, rows, 1, [&](parallel::block mine) {
@@ -254,12 +262,12 @@ void softmax(std::size_t rows, std::size_t n, const T* x, T* y, parallel::team t
     });
 }
 
-/// Sum over the rows, in ascending order, of -sum_i t_i log softmax(x)[i], where t is 1 - smoothing at the label and smoothing / n is added
-/// everywhere; dy = scale (softmax(x) - t), or dy is null. dy may be x. x is rows x n, labels are in 0 .. n-1: any other makes its row NaN,
-/// as a NaN in the row does.
+/// Sum over the rows, in ascending order, of -sum_i t_i log softmax(x)[i], where t is 1 - smoothing at the label and
+/// smoothing / n is added everywhere; dy = scale (softmax(x) - t), or dy is null. dy may be x. x is rows x n, labels
+/// are in 0 .. n-1: any other makes its row NaN, as a NaN in the row does.
 template <class T>
-[[nodiscard]] double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels, T scale, T* dy,
-                                                parallel::team team, double smoothing = 0) noexcept {
+[[nodiscard]] double softmax_cross_entropy_rows(std::size_t rows, std::size_t n, const T* x, const std::int32_t* labels,
+                                                T scale, T* dy, parallel::team team, double smoothing = 0) noexcept {
     const detail::cross_entropy<T> of{n, scale, smoothing};
     detail::row_losses losses;
     double sum = 0;

@@ -39,8 +39,11 @@ struct input_windows {
     window_run rows;
     window_run columns;
 
-    [[nodiscard]] std::size_t size() const noexcept { return (rows.last - rows.first) * (columns.last - columns.first); }
-    /// Calls f(first channel of the output, number of the position in it, row, column) for the windows in ascending order.
+    [[nodiscard]] std::size_t size() const noexcept {
+        return (rows.last - rows.first) * (columns.last - columns.first);
+    }
+    /// Calls f(first channel of the output, number of the position in it, row, column) for the windows in ascending
+    /// order.
     template <class F>
     LOCKSTEP_FLATTEN void each(const pooling& g, F&& f) const noexcept {
         std::size_t line = ((image + rows.first) * columns.windows + columns.first) * g.channels;
@@ -58,11 +61,12 @@ struct input_windows {
     }
 };
 
-/// dx = start + sum over the windows that see an input, in ascending order, of term(vectors, value of the window, element of the output),
-/// where value(number of the position, row, column) is worked out once for each pixel. Each input is written once. Far more than the caches
-/// hold goes past them; else the place of what comes soon is asked for.
+/// dx = start + sum over the windows that see an input, in ascending order, of term(vectors, value of the window,
+/// element of the output), where value(number of the position, row, column) is worked out once for each pixel. Each
+/// input is written once. Far more than the caches hold goes past them; else the place of what comes soon is asked for.
 template <class T, class V, class F>
-void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::team team, const V& value, const F& term) noexcept {
+void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::team team, const V& value,
+                 const F& term) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t ahead = 4096 / sizeof(T);
@@ -77,7 +81,8 @@ void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::
                 sum[v] = vector(start);
             });
             add([&](const auto& one, std::size_t output) LOCKSTEP_FLATTEN {
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = sum[v] + term(part, one, output + c + v * width); });
+                unroll<count>([&](auto v)
+                                  LOCKSTEP_FLATTEN { sum[v] = sum[v] + term(part, one, output + c + v * width); });
             });
             unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                 if constexpr (std::is_same_v<std::decay_t<decltype(part)>, channel_vector<T>>)
@@ -92,12 +97,14 @@ void sum_windows(const pooling& g, std::size_t batch, T start, T* dx, parallel::
         std::size_t outputs[count]{};
         decltype(value(0, 0, 0)) values[count]{};
         std::size_t at = 0;
-        windows.each(g, [&](std::size_t output, std::size_t number, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
-            outputs[at] = output;
-            values[at++] = value(number, row, column);
+        windows.each(g,
+                     [&](std::size_t output, std::size_t number, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
+                         outputs[at] = output;
+                         values[at++] = value(number, row, column);
+                     });
+        pixel(windows, [&](const auto& add) LOCKSTEP_FLATTEN {
+            unroll<count>([&](auto i) LOCKSTEP_FLATTEN { add(values[i], outputs[i]); });
         });
-        pixel(windows,
-              [&](const auto& add) LOCKSTEP_FLATTEN { unroll<count>([&](auto i) LOCKSTEP_FLATTEN { add(values[i], outputs[i]); }); });
     };
     const auto any = [=](const input_windows& windows) LOCKSTEP_FLATTEN {
         switch (windows.size()) {

@@ -16,8 +16,8 @@
 
 namespace lockstep::kernels {
 
-/// A convolution without dilation and groups whose outputs are cut into windows side by side; what fills no whole window is left out.
-/// x and w are those of the convolution, y is batch x out_rows x out_columns x filters.
+/// A convolution without dilation and groups whose outputs are cut into windows side by side; what fills no whole
+/// window is left out. x and w are those of the convolution, y is batch x out_rows x out_columns x filters.
 struct pooled_convolution {
     convolution conv;
     std::size_t window_rows = 1;
@@ -44,7 +44,8 @@ struct pooled_convolution {
     /// Samples that one thread takes at once.
     [[nodiscard]] constexpr std::size_t samples(std::size_t batch) const noexcept {
         constexpr std::size_t target = 16384;  // numbers
-        return std::clamp<std::size_t>(target / std::max<std::size_t>(conv.out_size(), 1), 1, std::max<std::size_t>(batch, 1));
+        return std::clamp<std::size_t>(target / std::max<std::size_t>(conv.out_size(), 1), 1,
+                                       std::max<std::size_t>(batch, 1));
     }
     friend constexpr bool operator==(const pooled_convolution&, const pooled_convolution&) = default;
 };
@@ -61,16 +62,18 @@ template <class T>
 
 /// Elements of scratch of pooled_forward for at most `batch` samples.
 template <class T>
-[[nodiscard]] constexpr std::size_t pooled_forward_scratch(const pooled_convolution& g, std::size_t batch, parallel::team team) noexcept {
-    if (g.by_few_filters<T>()) return detail::pooled_few_filters<T>{{{g.conv}}}.scratch(static_cast<std::size_t>(team.threads));
+[[nodiscard]] constexpr std::size_t pooled_forward_scratch(const pooled_convolution& g, std::size_t batch,
+                                                           parallel::team team) noexcept {
+    if (g.by_few_filters<T>())
+        return detail::pooled_few_filters<T>{{{g.conv}}}.scratch(static_cast<std::size_t>(team.threads));
     return static_cast<std::size_t>(team.threads) * detail::pooled_forward_share<T>(g, batch);
 }
 
-/// y = maximum of each window of x * w + bias: the bits of convolution_forward and of max_pool_forward. `which` receives the winner's index
-/// in its window, or is null. Threads split the samples.
+/// y = maximum of each window of x * w + bias: the bits of convolution_forward and of max_pool_forward. `which`
+/// receives the winner's index in its window, or is null. Threads split the samples.
 template <class T>
-void pooled_forward(const pooled_convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y, std::uint8_t* which,
-                    resources<T> use) noexcept {
+void pooled_forward(const pooled_convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y,
+                    std::uint8_t* which, resources<T> use) noexcept {
     if (g.by_few_filters<T>()) return detail::pooled_few_filters_forward(g.conv, batch, x, w, bias, y, which, use);
     const std::size_t share = detail::pooled_forward_share<T>(g, batch);
     const std::size_t most = g.samples(batch);

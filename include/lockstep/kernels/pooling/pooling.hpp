@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Max and mean pooling with their backward passes, vectors along the channels. Threads split samples and rows; an input gradient adds its
-// windows in ascending order. Images are walked in the order of memory: a window row after the other, with what they have in common in
-// cache.
+// Max and mean pooling with their backward passes, vectors along the channels. Threads split samples and rows; an input
+// gradient adds its windows in ascending order. Images are walked in the order of memory: a window row after the other,
+// with what they have in common in cache.
 
 #include <algorithm>
 #include <cstddef>
@@ -26,7 +26,8 @@ struct pool_span {
     std::size_t first;
     std::size_t last;
     std::size_t origin;  ///< position of kernel index 0, may wrap below 0: origin + index is right for indices in range
-    constexpr pool_span(std::size_t at, std::size_t stride, std::size_t padding, std::size_t kernel, std::size_t size) noexcept
+    constexpr pool_span(std::size_t at, std::size_t stride, std::size_t padding, std::size_t kernel,
+                        std::size_t size) noexcept
         : first{at * stride < padding ? std::min(kernel, padding - at * stride) : 0},
           last{std::min(kernel, size + padding > at * stride ? size + padding - at * stride : 0)},
           origin{at * stride - padding} {
@@ -75,29 +76,31 @@ struct pool_window {
     LOCKSTEP_FLATTEN void each(const pooling& g, F&& f) const noexcept {
         for (std::size_t kr = rows.first; kr < rows.last; ++kr) {
             std::size_t at = (kr - rows.first) * g.columns * g.channels;
-            for (std::size_t kc = columns.first; kc < columns.last; ++kc, at += g.channels) f(at, kr * g.kernel_columns + kc);
+            for (std::size_t kc = columns.first; kc < columns.last; ++kc, at += g.channels)
+                f(at, kr * g.kernel_columns + kc);
         }
     }
 };
 
-/// Output pixels that go through registers together where they have few channels: whatever a vector holds after the channels of a pixel
-/// belongs to the next one, which is written later.
+/// Output pixels that go through registers together where they have few channels: whatever a vector holds after the
+/// channels of a pixel belongs to the next one, which is written later.
 inline constexpr std::size_t joined_pixels = 4;
 
 /// Whether pixels may go together that end `room` numbers after the first one.
 template <class T>
 [[nodiscard]] constexpr bool join_pixels(const pooling& g, std::size_t step, std::size_t room) noexcept {
-    return g.channels < joined_pixels * simd::width<T> && (joined_pixels - 1) * step + std::max(g.channels, simd::width<T>) <= room;
+    return g.channels < joined_pixels * simd::width<T> &&
+           (joined_pixels - 1) * step + std::max(g.channels, simd::width<T>) <= room;
 }
 
-/// Calls f(part, channel, count, distance of inputs, distance of outputs) for the vectors of one window, or of one vector of neighbouring
-/// windows.
+/// Calls f(part, channel, count, distance of inputs, distance of outputs) for the vectors of one window, or of one
+/// vector of neighbouring windows.
 template <class T, class F>
 LOCKSTEP_FLATTEN inline void for_vectors(const pooling& g, bool alone, F&& f) noexcept {
     constexpr std::size_t width = simd::width<T>;
     if (alone)
-        return for_channels<T>(g.channels,
-                               [&](const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN { f(part, c, count, width, width); });
+        return for_channels<T>(g.channels, [&](const auto part, std::size_t c, auto count)
+                                               LOCKSTEP_FLATTEN { f(part, c, count, width, width); });
     // The last vector overlaps the one before it.
     for (std::size_t c = 0; c < g.channels; c += width)
         f(channel_vector<T>{}, g.channels < width ? 0 : std::min(c, g.channels - width),
@@ -117,14 +120,17 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, bool 
                 const pool_span columns = pool_columns(g, column);
                 const std::size_t output = (at * wide + column) * g.channels;
                 const std::size_t input = (from + columns.origin + columns.first) * g.channels;
-                const std::size_t ahead = (from + rows.size() * g.columns + column * g.stride_rows * g.stride_columns) * g.channels;
-                // Neighbours must lie inside of the image, what they write in the part of this thread, and what they read in the images.
-                const bool join =
-                    column + joined_pixels <= wide && columns.size() == g.kernel_columns &&
-                    pool_columns(g, column + joined_pixels - 1).size() == g.kernel_columns && rows.size() > 0 &&
-                    join_pixels<T>(g, g.channels, mine.last * wide * g.channels - output) &&
-                    join_pixels<T>(g, g.stride_columns * g.channels,
-                                   batch * g.in_size() - input - ((rows.size() - 1) * g.columns + columns.size() - 1) * g.channels);
+                const std::size_t ahead =
+                    (from + rows.size() * g.columns + column * g.stride_rows * g.stride_columns) * g.channels;
+                // Neighbours must lie inside of the image, what they write in the part of this thread, and what they
+                // read in the images.
+                const bool join = column + joined_pixels <= wide && columns.size() == g.kernel_columns &&
+                                  pool_columns(g, column + joined_pixels - 1).size() == g.kernel_columns &&
+                                  rows.size() > 0 &&
+                                  join_pixels<T>(g, g.channels, mine.last * wide * g.channels - output) &&
+                                  join_pixels<T>(g, g.stride_columns * g.channels,
+                                                 batch * g.in_size() - input -
+                                                     ((rows.size() - 1) * g.columns + columns.size() - 1) * g.channels);
                 f(pool_window{output, input, ahead, rows, columns, !join});
                 column += join ? joined_pixels : 1;
             }
@@ -133,9 +139,9 @@ void for_outputs(const pooling& g, std::size_t batch, parallel::team team, bool 
     });
 }
 
-/// Whether forward passes ask for their next rows also where windows go one by one: without, they take up to three times as long on AMD's
-/// processors, but Intel's of today, known by an extension that only those have, fetch the rows by themselves and take up to 1.6 times as
-/// long if asked.
+/// Whether forward passes ask for their next rows also where windows go one by one: without, they take up to three
+/// times as long on AMD's processors, but Intel's of today, known by an extension that only those have, fetch the rows
+/// by themselves and take up to 1.6 times as long if asked.
 #if defined(__AMX_TILE__)
 inline constexpr bool asks_ahead = false;
 #else
@@ -153,9 +159,8 @@ LOCKSTEP_FLATTEN inline void fetch_ahead(const pooling& g, bool alone, const T* 
 
 /// Whether each input has exactly one window.
 [[nodiscard]] constexpr bool has_tiles(const pooling& g) noexcept {
-    const auto tiled = [](std::size_t size, std::size_t kernel, std::size_t stride, std::size_t windows, std::size_t before) {
-        return before == 0 && kernel == stride && windows * stride == size;
-    };
+    const auto tiled = [](std::size_t size, std::size_t kernel, std::size_t stride, std::size_t windows,
+                          std::size_t before) { return before == 0 && kernel == stride && windows * stride == size; };
     return tiled(g.rows, g.kernel_rows, g.stride_rows, g.out_rows(), g.pad_top) &&
            tiled(g.columns, g.kernel_columns, g.stride_columns, g.out_columns(), g.pad_left);
 }
@@ -164,11 +169,12 @@ template <class T>
 [[nodiscard]] constexpr T gradient_start(const pooling& g) noexcept {
     return has_tiles(g) ? -T{0} : T{0};
 }
-/// Whether a gradient goes window by window, several through registers together where pixels have few channels: where each input has one
-/// window, and whole pixels are not stored past the caches.
+/// Whether a gradient goes window by window, several through registers together where pixels have few channels: where
+/// each input has one window, and whole pixels are not stored past the caches.
 template <class T>
 [[nodiscard]] inline bool goes_by_windows(const pooling& g, std::size_t batch, const T* dx) noexcept {
-    return has_tiles(g) && (g.channels < joined_pixels * simd::width<T> || !simd::streams(dx, batch * g.in_size(), g.channels));
+    return has_tiles(g) &&
+           (g.channels < joined_pixels * simd::width<T> || !simd::streams(dx, batch * g.in_size(), g.channels));
 }
 
 /// A row of positions of one window.
@@ -192,7 +198,8 @@ void for_taps(const pooling& g, std::size_t batch, T* dx, parallel::team team, c
                 const std::size_t input = row * g.columns * g.channels + column * step;
                 const std::size_t room = (wide - column) * step;
                 // What they read must lie in the outputs, and what they write in the row.
-                const bool join = column + joined_pixels <= wide && join_pixels<T>(g, g.channels, batch * g.out_size() - output) &&
+                const bool join = column + joined_pixels <= wide &&
+                                  join_pixels<T>(g, g.channels, batch * g.out_size() - output) &&
                                   join_pixels<T>(g, step, room - (step - g.channels));
                 // The place of what comes soon.
                 for (std::size_t i = 0; i < (join ? joined_pixels : 1) * step; i += simd::alignment / sizeof(T))
@@ -206,74 +213,82 @@ void for_taps(const pooling& g, std::size_t batch, T* dx, parallel::team team, c
 
 }  // namespace detail
 
-/// y = maximum of each window; the first of equals wins, and a NaN wins over all numbers. `which` receives the winner's index in its window
-/// (kernel row x kernel_columns + kernel column, at most 255; 255 with no candidate, where y = 0) or is null. x and y are disjoint.
+/// y = maximum of each window; the first of equals wins, and a NaN wins over all numbers. `which` receives the winner's
+/// index in its window (kernel row x kernel_columns + kernel column, at most 255; 255 with no candidate, where y = 0)
+/// or is null. x and y are disjoint.
 template <class T>
-void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which, parallel::team team) noexcept {
+void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std::uint8_t* which,
+                      parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
     const bool streamed = simd::streams(y, batch * g.out_size(), g.channels);
     detail::for_outputs<T>(g, batch, team, streamed, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const bool empty = window.size() == 0;
         const std::size_t first = window.rows.first * g.kernel_columns + window.columns.first;
-        detail::for_vectors<T>(
-            g, window.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, window.alone, x + window.ahead, c + v * out); });
-                vector best[count];
-                vector index[count];
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * in);
-                    index[v] = vector(empty ? T{255} : static_cast<T>(first));
-                });
-                window.each(g, [&](std::size_t at, std::size_t tap) LOCKSTEP_FLATTEN {
-                    const vector number(static_cast<T>(tap));
-                    const T* from = x + window.input + c + at;
-                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                        const vector value = part.load(from + v * in);
-                        // A NaN that arrives is not "at most", and a NaN that is already there stays. The first one is compared with itself
-                        // and stays.
-                        const auto stays = value <= best[v] || isnan(best[v]);
-                        best[v] = select(stays, best[v], value);
-                        index[v] = select(stays, index[v], number);
-                    });
-                });
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                    detail::put(part, streamed, y + window.output + c + v * out, best[v]);
-                    if (which) part.store(which + window.output + c + v * out, index[v]);
-                });
-            });
+        detail::for_vectors<T>(g, window.alone,
+                               [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out)
+                                   LOCKSTEP_FLATTEN {
+                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                           detail::fetch_ahead(g, window.alone, x + window.ahead, c + v * out);
+                                       });
+                                       vector best[count];
+                                       vector index[count];
+                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                           best[v] = empty ? vector(T{0}) : part.load(x + window.input + c + v * in);
+                                           index[v] = vector(empty ? T{255} : static_cast<T>(first));
+                                       });
+                                       window.each(g, [&](std::size_t at, std::size_t tap) LOCKSTEP_FLATTEN {
+                                           const vector number(static_cast<T>(tap));
+                                           const T* from = x + window.input + c + at;
+                                           unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                               const vector value = part.load(from + v * in);
+                                               // A NaN that arrives is not "at most", and a NaN that is already there
+                                               // stays. The first one is compared with itself and stays.
+                                               const auto stays = value <= best[v] || isnan(best[v]);
+                                               best[v] = select(stays, best[v], value);
+                                               index[v] = select(stays, index[v], number);
+                                           });
+                                       });
+                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                           detail::put(part, streamed, y + window.output + c + v * out, best[v]);
+                                           if (which) part.store(which + window.output + c + v * out, index[v]);
+                                       });
+                                   });
     });
 }
 
 /// dx = sum of dy over the windows that x won, in ascending order of the windows.
 template <class T>
-void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx, parallel::team team) noexcept {
+void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx,
+                       parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
     if (detail::goes_by_windows(g, batch, dx))
         return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
-            detail::for_vectors<T>(g, taps.alone,
-                                   [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                                       vector gradient[count];
-                                       vector winner[count];
-                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                           gradient[v] = part.load(dy + taps.output + c + v * out);
-                                           winner[v] = part.load(which + taps.output + c + v * out);
-                                       });
-                                       // What a vector writes after its channels, the next position writes again: they go in the
-                                       // order of memory.
-                                       unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                                           T* to = dx + taps.input + c + v * in;
-                                           vector number(static_cast<T>(taps.number));
-                                           std::size_t room = taps.room - v * in;
-                                           for (std::size_t tap = 0; tap < g.kernel_columns; ++tap, to += g.channels, room -= g.channels) {
-                                               part.store_over(to, select(winner[v] == number, gradient[v], vector(T{0})), room);
-                                               number = number + vector(T{1});
-                                           }
-                                       });
-                                   });
+            detail::for_vectors<T>(
+                g, taps.alone,
+                [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                    vector gradient[count];
+                    vector winner[count];
+                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                        gradient[v] = part.load(dy + taps.output + c + v * out);
+                        winner[v] = part.load(which + taps.output + c + v * out);
+                    });
+                    // What a vector writes after its channels, the next position writes again: they go in the
+                    // order of memory.
+                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                        T* to = dx + taps.input + c + v * in;
+                        vector number(static_cast<T>(taps.number));
+                        std::size_t room = taps.room - v * in;
+                        for (std::size_t tap = 0; tap < g.kernel_columns; ++tap, to += g.channels, room -= g.channels) {
+                            part.store_over(to, select(winner[v] == number, gradient[v], vector(T{0})), room);
+                            number = number + vector(T{1});
+                        }
+                    });
+                });
         });
-    const auto position = [](std::size_t number, std::size_t, std::size_t) LOCKSTEP_FLATTEN { return static_cast<std::uint8_t>(number); };
+    const auto position = [](std::size_t number, std::size_t, std::size_t)
+                              LOCKSTEP_FLATTEN { return static_cast<std::uint8_t>(number); };
     detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team, position,
                            [=](const auto part, std::uint8_t number, std::size_t output) LOCKSTEP_FLATTEN {
                                return select(part.equal(which + output, number), part.load(dy + output), vector(T{0}));
@@ -289,16 +304,20 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
     detail::for_outputs<T>(g, batch, team, streamed, [=](const detail::pool_window& window) LOCKSTEP_FLATTEN {
         const vector share(window.size() == 0 ? T{0} : T{1} / static_cast<T>(window.size()));
         detail::for_vectors<T>(
-            g, window.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                unroll<count>([&](auto v) LOCKSTEP_FLATTEN { detail::fetch_ahead(g, window.alone, x + window.ahead, c + v * out); });
+            g, window.alone,
+            [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    detail::fetch_ahead(g, window.alone, x + window.ahead, c + v * out);
+                });
                 vector sum[count];
                 unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = vector(T{0}); });
                 window.each(g, [&](std::size_t at, std::size_t) LOCKSTEP_FLATTEN {
                     const T* from = x + window.input + c + at;
                     unroll<count>([&](auto v) LOCKSTEP_FLATTEN { sum[v] = sum[v] + part.load(from + v * in); });
                 });
-                unroll<count>([&](auto v)
-                                  LOCKSTEP_FLATTEN { detail::put(part, streamed, y + window.output + c + v * out, sum[v] * share); });
+                unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                    detail::put(part, streamed, y + window.output + c + v * out, sum[v] * share);
+                });
             });
     });
 }
@@ -312,9 +331,11 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
         return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
             const vector share(T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns));
             detail::for_vectors<T>(
-                g, taps.alone, [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                g, taps.alone,
+                [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
                     vector term[count];
-                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * out); });
+                    unroll<count>(
+                        [&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * out); });
                     unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
                         T* to = dx + taps.input + c + v * in;
                         std::size_t room = taps.room - v * in;
@@ -323,8 +344,9 @@ void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx,
                     });
                 });
         });
-    const auto share = [=, whole = T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns), rows = detail::whole_rows(g),
-                        columns = detail::whole_columns(g)](std::size_t, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
+    const auto share = [=, whole = T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns),
+                        rows = detail::whole_rows(g), columns = detail::whole_columns(g)](
+                           std::size_t, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
         const bool inside = rows.first <= row && row < rows.last && columns.first <= column && column < columns.last;
         return inside ? whole : detail::pool_share<T>(g, row, column);
     };

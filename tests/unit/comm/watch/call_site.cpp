@@ -7,7 +7,8 @@
 namespace comm = lockstep::comm;
 
 TEST_CASE("comm/call_site: where a rank is, in one line", "[comm]") {
-    comm::collective sum{.elements = 4096, .unit = "floats", .kind = comm::short_name{"all-reduce"}, .what = comm::short_name{"fc2"}};
+    comm::collective sum{
+        .elements = 4096, .unit = "floats", .kind = comm::short_name{"all-reduce"}, .what = comm::short_name{"fc2"}};
     sum.runs = 17;
     sum.where = std::source_location::current();
     const std::string line = std::to_string(sum.where.line());
@@ -18,7 +19,8 @@ TEST_CASE("comm/call_site: where a rank is, in one line", "[comm]") {
     };
     CHECK(text(nullptr) == "all-reduce #17 of 'fc2' at call_site.cpp:" + line + ", 4096 floats");
     comm::call_record fit{.name = "fit", .where = std::source_location::current()};
-    CHECK(text(&fit) == "all-reduce #17 of 'fc2' in fit at call_site.cpp:" + std::to_string(fit.where.line()) + ", 4096 floats");
+    CHECK(text(&fit) ==
+          "all-reduce #17 of 'fc2' in fit at call_site.cpp:" + std::to_string(fit.where.line()) + ", 4096 floats");
     sum.what = {};
     sum.elements = 0;
     CHECK(text(nullptr) == "all-reduce #17 at call_site.cpp:" + line);

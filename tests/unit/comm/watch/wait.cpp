@@ -16,7 +16,8 @@ namespace {
 /// Numbers of C functions with a comma, in a locale that is compiled into `folder`; false where that cannot be had.
 bool write_commas(const std::filesystem::path& folder) {
     std::filesystem::create_directories(folder);
-    const std::string command = "localedef --no-archive -i de_DE -f UTF-8 '" + (folder / "comma").string() + "' >/dev/null 2>&1";
+    const std::string command =
+        "localedef --no-archive -i de_DE -f UTF-8 '" + (folder / "comma").string() + "' >/dev/null 2>&1";
     (void)!std::system(command.c_str());
     ::setenv("LOCPATH", folder.c_str(), 1);
     return std::setlocale(LC_NUMERIC, "comma") != nullptr && *std::localeconv()->decimal_point == ',';

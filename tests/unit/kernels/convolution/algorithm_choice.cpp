@@ -55,7 +55,8 @@ TEST_CASE("kernels/algorithm_choice: as text, and by a rule", "[kernels]") {
                                      .pad_left = 1,
                                      .pad_right = 1};
     constexpr auto chosen = kernels::choice_of(kernels::preferred_algorithm, g);
-    for (const auto pass : kernels::convolution_passes) CHECK(chosen[pass].which == kernels::preferred_algorithm(g, pass));
+    for (const auto pass : kernels::convolution_passes)
+        CHECK(chosen[pass].which == kernels::preferred_algorithm(g, pass));
     CHECK(kernels::choice_of(kernels::always_direct, g) == kernels::convolution_choice{});
     CHECK(chosen != kernels::convolution_choice{});
 }

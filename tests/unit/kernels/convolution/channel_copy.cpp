@@ -40,14 +40,15 @@ TEST_CASE("kernels/channel_copy: a copy has all rows of the image that its outpu
                                 block naive{rows, 0};
                                 for (std::size_t out = first; out < last; ++out)
                                     for (std::size_t tap = 0; tap < taps; ++tap) {
-                                        const auto at = static_cast<std::ptrdiff_t>(out * stride + tap * dilation) + s.origin_rows;
+                                        const auto at =
+                                            static_cast<std::ptrdiff_t>(out * stride + tap * dilation) + s.origin_rows;
                                         if (at < 0 || at >= static_cast<std::ptrdiff_t>(rows)) continue;
                                         naive = {std::min(naive.first, static_cast<std::size_t>(at)),
                                                  std::max(naive.last, static_cast<std::size_t>(at) + 1)};
                                     }
                                 const block seen = kernels::detail::seen_by(s, {first, last});
-                                INFO(rows << ' ' << taps << ' ' << stride << ' ' << padding << ' ' << dilation << ' ' << first << ' '
-                                          << last);
+                                INFO(rows << ' ' << taps << ' ' << stride << ' ' << padding << ' ' << dilation << ' '
+                                          << first << ' ' << last);
                                 if (naive.first >= naive.last) {
                                     ++nothing;
                                     CHECK(seen.last <= rows);
@@ -74,12 +75,15 @@ TEMPLATE_TEST_CASE("kernels/channel_copy: the channels of each pixel lie side by
         for (std::size_t c = 0; c < channels; ++c) REQUIRE(to[p * channels + c] == from[p * pixel + 2 + c]);
 }
 
-TEMPLATE_TEST_CASE("kernels/channel_copy: made for pixels a multiple of 4 KB apart that are seen often, where there is room", "[kernels]",
-                   float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/channel_copy: made for pixels a multiple of 4 KB apart that are seen often, where there is room",
+    "[kernels]", float, double) {
     using copies = channel_copy<TestType>;
     sliding s = window(14, 3, 1, 1, 1);
     s.pixel = 4096 / sizeof(TestType);
-    const auto size = [&](std::size_t channels, std::size_t high) { return channels * (9 + s.seen_rows(high) * s.columns); };
+    const auto size = [&](std::size_t channels, std::size_t high) {
+        return channels * (9 + s.seen_rows(high) * s.columns);
+    };
     const std::size_t channels = copies::channels(s, 14, size);
     REQUIRE(channels > 0);
     CHECK(s.pixel % channels == 0);

@@ -11,17 +11,19 @@ namespace {
 
 template <class T>
 bool same_bits(const results<T>& left, const results<T>& right) {
-    return same_bits(left.y, right.y) && same_bits(left.dx, right.dx) && same_bits(left.dw, right.dw) && same_bits(left.dbias, right.dbias);
+    return same_bits(left.y, right.y) && same_bits(left.dx, right.dx) && same_bits(left.dw, right.dw) &&
+           same_bits(left.dbias, right.dbias);
 }
 
 template <class T>
 results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, int threads, bool with_bias = true) {
     const parallel::team team{threads};
     auto out = unwritten_results<T>(g, batch);
-    kernels::depthwise_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data(), team);
+    kernels::depthwise_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr,
+                                  out.y.data(), team);
     kernels::depthwise_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data(), team);
-    kernels::depthwise_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), with_bias ? out.dbias.data() : nullptr,
-                                           team);
+    kernels::depthwise_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(),
+                                           with_bias ? out.dbias.data() : nullptr, team);
     return out;
 }
 
@@ -30,18 +32,19 @@ template <class T>
 results<T> run_direct(const convolution& g, std::size_t batch, const operands<T>& in) {
     const parallel::team team{1};
     auto out = unwritten_results<T>(g, batch);
-    scratch<T> s(
-        std::max({kernels::convolution_forward_scratch<T>(g, batch, team), kernels::convolution_backward_data_scratch<T>(g, batch, team),
-                  kernels::convolution_backward_weights_scratch<T>(g, batch, team)}),
-        team);
+    scratch<T> s(std::max({kernels::convolution_forward_scratch<T>(g, batch, team),
+                           kernels::convolution_backward_data_scratch<T>(g, batch, team),
+                           kernels::convolution_backward_weights_scratch<T>(g, batch, team)}),
+                 team);
     kernels::convolution_forward<T>(g, batch, in.x.data(), in.w.data(), in.bias.data(), out.y.data(), s.use);
     kernels::convolution_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data(), s.use);
-    kernels::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data(), s.use);
+    kernels::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data(),
+                                             s.use);
     return out;
 }
 
-convolution depthwise_square(std::size_t size, std::size_t channels, std::size_t kernel, std::size_t pad, std::size_t stride = 1,
-                             std::size_t dilation = 1) {
+convolution depthwise_square(std::size_t size, std::size_t channels, std::size_t kernel, std::size_t pad,
+                             std::size_t stride = 1, std::size_t dilation = 1) {
     return {.rows = size,
             .columns = size,
             .channels = channels,
@@ -99,7 +102,8 @@ void require_exact(const convolution& g, std::size_t batch, bool with_bias) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/depthwise: whole numbers come out exactly for shapes of every kind", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/depthwise: whole numbers come out exactly for shapes of every kind", "[kernels]", float,
+                   double) {
     bool with_bias = false;
     std::size_t seen = 0;
     for (const auto& [g, batch] : random_shapes(300)) {
@@ -109,7 +113,8 @@ TEMPLATE_TEST_CASE("kernels/depthwise: whole numbers come out exactly for shapes
     REQUIRE(seen > 150);
 }
 
-TEMPLATE_TEST_CASE("kernels/depthwise: whole numbers come out exactly on the sizes around vectors and tiles", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/depthwise: whole numbers come out exactly on the sizes around vectors and tiles",
+                   "[kernels]", float, double) {
     constexpr std::size_t w = simd::width<TestType>;
     for (const std::size_t channels : {std::size_t{2}, w - 1, w, w + 1, 4 * w - 1, 4 * w, 4 * w + 1, 9 * w + 3})
         for (const std::size_t size : std::initializer_list<std::size_t>{1, 3, 4, 5, 7, 8, 9, 13, 14, 15}) {
@@ -119,7 +124,8 @@ TEMPLATE_TEST_CASE("kernels/depthwise: whole numbers come out exactly on the siz
         }
 }
 
-TEMPLATE_TEST_CASE("kernels/depthwise: the bits are those of the convolution for any groups", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/depthwise: the bits are those of the convolution for any groups", "[kernels]", float,
+                   double) {
     auto shapes = random_shapes(60);
     shapes.emplace_back(depthwise_square(14, 70, 3, 1), 3);
     for (const auto& [g, batch] : shapes) {
@@ -130,7 +136,8 @@ TEMPLATE_TEST_CASE("kernels/depthwise: the bits are those of the convolution for
 }
 
 // Pixels a multiple of 4 KB apart are read from copies of a few channels, of so many rows as find room.
-TEMPLATE_TEST_CASE("kernels/depthwise: the bits do not depend on how far pixels lie apart", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/depthwise: the bits do not depend on how far pixels lie apart", "[kernels]", float,
+                   double) {
     constexpr std::size_t far = 4096 / sizeof(TestType);
     const auto wide = [](std::size_t rows, std::size_t columns, std::size_t kernel, std::size_t pad, std::size_t stride,
                          std::size_t dilation) {
@@ -139,8 +146,9 @@ TEMPLATE_TEST_CASE("kernels/depthwise: the bits do not depend on how far pixels 
         return g;
     };
     // Images of one and of several copies, windows over padding alone, phases, and rows for which there is no room.
-    for (const convolution& g : {wide(7, 7, 3, 1, 1, 1), wide(13, 5, 3, 1, 2, 1), wide(19, 11, 5, 4, 1, 1), wide(8, 6, 3, 4, 2, 2),
-                                 wide(9, 17, 3, 2, 3, 2), wide(3, 70, 3, 1, 1, 1), wide(1, 1, 1, 2, 1, 1), wide(5, 23, 2, 0, 1, 3)}) {
+    for (const convolution& g :
+         {wide(7, 7, 3, 1, 1, 1), wide(13, 5, 3, 1, 2, 1), wide(19, 11, 5, 4, 1, 1), wide(8, 6, 3, 4, 2, 2),
+          wide(9, 17, 3, 2, 3, 2), wide(3, 70, 3, 1, 1, 1), wide(1, 1, 1, 2, 1, 1), wide(5, 23, 2, 0, 1, 3)}) {
         const std::size_t batch = 2, channels = g.channels;
         const auto in = operands_of<TestType>(g, batch, uniform<TestType>);
         const auto got = run(g, batch, in, 1);
@@ -164,7 +172,8 @@ TEMPLATE_TEST_CASE("kernels/depthwise: the bits do not depend on how far pixels 
 }
 
 TEMPLATE_TEST_CASE("kernels/depthwise: the rounding error is that of one chain", "[kernels]", float, double) {
-    for (const convolution& g : {depthwise_square(15, 40, 3, 1), depthwise_square(15, 33, 5, 2, 2), depthwise_square(15, 33, 3, 2, 1, 2)}) {
+    for (const convolution& g :
+         {depthwise_square(15, 40, 3, 1), depthwise_square(15, 33, 5, 2, 2), depthwise_square(15, 33, 3, 2, 1, 2)}) {
         const auto in = operands_of<TestType>(g, 2, uniform<TestType>);
         const auto want = wanted(g, 2, in);
         const auto got = run(g, 2, in, 1);
@@ -191,7 +200,8 @@ TEMPLATE_TEST_CASE("kernels/depthwise: equal bits for every number of threads", 
 }
 
 TEMPLATE_TEST_CASE("kernels/depthwise: a sample alone has the bits it has among others", "[kernels]", float, double) {
-    for (const convolution& g : {depthwise_square(9, 37, 3, 1), depthwise_square(14, 16, 5, 2, 2), depthwise_square(5, 3, 3, 2, 1, 2)}) {
+    for (const convolution& g :
+         {depthwise_square(9, 37, 3, 1), depthwise_square(14, 16, 5, 2, 2), depthwise_square(5, 3, 3, 2, 1, 2)}) {
         const std::size_t batch = 5;
         const auto in = operands_of<TestType>(g, batch, uniform<TestType>);
         const auto all = run(g, batch, in, 1);

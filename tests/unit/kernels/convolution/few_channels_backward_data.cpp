@@ -12,7 +12,8 @@ namespace {
 template <class T>
 array<T> scattered(const convolution& g, std::size_t batch, const array<T>& dy, const array<T>& w, int threads) {
     auto dx = unwritten<T>(batch * g.in_size());
-    const scratch<T> room(kernels::detail::few_channels_data_rows<T>{g}.scratch(static_cast<std::size_t>(threads)), {threads});
+    const scratch<T> room(kernels::detail::few_channels_data_rows<T>{g}.scratch(static_cast<std::size_t>(threads)),
+                          {threads});
     kernels::detail::few_channels_backward_data<T>(g, batch, dy.data(), w.data(), dx.data(), room.use);
     return dx;
 }
@@ -30,8 +31,9 @@ TEMPLATE_TEST_CASE("kernels/few_channels_backward_data: whole numbers come out e
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/few_channels_backward_data: the rounding error is that of one chain, the bits are those of a sample alone",
-                   "[kernels]", float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/few_channels_backward_data: the rounding error is that of one chain, the bits are those of a sample alone",
+    "[kernels]", float, double) {
     for (const auto& [g, batch] : narrow_shapes<TestType>(3, 40)) {
         const auto dy = uniform<TestType>(batch * g.out_size(), 1);
         const auto w = uniform<TestType>(g.weight_count(), 2);
@@ -42,12 +44,15 @@ TEMPLATE_TEST_CASE("kernels/few_channels_backward_data: the rounding error is th
         REQUIRE(distance(all, dx) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.filters, 0.25));
         for (const int threads : {2, 3}) REQUIRE(same_bits(scattered(g, batch, dy, w, threads), all));
         for (std::size_t sample = 0; sample < batch; ++sample)
-            REQUIRE(same_bits(scattered(g, 1, sample_of(dy, sample, g.out_size()), w, 1), sample_of(all, sample, g.in_size())));
+            REQUIRE(same_bits(scattered(g, 1, sample_of(dy, sample, g.out_size()), w, 1),
+                              sample_of(all, sample, g.in_size())));
     }
 }
 
-TEST_CASE("kernels/few_channels_backward_data: taken for few channels that see a wide kernel, and not where vectors of channels are full",
-          "[kernels]") {
+TEST_CASE(
+    "kernels/few_channels_backward_data: taken for few channels that see a wide kernel, and not where vectors of "
+    "channels are full",
+    "[kernels]") {
     using kernels::detail::scatters;
     REQUIRE(scatters<float>(square(14, 6, 16, 5)));
     // The rule counts vectors: narrow ones are full sooner.

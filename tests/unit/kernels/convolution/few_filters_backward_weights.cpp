@@ -15,11 +15,13 @@ struct gradients {
 };
 
 template <class T>
-gradients<T> run(const convolution& g, std::size_t batch, const array<T>& x, const array<T>& dy, int threads, bool with_bias = true) {
+gradients<T> run(const convolution& g, std::size_t batch, const array<T>& x, const array<T>& dy, int threads,
+                 bool with_bias = true) {
     gradients<T> out{unwritten<T>(g.weight_count()), unwritten<T>(g.filters)};
-    const scratch<T> room(kernels::detail::few_filters_weights<T>{{g}}.scratch(batch, static_cast<std::size_t>(threads)), {threads});
-    kernels::detail::few_filters_backward_weights<T>(g, batch, x.data(), dy.data(), out.dw.data(), with_bias ? out.dbias.data() : nullptr,
-                                                     room.use);
+    const scratch<T> room(
+        kernels::detail::few_filters_weights<T>{{g}}.scratch(batch, static_cast<std::size_t>(threads)), {threads});
+    kernels::detail::few_filters_backward_weights<T>(g, batch, x.data(), dy.data(), out.dw.data(),
+                                                     with_bias ? out.dbias.data() : nullptr, room.use);
     return out;
 }
 
@@ -30,7 +32,8 @@ TEMPLATE_TEST_CASE("kernels/few_filters_backward_weights: whole numbers come out
         const auto x = integers<TestType>(batch * g.in_size(), 1);
         const auto dy = integers<TestType>(batch * g.out_size(), 2);
         std::vector<double> dw(g.weight_count()), dbias(g.filters);
-        kernels::reference::convolution_backward_weights<TestType>(g, batch, x.data(), dy.data(), dw.data(), dbias.data());
+        kernels::reference::convolution_backward_weights<TestType>(g, batch, x.data(), dy.data(), dw.data(),
+                                                                   dbias.data());
         const auto got = run(g, batch, x, dy, 1);
         INFO(describe(g, batch));
         REQUIRE(equal(got.dw, dw));
@@ -38,13 +41,15 @@ TEMPLATE_TEST_CASE("kernels/few_filters_backward_weights: whole numbers come out
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/few_filters_backward_weights: the rounding error is that of a sum, equal bits for every number of threads",
-                   "[kernels]", float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/few_filters_backward_weights: the rounding error is that of a sum, equal bits for every number of threads",
+    "[kernels]", float, double) {
     for (const auto& [g, batch] : narrow_shapes<TestType>(1, 40)) {
         const auto x = uniform<TestType>(batch * g.in_size(), 1);
         const auto dy = uniform<TestType>(batch * g.out_size(), 2);
         std::vector<double> dw(g.weight_count()), dbias(g.filters);
-        kernels::reference::convolution_backward_weights<TestType>(g, batch, x.data(), dy.data(), dw.data(), dbias.data());
+        kernels::reference::convolution_backward_weights<TestType>(g, batch, x.data(), dy.data(), dw.data(),
+                                                                   dbias.data());
         const auto alone = run(g, batch, x, dy, 1);
         const std::size_t terms = batch * g.out_rows() * g.out_columns();
         INFO(describe(g, batch));
@@ -59,7 +64,8 @@ TEMPLATE_TEST_CASE("kernels/few_filters_backward_weights: the rounding error is 
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/few_filters_backward_weights: a sample of zeros at the end changes no bit", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/few_filters_backward_weights: a sample of zeros at the end changes no bit", "[kernels]",
+                   float, double) {
     for (const auto& [g, batch] : narrow_shapes<TestType>(1, 20)) {
         auto x = uniform<TestType>(batch * g.in_size(), 1);
         auto dy = uniform<TestType>(batch * g.out_size(), 2);

@@ -10,10 +10,13 @@ using namespace kernel_test;
 namespace {
 
 template <class T>
-array<T> forward(const convolution& g, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& bias, int threads) {
+array<T> forward(const convolution& g, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& bias,
+                 int threads) {
     auto y = unwritten<T>(batch * g.out_size());
-    const scratch<T> room(kernels::detail::few_filters_tiles<T>{{g}}.scratch(batch, static_cast<std::size_t>(threads)), {threads});
-    kernels::detail::few_filters_forward<T>(g, batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(), y.data(), room.use);
+    const scratch<T> room(kernels::detail::few_filters_tiles<T>{{g}}.scratch(batch, static_cast<std::size_t>(threads)),
+                          {threads});
+    kernels::detail::few_filters_forward<T>(g, batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(),
+                                            y.data(), room.use);
     return y;
 }
 
@@ -27,14 +30,16 @@ TEMPLATE_TEST_CASE("kernels/few_filters_forward: whole numbers come out exactly"
         const auto w = integers<TestType>(g.weight_count(), 2);
         const auto bias = integers<TestType>(with_bias ? g.filters : 0, 3);
         std::vector<double> y(batch * g.out_size());
-        kernels::reference::convolution_forward<TestType>(g, batch, x.data(), w.data(), with_bias ? bias.data() : nullptr, y.data());
+        kernels::reference::convolution_forward<TestType>(g, batch, x.data(), w.data(),
+                                                          with_bias ? bias.data() : nullptr, y.data());
         INFO(describe(g, batch));
         REQUIRE(equal(forward(g, batch, x, w, bias, 1), y));
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/few_filters_forward: the rounding error is that of one chain, the bits are those of a sample alone",
-                   "[kernels]", float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/few_filters_forward: the rounding error is that of one chain, the bits are those of a sample alone",
+    "[kernels]", float, double) {
     for (const auto& [g, batch] : narrow_shapes<TestType>(1, 40)) {
         const auto x = uniform<TestType>(batch * g.in_size(), 1);
         const auto w = uniform<TestType>(g.weight_count(), 2);
@@ -46,11 +51,14 @@ TEMPLATE_TEST_CASE("kernels/few_filters_forward: the rounding error is that of o
         REQUIRE(distance(all, y) <= sum_tolerance<TestType>(g.kernel_rows * g.kernel_columns * g.channels, 0.25));
         for (const int threads : {2, 3, 5}) REQUIRE(same_bits(forward(g, batch, x, w, bias, threads), all));
         for (std::size_t sample = 0; sample < batch; ++sample)
-            REQUIRE(same_bits(forward(g, 1, sample_of(x, sample, g.in_size()), w, bias, 1), sample_of(all, sample, g.out_size())));
+            REQUIRE(same_bits(forward(g, 1, sample_of(x, sample, g.in_size()), w, bias, 1),
+                              sample_of(all, sample, g.out_size())));
     }
 }
 
-TEST_CASE("kernels/few_filters_forward: taken for few filters over long lines, and not where vectors of filters are full", "[kernels]") {
+TEST_CASE(
+    "kernels/few_filters_forward: taken for few filters over long lines, and not where vectors of filters are full",
+    "[kernels]") {
     using kernels::detail::prefers_planes;
     // The rule counts vectors: in narrow ones, six filters leave little empty, and twelve nothing.
     REQUIRE(prefers_planes<float>(square(28, 1, 6, 5, 2)) == by_width(false, true, true));

@@ -28,8 +28,13 @@ TEST_CASE("kernels/geometry: sizes and work of a convolution", "[kernels]") {
     STATIC_REQUIRE(vgg.out_columns() == 56);
     STATIC_REQUIRE(vgg.weight_count() == 589'824);
     STATIC_REQUIRE(vgg.flops() == 2.0 * 1'849'688'064.0);
-    constexpr pooling pool{
-        .rows = 24, .columns = 23, .channels = 4, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2};
+    constexpr pooling pool{.rows = 24,
+                           .columns = 23,
+                           .channels = 4,
+                           .kernel_rows = 2,
+                           .kernel_columns = 2,
+                           .stride_rows = 2,
+                           .stride_columns = 2};
     STATIC_REQUIRE(pool.out_size() == 12 * 11 * 4);
 }
 

@@ -15,12 +15,13 @@ results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, i
     const parallel::team team{threads};
     auto out = unwritten_results<T>(g, batch);
     scratch<T> forward(kernels::im2col_forward_scratch<T>(g, batch, team), team);
-    kernels::im2col_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data(), forward.use);
+    kernels::im2col_forward<T>(g, batch, in.x.data(), in.w.data(), with_bias ? in.bias.data() : nullptr, out.y.data(),
+                               forward.use);
     scratch<T> data(kernels::im2col_backward_data_scratch<T>(g, batch, team), team);
     kernels::im2col_backward_data<T>(g, batch, in.dy.data(), in.w.data(), out.dx.data(), data.use);
     scratch<T> weights(kernels::im2col_backward_weights_scratch<T>(g, batch, team), team);
-    kernels::im2col_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), with_bias ? out.dbias.data() : nullptr,
-                                        weights.use);
+    kernels::im2col_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(),
+                                        with_bias ? out.dbias.data() : nullptr, weights.use);
     return out;
 }
 
@@ -68,8 +69,10 @@ std::vector<std::pair<convolution, std::size_t>> random_shapes(std::size_t count
 }
 
 /// More pixels than a block has.
-const std::vector<std::pair<convolution, std::size_t>> several_blocks{
-    {square(28, 1, 6, 5, 2), 11}, {square(14, 6, 16, 5), 23}, {square(12, 20, 9, 3, 1, 2), 29}, {square(9, 3, 17, 3), 97}};
+const std::vector<std::pair<convolution, std::size_t>> several_blocks{{square(28, 1, 6, 5, 2), 11},
+                                                                      {square(14, 6, 16, 5), 23},
+                                                                      {square(12, 20, 9, 3, 1, 2), 29},
+                                                                      {square(9, 3, 17, 3), 97}};
 
 }  // namespace
 
@@ -85,32 +88,36 @@ TEMPLATE_TEST_CASE("kernels/im2col: whole numbers come out exactly", "[kernels]"
     require_exact<TestType>(square(27, 3, 20, 11, 0, 4), 1, true);
 }
 
-TEMPLATE_TEST_CASE("kernels/im2col: each output and each weight is one chain, whatever the blocks", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/im2col: each output and each weight is one chain, whatever the blocks", "[kernels]", float,
+                   double) {
     using T = TestType;
     for (const auto& [g, batch] : several_blocks) {
         const auto in = random_operands<T>(g, batch);
         const auto got = run(g, batch, in, 1);
         // All patches at once, by the definition.
-        const std::size_t links = g.kernel_rows * g.kernel_columns * g.channels, pixels = batch * g.out_rows() * g.out_columns();
+        const std::size_t links = g.kernel_rows * g.kernel_columns * g.channels,
+                          pixels = batch * g.out_rows() * g.out_columns();
         REQUIRE(pixels > kernels::detail::patches<T>{g, batch}.block(pixels));
         array<T> patches(pixels * links);
         kernels::reference::for_taps(g, batch, [&](std::size_t out, std::size_t tap, std::size_t from) {
-            for (std::size_t c = 0; c < g.channels; ++c) patches[out * links + tap * g.channels + c] = in.x[from * g.channels + c];
+            for (std::size_t c = 0; c < g.channels; ++c)
+                patches[out * links + tap * g.channels + c] = in.x[from * g.channels + c];
         });
         auto y = unwritten<T>(got.y.size()), dw = unwritten<T>(got.dw.size());
         scratch<T> forward(kernels::gemm_scratch<T>(pixels, g.filters, links, {1}), {1});
-        kernels::gemm<T>(transpose::no, transpose::no, pixels, g.filters, links, patches.data(), links, in.w.data(), g.filters, y.data(),
-                         g.filters, in.bias.data(), forward.use);
+        kernels::gemm<T>(transpose::no, transpose::no, pixels, g.filters, links, patches.data(), links, in.w.data(),
+                         g.filters, y.data(), g.filters, in.bias.data(), forward.use);
         scratch<T> weights(kernels::gemm_scratch<T>(links, g.filters, pixels, {1}), {1});
-        kernels::gemm<T>(transpose::yes, transpose::no, links, g.filters, pixels, patches.data(), links, in.dy.data(), g.filters, dw.data(),
-                         g.filters, nullptr, weights.use);
+        kernels::gemm<T>(transpose::yes, transpose::no, links, g.filters, pixels, patches.data(), links, in.dy.data(),
+                         g.filters, dw.data(), g.filters, nullptr, weights.use);
         INFO(describe(g, batch));
         CHECK(same_bits(got.y, y));
         CHECK(same_bits(got.dw, dw));
     }
 }
 
-// A sum of n products of a and b errs by at most n u sum |a b|, u = half an epsilon; a sum of taps adds one link for each of them.
+// A sum of n products of a and b errs by at most n u sum |a b|, u = half an epsilon; a sum of taps adds one link for
+// each of them.
 TEMPLATE_TEST_CASE("kernels/im2col: the rounding error is that of its chains", "[kernels]", float, double) {
     for (const convolution& g : {square(9, 30, 20, 3, 1), square(24, 1, 8, 5), square(11, 20, 30, 3, 1, 2)}) {
         const auto in = random_operands<TestType>(g, 2);

@@ -15,11 +15,13 @@ namespace kernel_test {
 
 /// What a rule that counts vectors of floats has to say where these have 4, 8 and 16 elements.
 constexpr bool by_width(bool at_4, bool at_8, bool at_16) {
-    static_assert(simd::width<float> == 4 || simd::width<float> == 8 || simd::width<float> == 16, "say what is expected for this width");
+    static_assert(simd::width<float> == 4 || simd::width<float> == 8 || simd::width<float> == 16,
+                  "say what is expected for this width");
     return simd::width<float> == 4 ? at_4 : simd::width<float> == 8 ? at_8 : at_16;
 }
 
-/// Those of LeNet-5, those around a vector and a tile, and random ones with strides of at most `stride`. All have outputs.
+/// Those of LeNet-5, those around a vector and a tile, and random ones with strides of at most `stride`. All have
+/// outputs.
 template <class T>
 std::vector<std::pair<convolution, std::size_t>> narrow_shapes(std::size_t stride, std::size_t count) {
     constexpr std::size_t w = simd::width<T>;

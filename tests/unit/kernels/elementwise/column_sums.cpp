@@ -8,7 +8,8 @@
 
 using namespace kernel_test;
 
-TEMPLATE_TEST_CASE("kernels/column_sums: each column from the top down, whatever its neighbours", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/column_sums: each column from the top down, whatever its neighbours", "[kernels]", float,
+                   double) {
     for (const std::size_t n : {0, 1, 3, 4, 5, 7, 8, 9, 31, 32, 33, 67, 131})
         for (const std::size_t rows : {0, 1, 2, 50}) {
             const auto x = uniform<TestType>(rows * (n + 2), 1);
@@ -25,7 +26,8 @@ TEMPLATE_TEST_CASE("kernels/column_sums: each column from the top down, whatever
         }
 }
 
-TEMPLATE_TEST_CASE("kernels/column_sums: over lanes, the bits are those of the lanes added over the tree", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/column_sums: over lanes, the bits are those of the lanes added over the tree", "[kernels]",
+                   float, double) {
     for (const std::vector<std::size_t>& sizes :
          std::vector<std::vector<std::size_t>>{{}, {0}, {5}, {4, 4, 4, 4}, {3, 0, 2, 7, 1}, {1, 1, 1, 1, 1, 1, 1}})
         for (const std::size_t n : {1, 7, 33, 200}) {

@@ -27,7 +27,8 @@ TEMPLATE_TEST_CASE("kernels/elementwise: against their definitions", "[kernels]"
         auto x = uniform<TestType>(n, 1);
         if (n > 2) x[2] = 0;
         const auto dy = uniform<TestType>(n, 2);
-        auto relu = unwritten<TestType>(n), relu_gradient = relu, tanh = relu, tanh_gradient = relu, combined = dy, sum = dy, scaled = dy;
+        auto relu = unwritten<TestType>(n), relu_gradient = relu, tanh = relu, tanh_gradient = relu, combined = dy,
+             sum = dy, scaled = dy;
         kernels::relu_forward<TestType>(in(x), out(relu));
         kernels::relu_backward<TestType>(in(relu), in(dy), out(relu_gradient));
         kernels::tanh_forward<TestType>(in(x), out(tanh));
@@ -41,9 +42,10 @@ TEMPLATE_TEST_CASE("kernels/elementwise: against their definitions", "[kernels]"
             REQUIRE(relu_gradient[i] == (x[i] > 0 ? dy[i] : 0));
             const double exact = std::tanh(static_cast<double>(x[i]));
             REQUIRE(std::abs(static_cast<double>(tanh[i]) - exact) <= 4 * unit);
-            REQUIRE(std::abs(static_cast<double>(tanh_gradient[i]) - static_cast<double>(dy[i]) * (1 - exact * exact)) <= 6 * unit);
-            REQUIRE(std::abs(static_cast<double>(combined[i]) - (3.0 * static_cast<double>(x[i]) + static_cast<double>(dy[i]))) <=
-                    2 * unit);
+            REQUIRE(std::abs(static_cast<double>(tanh_gradient[i]) -
+                             static_cast<double>(dy[i]) * (1 - exact * exact)) <= 6 * unit);
+            REQUIRE(std::abs(static_cast<double>(combined[i]) -
+                             (3.0 * static_cast<double>(x[i]) + static_cast<double>(dy[i]))) <= 2 * unit);
             REQUIRE(sum[i] == dy[i] + x[i]);
             REQUIRE(scaled[i] == 3 * dy[i]);
         }
@@ -88,11 +90,12 @@ TEMPLATE_TEST_CASE("kernels/elementwise: sigmoid and gelu, forward and backward"
             // The exponential errs by two units in the last place; the sum and the quotient by half of one each.
             REQUIRE(std::abs(static_cast<double>(sigmoid[i]) - s) <= 4 * eps * s);
             REQUIRE(std::abs(static_cast<double>(sigmoid_gradient[i]) - gradient * s * (1 - s)) <= 0.5 * 6 * eps);
-            // An error of three units of 2 u moves the exponential by 2 u times as many; where |2 u| is large the gate is flat or its
-            // product small.
+            // An error of three units of 2 u moves the exponential by 2 u times as many; where |2 u| is large the gate
+            // is flat or its product small.
             const double twice = 2 * root * (at + 0.044715 * at * at * at), gate = 1 / (1 + std::exp(-twice));
             const double moved = 4 + 3 * std::abs(twice) * std::min(gate, 1 - gate) / std::max(gate, 1e-300);
-            REQUIRE(std::abs(static_cast<double>(gelu[i]) - at * gate) <= (moved + 1) * eps * std::abs(at) * gate + 1e-37);
+            REQUIRE(std::abs(static_cast<double>(gelu[i]) - at * gate) <=
+                    (moved + 1) * eps * std::abs(at) * gate + 1e-37);
             const double inner = 2 * root * (1 + 3 * 0.044715 * at * at);
             const double want = gate + at * gate * (1 - gate) * inner;
             REQUIRE(std::abs(static_cast<double>(gelu_gradient[i]) - gradient * want) <=
@@ -141,8 +144,8 @@ TEMPLATE_TEST_CASE("kernels/elementwise: a NaN is never swallowed", "[kernels]",
             kernels::tanh_forward<TestType>(in(x), out(tanh));
             kernels::tanh_backward<TestType>(in(tanh), in(dy), out(tanh_gradient));
             kernels::axpy<TestType>(TestType{0}, in(x), out(combined));
-            for (const auto* values :
-                 {&relu, &relu_gradient, &tanh, &tanh_gradient, &combined, &sigmoid, &sigmoid_gradient, &gelu, &gelu_gradient})
+            for (const auto* values : {&relu, &relu_gradient, &tanh, &tanh_gradient, &combined, &sigmoid,
+                                       &sigmoid_gradient, &gelu, &gelu_gradient})
                 for (std::size_t i = 0; i < n; ++i) REQUIRE(std::isnan((*values)[i]) == (i == at));
         }
 }
@@ -169,8 +172,8 @@ TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite", "
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite is found by any number of threads", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite is found by any number of threads",
+                   "[kernels]", float, double) {
     const std::size_t n = 100003;
     auto x = uniform<TestType>(n, 1);
     for (const int threads : thread_counts()) {
@@ -183,12 +186,13 @@ TEMPLATE_TEST_CASE("kernels/elementwise: the first number that is not finite is 
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/elementwise: results far larger than the caches have the bits of those in place", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/elementwise: results far larger than the caches have the bits of those in place",
+                   "[kernels]", float, double) {
     const std::size_t n = rows_beyond_caches<TestType>(1);
     const auto x = repeated<TestType>(n, 1), dy = repeated<TestType>(n, 2);
     using forward = void (*)(std::span<const TestType>, std::span<TestType>);
-    for (const forward f : {&kernels::relu_forward<TestType>, &kernels::tanh_forward<TestType>, &kernels::sigmoid_forward<TestType>,
-                            &kernels::gelu_forward<TestType>}) {
+    for (const forward f : {&kernels::relu_forward<TestType>, &kernels::tanh_forward<TestType>,
+                            &kernels::sigmoid_forward<TestType>, &kernels::gelu_forward<TestType>}) {
         auto apart = unwritten<TestType>(n), place = x;
         f(in(x), out(apart));
         f(in(place), out(place));
@@ -198,8 +202,8 @@ TEMPLATE_TEST_CASE("kernels/elementwise: results far larger than the caches have
         REQUIRE(std::memcmp(apart.data() + 1, place.data() + 2, (n - 2) * sizeof(TestType)) == 0);
     }
     using backward = void (*)(std::span<const TestType>, std::span<const TestType>, std::span<TestType>);
-    for (const backward f : {&kernels::relu_backward<TestType>, &kernels::tanh_backward<TestType>, &kernels::sigmoid_backward<TestType>,
-                             &kernels::gelu_backward<TestType>}) {
+    for (const backward f : {&kernels::relu_backward<TestType>, &kernels::tanh_backward<TestType>,
+                             &kernels::sigmoid_backward<TestType>, &kernels::gelu_backward<TestType>}) {
         auto apart = unwritten<TestType>(n), place = dy;
         f(in(x), in(dy), out(apart));
         f(in(x), in(place), out(place));

@@ -20,8 +20,8 @@ std::vector<std::uint32_t> chosen(const array<T>& v, std::size_t k, int threads)
 
 template <class T>
 void require_choice(const array<T>& v) {
-    for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{2}, v.size() / 100, v.size() / 3, v.size() - (v.size() > 0),
-                                v.size(), v.size() + 5}) {
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{2}, v.size() / 100, v.size() / 3,
+                                v.size() - (v.size() > 0), v.size(), v.size() + 5}) {
         const auto want = kernels::reference::top_k<T>(v, k);
         for (const int threads : thread_counts()) {
             INFO("n " << v.size() << " k " << k << " threads " << threads);
@@ -44,7 +44,8 @@ TEMPLATE_TEST_CASE("kernels/selection: of equal magnitudes the lowest indices", 
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/selection: magnitudes of every size, and numbers that are not finite", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/selection: magnitudes of every size, and numbers that are not finite", "[kernels]", float,
+                   double) {
     auto v = uniform<TestType>(501, 1);
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::ldexp(v[i], static_cast<int>(i % 250) - 140);
     require_choice(v);

@@ -28,7 +28,12 @@ struct layer {
     array<T> x, dy, factors;
 
     layer(std::size_t in, std::size_t out, const std::vector<std::size_t>& sizes, int threads)
-        : m{in}, n{out}, lanes{lanes_of(sizes)}, x{uniform<T>(rows() * m, 1)}, dy{uniform<T>(rows() * n, 2)}, factors(rows() * (m + n)) {
+        : m{in},
+          n{out},
+          lanes{lanes_of(sizes)},
+          x{uniform<T>(rows() * m, 1)},
+          dy{uniform<T>(rows() * n, 2)},
+          factors(rows() * (m + n)) {
         kernels::put_factors<T>(rows(), m, n, x.data(), dy.data(), factors.data(), {threads});
     }
     [[nodiscard]] std::size_t rows() const { return lanes.empty() ? 0 : lanes.back().last; }
@@ -50,16 +55,20 @@ struct layer {
         auto to = unwritten<T>(of.size());
         kernels::form_gradient<T>(lanes, of, factors.data(), to.data(), s.use);
         REQUIRE(of.begin() + strip.size() <= of.size());
-        return {to.begin() + static_cast<std::ptrdiff_t>(of.begin()), to.begin() + static_cast<std::ptrdiff_t>(of.begin() + strip.size())};
+        return {to.begin() + static_cast<std::ptrdiff_t>(of.begin()),
+                to.begin() + static_cast<std::ptrdiff_t>(of.begin() + strip.size())};
     }
 };
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/factors: any strip has the bits of the gradient that backward writes", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/factors: any strip has the bits of the gradient that backward writes", "[kernels]", float,
+                   double) {
     const core::random_stream random{3, core::purpose::user};
     std::uint64_t drawn = 0;
-    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random.below(static_cast<std::uint32_t>(n), drawn++)); };
+    const auto below = [&](std::size_t n) {
+        return static_cast<std::size_t>(random.below(static_cast<std::uint32_t>(n), drawn++));
+    };
     constexpr std::size_t width = simd::width<TestType>;
     for (int turn = 0; turn < 60; ++turn) {
         // Outputs of less than a vector, about one, and many; inputs alike.
@@ -78,8 +87,8 @@ TEMPLATE_TEST_CASE("kernels/factors: any strip has the bits of the gradient that
                                             {one, one},
                                             {0, weights},
                                             {weights + below(of.n), n}}) {
-            INFO("m " << of.m << " n " << of.n << " lanes " << rows.size() << " rows " << of.rows() << " strip " << strip.first << ".."
-                      << strip.last << " threads " << threads);
+            INFO("m " << of.m << " n " << of.n << " lanes " << rows.size() << " rows " << of.rows() << " strip "
+                      << strip.first << ".." << strip.last << " threads " << threads);
             const array<TestType> want{whole.begin() + static_cast<std::ptrdiff_t>(strip.first),
                                        whole.begin() + static_cast<std::ptrdiff_t>(strip.last)};
             REQUIRE(same_bits(of.part(strip, threads), want));
@@ -87,7 +96,8 @@ TEMPLATE_TEST_CASE("kernels/factors: any strip has the bits of the gradient that
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/factors: strips of layers larger than a cache block have the same bits", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/factors: strips of layers larger than a cache block have the same bits", "[kernels]", float,
+                   double) {
     using blocks = kernels::detail::gemm_blocks<TestType>;
     const layer<TestType> of{blocks::rows + 37, blocks::columns + 51, {blocks::depth - 3, 2, 5, 0, 40}, 1};
     const auto whole = of.gradient();

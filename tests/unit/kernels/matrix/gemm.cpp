@@ -43,7 +43,8 @@ array<T> run(const product& p, const array<T>& a, const array<T>& b, const T* bi
 template <class T>
 std::vector<double> wanted(const product& p, const array<T>& a, const array<T>& b, const T* bias) {
     std::vector<double> c(p.m * p.ldc(), 99.0);
-    kernels::reference::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(), bias);
+    kernels::reference::gemm<T>(p.ta, p.tb, p.m, p.n, p.k, a.data(), p.lda(), b.data(), p.ldb(), c.data(), p.ldc(),
+                                bias);
     return c;
 }
 
@@ -59,8 +60,10 @@ TEMPLATE_TEST_CASE("kernels/gemm: whole numbers come out exactly, on all edge si
     constexpr std::size_t w = simd::width<TestType>;
     constexpr std::size_t tall = kernels::detail::tile_rows;
     for_transposes([](transpose ta, transpose tb) {
-        for (const std::size_t m : {std::size_t{0}, std::size_t{1}, std::size_t{2}, tall - 1, tall, tall + 1, std::size_t{31}})
-            for (const std::size_t n : {std::size_t{0}, std::size_t{1}, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1, std::size_t{53}})
+        for (const std::size_t m :
+             {std::size_t{0}, std::size_t{1}, std::size_t{2}, tall - 1, tall, tall + 1, std::size_t{31}})
+            for (const std::size_t n :
+                 {std::size_t{0}, std::size_t{1}, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1, std::size_t{53}})
                 for (const std::size_t k : {std::size_t{0}, std::size_t{1}, w - 1, w, w + 1, std::size_t{29}}) {
                     const product p{ta, tb, m, n, k, (m + n + k) % 3};
                     const auto a = integers<TestType>(p.a_size(), 1);
@@ -98,8 +101,9 @@ TEMPLATE_TEST_CASE("kernels/gemm: the rounding error is that of one chain", "[ke
 }
 
 #if defined(__FMA__)
-TEMPLATE_TEST_CASE("kernels/gemm: each element is a chain of fused multiply-adds over ascending k that starts from the bias", "[kernels]",
-                   float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/gemm: each element is a chain of fused multiply-adds over ascending k that starts from the bias",
+    "[kernels]", float, double) {
     for_transposes([](transpose ta, transpose tb) {
         const product p{ta, tb, 15, 37, 777, 0};
         const auto a = uniform<TestType>(p.a_size(), 1);
@@ -121,8 +125,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: each element is a chain of fused multiply-adds
 
 TEMPLATE_TEST_CASE("kernels/gemm: equal bits for every number of threads", "[kernels]", float, double) {
     for_transposes([](transpose ta, transpose tb) {
-        for (const auto& [m, n, k] :
-             {std::array<std::size_t, 3>{97, 131, 311}, std::array<std::size_t, 3>{2, 200, 50}, std::array<std::size_t, 3>{200, 3, 50}}) {
+        for (const auto& [m, n, k] : {std::array<std::size_t, 3>{97, 131, 311}, std::array<std::size_t, 3>{2, 200, 50},
+                                      std::array<std::size_t, 3>{200, 3, 50}}) {
             const product p{ta, tb, m, n, k, 0};
             const auto a = uniform<TestType>(p.a_size(), 1);
             const auto b = uniform<TestType>(p.b_size(), 2);
@@ -132,7 +136,8 @@ TEMPLATE_TEST_CASE("kernels/gemm: equal bits for every number of threads", "[ker
     });
 }
 
-TEMPLATE_TEST_CASE("kernels/gemm: a row alone has the bits it has among others, and so has a column", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/gemm: a row alone has the bits it has among others, and so has a column", "[kernels]",
+                   float, double) {
     for (const transpose tb : {transpose::no, transpose::yes}) {
         const product p{transpose::no, tb, 29, 61, 523, 0};
         const auto a = uniform<TestType>(p.a_size(), 1);
@@ -158,10 +163,10 @@ TEMPLATE_TEST_CASE("kernels/gemm: a row alone has the bits it has among others, 
     }
 }
 
-// Every way through the blocks: operands as they lie, panels packed beforehand and between links, one cut and several, one strip and
-// several.
-TEMPLATE_TEST_CASE("kernels/gemm: an element has the same bits in a small product and in every part of a large one", "[kernels]", float,
-                   double) {
+// Every way through the blocks: operands as they lie, panels packed beforehand and between links, one cut and several,
+// one strip and several.
+TEMPLATE_TEST_CASE("kernels/gemm: an element has the same bits in a small product and in every part of a large one",
+                   "[kernels]", float, double) {
     using blocks = kernels::detail::gemm_blocks<TestType>;
     for_transposes([](transpose ta, transpose tb) {
         for (const std::size_t k : {std::size_t{1}, std::size_t{64}, blocks::depth + 13}) {
@@ -171,17 +176,20 @@ TEMPLATE_TEST_CASE("kernels/gemm: an element has the same bits in a small produc
             const auto bias = uniform<TestType>(p.n, 3);
             const auto all = run<TestType>(p, a, b, bias.data(), 1);
             for (const int threads : {2, 3}) REQUIRE(same_bits(run<TestType>(p, a, b, bias.data(), threads), all));
-            for (const auto& [row, m, column, n] :
-                 {std::array<std::size_t, 4>{0, 1, 0, 1}, {3, 7, 5, 20}, {17, 64, 100, 64}, {p.m - 25, 25, p.n - 330, 330}}) {
+            for (const auto& [row, m, column, n] : {std::array<std::size_t, 4>{0, 1, 0, 1},
+                                                    {3, 7, 5, 20},
+                                                    {17, 64, 100, 64},
+                                                    {p.m - 25, 25, p.n - 330, 330}}) {
                 INFO("k " << k << " row " << row << " m " << m << " column " << column << " n " << n);
                 scratch<TestType> s(kernels::gemm_scratch<TestType>(m, n, k, {1}), {1});
                 array<TestType> c(m * n);
                 kernels::gemm<TestType>(ta, tb, m, n, k, a.data() + row * (ta == transpose::no ? p.lda() : 1), p.lda(),
-                                        b.data() + column * (tb == transpose::no ? 1 : p.ldb()), p.ldb(), c.data(), n, bias.data() + column,
-                                        s.use);
+                                        b.data() + column * (tb == transpose::no ? 1 : p.ldb()), p.ldb(), c.data(), n,
+                                        bias.data() + column, s.use);
                 bool same = true;
                 for (std::size_t i = 0; i < m; ++i)
-                    same = same && std::memcmp(c.data() + i * n, all.data() + (row + i) * p.n + column, n * sizeof(TestType)) == 0;
+                    same = same && std::memcmp(c.data() + i * n, all.data() + (row + i) * p.n + column,
+                                               n * sizeof(TestType)) == 0;
                 REQUIRE(same);
             }
         }
@@ -208,7 +216,8 @@ TEST_CASE("kernels/gemm: a result too large for the caches has the bits of its r
         for (const std::size_t row : {0, 300, 511}) {
             array<float> c(p.n);
             scratch<float> s(kernels::gemm_scratch<float>(1, p.n, k, {1}), {1});
-            kernels::gemm<float>(p.ta, p.tb, 1, p.n, k, a.data() + row, p.lda(), b.data(), p.ldb(), c.data(), p.n, nullptr, s.use);
+            kernels::gemm<float>(p.ta, p.tb, 1, p.n, k, a.data() + row, p.lda(), b.data(), p.ldb(), c.data(), p.n,
+                                 nullptr, s.use);
             REQUIRE(std::equal(c.begin(), c.end(), all.begin() + static_cast<std::ptrdiff_t>(row * p.ldc())));
         }
     }
@@ -221,18 +230,22 @@ TEMPLATE_TEST_CASE("kernels/gemm: accumulating continues the chain", "[kernels]"
     const auto whole = run<TestType>({transpose::no, transpose::no, m, n, k, 0}, a, b, nullptr, 1);
     scratch<TestType> s(kernels::gemm_scratch<TestType>(m, n, k, {2}), {2});
     array<TestType> c(m * n);
-    kernels::gemm<TestType>(transpose::no, transpose::no, m, n, cut, a.data(), k, b.data(), n, c.data(), n, nullptr, s.use);
-    kernels::gemm_accumulate<TestType>(transpose::no, transpose::no, m, n, k - cut, a.data() + cut, k, b.data() + cut * n, n, c.data(), n,
-                                       s.use);
+    kernels::gemm<TestType>(transpose::no, transpose::no, m, n, cut, a.data(), k, b.data(), n, c.data(), n, nullptr,
+                            s.use);
+    kernels::gemm_accumulate<TestType>(transpose::no, transpose::no, m, n, k - cut, a.data() + cut, k,
+                                       b.data() + cut * n, n, c.data(), n, s.use);
     CHECK(same_bits(c, whole));
 }
 
-TEMPLATE_TEST_CASE("kernels/gemm: fewer columns than a vector, in several cuts, continued, between numbers that stay", "[kernels]", float,
-                   double) {
-    constexpr std::size_t width = lockstep::simd::width<TestType>, deep = kernels::detail::gemm_blocks<TestType>::depth + 5;
+TEMPLATE_TEST_CASE("kernels/gemm: fewer columns than a vector, in several cuts, continued, between numbers that stay",
+                   "[kernels]", float, double) {
+    constexpr std::size_t width = lockstep::simd::width<TestType>,
+                          deep = kernels::detail::gemm_blocks<TestType>::depth + 5;
     for_transposes([](transpose ta, transpose tb) {
-        for (const auto& [m, n] :
-             {std::array<std::size_t, 2>{2 * width + 3, width - 1}, {width, 1}, {3 * width, 3}, {width + 5, width / 2 + 1}}) {
+        for (const auto& [m, n] : {std::array<std::size_t, 2>{2 * width + 3, width - 1},
+                                   {width, 1},
+                                   {3 * width, 3},
+                                   {width + 5, width / 2 + 1}}) {
             INFO("m " << m << " n " << n);
             const product p{ta, tb, m, n, deep, 0};
             const auto a = integers<TestType>(p.a_size(), 1);
@@ -243,10 +256,12 @@ TEMPLATE_TEST_CASE("kernels/gemm: fewer columns than a vector, in several cuts, 
             constexpr std::size_t gap = 2;
             array<TestType> c(m * (n + gap), TestType{7});
             scratch<TestType> s(kernels::gemm_scratch<TestType>(m, n, deep, {1}), {1});
-            kernels::gemm_accumulate<TestType>(ta, tb, m, n, deep, a.data(), p.lda(), b.data(), p.ldb(), c.data(), n + gap, s.use);
+            kernels::gemm_accumulate<TestType>(ta, tb, m, n, deep, a.data(), p.lda(), b.data(), p.ldb(), c.data(),
+                                               n + gap, s.use);
             bool right = true;
             for (std::size_t i = 0; i < m; ++i)
-                for (std::size_t j = 0; j < n + gap; ++j) right = right && c[i * (n + gap) + j] == (j < n ? 7 + once[i * n + j] : 7);
+                for (std::size_t j = 0; j < n + gap; ++j)
+                    right = right && c[i * (n + gap) + j] == (j < n ? 7 + once[i * n + j] : 7);
             CHECK(right);
         }
     });

@@ -26,7 +26,8 @@ std::vector<parallel::block> lanes_of(const std::vector<std::size_t>& sizes) {
 std::size_t rows_of(const std::vector<parallel::block>& lanes) { return lanes.empty() ? 0 : lanes.back().last; }
 
 template <class T>
-array<T> run(const std::vector<parallel::block>& lanes, std::size_t m, std::size_t n, const array<T>& x, const array<T>& dy, int threads) {
+array<T> run(const std::vector<parallel::block>& lanes, std::size_t m, std::size_t n, const array<T>& x,
+             const array<T>& dy, int threads) {
     const parallel::team team{threads};
     scratch<T> s(kernels::gemm_lanes_scratch<T>(lanes.size(), rows_of(lanes), m, n, team), team);
     auto dw = unwritten<T>(m * n);
@@ -36,14 +37,15 @@ array<T> run(const std::vector<parallel::block>& lanes, std::size_t m, std::size
 
 // One product for each lane into its own buffer, buffers added over the tree.
 template <class T>
-array<T> lane_by_lane(const std::vector<parallel::block>& lanes, std::size_t m, std::size_t n, const array<T>& x, const array<T>& dy) {
+array<T> lane_by_lane(const std::vector<parallel::block>& lanes, std::size_t m, std::size_t n, const array<T>& x,
+                      const array<T>& dy) {
     std::vector<array<T>> sums(tensor::tree_depth(lanes.size()), array<T>(m * n));
     scratch<T> s(kernels::gemm_scratch<T>(m, n, rows_of(lanes), {1}), {1});
     tensor::walk(
         lanes.size(),
         [&](std::size_t lane, std::size_t level) {
-            kernels::gemm<T>(transpose::yes, transpose::no, m, n, lanes[lane].size(), x.data() + lanes[lane].first * m, m,
-                             dy.data() + lanes[lane].first * n, n, sums[level].data(), n, nullptr, s.use);
+            kernels::gemm<T>(transpose::yes, transpose::no, m, n, lanes[lane].size(), x.data() + lanes[lane].first * m,
+                             m, dy.data() + lanes[lane].first * n, n, sums[level].data(), n, nullptr, s.use);
         },
         [&](std::size_t level) {
             for (std::size_t i = 0; i < m * n; ++i) sums[level][i] += sums[level + 1][i];
@@ -68,7 +70,8 @@ const std::vector<std::vector<std::size_t>> cuts{
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/gemm_lanes: the bits are those of one product for each lane, added over the tree", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/gemm_lanes: the bits are those of one product for each lane, added over the tree",
+                   "[kernels]", float, double) {
     for (const auto& sizes : cuts) {
         const auto lanes = lanes_of(sizes);
         for (const auto& [m, n] : {std::pair<std::size_t, std::size_t>{1, 1},
@@ -84,7 +87,8 @@ TEMPLATE_TEST_CASE("kernels/gemm_lanes: the bits are those of one product for ea
             const auto dy = uniform<TestType>(rows_of(lanes) * n, 2);
             const auto want = lane_by_lane(lanes, m, n, x, dy);
             for (const int threads : thread_counts()) {
-                INFO("lanes " << lanes.size() << " rows " << rows_of(lanes) << " m " << m << " n " << n << " threads " << threads);
+                INFO("lanes " << lanes.size() << " rows " << rows_of(lanes) << " m " << m << " n " << n << " threads "
+                              << threads);
                 REQUIRE(same_bits(run(lanes, m, n, x, dy, threads), want));
             }
         }
@@ -110,7 +114,8 @@ TEMPLATE_TEST_CASE("kernels/gemm_lanes: whole numbers come out exactly", "[kerne
         const auto x = integers<TestType>(rows * m, 1);
         const auto dy = integers<TestType>(rows * n, 2);
         std::vector<double> want(m * n);
-        kernels::reference::gemm<TestType>(transpose::yes, transpose::no, m, n, rows, x.data(), m, dy.data(), n, want.data(), n, nullptr);
+        kernels::reference::gemm<TestType>(transpose::yes, transpose::no, m, n, rows, x.data(), m, dy.data(), n,
+                                           want.data(), n, nullptr);
         CHECK(equal(run(lanes, m, n, x, dy, 1), want));
     }
 }
@@ -124,8 +129,8 @@ TEST_CASE("kernels/gemm_lanes: rows and columns outside of the operands are left
     array<float> dw(m * (n + gap), 99.0F);
     kernels::gemm_lanes<float>(lanes, m, n, x.data(), m + gap, dy.data(), n + gap, dw.data(), n + gap, s.use);
     std::vector<double> want(m * (n + gap), 99.0);
-    kernels::reference::gemm<float>(transpose::yes, transpose::no, m, n, 7, x.data(), m + gap, dy.data(), n + gap, want.data(), n + gap,
-                                    nullptr);
+    kernels::reference::gemm<float>(transpose::yes, transpose::no, m, n, 7, x.data(), m + gap, dy.data(), n + gap,
+                                    want.data(), n + gap, nullptr);
     CHECK(equal(dw, want));
 }
 

@@ -46,8 +46,8 @@ struct sample {
                 T& sum = out[i * ldc + j];
                 if (starts) sum = bias[j];
                 for (std::size_t q = 0; q < k; ++q)
-                    sum = std::fma(a[ta == transpose::no ? i * lda + q : q * lda + i], b[tb == transpose::no ? q * ldb + j : j * ldb + q],
-                                   sum);
+                    sum = std::fma(a[ta == transpose::no ? i * lda + q : q * lda + i],
+                                   b[tb == transpose::no ? q * ldb + j : j * ldb + q], sum);
             }
         return out;
     }
@@ -65,8 +65,9 @@ struct sample {
 }  // namespace
 
 #if defined(__FMA__)
-TEMPLATE_TEST_CASE("kernels/near_product: elements are chains over ascending k, for every number of rows and vectors; gaps stay",
-                   "[kernels]", float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/near_product: elements are chains over ascending k, for every number of rows and vectors; gaps stay",
+    "[kernels]", float, double) {
     constexpr std::size_t w = simd::width<TestType>;
     for (const transpose ta : {transpose::no, transpose::yes})
         for (const transpose tb : {transpose::no, transpose::yes})
@@ -74,7 +75,8 @@ TEMPLATE_TEST_CASE("kernels/near_product: elements are chains over ascending k, 
                 for (const std::size_t n : {w - w / 4, w, w + 1, 2 * w, 3 * w - 1, 4 * w, 5 * w - 3, 9 * w + 2})
                     for (const std::size_t k : {std::size_t{1}, w - 1, 2 * w + 3}) {
                         const sample<TestType> s{ta, tb, m, n, k};
-                        INFO("m " << m << " n " << n << " k " << k << " transposed " << (ta == transpose::yes) << (tb == transpose::yes));
+                        INFO("m " << m << " n " << n << " k " << k << " transposed " << (ta == transpose::yes)
+                                  << (tb == transpose::yes));
                         REQUIRE(same_bits(s.product(true), s.chains(true)));
                         REQUIRE(same_bits(s.product(false), s.chains(false)));
                     }
@@ -88,8 +90,10 @@ TEMPLATE_TEST_CASE("kernels/near_product: elements are chains over ascending k, 
 }
 #endif
 
-TEST_CASE("kernels/near_product: takes small products of enough rows and vectors; narrow ones where A would have to be transposed",
-          "[kernels]") {
+TEST_CASE(
+    "kernels/near_product: takes small products of enough rows and vectors; narrow ones where A would have to be "
+    "transposed",
+    "[kernels]") {
     constexpr std::size_t w = simd::width<float>;
     CHECK(near<float>::takes(small<float>(64, 64, 64)));
     CHECK_FALSE(near<float>::takes(small<float>(19, 64, 64)));

@@ -19,7 +19,9 @@ const std::vector<std::size_t>& widths() {
 const std::vector<std::size_t> heights{0, 1, 2, 15, 16, 17, 53, 300};
 
 /// How much the sum of squares about a chunk's first row may exceed that about the mean.
-double excess(std::size_t rows, std::size_t n) { return 1 + static_cast<double>(std::min(rows, kernels::detail::chunk_rows(n))); }
+double excess(std::size_t rows, std::size_t n) {
+    return 1 + static_cast<double>(std::min(rows, kernels::detail::chunk_rows(n)));
+}
 
 /// Relative error of a sum by chunks: the additions in a chunk, and a few operations for each chunk.
 template <class T>
@@ -45,7 +47,8 @@ moments<T> run(std::size_t rows, std::size_t n, const array<T>& x, int threads =
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/column_moments: against the reference, equal bits on any number of threads", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/column_moments: against the reference, equal bits on any number of threads", "[kernels]",
+                   float, double) {
     for (const std::size_t n : widths<TestType>())
         for (const std::size_t rows : heights) {
             auto x = uniform<TestType>(rows * n, 1);
@@ -64,7 +67,8 @@ TEMPLATE_TEST_CASE("kernels/column_moments: against the reference, equal bits on
         }
 }
 
-TEMPLATE_TEST_CASE("kernels/column_moments: a mean far from zero leaves the variance of 100'000 rows", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/column_moments: a mean far from zero leaves the variance of 100'000 rows", "[kernels]",
+                   float, double) {
     constexpr std::size_t rows = 100'000, n = 3;
     constexpr TestType far{1000};
     auto x = uniform<TestType>(rows * n, 1);
@@ -76,13 +80,16 @@ TEMPLATE_TEST_CASE("kernels/column_moments: a mean far from zero leaves the vari
     const double eps = static_cast<double>(std::numeric_limits<TestType>::epsilon());
     for (std::size_t j = 0; j < n; ++j) {
         CHECK(std::abs(static_cast<double>(got.mean[j]) - want.mean[j]) <= 0.5 * g + 40 * 1000.5 * eps);
-        // Distances are exact, because their operands agree in the leading digits. Means of chunks are rounded to epsilon / 2 of 1000.
-        CHECK(std::abs(static_cast<double>(got.variance[j]) - want.variance[j]) <= want.variance[j] * g * excess(rows, n) + 1000.5 * eps);
+        // Distances are exact, because their operands agree in the leading digits. Means of chunks are rounded to
+        // epsilon / 2 of 1000.
+        CHECK(std::abs(static_cast<double>(got.variance[j]) - want.variance[j]) <=
+              want.variance[j] * g * excess(rows, n) + 1000.5 * eps);
     }
     CHECK(std::abs(static_cast<double>(got.variance[0]) - 1.0 / 12) <= 2e-3);
 }
 
-TEMPLATE_TEST_CASE("kernels/column_moments: equal numbers have no variance, and a NaN stays in its column", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/column_moments: equal numbers have no variance, and a NaN stays in its column", "[kernels]",
+                   float, double) {
     const array<TestType> same(64 * 10, TestType{0.5});
     CHECK(same_bits(run(64, 10, same).variance, array<TestType>(10)));
     for (const std::size_t n : {3, 9, 37})
@@ -116,13 +123,15 @@ TEMPLATE_TEST_CASE("kernels/column_moments: normalised columns and their backwar
             INFO("rows " << rows << " columns " << n);
             array<TestType> first_y, first_dx, first_gradient, first_sum;
             for (const int threads : thread_counts()) {
-                auto got = unwritten<TestType>(rows * n), back = got, got_gradient = unwritten<TestType>(n), got_sum = got_gradient;
+                auto got = unwritten<TestType>(rows * n), back = got, got_gradient = unwritten<TestType>(n),
+                     got_sum = got_gradient;
                 scratch<TestType> s(kernels::column_sums_scratch<TestType>(rows, n), {threads});
-                kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), got.data(), {threads});
-                kernels::normalise_columns_backward(rows, n, x.data(), dy.data(), mean.data(), scale.data(), sum.data(), gradient.data(),
-                                                    back.data(), {threads});
-                kernels::column_gradients<TestType>(rows, n, x.data(), dy.data(), mean.data(), scale.data(), got_gradient.data(),
-                                                    got_sum.data(), s.use);
+                kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), got.data(),
+                                           {threads});
+                kernels::normalise_columns_backward(rows, n, x.data(), dy.data(), mean.data(), scale.data(), sum.data(),
+                                                    gradient.data(), back.data(), {threads});
+                kernels::column_gradients<TestType>(rows, n, x.data(), dy.data(), mean.data(), scale.data(),
+                                                    got_gradient.data(), got_sum.data(), s.use);
                 // Four roundings of numbers up to 1 and 2; sums of terms up to 1/2.
                 REQUIRE(distance(got, y) <= 2 * eps);
                 REQUIRE(distance(back, dx) <= 4 * eps);
@@ -134,9 +143,11 @@ TEMPLATE_TEST_CASE("kernels/column_moments: normalised columns and their backwar
                     first_gradient = got_gradient;
                     first_sum = got_sum;
                     auto in_place = x, back_in_place = dy;
-                    kernels::normalise_columns(rows, n, in_place.data(), mean.data(), scale.data(), shift.data(), in_place.data(), {1});
-                    kernels::normalise_columns_backward(rows, n, x.data(), back_in_place.data(), mean.data(), scale.data(), sum.data(),
-                                                        gradient.data(), back_in_place.data(), {1});
+                    kernels::normalise_columns(rows, n, in_place.data(), mean.data(), scale.data(), shift.data(),
+                                               in_place.data(), {1});
+                    kernels::normalise_columns_backward(rows, n, x.data(), back_in_place.data(), mean.data(),
+                                                        scale.data(), sum.data(), gradient.data(), back_in_place.data(),
+                                                        {1});
                     REQUIRE(same_bits(in_place, got));
                     REQUIRE(same_bits(back_in_place, back));
                 }
@@ -148,12 +159,13 @@ TEMPLATE_TEST_CASE("kernels/column_moments: normalised columns and their backwar
         }
 }
 
-TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has the bits of a pass of its own", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has the bits of a pass of its own",
+                   "[kernels]", float, double) {
     constexpr TestType nan = std::numeric_limits<TestType>::quiet_NaN();
     for (const std::size_t n : widths<TestType>())
         for (const std::size_t rows : heights) {
-            auto x = uniform<TestType>(rows * n, 1), other = uniform<TestType>(rows * n, 8), dy = uniform<TestType>(rows * n, 2);
+            auto x = uniform<TestType>(rows * n, 1), other = uniform<TestType>(rows * n, 8),
+                 dy = uniform<TestType>(rows * n, 2);
             const auto mean = uniform<TestType>(n, 3), scale = uniform<TestType>(n, 4), shift = uniform<TestType>(n, 5);
             const auto share_of_sum = uniform<TestType>(n, 6), share_of_gradient = uniform<TestType>(n, 7);
             if (rows > 15) {
@@ -165,31 +177,34 @@ TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has 
                     const parallel::team team{threads};
                     INFO("rows " << rows << " columns " << n << " threads " << threads);
                     auto z = unwritten<TestType>(rows * n), y = z, y_sum = z, sum = z;
-                    kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), z.data(), team);
+                    kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), z.data(),
+                                               team);
                     for (std::size_t i = 0; i < rows * n; ++i) sum[i] = other[i] + z[i];
                     kernels::relu_forward<TestType>(z, y);
                     kernels::relu_forward<TestType>(sum, y_sum);
-                    auto got = in_place ? x : unwritten<TestType>(rows * n), got_sum = in_place ? other : unwritten<TestType>(rows * n);
+                    auto got = in_place ? x : unwritten<TestType>(rows * n),
+                         got_sum = in_place ? other : unwritten<TestType>(rows * n);
                     const kernels::rectified<TestType> then{scale.data(), shift.data()};
-                    kernels::normalise_columns(rows, n, in_place ? got.data() : x.data(), mean.data(), scale.data(), shift.data(),
-                                               got.data(), team, then);
-                    kernels::normalise_columns(rows, n, x.data(), mean.data(), scale.data(), shift.data(), got_sum.data(), team,
-                                               kernels::rectified_sum<TestType>{in_place ? got_sum.data() : other.data()});
+                    kernels::normalise_columns(rows, n, in_place ? got.data() : x.data(), mean.data(), scale.data(),
+                                               shift.data(), got.data(), team, then);
+                    kernels::normalise_columns(
+                        rows, n, x.data(), mean.data(), scale.data(), shift.data(), got_sum.data(), team,
+                        kernels::rectified_sum<TestType>{in_place ? got_sum.data() : other.data()});
                     REQUIRE(same_bits(got, y));
                     REQUIRE(same_bits(got_sum, y_sum));
 
                     const auto gradients_of = [&](const array<TestType>& gradients, auto what) {
                         auto out = unwritten<TestType>(2 * n);
                         scratch<TestType> s(kernels::column_sums_scratch<TestType>(rows, n), team);
-                        kernels::column_gradients<TestType>(rows, n, x.data(), gradients.data(), mean.data(), scale.data(), out.data(),
-                                                            out.data() + n, s.use, what);
+                        kernels::column_gradients<TestType>(rows, n, x.data(), gradients.data(), mean.data(),
+                                                            scale.data(), out.data(), out.data() + n, s.use, what);
                         return out;
                     };
                     const auto back = [&](const array<TestType>& gradients, auto what) {
                         auto out = in_place ? gradients : unwritten<TestType>(rows * n);
-                        kernels::normalise_columns_backward(rows, n, x.data(), in_place ? out.data() : gradients.data(), mean.data(),
-                                                            scale.data(), share_of_sum.data(), share_of_gradient.data(), out.data(), team,
-                                                            what);
+                        kernels::normalise_columns_backward(rows, n, x.data(), in_place ? out.data() : gradients.data(),
+                                                            mean.data(), scale.data(), share_of_sum.data(),
+                                                            share_of_gradient.data(), out.data(), team, what);
                         return out;
                     };
                     auto dz = unwritten<TestType>(rows * n), dsum = dz;
@@ -198,8 +213,8 @@ TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has 
                     REQUIRE(same_bits(gradients_of(dy, then), gradients_of(dz, kernels::unchanged{})));
                     REQUIRE(same_bits(back(dy, then), back(dz, kernels::unchanged{})));
                     auto masked = in_place ? dy : unwritten<TestType>(rows * n);
-                    const auto fused =
-                        gradients_of(in_place ? masked : dy, kernels::rectified_sum_gradients<TestType>{y_sum.data(), masked.data()});
+                    const auto fused = gradients_of(in_place ? masked : dy, kernels::rectified_sum_gradients<TestType>{
+                                                                                y_sum.data(), masked.data()});
                     REQUIRE(same_bits(fused, gradients_of(dsum, kernels::unchanged{})));
                     REQUIRE(same_bits(masked, dsum));
                     // dy in two parts.
@@ -207,16 +222,17 @@ TEMPLATE_TEST_CASE("kernels/column_moments: what follows normalised columns has 
                     for (std::size_t i = 0; i < rows * n; ++i) both[i] = dy[i] + other[i];
                     kernels::relu_backward<TestType>(y_sum, both, dsum);
                     masked = in_place ? dy : unwritten<TestType>(rows * n);
-                    const auto added = gradients_of(in_place ? masked : dy, kernels::rectified_sum_both_gradients<TestType>{
-                                                                                {y_sum.data(), masked.data()}, other.data()});
+                    const auto added = gradients_of(
+                        in_place ? masked : dy,
+                        kernels::rectified_sum_both_gradients<TestType>{{y_sum.data(), masked.data()}, other.data()});
                     REQUIRE(same_bits(added, gradients_of(dsum, kernels::unchanged{})));
                     REQUIRE(same_bits(masked, dsum));
                 }
         }
 }
 
-TEMPLATE_TEST_CASE("kernels/column_moments: results far larger than the caches have the bits of those in place", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/column_moments: results far larger than the caches have the bits of those in place",
+                   "[kernels]", float, double) {
     // Whole lines, and rows whose lines begin anywhere.
     for (const std::size_t n : {80, 21}) {
         const std::size_t rows = rows_beyond_caches<TestType>(n);
@@ -234,8 +250,8 @@ TEMPLATE_TEST_CASE("kernels/column_moments: results far larger than the caches h
         forward(x.data(), place.data(), kernels::rectified_sum<TestType>{place.data()});
         REQUIRE(same_bits(apart, place));
         const auto backward = [&](const TestType* gradients, TestType* to) {
-            kernels::normalise_columns_backward(rows, n, x.data(), gradients, mean.data(), scale.data(), shift.data(), mean.data(), to,
-                                                {2});
+            kernels::normalise_columns_backward(rows, n, x.data(), gradients, mean.data(), scale.data(), shift.data(),
+                                                mean.data(), to, {2});
         };
         place = dy;
         backward(dy.data(), apart.data());

@@ -10,28 +10,33 @@
 using namespace kernel_test;
 using kernels::local_response;
 
-TEMPLATE_TEST_CASE("kernels/local_response: against the reference, equal bits on any number of threads and in place", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/local_response: against the reference, equal bits on any number of threads and in place",
+                   "[kernels]", float, double) {
     constexpr std::size_t w = simd::width<TestType>;
     constexpr double eps = std::numeric_limits<TestType>::epsilon();
-    for (const local_response& how : {local_response{}, local_response{.window = 3, .alpha = 0.5, .beta = 0.5, .offset = 1},
-                                      local_response{.window = 7, .alpha = 1, .beta = 1, .offset = 1},
-                                      local_response{.window = 1, .alpha = 0.7, .beta = 0.6, .offset = 1.5}})
-        for (const std::size_t channels : {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, std::size_t{37}, std::size_t{96}})
+    for (const local_response& how :
+         {local_response{}, local_response{.window = 3, .alpha = 0.5, .beta = 0.5, .offset = 1},
+          local_response{.window = 7, .alpha = 1, .beta = 1, .offset = 1},
+          local_response{.window = 1, .alpha = 0.7, .beta = 0.6, .offset = 1.5}})
+        for (const std::size_t channels :
+             {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, std::size_t{37}, std::size_t{96}})
             for (const std::size_t pixels : {0, 1, 2, 11}) {
                 const auto x = uniform<TestType>(pixels * channels, 1), dy = uniform<TestType>(pixels * channels, 2);
                 std::vector<double> y(x.size()), dx(x.size());
                 kernels::reference::local_response_forward(how, pixels, channels, x.data(), y.data());
                 kernels::reference::local_response_backward(how, pixels, channels, x.data(), dy.data(), dx.data());
-                INFO("window " << how.window << " beta " << how.beta << " channels " << channels << " pixels " << pixels);
+                INFO("window " << how.window << " beta " << how.beta << " channels " << channels << " pixels "
+                               << pixels);
                 array<TestType> first_y, first_dx;
                 for (const int threads : thread_counts()) {
-                    scratch<TestType> s(kernels::local_response_scratch<TestType>(channels, how.window, {threads}), {threads});
+                    scratch<TestType> s(kernels::local_response_scratch<TestType>(channels, how.window, {threads}),
+                                        {threads});
                     auto got = unwritten<TestType>(x.size()), gradient = got;
                     kernels::local_response_forward<TestType>(how, pixels, channels, x.data(), got.data(), s.use);
-                    kernels::local_response_backward<TestType>(how, pixels, channels, x.data(), dy.data(), gradient.data(), s.use);
-                    // A base up to 1 + 7/4, its power (logarithm and exponential within two units) and the factors: each rounds numbers
-                    // below 1 in magnitude; the window adds its terms once more.
+                    kernels::local_response_backward<TestType>(how, pixels, channels, x.data(), dy.data(),
+                                                               gradient.data(), s.use);
+                    // A base up to 1 + 7/4, its power (logarithm and exponential within two units) and the factors:
+                    // each rounds numbers below 1 in magnitude; the window adds its terms once more.
                     REQUIRE(distance(got, y) <= (static_cast<double>(how.window) + 12) * 0.5 * eps);
                     REQUIRE(distance(gradient, dx) <=
                             (static_cast<double>(how.window) + 12) * (1 + static_cast<double>(how.window)) * 0.5 * eps);
@@ -39,8 +44,10 @@ TEMPLATE_TEST_CASE("kernels/local_response: against the reference, equal bits on
                         first_y = got;
                         first_dx = gradient;
                         auto in_place = x, back = dy;
-                        kernels::local_response_forward<TestType>(how, pixels, channels, in_place.data(), in_place.data(), s.use);
-                        kernels::local_response_backward<TestType>(how, pixels, channels, x.data(), back.data(), back.data(), s.use);
+                        kernels::local_response_forward<TestType>(how, pixels, channels, in_place.data(),
+                                                                  in_place.data(), s.use);
+                        kernels::local_response_backward<TestType>(how, pixels, channels, x.data(), back.data(),
+                                                                   back.data(), s.use);
                         REQUIRE(same_bits(in_place, got));
                         REQUIRE(same_bits(back, gradient));
                     }
@@ -69,8 +76,10 @@ TEMPLATE_TEST_CASE("kernels/local_response: a NaN reaches its window and no othe
 }
 
 // All floats of every third run of 16 were tried once: none errs by more than 1.899 units.
-TEST_CASE("kernels/local_response: base^(-3/4) errs by less than two units, with the same bits wherever multiply-adds round once",
-          "[kernels]") {
+TEST_CASE(
+    "kernels/local_response: base^(-3/4) errs by less than two units, with the same bits wherever multiply-adds round "
+    "once",
+    "[kernels]") {
     constexpr std::size_t width = simd::width<float>;
     const auto power = [](const std::vector<float>& x) {
         std::vector<float> y(x.size());
@@ -79,7 +88,8 @@ TEST_CASE("kernels/local_response: base^(-3/4) errs by less than two units, with
         return y;
     };
     std::vector<float> x(1 << 16);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::exp(-87 + 175.5 * static_cast<double>(i) / 65536));
+    for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>(std::exp(-87 + 175.5 * static_cast<double>(i) / 65536));
     const auto y = power(x);
     for (std::size_t i = 0; i < x.size(); ++i) {
         const double root = std::sqrt(static_cast<double>(x[i]));
@@ -95,8 +105,8 @@ TEST_CASE("kernels/local_response: base^(-3/4) errs by less than two units, with
     if (simd::fma_rounds_once) CHECK(core::hash(std::as_bytes(std::span{z})) == 0xd820220fd01c05fU);
 }
 
-TEMPLATE_TEST_CASE("kernels/local_response: results far larger than the caches have the bits of those in place", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/local_response: results far larger than the caches have the bits of those in place",
+                   "[kernels]", float, double) {
     // Whole lines, and pixels whose lines begin anywhere.
     for (const std::size_t channels : {80, 21}) {
         const std::size_t pixels = rows_beyond_caches<TestType>(channels);

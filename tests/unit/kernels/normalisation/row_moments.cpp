@@ -34,27 +34,31 @@ struct data {
     [[nodiscard]] result<T> run(int threads = 1) const {
         result<T> out{unwritten<T>(rows * n), unwritten<T>(rows * n), unwritten<T>(n), unwritten<T>(n),
                       std::vector<kernels::row_moments<T>>(rows)};
-        kernels::normalise_rows(rows, n, x.data(), scale.data(), shift.data(), epsilon, out.y.data(), out.moments.data(), {threads});
-        kernels::normalise_rows_backward(rows, n, x.data(), dy.data(), scale.data(), out.moments.data(), out.dx.data(), {threads});
-        kernels::normalise_rows_gradients(rows, n, x.data(), dy.data(), out.moments.data(), out.gradient.data(), out.sum.data(), {threads});
+        kernels::normalise_rows(rows, n, x.data(), scale.data(), shift.data(), epsilon, out.y.data(),
+                                out.moments.data(), {threads});
+        kernels::normalise_rows_backward(rows, n, x.data(), dy.data(), scale.data(), out.moments.data(), out.dx.data(),
+                                         {threads});
+        kernels::normalise_rows_gradients(rows, n, x.data(), dy.data(), out.moments.data(), out.gradient.data(),
+                                          out.sum.data(), {threads});
         return out;
     }
 };
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/row_moments: against the reference, equal bits on any number of threads", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/row_moments: against the reference, equal bits on any number of threads", "[kernels]",
+                   float, double) {
     constexpr std::size_t w = simd::width<TestType>;
     constexpr double eps = std::numeric_limits<TestType>::epsilon();
-    for (const std::size_t n :
-         {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, 4 * w - 1, 4 * w, 4 * w + 1, std::size_t{101}, std::size_t{1000}})
+    for (const std::size_t n : {std::size_t{1}, std::size_t{2}, w - 1, w, w + 1, 4 * w - 1, 4 * w, 4 * w + 1,
+                                std::size_t{101}, std::size_t{1000}})
         for (const std::size_t rows : {0, 1, 3, 17}) {
             const data<TestType> of{rows, n};
             const auto got = of.run();
             const auto exact = kernels::reference::moments_of(rows, n, n, 1, of.x.data());
             std::vector<double> y(rows * n), dx(rows * n), gradient(n), sum(n);
-            // Sums of n terms below 1/2, spread over the elements of four vectors; 1 / deviation is at most 1 / sqrt(epsilon) = 32, and its
-            // error that of the variance times half its third power.
+            // Sums of n terms below 1/2, spread over the elements of four vectors; 1 / deviation is at most 1 /
+            // sqrt(epsilon) = 32, and its error that of the variance times half its third power.
             const double terms = static_cast<double>(n) / static_cast<double>(4 * w) + static_cast<double>(w) + 8;
             double worst_y = 0, worst_dx = 0;
             for (std::size_t r = 0; r < rows; ++r) {
@@ -71,9 +75,10 @@ TEMPLATE_TEST_CASE("kernels/row_moments: against the reference, equal bits on an
                 kernels::reference::normalise_backward(h, g, inverse, out);
                 const double error_of_h = terms * eps * (inverse + 0.5 * inverse * inverse * 1.0);
                 for (std::size_t i = 0; i < n; ++i) {
-                    worst_y = std::max(worst_y, std::abs(static_cast<double>(got.y[r * n + i]) - y[r * n + i]) / error_of_h);
-                    worst_dx = std::max(worst_dx,
-                                        std::abs(static_cast<double>(got.dx[r * n + i]) - out[i]) / (inverse * (error_of_h + terms * eps)));
+                    worst_y =
+                        std::max(worst_y, std::abs(static_cast<double>(got.y[r * n + i]) - y[r * n + i]) / error_of_h);
+                    worst_dx = std::max(worst_dx, std::abs(static_cast<double>(got.dx[r * n + i]) - out[i]) /
+                                                      (inverse * (error_of_h + terms * eps)));
                 }
             }
             INFO("rows " << rows << " columns " << n);
@@ -93,7 +98,8 @@ TEMPLATE_TEST_CASE("kernels/row_moments: against the reference, equal bits on an
         }
 }
 
-TEMPLATE_TEST_CASE("kernels/row_moments: a row has the same bits wherever it lies, and may be its own result", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/row_moments: a row has the same bits wherever it lies, and may be its own result",
+                   "[kernels]", float, double) {
     const data<TestType> of{7, 45};
     const auto got = of.run();
     for (std::size_t first = 0; first < 7; ++first) {
@@ -103,8 +109,8 @@ TEMPLATE_TEST_CASE("kernels/row_moments: a row has the same bits wherever it lie
                                   of.dy.begin() + static_cast<std::ptrdiff_t>(first * 45 + 45));
         kernels::normalise_rows(1, 45, y.data(), of.scale.data(), of.shift.data(), epsilon, y.data(),
                                 static_cast<kernels::row_moments<TestType>*>(nullptr), {1});
-        kernels::normalise_rows_backward(1, 45, of.x.data() + first * 45, dx.data(), of.scale.data(), got.moments.data() + first, dx.data(),
-                                         {1});
+        kernels::normalise_rows_backward(1, 45, of.x.data() + first * 45, dx.data(), of.scale.data(),
+                                         got.moments.data() + first, dx.data(), {1});
         REQUIRE(std::memcmp(y.data(), got.y.data() + first * 45, 45 * sizeof(TestType)) == 0);
         REQUIRE(std::memcmp(dx.data(), got.dx.data() + first * 45, 45 * sizeof(TestType)) == 0);
     }
@@ -120,7 +126,8 @@ TEMPLATE_TEST_CASE("kernels/row_moments: a NaN makes its row NaN", "[kernels]", 
         }
 }
 
-TEMPLATE_TEST_CASE("kernels/row_moments: results far larger than the caches have the bits of those in place", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/row_moments: results far larger than the caches have the bits of those in place",
+                   "[kernels]", float, double) {
     // Whole lines, and rows whose lines begin anywhere.
     for (const std::size_t n : {80, 21}) {
         const std::size_t rows = rows_beyond_caches<TestType>(n);

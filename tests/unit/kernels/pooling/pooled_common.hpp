@@ -49,7 +49,8 @@ inline std::string describe(const pooled_case& c) {
 inline std::vector<std::uint8_t> winners(const pooled_case& c) {
     const core::random_stream random{7, core::purpose::user, 4};
     std::vector<std::uint8_t> out(c.batch * c.g.out_size());
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::uint8_t>(random.below(c.g.window_rows * c.g.window_columns, i));
+    for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] = static_cast<std::uint8_t>(random.below(c.g.window_rows * c.g.window_columns, i));
     return out;
 }
 

@@ -10,11 +10,12 @@ using namespace kernel_test;
 namespace {
 
 template <class T>
-outputs<T> run(const pooled_case& c, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& bias, int threads) {
+outputs<T> run(const pooled_case& c, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& bias,
+               int threads) {
     outputs<T> out{unwritten<T>(batch * c.g.out_size()), std::vector<std::uint8_t>(batch * c.g.out_size(), 99)};
     const scratch<T> room(kernels::pooled_forward_scratch<T>(c.g, batch, {threads}), {threads});
-    kernels::pooled_forward<T>(c.g, batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(), out.y.data(), out.which.data(),
-                               room.use);
+    kernels::pooled_forward<T>(c.g, batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(), out.y.data(),
+                               out.which.data(), room.use);
     return out;
 }
 
@@ -23,7 +24,8 @@ template <class T>
 outputs<T> one_after_the_other(const pooled_case& c, const array<T>& x, const array<T>& w, const array<T>& bias) {
     auto v = unwritten<T>(c.batch * c.g.conv.out_size());
     const scratch<T> room(kernels::convolution_forward_scratch<T>(c.g.conv, c.batch, {1}), {1});
-    kernels::convolution_forward<T>(c.g.conv, c.batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(), v.data(), room.use);
+    kernels::convolution_forward<T>(c.g.conv, c.batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(),
+                                    v.data(), room.use);
     outputs<T> out{unwritten<T>(c.batch * c.g.out_size()), std::vector<std::uint8_t>(c.batch * c.g.out_size(), 99)};
     kernels::max_pool_forward<T>(c.g.pool(), c.batch, v.data(), out.y.data(), out.which.data(), {1});
     return out;
@@ -31,8 +33,9 @@ outputs<T> one_after_the_other(const pooled_case& c, const array<T>& x, const ar
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/pooled_convolution: the bits of a convolution and of its maximum, for every number of threads and samples",
-                   "[kernels]", float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/pooled_convolution: the bits of a convolution and of its maximum, for every number of threads and samples",
+    "[kernels]", float, double) {
     for (const auto& c : pooled_cases<TestType>(60)) {
         // Whole numbers have ties.
         for (const bool whole : {true, false}) {
@@ -54,7 +57,8 @@ TEMPLATE_TEST_CASE("kernels/pooled_convolution: the bits of a convolution and of
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/pooled_convolution: the winners need not be kept, and a NaN wins", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/pooled_convolution: the winners need not be kept, and a NaN wins", "[kernels]", float,
+                   double) {
     for (const auto& c : pooled_cases<TestType>(10)) {
         auto x = uniform<TestType>(c.batch * c.g.conv.in_size(), 1);
         const auto w = uniform<TestType>(c.g.conv.weight_count(), 2);
@@ -64,7 +68,8 @@ TEMPLATE_TEST_CASE("kernels/pooled_convolution: the winners need not be kept, an
         kernels::pooled_forward<TestType>(c.g, c.batch, x.data(), w.data(), nullptr, y.data(), nullptr, room.use);
         INFO(describe(c));
         REQUIRE(same_bits(y, want.y));
-        if (c.g.conv.pad_top > 0 || c.g.conv.pad_left > 0) continue;  // otherwise the first output sees the first number
+        if (c.g.conv.pad_top > 0 || c.g.conv.pad_left > 0)
+            continue;  // otherwise the first output sees the first number
         x[0] = std::numeric_limits<TestType>::quiet_NaN();
         const auto with_nan = run(c, c.batch, x, w, {}, 1);
         REQUIRE(std::isnan(with_nan.y[0]));

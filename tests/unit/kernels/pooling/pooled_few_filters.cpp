@@ -27,11 +27,13 @@ kernels::pooling halves(const convolution& g) {
 }
 
 template <class T>
-outputs<T> run(const convolution& g, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& bias, int threads) {
+outputs<T> run(const convolution& g, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& bias,
+               int threads) {
     outputs<T> out{unwritten<T>(batch * pooled_size(g)), std::vector<std::uint8_t>(batch * pooled_size(g), 99)};
-    const scratch<T> room(kernels::detail::pooled_few_filters<T>{{{g}}}.scratch(static_cast<std::size_t>(threads)), {threads});
-    kernels::detail::pooled_few_filters_forward<T>(g, batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(), out.y.data(),
-                                                   out.which.data(), room.use);
+    const scratch<T> room(kernels::detail::pooled_few_filters<T>{{{g}}}.scratch(static_cast<std::size_t>(threads)),
+                          {threads});
+    kernels::detail::pooled_few_filters_forward<T>(g, batch, x.data(), w.data(), bias.empty() ? nullptr : bias.data(),
+                                                   out.y.data(), out.which.data(), room.use);
     return out;
 }
 
@@ -45,7 +47,8 @@ std::vector<std::pair<convolution, std::size_t>> shapes(std::size_t count) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/pooled_few_filters: whole numbers come out exactly, and the first of equals wins", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/pooled_few_filters: whole numbers come out exactly, and the first of equals wins",
+                   "[kernels]", float, double) {
     bool with_bias = false;
     for (const auto& [g, batch] : shapes<TestType>(60)) {
         with_bias = !with_bias;
@@ -53,7 +56,8 @@ TEMPLATE_TEST_CASE("kernels/pooled_few_filters: whole numbers come out exactly, 
         const auto w = integers<TestType>(g.weight_count(), 2);
         const auto bias = integers<TestType>(with_bias ? g.filters : 0, 3);
         std::vector<double> between(batch * g.out_size());
-        kernels::reference::convolution_forward<TestType>(g, batch, x.data(), w.data(), with_bias ? bias.data() : nullptr, between.data());
+        kernels::reference::convolution_forward<TestType>(g, batch, x.data(), w.data(),
+                                                          with_bias ? bias.data() : nullptr, between.data());
         std::vector<double> y(batch * pooled_size(g));
         std::vector<std::uint8_t> which(y.size());
         kernels::reference::max_pool_forward<double>(halves(g), batch, between.data(), y.data(), which.data());
@@ -64,8 +68,9 @@ TEMPLATE_TEST_CASE("kernels/pooled_few_filters: whole numbers come out exactly, 
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/pooled_few_filters: the rounding error is that of one chain, the bits are those of a sample alone", "[kernels]",
-                   float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/pooled_few_filters: the rounding error is that of one chain, the bits are those of a sample alone",
+    "[kernels]", float, double) {
     for (const auto& [g, batch] : shapes<TestType>(30)) {
         const auto x = uniform<TestType>(batch * g.in_size(), 1);
         const auto w = uniform<TestType>(g.weight_count(), 2);
@@ -93,14 +98,15 @@ TEMPLATE_TEST_CASE("kernels/pooled_few_filters: the rounding error is that of on
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/pooled_few_filters: a NaN wins its windows and no others, and winners need not be kept", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/pooled_few_filters: a NaN wins its windows and no others, and winners need not be kept",
+                   "[kernels]", float, double) {
     const auto g = square(19, 2, 5, 3);
     auto x = uniform<TestType>(g.in_size(), 1);
     const auto w = uniform<TestType>(g.weight_count(), 2);
     const auto bias = uniform<TestType>(g.filters, 3);
     const auto before = run(g, 1, x, w, bias, 1);
-    x[(18 * g.columns + 3) * g.channels + 1] = std::numeric_limits<TestType>::quiet_NaN();  // the row that no window sees
+    x[(18 * g.columns + 3) * g.channels + 1] =
+        std::numeric_limits<TestType>::quiet_NaN();  // the row that no window sees
     const auto outside = run(g, 1, x, w, bias, 1);
     REQUIRE(same_bits(outside.y, before.y));
     x[(7 * g.columns + 5) * g.channels] = std::numeric_limits<TestType>::quiet_NaN();
@@ -117,6 +123,7 @@ TEMPLATE_TEST_CASE("kernels/pooled_few_filters: a NaN wins its windows and no ot
             }
     auto y = unwritten<TestType>(pooled_size(g));
     const scratch<TestType> room(kernels::detail::pooled_few_filters<TestType>{{{g}}}.scratch(1), {1});
-    kernels::detail::pooled_few_filters_forward<TestType>(g, 1, x.data(), w.data(), bias.data(), y.data(), nullptr, room.use);
+    kernels::detail::pooled_few_filters_forward<TestType>(g, 1, x.data(), w.data(), bias.data(), y.data(), nullptr,
+                                                          room.use);
     REQUIRE(same_bits(y, after.y));
 }

@@ -17,7 +17,8 @@ struct gradients {
 template <class T>
 gradients<T> run(const pooled_case& c, std::size_t batch, const array<T>& x, const array<T>& w, const array<T>& dy,
                  const std::vector<std::uint8_t>& which, int threads, bool with_bias = true) {
-    gradients<T> out{unwritten<T>(c.g.conv.weight_count()), unwritten<T>(c.g.conv.filters), unwritten<T>(batch * c.g.conv.in_size())};
+    gradients<T> out{unwritten<T>(c.g.conv.weight_count()), unwritten<T>(c.g.conv.filters),
+                     unwritten<T>(batch * c.g.conv.in_size())};
     const scratch<T> room(kernels::pooled_backward_weights_scratch<T>(c.g, {threads}), {threads});
     kernels::pooled_backward_weights<T>(c.g, batch, x.data(), dy.data(), which.data(), out.dw.data(),
                                         with_bias ? out.dbias.data() : nullptr, room.use);
@@ -40,7 +41,8 @@ wanted_gradients reference_of(const pooled_case& c, const array<T>& x, const arr
     const array<T> dv(spread.begin(), spread.end());
     wanted_gradients out{std::vector<double>(conv.weight_count()), std::vector<double>(conv.filters),
                          std::vector<double>(c.batch * conv.in_size())};
-    kernels::reference::convolution_backward_weights<T>(conv, c.batch, x.data(), dv.data(), out.dw.data(), out.dbias.data());
+    kernels::reference::convolution_backward_weights<T>(conv, c.batch, x.data(), dv.data(), out.dw.data(),
+                                                        out.dbias.data());
     kernels::reference::convolution_backward_data<T>(conv, c.batch, dv.data(), w.data(), out.dx.data());
     return out;
 }
@@ -62,8 +64,9 @@ TEMPLATE_TEST_CASE("kernels/pooled_gradients: whole numbers come out exactly", "
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/pooled_gradients: rounding errors are those of sums, equal bits for all threads and for a sample alone",
-                   "[kernels]", float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/pooled_gradients: rounding errors are those of sums, equal bits for all threads and for a sample alone",
+    "[kernels]", float, double) {
     for (const auto& c : pooled_cases<TestType>(40)) {
         const convolution& conv = c.g.conv;
         const auto x = uniform<TestType>(c.batch * conv.in_size(), 1);
@@ -76,7 +79,8 @@ TEMPLATE_TEST_CASE("kernels/pooled_gradients: rounding errors are those of sums,
         const std::size_t windows = c.g.out_rows() * c.g.out_columns();
         REQUIRE(distance(alone.dw, want.dw) <= sum_tolerance<TestType>(c.batch * windows, 0.25));
         REQUIRE(distance(alone.dbias, want.dbias) <= sum_tolerance<TestType>(c.batch * windows, 0.5));
-        REQUIRE(distance(alone.dx, want.dx) <= sum_tolerance<TestType>(conv.kernel_rows * conv.kernel_columns * conv.filters, 0.25));
+        REQUIRE(distance(alone.dx, want.dx) <=
+                sum_tolerance<TestType>(conv.kernel_rows * conv.kernel_columns * conv.filters, 0.25));
         for (const int threads : {2, 3, 5}) {
             const auto got = run(c, c.batch, x, w, dy, which, threads);
             REQUIRE(same_bits(got.dw, alone.dw));
@@ -93,8 +97,9 @@ TEMPLATE_TEST_CASE("kernels/pooled_gradients: rounding errors are those of sums,
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/pooled_gradients: a sample of zeros at the end changes no bit of the weights, no samples give zeros",
-                   "[kernels]", float, double) {
+TEMPLATE_TEST_CASE(
+    "kernels/pooled_gradients: a sample of zeros at the end changes no bit of the weights, no samples give zeros",
+    "[kernels]", float, double) {
     for (const auto& c : pooled_cases<TestType>(20)) {
         auto x = uniform<TestType>(c.batch * c.g.conv.in_size(), 1);
         const auto w = uniform<TestType>(c.g.conv.weight_count(), 2);

@@ -22,9 +22,22 @@ std::vector<shape> shapes() {
     const core::random_stream random{4, core::purpose::user, 9};
     std::size_t drawn = 0;
     const auto draw = [&](std::size_t from, std::size_t to) { return from + random.below(to - from + 1, drawn++); };
-    std::vector<shape> out{
-        {{.rows = 24, .columns = 24, .channels = 32, .kernel_rows = 2, .kernel_columns = 2, .stride_rows = 2, .stride_columns = 2}, 2},
-        {{.rows = 13, .columns = 13, .channels = 5, .kernel_rows = 3, .kernel_columns = 3, .stride_rows = 2, .stride_columns = 2}, 2}};
+    std::vector<shape> out{{{.rows = 24,
+                             .columns = 24,
+                             .channels = 32,
+                             .kernel_rows = 2,
+                             .kernel_columns = 2,
+                             .stride_rows = 2,
+                             .stride_columns = 2},
+                            2},
+                           {{.rows = 13,
+                             .columns = 13,
+                             .channels = 5,
+                             .kernel_rows = 3,
+                             .kernel_columns = 3,
+                             .stride_rows = 2,
+                             .stride_columns = 2},
+                            2}};
     // Few channels, windows side by side: several go through registers together.
     for (const std::size_t channels : {1U, 3U, 4U, 6U, 7U, 8U, 9U, 15U, 16U, 17U, 31U, 33U})
         for (const std::size_t columns : {8U, 9U, 18U, 28U}) {
@@ -104,7 +117,8 @@ TEMPLATE_TEST_CASE("kernels/pooling: the maximum, its index and its gradient", "
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/pooling: the mean and its gradient, equal bits for every number of threads", "[kernels]", float, double) {
+TEMPLATE_TEST_CASE("kernels/pooling: the mean and its gradient, equal bits for every number of threads", "[kernels]",
+                   float, double) {
     for (const auto& [g, batch] : shapes()) {
         const auto x = uniform<TestType>(batch * g.in_size(), 1);
         const auto dy = uniform<TestType>(batch * g.out_size(), 2);
@@ -162,8 +176,8 @@ TEST_CASE("kernels/pooling: a window of minus infinities has a winner", "[kernel
 }
 
 // Pixels of whole lines, five vectors or two that other gradients take together, and pixels whose lines begin anywhere.
-TEMPLATE_TEST_CASE("kernels/pooling: results far larger than the caches have the bits of one sample at a time", "[kernels]", float,
-                   double) {
+TEMPLATE_TEST_CASE("kernels/pooling: results far larger than the caches have the bits of one sample at a time",
+                   "[kernels]", float, double) {
     const pooling plain{.rows = 15, .columns = 17, .channels = 80, .kernel_rows = 2, .kernel_columns = 2};
     pooling odd = plain, overlapping = plain, joined = plain, wide = plain;
     odd.channels = 21;

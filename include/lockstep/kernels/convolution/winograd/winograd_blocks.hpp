@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Winograd convolution in blocks of tiles: transformed operands as panels of lines, the products of panels, and the way from and to images.
+// Winograd convolution in blocks of tiles: transformed operands as panels of lines, the products of panels, and the way
+// from and to images.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +15,9 @@
 
 namespace lockstep::kernels::detail {
 
-[[nodiscard]] constexpr std::size_t quotient_up(std::size_t n, std::size_t unit) noexcept { return (n + unit - 1) / unit; }
+[[nodiscard]] constexpr std::size_t quotient_up(std::size_t n, std::size_t unit) noexcept {
+    return (n + unit - 1) / unit;
+}
 
 template <class T, std::size_t Vectors>
 [[nodiscard]] constexpr std::size_t line_count(std::size_t channels) noexcept {
@@ -25,8 +28,8 @@ template <class T, std::size_t Vectors>
 template <class T, std::size_t Vectors>
 inline constexpr std::size_t line_tile_rows = Vectors == 1 ? simd::width<T> : tile_rows;
 
-/// Several matrices of `rows` x channels, one for each product: matrix after matrix, panel of line_size channels after panel, row after
-/// row.
+/// Several matrices of `rows` x channels, one for each product: matrix after matrix, panel of line_size channels after
+/// panel, row after row.
 template <class T, std::size_t Vectors>
 struct line_panels {
     static constexpr std::size_t line_size = detail::line_size<T, Vectors>;
@@ -34,11 +37,13 @@ struct line_panels {
     std::size_t rows = 0;
     std::size_t panels = 0;
 
-    /// An odd number of lines from one matrix to the next: the same line of all of them lies in different sets of a cache.
+    /// An odd number of lines from one matrix to the next: the same line of all of them lies in different sets of a
+    /// cache.
     [[nodiscard]] static constexpr std::size_t matrix_stride(std::size_t rows, std::size_t panels) noexcept {
         return (rows * panels | 1) * line_size;
     }
-    [[nodiscard]] static constexpr std::size_t size(std::size_t matrices, std::size_t rows, std::size_t panels) noexcept {
+    [[nodiscard]] static constexpr std::size_t size(std::size_t matrices, std::size_t rows,
+                                                    std::size_t panels) noexcept {
         return matrices * matrix_stride(rows, panels);
     }
     [[nodiscard]] std::size_t stride() const noexcept { return matrix_stride(rows, panels); }
@@ -51,8 +56,8 @@ struct line_panels {
     [[nodiscard]] line_pitch pitch(std::size_t edge) const noexcept { return {edge * stride(), stride()}; }
 };
 
-/// Calls f(first row, height constant) for tiles that cover all rows. A few rows more than half a tile are two low ones, where a quarter of
-/// the accumulators are enough to keep the multipliers busy.
+/// Calls f(first row, height constant) for tiles that cover all rows. A few rows more than half a tile are two low
+/// ones, where a quarter of the accumulators are enough to keep the multipliers busy.
 template <std::size_t Rows, std::size_t Vectors, class F>
 inline void for_tiles(parallel::block rows, F&& f) noexcept {
     constexpr std::size_t half = (Rows + 1) / 2;
@@ -67,8 +72,8 @@ inline void for_tiles(parallel::block rows, F&& f) noexcept {
     }
 }
 
-/// Two stretches of memory that are wanted after the products: asked for into the second-level cache in their order, a few lines at a time
-/// beside them.
+/// Two stretches of memory that are wanted after the products: asked for into the second-level cache in their order, a
+/// few lines at a time beside them.
 template <class T>
 struct far_walk {
     static constexpr std::size_t line = simd::alignment / sizeof(T);
@@ -85,7 +90,8 @@ struct far_walk {
     };
     /// Some panels of a matrix.
     template <std::size_t Vectors>
-    [[nodiscard]] static stretch panels_of(const line_panels<T, Vectors>& of, std::size_t matrix, parallel::block panels) noexcept {
+    [[nodiscard]] static stretch panels_of(const line_panels<T, Vectors>& of, std::size_t matrix,
+                                           parallel::block panels) noexcept {
         return {of.line(matrix, panels.first, 0), panels.size() * of.rows * of.line_size / line};
     }
 
@@ -119,8 +125,12 @@ struct cache_walk {
     far_walk<T>* far = nullptr;  ///< null: nothing else
 
     /// `count` elements from `from` on, while `tiles` chains of so many links are computed.
-    cache_walk(const T* from, std::size_t count, std::size_t tiles, std::size_t chain, far_walk<T>* beside = nullptr) noexcept
-        : at{from}, left{count / line}, burst{quotient_up(left, std::max<std::size_t>(1, chain / links * tiles))}, far{beside} {}
+    cache_walk(const T* from, std::size_t count, std::size_t tiles, std::size_t chain,
+               far_walk<T>* beside = nullptr) noexcept
+        : at{from},
+          left{count / line},
+          burst{quotient_up(left, std::max<std::size_t>(1, chain / links * tiles))},
+          far{beside} {}
 
     LOCKSTEP_FLATTEN void take_turn() noexcept {
         const std::size_t now = std::min(burst, left);
@@ -136,10 +146,12 @@ struct cache_walk {
     }
 };
 
-/// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of several panels, `count` links in
-/// all. Each element is one chain over ascending links. The rows of A and of C after these are asked for in advance.
+/// Rows of one tile of C from panels: c (Rows lines) = or += a b, with a in Rows neighbouring lines of several panels,
+/// `count` links in all. Each element is one chain over ascending links. The rows of A and of C after these are asked
+/// for in advance.
 template <std::size_t Rows, std::size_t Vectors, class T>
-void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T* b, T* c, bool starts, cache_walk<T>& ahead) noexcept {
+void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T* b, T* c, bool starts,
+                    cache_walk<T>& ahead) noexcept {
     using walk = cache_walk<T>;
     constexpr std::size_t line = line_size<T, Vectors>;
     constexpr std::size_t fetches = quotient_up(quotient_up(Rows * line, walk::line), line / walk::links);
@@ -159,12 +171,13 @@ void multiply_lines(std::size_t count, const T* a, std::size_t a_panel, const T*
                 tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
         }
     }
-    for (std::size_t q = 0; q < count; ++q, b += line) tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
+    for (std::size_t q = 0; q < count; ++q, b += line)
+        tile.step(b, [&](auto i) LOCKSTEP_FLATTEN { return a[i * line + q]; });
     tile.template store_tile<line>(c);
 }
 
-/// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i / 2] + i % 2, line_size
-/// apart, with one vector at a[0] + i; those of the last row of the next tile lie at `next`.
+/// The same for c += a^T b: row i of C takes one element of each of `count` lines of A, and they lie at a[i / 2] + i %
+/// 2, line_size apart, with one vector at a[0] + i; those of the last row of the next tile lie at `next`.
 template <std::size_t Rows, std::size_t Vectors, class T>
 void multiply_lines_transposed(std::size_t count, const T* const* a, const T* next, const T* b, T* c, bool starts,
                                cache_walk<T>& ahead) noexcept {
@@ -185,8 +198,8 @@ void multiply_lines_transposed(std::size_t count, const T* const* a, const T* ne
         at += line;
         b += line;
     };
-    for (const std::size_t end = count % walk::links + std::min(line, count) / walk::links * walk::links; count >= walk::links;
-         count -= walk::links) {
+    for (const std::size_t end = count % walk::links + std::min(line, count) / walk::links * walk::links;
+         count >= walk::links; count -= walk::links) {
         if (count == end) walk::template fetch_tile<Rows * line>(c + Rows * line);
         ahead.take_turn();
         if constexpr (Vectors == 1) {
@@ -194,7 +207,8 @@ void multiply_lines_transposed(std::size_t count, const T* const* a, const T* ne
             const T* const row = pair[0] + at;
             unroll<walk::links>([&](auto q) LOCKSTEP_FLATTEN {
                 __builtin_prefetch(next + at + q * line);
-                tile.step_in_place(b + q * line, [&](auto i) LOCKSTEP_FLATTEN -> const T& { return row[q * line + i]; });
+                tile.step_in_place(b + q * line,
+                                   [&](auto i) LOCKSTEP_FLATTEN -> const T& { return row[q * line + i]; });
             });
             at += walk::links * line;
             b += walk::links * line;
@@ -210,7 +224,8 @@ void multiply_lines_transposed(std::size_t count, const T* const* a, const T* ne
     tile.template store_tile<line>(c);
 }
 
-/// Tiles of M x M outputs over a batch of images, numbered by sample, row and column. They hang over at the lower and the right edge.
+/// Tiles of M x M outputs over a batch of images, numbered by sample, row and column. They hang over at the lower and
+/// the right edge.
 struct tiling {
     std::size_t edge = 1;
     std::size_t rows = 0;
@@ -257,18 +272,19 @@ struct image_windows {
 
     [[nodiscard]] line_pitch pitch() const noexcept { return {columns * depth, depth}; }
 
-    /// Cuts memory into parts in its order, one for each tile and as large as what it has of the image: where that of a tile begins,
-    /// `ahead` image rows on.
+    /// Cuts memory into parts in its order, one for each tile and as large as what it has of the image: where that of a
+    /// tile begins, `ahead` image rows on.
     [[nodiscard]] T* share_of(const tiling& tiles, std::size_t tile, std::size_t ahead) const noexcept {
         const tiling::position at = tiles[std::min(tile, tiles.count())];
         const std::size_t row = std::min(at.row, rows);
-        const std::size_t pixels =
-            (at.sample * rows + row + ahead) * columns + std::min(at.column, columns) * std::min(tiles.edge, rows - row);
+        const std::size_t pixels = (at.sample * rows + row + ahead) * columns +
+                                   std::min(at.column, columns) * std::min(tiles.edge, rows - row);
         return data + std::min(pixels, tiles.batch * rows * columns) * depth;
     }
-    /// The parts of a block of tiles. With `ahead` rows, all that the block sees of `ahead` rows lies in them and in those of the blocks
-    /// before.
-    [[nodiscard]] typename far_walk<element>::stretch shares_of(const tiling& tiles, parallel::block of, std::size_t ahead) const noexcept {
+    /// The parts of a block of tiles. With `ahead` rows, all that the block sees of `ahead` rows lies in them and in
+    /// those of the blocks before.
+    [[nodiscard]] typename far_walk<element>::stretch shares_of(const tiling& tiles, parallel::block of,
+                                                                std::size_t ahead) const noexcept {
         const element* const from = share_of(tiles, of.first, ahead);
         return {from, static_cast<std::size_t>(share_of(tiles, of.last, ahead) - from) / far_walk<element>::line};
     }
@@ -279,10 +295,12 @@ struct image_windows {
     };
     template <std::size_t Edge>
     [[nodiscard]] cut inside(std::ptrdiff_t row, std::ptrdiff_t column) const noexcept {
-        const auto part = [](std::ptrdiff_t first, std::size_t size, std::size_t& from, std::size_t& count, std::size_t& skip) {
+        const auto part = [](std::ptrdiff_t first, std::size_t size, std::size_t& from, std::size_t& count,
+                             std::size_t& skip) {
             const auto edge = static_cast<std::ptrdiff_t>(Edge);
             const std::ptrdiff_t begin = std::clamp<std::ptrdiff_t>(-first, 0, edge);
-            const std::ptrdiff_t end = std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(size) - first, begin, edge);
+            const std::ptrdiff_t end =
+                std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(size) - first, begin, edge);
             skip = static_cast<std::size_t>(begin);
             count = static_cast<std::size_t>(end - begin);
             from = count > 0 ? static_cast<std::size_t>(first + begin) : 0;
@@ -296,8 +314,8 @@ struct image_windows {
         return data + ((sample * rows + row) * columns + column) * depth;
     }
 
-    /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero. A whole one fetches the
-    /// next, if it is to.
+    /// Transforms the window at (row, column) to row `to_row` of all panels; what is outside of the image is zero. A
+    /// whole one fetches the next, if it is to.
     template <class Map, std::size_t step>
     void gather(std::size_t sample, std::ptrdiff_t row, std::ptrdiff_t column, const panels& to, std::size_t to_row,
                 bool fetches = true) const noexcept {
@@ -314,7 +332,8 @@ struct image_windows {
                 transform_lines<Map, Vectors>(from + c, pitch(), to.line(0, c / line, to_row), spread);
             }
         else
-            for (; c + line <= depth; c += line) transform_part<Map>(from + c, part, to.line(0, c / line, to_row), spread);
+            for (; c + line <= depth; c += line)
+                transform_part<Map>(from + c, part, to.line(0, c / line, to_row), spread);
         if (c == depth) return;
         alignas(simd::alignment) element copy[edge * edge * line]{};
         for (std::size_t i = 0; i < part.high; ++i)
@@ -339,7 +358,9 @@ struct image_windows {
         const auto column = [&](std::size_t j, std::size_t v, simd::batch<element>(&d)[edge]) LOCKSTEP_FLATTEN {
             const std::size_t at = j - part.skip_columns;
             if (at < part.wide)
-                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(rows_at[i] + at * steps[i] + v * simd::width<element>); });
+                unroll<edge>([&](auto i) LOCKSTEP_FLATTEN {
+                    d[i] = simd::load(rows_at[i] + at * steps[i] + v * simd::width<element>);
+                });
             else
                 unroll<edge>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::batch<element>(element{0}); });
         };
@@ -348,11 +369,11 @@ struct image_windows {
                                             LOCKSTEP_FLATTEN { simd::store(at, value); });
     }
 
-    /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector, channel) goes before. A
-    /// whole tile goes past the caches, or fetches the place of the next, if it is to.
+    /// Transforms row `from_row` of panels first, .. back to the pixels at (row, column) that exist; finish(vector,
+    /// channel) goes before. A whole tile goes past the caches, or fetches the place of the next, if it is to.
     template <class Map, class Finish>
-    void scatter(std::size_t sample, std::size_t row, std::size_t column, parallel::block lines, const panels& from, std::size_t from_row,
-                 Finish&& finish, bool fetches, bool streamed) const noexcept {
+    void scatter(std::size_t sample, std::size_t row, std::size_t column, parallel::block lines, const panels& from,
+                 std::size_t from_row, Finish&& finish, bool fetches, bool streamed) const noexcept {
         constexpr std::size_t edge = Map::to;
         const std::size_t high = std::min(edge, rows - row);
         const std::size_t wide = std::min(edge, columns - column);
@@ -367,9 +388,10 @@ struct image_windows {
                                  LOCKSTEP_FLATTEN { simd::store(at, finish(value, c + v * simd::width<T>)); };
             if (high == edge && wide == edge && channels == line) {
                 if (streamed) {
-                    transform_lines<Map, Vectors>(values, spread, to + c, pitch(),
-                                                  [&](T* at, const simd::batch<T>& value, std::size_t v)
-                                                      LOCKSTEP_FLATTEN { simd::stream(at, finish(value, c + v * simd::width<T>)); });
+                    transform_lines<Map, Vectors>(
+                        values, spread, to + c, pitch(),
+                        [&](T* at, const simd::batch<T>& value, std::size_t v)
+                            LOCKSTEP_FLATTEN { simd::stream(at, finish(value, c + v * simd::width<T>)); });
                     continue;
                 }
                 if (fetches) fetch_lines<Vectors, edge, edge, true>(to + edge * depth + c, pitch());

@@ -10,8 +10,9 @@
 
 namespace lockstep::kernels::detail {
 
-/// The points of F(M, 3): 0, infinity, and these with both signs. Products of polynomials need M + 2 of them. Points close to 1 and pairs
-/// whose product is close to 1 keep the powers small, and with them the rounding errors; whole eighths are exact in binary.
+/// The points of F(M, 3): 0, infinity, and these with both signs. Products of polynomials need M + 2 of them. Points
+/// close to 1 and pairs whose product is close to 1 keep the powers small, and with them the rounding errors; whole
+/// eighths are exact in binary.
 template <std::size_t M>
 inline constexpr auto winograd_points = std::array<double, 0>{};
 template <>
@@ -76,14 +77,16 @@ struct linear {
         if (factor == 1)
             sum = started ? sum + value : value;
         else
-            sum = started ? simd::fma(batch(static_cast<T>(factor)), value, sum) : batch(static_cast<T>(factor)) * value;
+            sum =
+                started ? simd::fma(batch(static_cast<T>(factor)), value, sum) : batch(static_cast<T>(factor)) * value;
         started = true;
     }
 };
 
 /// sum_j c[j] d[first + 2 j], j = Degree .. 0; c[Degree] is 1.
 template <std::size_t Degree, class T, std::size_t N, std::size_t Coefficients>
-[[nodiscard]] LOCKSTEP_FLATTEN inline simd::batch<T> every_second(const std::array<double, Coefficients>& c, const simd::batch<T> (&d)[N],
+[[nodiscard]] LOCKSTEP_FLATTEN inline simd::batch<T> every_second(const std::array<double, Coefficients>& c,
+                                                                  const simd::batch<T> (&d)[N],
                                                                   std::size_t first) noexcept {
     linear<T> out;
     unroll<Degree + 1>([&](auto i) LOCKSTEP_FLATTEN { out.add(c[Degree - i], d[first + 2 * (Degree - i)]); });
@@ -92,8 +95,8 @@ template <std::size_t Degree, class T, std::size_t N, std::size_t Coefficients>
 
 /// out[plus], out[minus] = even + p odd, even - p odd.
 template <class T>
-LOCKSTEP_FLATTEN inline void fan_out(double p, const simd::batch<T>& even, const simd::batch<T>& odd, simd::batch<T>& plus,
-                                     simd::batch<T>& minus) noexcept {
+LOCKSTEP_FLATTEN inline void fan_out(double p, const simd::batch<T>& even, const simd::batch<T>& odd,
+                                     simd::batch<T>& plus, simd::batch<T>& minus) noexcept {
     plus = p == 1 ? even + odd : simd::fma(simd::batch<T>(static_cast<T>(p)), odd, even);
     minus = p == 1 ? even - odd : simd::fma(simd::batch<T>(static_cast<T>(-p)), odd, even);
 }
@@ -152,7 +155,8 @@ struct winograd_map {
                 linear<T> out;
                 if constexpr (i == 0) out.add(1, m[0]);
                 if constexpr (i == M - 1) out.add(1, m[tile - 1]);
-                unroll<pairs>([&](auto k) LOCKSTEP_FLATTEN { out.add(w::power(k, i), i % 2 == 0 ? sum[k] : difference[k]); });
+                unroll<pairs>([&](auto k)
+                                  LOCKSTEP_FLATTEN { out.add(w::power(k, i), i % 2 == 0 ? sum[k] : difference[k]); });
                 r[i] = out.sum;
             });
         }
@@ -217,15 +221,15 @@ LOCKSTEP_FLATTEN inline void fetch_lines(const T* at, line_pitch pitch) noexcept
         for (std::size_t j = 0; j < Columns; ++j) fetch_line<Vectors, Writes>(at + i * pitch.row + j * pitch.column);
 }
 
-/// to = Map from Map^T for one line of channels. column(j, v, d) loads vector v of column j to d; put(to, vector, its number in the line)
-/// stores.
+/// to = Map from Map^T for one line of channels. column(j, v, d) loads vector v of column j to d; put(to, vector, its
+/// number in the line) stores.
 template <class Map, std::size_t Vectors, class T, class Column, class Put>
 LOCKSTEP_FLATTEN inline void transform_columns(Column&& column, T* to, line_pitch out, Put&& put) noexcept {
     using batch = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     batch between[Map::to][Map::from][Vectors];
-    // All vectors of a line at once: with images of 2^n channels all lines fall into few sets of the cache, and would be gone before the
-    // next.
+    // All vectors of a line at once: with images of 2^n channels all lines fall into few sets of the cache, and would
+    // be gone before the next.
     for (std::size_t j = 0; j < Map::from; ++j)
         unroll<Vectors>([&](auto v) LOCKSTEP_FLATTEN {
             batch d[Map::from];
@@ -240,20 +244,24 @@ LOCKSTEP_FLATTEN inline void transform_columns(Column&& column, T* to, line_pitc
             batch r[Map::to];
             unroll<Map::from>([&](auto j) LOCKSTEP_FLATTEN { d[j] = between[i][j][v]; });
             Map::run(d, r);
-            unroll<Map::to>([&](auto j) LOCKSTEP_FLATTEN { put(to + i * out.row + j * out.column + v * width, r[j], v); });
+            unroll<Map::to>([&](auto j)
+                                LOCKSTEP_FLATTEN { put(to + i * out.row + j * out.column + v * width, r[j], v); });
         });
 }
 template <class Map, std::size_t Vectors, class T, class Put>
 inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out, Put&& put) noexcept {
     const auto column = [&](std::size_t j, std::size_t v, simd::batch<T>(&d)[Map::from]) LOCKSTEP_FLATTEN {
-        unroll<Map::from>([&](auto i) LOCKSTEP_FLATTEN { d[i] = simd::load(from + i * in.row + j * in.column + v * simd::width<T>); });
+        unroll<Map::from>([&](auto i) LOCKSTEP_FLATTEN {
+            d[i] = simd::load(from + i * in.row + j * in.column + v * simd::width<T>);
+        });
     };
     transform_columns<Map, Vectors>(column, to, out, put);
 }
 template <class Map, std::size_t Vectors, class T>
 inline void transform_lines(const T* from, line_pitch in, T* to, line_pitch out) noexcept {
     transform_lines<Map, Vectors>(from, in, to, out,
-                                  [](T* at, const simd::batch<T>& value, std::size_t) LOCKSTEP_FLATTEN { simd::store(at, value); });
+                                  [](T* at, const simd::batch<T>& value, std::size_t)
+                                      LOCKSTEP_FLATTEN { simd::store(at, value); });
 }
 
 }  // namespace lockstep::kernels::detail

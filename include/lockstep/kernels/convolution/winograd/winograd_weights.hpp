@@ -17,9 +17,9 @@ namespace lockstep::kernels {
 
 namespace detail {
 
-/// Sizes of the blocks of one call. Tiles are taken in chunks. A transformed gradient that stays in the second-level cache is kept there
-/// over all chunks, and threads share out its products. A larger one is made in blocks of channels x filters, which threads share out; with
-/// one chunk, each block is transformed back at once.
+/// Sizes of the blocks of one call. Tiles are taken in chunks. A transformed gradient that stays in the second-level
+/// cache is kept there over all chunks, and threads share out its products. A larger one is made in blocks of channels
+/// x filters, which threads share out; with one chunk, each block is transformed back at once.
 template <class T, std::size_t M, std::size_t Vectors>
 struct winograd_weights_plan {
     using w = winograd<M>;
@@ -30,7 +30,8 @@ struct winograd_weights_plan {
     static constexpr std::size_t gradient_bytes = std::size_t{3} << 19;
     static constexpr std::size_t near_bytes = std::size_t{3} << 18;
     static constexpr std::size_t far_bytes = std::size_t{6} << 20;
-    static constexpr std::size_t depth = 16384 / (line * sizeof(T));  ///< tiles whose filters stay in the first-level cache
+    static constexpr std::size_t depth =
+        16384 / (line * sizeof(T));  ///< tiles whose filters stay in the first-level cache
 
     std::size_t threads, channels, in_lines, out_lines;
     bool near = true;        ///< the transformed gradient stays in the second-level cache
@@ -65,7 +66,9 @@ struct winograd_weights_plan {
         tiles = quotient_up(count, chunks);
         keeps = near || chunks > 1;
     }
-    [[nodiscard]] constexpr std::size_t inputs_size(std::size_t count) const noexcept { return panels::size(w::products, count, in_lines); }
+    [[nodiscard]] constexpr std::size_t inputs_size(std::size_t count) const noexcept {
+        return panels::size(w::products, count, in_lines);
+    }
     [[nodiscard]] constexpr std::size_t outputs_size(std::size_t count) const noexcept {
         return panels::size(w::products, count, out_lines);
     }
@@ -93,20 +96,22 @@ struct winograd_outer_products {
     T* dw = nullptr;
 
     /// V and the transformed dy of the tiles first, .. : rows `first` - `origin`, .. of the panels.
-    void transform_inputs(parallel::block block, std::size_t origin, const panels& in, const panels& out) const noexcept {
+    void transform_inputs(parallel::block block, std::size_t origin, const panels& in,
+                          const panels& out) const noexcept {
         tiles.for_each(block, [&](std::size_t tile, const tiling::position& at) {
             const auto row = static_cast<std::ptrdiff_t>(at.row);
             const auto column = static_cast<std::ptrdiff_t>(at.column);
             x.template gather<typename map::input, M>(at.sample, row - static_cast<std::ptrdiff_t>(g.pad_top),
-                                                      column - static_cast<std::ptrdiff_t>(g.pad_left), in, tile - origin);
+                                                      column - static_cast<std::ptrdiff_t>(g.pad_left), in,
+                                                      tile - origin);
             dy.template gather<typename map::output_transposed, M>(at.sample, row, column, out, tile - origin);
         });
     }
 
     using stretch = typename far_walk<T>::stretch;
     /// The sums after those of line `l` of a block; later cuts find them near.
-    [[nodiscard]] static stretch next_sums(const panels& to, parallel::block lines, parallel::block which, std::size_t p, std::size_t cut,
-                                           std::size_t l, std::size_t rows) noexcept {
+    [[nodiscard]] static stretch next_sums(const panels& to, parallel::block lines, parallel::block which,
+                                           std::size_t p, std::size_t cut, std::size_t l, std::size_t rows) noexcept {
         const bool last = l + 1 == lines.size();
         if (cut > 0 || (last && p + 1 == which.last)) return {};
         return {to.line(last ? p + 1 : p, last ? 0 : l + 1, 0), rows * line / far_walk<T>::line};
@@ -116,10 +121,10 @@ struct winograd_outer_products {
         return far_walk<T>::panels_of(in, p, {channels.first / line, quotient_up(channels.last, line)});
     }
 
-    /// Products `which` of the gradient of some channels and lines of filters: dU = V^T dM, or dU += V^T dM. `to` begins at their first.
-    /// What a block that is not `near` needs next is asked for beside the products.
-    void multiply(parallel::block which, parallel::block channels, parallel::block lines, std::size_t count, const panels& in,
-                  const panels& out, const panels& to, bool starts, bool near) const noexcept {
+    /// Products `which` of the gradient of some channels and lines of filters: dU = V^T dM, or dU += V^T dM. `to`
+    /// begins at their first. What a block that is not `near` needs next is asked for beside the products.
+    void multiply(parallel::block which, parallel::block channels, parallel::block lines, std::size_t count,
+                  const panels& in, const panels& out, const panels& to, bool starts, bool near) const noexcept {
         const std::size_t cuts = quotient_up(count, plan::depth);
         for (std::size_t p = which.first; p < which.last; ++p)
             for (std::size_t cut = 0; cut < cuts; ++cut) {
@@ -134,11 +139,13 @@ struct winograd_outer_products {
                     far_walk<T> far;
                     if (!near)
                         far = {next_sums(to, lines, which, p, cut, l - lines.first, channels.size()),
-                               cut == 0 && p + 1 < which.last ? next_inputs(in, channels, p + 1).share(l - lines.first, lines.size())
-                                                              : stretch{},
+                               cut == 0 && p + 1 < which.last
+                                   ? next_inputs(in, channels, p + 1).share(l - lines.first, lines.size())
+                                   : stretch{},
                                chains * (links.size() / cache_walk<T>::links)};
                     cache_walk<T> ahead{after, links.size() * line, chains, links.size(), &far};
-                    // Channels that are missing repeat the last ones, or are the zeros after them; what becomes of them is never read.
+                    // Channels that are missing repeat the last ones, or are the zeros after them; what becomes of them
+                    // is never read.
                     const auto at = [&](std::size_t c) {
                         const std::size_t channel = std::min(c, channels.last - 1) / 2 * 2;
                         return in.line(p, channel / line, links.first) + channel % line;
@@ -146,9 +153,11 @@ struct winograd_outer_products {
                     for_tiles<tile_rows, Vectors>(channels, [&](std::size_t c, auto high) {
                         const T* a[(high + 1) / 2];
                         for (std::size_t r = 0; r < high; r += 2) a[r / 2] = at(c + r);
-                        const T* const next = at(c + high < channels.last ? c + high + tile_rows - 1 : channels.first + tile_rows - 1);
-                        multiply_lines_transposed<high, Vectors>(
-                            links.size(), a, next, panel, to.line(p, l - lines.first, c - channels.first), starts && cut == 0, ahead);
+                        const T* const next =
+                            at(c + high < channels.last ? c + high + tile_rows - 1 : channels.first + tile_rows - 1);
+                        multiply_lines_transposed<high, Vectors>(links.size(), a, next, panel,
+                                                                 to.line(p, l - lines.first, c - channels.first),
+                                                                 starts && cut == 0, ahead);
                     });
                 }
             }
@@ -164,10 +173,12 @@ struct winograd_outer_products {
                 T* const to = dw + c * g.filters + l * line;
                 const std::size_t wide = std::min(line, g.filters - l * line);
                 if (wide == line) {
-                    transform_lines<typename map::filter_transposed, Vectors>(values, from.pitch(w::tile), to, {3 * tap, tap});
+                    transform_lines<typename map::filter_transposed, Vectors>(values, from.pitch(w::tile), to,
+                                                                              {3 * tap, tap});
                     continue;
                 }
-                transform_lines<typename map::filter_transposed, Vectors>(values, from.pitch(w::tile), copy, {3 * line, line});
+                transform_lines<typename map::filter_transposed, Vectors>(values, from.pitch(w::tile), copy,
+                                                                          {3 * line, line});
                 for (std::size_t i = 0; i < 9; ++i) std::copy_n(copy + i * line, wide, to + i * tap);
             }
     }
@@ -188,8 +199,8 @@ struct winograd_outer_products {
             });
             parallel::on_each_thread(use.team, [&](std::size_t thread) {
                 if (sizes.near) {
-                    multiply(parallel::split(w::products, threads, thread), {0, g.channels}, {0, sizes.out_lines}, count, in, out, kept,
-                             first == 0, true);
+                    multiply(parallel::split(w::products, threads, thread), {0, g.channels}, {0, sizes.out_lines},
+                             count, in, out, kept, first == 0, true);
                     return;
                 }
                 const panels own{gradient + thread * sizes.block_size(), sizes.rows, sizes.lines};
@@ -201,9 +212,11 @@ struct winograd_outer_products {
                     size = std::min(parts - first_part, mine.last - part);
                     const parallel::block products =
                         sizes.keeps ? parallel::block{first_part, first_part + size} : parallel::block{0, w::products};
-                    const parallel::block channels = parallel::split(g.channels, sizes.down, block % sizes.down, tile_rows);
+                    const parallel::block channels =
+                        parallel::split(g.channels, sizes.down, block % sizes.down, tile_rows);
                     const parallel::block lines = parallel::split(sizes.out_lines, sizes.across, block / sizes.down);
-                    const panels to = sizes.keeps ? panels{kept.line(0, lines.first, channels.first), kept.rows, kept.panels} : own;
+                    const panels to =
+                        sizes.keeps ? panels{kept.line(0, lines.first, channels.first), kept.rows, kept.panels} : own;
                     multiply(products, channels, lines, count, in, out, to, first == 0, false);
                     if (!sizes.keeps) transform_gradient(channels, lines, to);
                 }
@@ -212,7 +225,8 @@ struct winograd_outer_products {
         if (!sizes.keeps) return;
         parallel::on_each_thread(use.team, [&](std::size_t thread) {
             const parallel::block channels = parallel::split(g.channels, threads, thread);
-            transform_gradient(channels, {0, sizes.out_lines}, {kept.line(0, 0, channels.first), kept.rows, kept.panels});
+            transform_gradient(channels, {0, sizes.out_lines},
+                               {kept.line(0, 0, channels.first), kept.rows, kept.panels});
         });
     }
 };
@@ -225,15 +239,17 @@ template <std::size_t M, class T, narrow Narrow = narrow::automatic>
                                                                       parallel::team team) noexcept {
     if (detail::is_empty(g) || batch == 0) return 0;
     return detail::with_line_vectors<T, Narrow>(g, [&](auto vectors) {
-        return detail::winograd_weights_plan<T, M, vectors>{g, detail::tiling{M, detail::forward_sliding(g), batch}.count(), team}
+        return detail::winograd_weights_plan<T, M, vectors>{
+            g, detail::tiling{M, detail::forward_sliding(g), batch}.count(), team}
             .scratch();
     });
 }
 
-/// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. dw = G^T (sum over tiles
-/// of (B^T x B) . (A dy A^T)) G; the sum is one chain of fused multiply-adds over ascending samples and tiles, so it has the bits of the
-/// same rows wherever they lie and however many threads work. dbias is that of convolution_backward_weights. Threads split dw. Error: as
-/// for winograd_forward, with tiles for channels. Cost: batch x flops() divided by 2.25, 4 or 5.06, transforms of x, dy and of dw.
+/// dw = the gradient with respect to the weights, dbias (filters entries, or null) that with respect to the bias. dw =
+/// G^T (sum over tiles of (B^T x B) . (A dy A^T)) G; the sum is one chain of fused multiply-adds over ascending samples
+/// and tiles, so it has the bits of the same rows wherever they lie and however many threads work. dbias is that of
+/// convolution_backward_weights. Threads split dw. Error: as for winograd_forward, with tiles for channels. Cost: batch
+/// x flops() divided by 2.25, 4 or 5.06, transforms of x, dy and of dw.
 template <std::size_t M, class T, narrow Narrow = narrow::automatic>
 void winograd_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                resources<T> use) noexcept {

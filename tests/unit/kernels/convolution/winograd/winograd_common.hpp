@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the tests of the Winograd kernels share: the transforms as dense matrices in double, built from their definition, and error bounds.
+// What the tests of the Winograd kernels share: the transforms as dense matrices in double, built from their
+// definition, and error bounds.
 
 #include <algorithm>
 #include <cmath>
@@ -74,7 +75,8 @@ inline matrix absolute(matrix a) {
 struct winograd_matrices {
     matrix output, filter, input;
 
-    winograd_matrices(std::size_t m, const std::vector<double>& magnitudes) : output{m, m + 2}, filter{m + 2, 3}, input{m + 2, m + 2} {
+    winograd_matrices(std::size_t m, const std::vector<double>& magnitudes)
+        : output{m, m + 2}, filter{m + 2, 3}, input{m + 2, m + 2} {
         std::vector<double> points{0};
         for (const double p : magnitudes) points.insert(points.end(), {p, -p});
         const std::size_t last = m + 1;
@@ -85,7 +87,8 @@ struct winograd_matrices {
             for (std::size_t q = 0; q < last; ++q) {
                 if (q == p) continue;
                 product.push_back(0);
-                for (std::size_t i = product.size(); i-- > 0;) product[i] = (i > 0 ? product[i - 1] : 0) - points[q] * product[i];
+                for (std::size_t i = product.size(); i-- > 0;)
+                    product[i] = (i > 0 ? product[i - 1] : 0) - points[q] * product[i];
                 scale *= points[p] - points[q];
             }
             for (std::size_t i = 0; i < product.size(); ++i) input(p, i) = product[i];
@@ -109,10 +112,10 @@ winograd_matrices matrices_of() {
     return {M, {points.begin(), points.end()}};
 }
 
-/// Relative error of a Winograd convolution of random numbers, as a multiple of that of one sum of as many products as there are channels:
-/// the mean over the outputs of a tile of sum (A^T)^2 |G|^2 |B^T|^2 / 3 along one dimension; it is the square of the factor of that
-/// dimension, and there are two of them. The errors of the products are independent, and in proportion to the sizes of the transformed
-/// operands.
+/// Relative error of a Winograd convolution of random numbers, as a multiple of that of one sum of as many products as
+/// there are channels: the mean over the outputs of a tile of sum (A^T)^2 |G|^2 |B^T|^2 / 3 along one dimension; it is
+/// the square of the factor of that dimension, and there are two of them. The errors of the products are independent,
+/// and in proportion to the sizes of the transformed operands.
 inline double amplification(const winograd_matrices& w) {
     double mean = 0;
     for (std::size_t i = 0; i < w.output.rows; ++i)
@@ -127,20 +130,20 @@ inline double amplification(const winograd_matrices& w) {
 
 /// Any entry of an image, zero outside.
 template <class T>
-double pixel(const array<T>& x, std::size_t rows, std::size_t columns, std::size_t depth, std::size_t sample, std::ptrdiff_t r,
-             std::ptrdiff_t c, std::size_t channel) {
+double pixel(const array<T>& x, std::size_t rows, std::size_t columns, std::size_t depth, std::size_t sample,
+             std::ptrdiff_t r, std::ptrdiff_t c, std::size_t channel) {
     if (r < 0 || c < 0 || r >= static_cast<std::ptrdiff_t>(rows) || c >= static_cast<std::ptrdiff_t>(columns)) return 0;
     return static_cast<double>(
         x[((sample * rows + static_cast<std::size_t>(r)) * columns + static_cast<std::size_t>(c)) * depth + channel]);
 }
 
-/// |A^T| (sum over channels of (|G| |g| |G|^T) . (|B^T| |d| |B|)) |A| for every output: every rounding of the algorithm errs by at most u
-/// = eps/2 times a part of this. Correlates x, whose windows begin at (origin_r, origin_c), with weight(tap row, tap column, channel,
-/// output).
+/// |A^T| (sum over channels of (|G| |g| |G|^T) . (|B^T| |d| |B|)) |A| for every output: every rounding of the algorithm
+/// errs by at most u = eps/2 times a part of this. Correlates x, whose windows begin at (origin_r, origin_c), with
+/// weight(tap row, tap column, channel, output).
 template <class T, class Weight>
-std::vector<double> magnitudes(const winograd_matrices& w, std::size_t batch, const array<T>& x, std::size_t rows, std::size_t columns,
-                               std::size_t depth, std::ptrdiff_t origin_r, std::ptrdiff_t origin_c, std::size_t out_rows,
-                               std::size_t out_columns, std::size_t n, Weight&& weight) {
+std::vector<double> magnitudes(const winograd_matrices& w, std::size_t batch, const array<T>& x, std::size_t rows,
+                               std::size_t columns, std::size_t depth, std::ptrdiff_t origin_r, std::ptrdiff_t origin_c,
+                               std::size_t out_rows, std::size_t out_columns, std::size_t n, Weight&& weight) {
     const std::size_t m = w.output.rows;
     const std::size_t edge = m + 2;
     const matrix a = absolute(w.output), g = absolute(w.filter), b = absolute(w.input);
@@ -160,11 +163,13 @@ std::vector<double> magnitudes(const winograd_matrices& w, std::size_t batch, co
                     matrix d{edge, edge};
                     for (std::size_t i = 0; i < edge; ++i)
                         for (std::size_t j = 0; j < edge; ++j)
-                            d(i, j) = std::abs(pixel(x, rows, columns, depth, s, origin_r + static_cast<std::ptrdiff_t>(row + i),
+                            d(i, j) = std::abs(pixel(x, rows, columns, depth, s,
+                                                     origin_r + static_cast<std::ptrdiff_t>(row + i),
                                                      origin_c + static_cast<std::ptrdiff_t>(column + j), c));
                     const matrix v = b * d * transposed(b);
                     for (std::size_t f = 0; f < n; ++f)
-                        for (std::size_t p = 0; p < edge * edge; ++p) sums[f].values[p] += v.values[p] * filters[c * n + f].values[p];
+                        for (std::size_t p = 0; p < edge * edge; ++p)
+                            sums[f].values[p] += v.values[p] * filters[c * n + f].values[p];
                 }
                 for (std::size_t f = 0; f < n; ++f) {
                     const matrix y = a * sums[f] * transposed(a);
@@ -178,8 +183,8 @@ std::vector<double> magnitudes(const winograd_matrices& w, std::size_t batch, co
 
 /// The same for a weight gradient: |G|^T (sum over tiles of (|A| |dy| |A|^T) . (|B^T| |x| |B|)) |G|.
 template <class T>
-std::vector<double> magnitudes_of_weights(const winograd_matrices& w, const convolution& g, std::size_t batch, const array<T>& x,
-                                          const array<T>& dy) {
+std::vector<double> magnitudes_of_weights(const winograd_matrices& w, const convolution& g, std::size_t batch,
+                                          const array<T>& x, const array<T>& dy) {
     const std::size_t m = w.output.rows;
     const std::size_t edge = m + 2;
     const matrix a = transposed(absolute(w.output)), taps = transposed(absolute(w.filter)), b = absolute(w.input);
@@ -192,7 +197,8 @@ std::vector<double> magnitudes_of_weights(const winograd_matrices& w, const conv
                     matrix y{m, m};
                     for (std::size_t i = 0; i < m; ++i)
                         for (std::size_t j = 0; j < m; ++j)
-                            y(i, j) = std::abs(pixel(dy, g.out_rows(), g.out_columns(), g.filters, s, static_cast<std::ptrdiff_t>(row + i),
+                            y(i, j) = std::abs(pixel(dy, g.out_rows(), g.out_columns(), g.filters, s,
+                                                     static_cast<std::ptrdiff_t>(row + i),
                                                      static_cast<std::ptrdiff_t>(column + j), f));
                     outs.push_back(a * y * transposed(a));
                 }
@@ -200,12 +206,14 @@ std::vector<double> magnitudes_of_weights(const winograd_matrices& w, const conv
                     matrix d{edge, edge};
                     for (std::size_t i = 0; i < edge; ++i)
                         for (std::size_t j = 0; j < edge; ++j)
-                            d(i, j) = std::abs(pixel(x, g.rows, g.columns, g.channels, s,
-                                                     static_cast<std::ptrdiff_t>(row + i) - static_cast<std::ptrdiff_t>(g.pad_top),
-                                                     static_cast<std::ptrdiff_t>(column + j) - static_cast<std::ptrdiff_t>(g.pad_left), c));
+                            d(i, j) = std::abs(pixel(
+                                x, g.rows, g.columns, g.channels, s,
+                                static_cast<std::ptrdiff_t>(row + i) - static_cast<std::ptrdiff_t>(g.pad_top),
+                                static_cast<std::ptrdiff_t>(column + j) - static_cast<std::ptrdiff_t>(g.pad_left), c));
                     const matrix v = b * d * transposed(b);
                     for (std::size_t f = 0; f < g.filters; ++f)
-                        for (std::size_t p = 0; p < edge * edge; ++p) sums[c * g.filters + f].values[p] += v.values[p] * outs[f].values[p];
+                        for (std::size_t p = 0; p < edge * edge; ++p)
+                            sums[c * g.filters + f].values[p] += v.values[p] * outs[f].values[p];
                 }
             }
     std::vector<double> out(g.weight_count());
@@ -216,13 +224,13 @@ std::vector<double> magnitudes_of_weights(const winograd_matrices& w, const conv
     return out;
 }
 
-/// Whether every number is within n u / (1 - n u) times its magnitude of what is wanted (Higham, Accuracy and Stability of Numerical
-/// Algorithms, section 3.1). n counts the roundings on the way of a term into the result: `links` in the chain, at most pairs + 4 in each
-/// of the six transforms (two dimensions of two operands and the result; constants that are not exact count), one for a bias; `direct`
-/// links of the reference in double.
+/// Whether every number is within n u / (1 - n u) times its magnitude of what is wanted (Higham, Accuracy and Stability
+/// of Numerical Algorithms, section 3.1). n counts the roundings on the way of a term into the result: `links` in the
+/// chain, at most pairs + 4 in each of the six transforms (two dimensions of two operands and the result; constants
+/// that are not exact count), one for a bias; `direct` links of the reference in double.
 template <std::size_t M, class T>
-bool within_bound(const array<T>& got, const std::vector<double>& want, const std::vector<double>& size, std::size_t links,
-                  std::size_t direct) {
+bool within_bound(const array<T>& got, const std::vector<double>& want, const std::vector<double>& size,
+                  std::size_t links, std::size_t direct) {
     constexpr double u = std::numeric_limits<T>::epsilon() / 2;
     const double n = (static_cast<double>(links + 6 * (M / 2 + 4) + 1)) * u +
                      static_cast<double>(direct + 1) * std::numeric_limits<double>::epsilon() / 2;
@@ -232,7 +240,8 @@ bool within_bound(const array<T>& got, const std::vector<double>& want, const st
     return true;
 }
 
-inline convolution three_by_three(std::size_t rows, std::size_t columns, std::size_t channels, std::size_t filters, std::size_t pad = 1) {
+inline convolution three_by_three(std::size_t rows, std::size_t columns, std::size_t channels, std::size_t filters,
+                                  std::size_t pad = 1) {
     return {.rows = rows,
             .columns = columns,
             .channels = channels,
@@ -245,7 +254,8 @@ inline convolution three_by_three(std::size_t rows, std::size_t columns, std::si
             .pad_right = pad};
 }
 
-/// Shapes of every kind: no padding and more than the kernel, windows larger than the image, empty batches; `wide` channels at most.
+/// Shapes of every kind: no padding and more than the kernel, windows larger than the image, empty batches; `wide`
+/// channels at most.
 inline std::vector<std::pair<convolution, std::size_t>> winograd_shapes(std::size_t count, std::size_t wide) {
     const core::random_stream random{4, core::purpose::user, 9};
     std::size_t drawn = 0;
@@ -264,8 +274,8 @@ inline std::vector<std::pair<convolution, std::size_t>> winograd_shapes(std::siz
 }
 
 inline std::string describe(const convolution& g, std::size_t batch) {
-    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", padding ", g.pad_top, " ",
-                      g.pad_bottom, " ", g.pad_left, " ", g.pad_right);
+    return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", padding ",
+                      g.pad_top, " ", g.pad_bottom, " ", g.pad_left, " ", g.pad_right);
 }
 
 /// One sample of several.

@@ -42,8 +42,8 @@ void require_close(const matrix& got, const matrix& want) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/winograd_transform: the maps are the matrices of the definition", "[kernels]", float_2, float_4, float_6,
-                   double_2, double_4, double_6) {
+TEMPLATE_TEST_CASE("kernels/winograd_transform: the maps are the matrices of the definition", "[kernels]", float_2,
+                   float_4, float_6, double_2, double_4, double_6) {
     using T = typename TestType::type;
     using map = detail::winograd_map<TestType::edge, T>;
     const winograd_matrices w = matrices_of<TestType::edge>();
@@ -54,7 +54,8 @@ TEMPLATE_TEST_CASE("kernels/winograd_transform: the maps are the matrices of the
     require_close<T>(columns_of<typename map::filter_transposed, T>(), transposed(w.filter));
 }
 
-TEMPLATE_TEST_CASE("kernels/winograd_transform: the matrices give a correlation", "[kernels]", float_2, float_4, float_6) {
+TEMPLATE_TEST_CASE("kernels/winograd_transform: the matrices give a correlation", "[kernels]", float_2, float_4,
+                   float_6) {
     const winograd_matrices w = matrices_of<TestType::edge>();
     for (std::size_t i = 0; i < w.output.rows; ++i)
         for (std::size_t t = 0; t < 3; ++t)
@@ -81,6 +82,7 @@ TEST_CASE("kernels/winograd_transform: two dimensions, one line of channels", "[
         const matrix want = w.output * from * transposed(w.output);
         const matrix size = absolute(w.output) * absolute(from) * transposed(absolute(w.output));
         for (std::size_t i = 0; i < 16; ++i)
-            REQUIRE(std::abs(got[i * line + c] - want.values[i]) <= 32 * size.values[i] * std::numeric_limits<double>::epsilon());
+            REQUIRE(std::abs(got[i * line + c] - want.values[i]) <=
+                    32 * size.values[i] * std::numeric_limits<double>::epsilon());
     }
 }

@@ -29,9 +29,10 @@ template <class Kind, kernels::narrow Narrow = kernels::narrow::automatic, class
 results<T> run(const convolution& g, std::size_t batch, const operands<T>& in, int threads, std::size_t most = 0) {
     const parallel::team team{threads};
     results<T> out{unwritten<T>(g.weight_count()), unwritten<T>(g.filters)};
-    scratch<T> memory(kernels::winograd_backward_weights_scratch<Kind::edge, T, Narrow>(g, std::max(batch, most), team), team);
-    kernels::winograd_backward_weights<Kind::edge, T, Narrow>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data(),
-                                                              memory.use);
+    scratch<T> memory(kernels::winograd_backward_weights_scratch<Kind::edge, T, Narrow>(g, std::max(batch, most), team),
+                      team);
+    kernels::winograd_backward_weights<Kind::edge, T, Narrow>(g, batch, in.x.data(), in.dy.data(), out.dw.data(),
+                                                              out.dbias.data(), memory.use);
     return out;
 }
 
@@ -41,7 +42,8 @@ struct exact {
 template <class T>
 exact wanted(const convolution& g, std::size_t batch, const operands<T>& in) {
     exact out{std::vector<double>(g.weight_count()), std::vector<double>(g.filters)};
-    kernels::reference::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(), out.dbias.data());
+    kernels::reference::convolution_backward_weights<T>(g, batch, in.x.data(), in.dy.data(), out.dw.data(),
+                                                        out.dbias.data());
     return out;
 }
 
@@ -57,15 +59,16 @@ void require_bound(const convolution& g, std::size_t batch) {
     const auto got = run<Kind>(g, batch, in, 1);
     const std::size_t pixels = batch * g.out_rows() * g.out_columns();
     INFO(describe(g, batch));
-    REQUIRE(within_bound<Kind::edge>(got.dw, want.dw, magnitudes_of_weights(matrices_of<Kind::edge>(), g, batch, in.x, in.dy),
+    REQUIRE(within_bound<Kind::edge>(got.dw, want.dw,
+                                     magnitudes_of_weights(matrices_of<Kind::edge>(), g, batch, in.x, in.dy),
                                      tile_count(Kind::edge, g, batch), pixels));
     REQUIRE(distance(got.dbias, want.dbias) <= sum_tolerance<T>(pixels, 0.5));
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("kernels/winograd_weights: F(2x2) gives whole numbers exactly for shapes of every kind", "[kernels]", float_2,
-                   double_2) {
+TEMPLATE_TEST_CASE("kernels/winograd_weights: F(2x2) gives whole numbers exactly for shapes of every kind", "[kernels]",
+                   float_2, double_2) {
     using T = typename TestType::type;
     for (const auto& [g, batch] : winograd_shapes(120, 70)) {
         const operands<T> in{integers<T>(batch * g.in_size(), 1), integers<T>(batch * g.out_size(), 4)};
@@ -77,26 +80,28 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: F(2x2) gives whole numbers exactly
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/winograd_weights: errors stay within the bound, for shapes of every kind", "[kernels]", float_4, double_4,
-                   float_6, double_6) {
+TEMPLATE_TEST_CASE("kernels/winograd_weights: errors stay within the bound, for shapes of every kind", "[kernels]",
+                   float_4, double_4, float_6, double_6) {
     for (const auto& [g, batch] : winograd_shapes(24, 24)) require_bound<TestType>(g, batch);
 }
 
-TEMPLATE_TEST_CASE("kernels/winograd_weights: errors stay within the bound around a vector and a line", "[kernels]", float_4, double_4,
-                   float_6, double_6) {
+TEMPLATE_TEST_CASE("kernels/winograd_weights: errors stay within the bound around a vector and a line", "[kernels]",
+                   float_4, double_4, float_6, double_6) {
     constexpr std::size_t w = simd::width<typename TestType::type>;
     for (const std::size_t channels : {std::size_t{1}, w - 1, w, w + 1, 2 * w + 1})
-        for (const std::size_t filters : {w - 1, 2 * w, 2 * w + 1}) require_bound<TestType>(three_by_three(5, 7, channels, filters), 1);
+        for (const std::size_t filters : {w - 1, 2 * w, 2 * w + 1})
+            require_bound<TestType>(three_by_three(5, 7, channels, filters), 1);
 }
 
-TEMPLATE_TEST_CASE("kernels/winograd_weights: errors stay within the bound where blocks are cut", "[kernels]", float_4, float_6) {
+TEMPLATE_TEST_CASE("kernels/winograd_weights: errors stay within the bound where blocks are cut", "[kernels]", float_4,
+                   float_6) {
     require_bound<TestType>(three_by_three(40, 50, 3, 4), 3);       // several chunks of tiles
     require_bound<TestType>(three_by_three(3, 5, 150, 160, 0), 1);  // one chunk, the gradient in blocks
     require_bound<TestType>(three_by_three(52, 52, 97, 90), 1);     // several chunks of a gradient in blocks
 }
 
-TEMPLATE_TEST_CASE("kernels/winograd_weights: the error is that of one chain times the amplification", "[kernels]", float_2, float_4,
-                   float_6, double_4) {
+TEMPLATE_TEST_CASE("kernels/winograd_weights: the error is that of one chain times the amplification", "[kernels]",
+                   float_2, float_4, float_6, double_4) {
     using T = typename TestType::type;
     const convolution g = three_by_three(12, 12, 20, 30);
     const auto in = random_operands<T>(g, 8);
@@ -106,8 +111,8 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: the error is that of one chain tim
           amplification(matrices_of<TestType::edge>()) * std::sqrt(links / 2 + 6));
 }
 
-TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits for every number of threads", "[kernels]", float_2, float_4, float_6, double_2,
-                   double_4, double_6) {
+TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits for every number of threads", "[kernels]", float_2, float_4,
+                   float_6, double_2, double_4, double_6) {
     using T = typename TestType::type;
     auto shapes = winograd_shapes(20, 70);
     shapes.emplace_back(three_by_three(20, 40, 24, 40), 3);
@@ -125,9 +130,10 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits for every number of thr
     }
 }
 
-// A sample without gradient adds zeros to every chain: more samples cut the chunks elsewhere, and must not change a bit.
-TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits however tiles are cut into chunks", "[kernels]", float_2, float_4, float_6,
-                   double_4) {
+// A sample without gradient adds zeros to every chain: more samples cut the chunks elsewhere, and must not change a
+// bit.
+TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits however tiles are cut into chunks", "[kernels]", float_2,
+                   float_4, float_6, double_4) {
     using T = typename TestType::type;
     for (const convolution& g : {three_by_three(30, 33, 18, 20), three_by_three(50, 50, 97, 64)}) {
         const auto one = random_operands<T>(g, 1);
@@ -143,13 +149,14 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits however tiles are cut i
     }
 }
 
-TEMPLATE_TEST_CASE("kernels/winograd_weights: lines of one vector and of two give the same bits", "[kernels]", float_2, float_4, double_4,
-                   double_6) {
+TEMPLATE_TEST_CASE("kernels/winograd_weights: lines of one vector and of two give the same bits", "[kernels]", float_2,
+                   float_4, double_4, double_6) {
     using T = typename TestType::type;
     constexpr std::size_t w = simd::width<T>;
     // The last ones: a gradient made in blocks of channels x filters.
-    for (const auto& [channels, filters] : {std::pair{w - 1, w}, std::pair{w, 2 * w}, std::pair{2 * w + 1, w - 1}, std::pair{3 * w, 3 * w},
-                                            std::pair{26 * w + 3, w}, std::pair{std::size_t{5}, 40 * w}}) {
+    for (const auto& [channels, filters] :
+         {std::pair{w - 1, w}, std::pair{w, 2 * w}, std::pair{2 * w + 1, w - 1}, std::pair{3 * w, 3 * w},
+          std::pair{26 * w + 3, w}, std::pair{std::size_t{5}, 40 * w}}) {
         const convolution g = three_by_three(9, 11, channels, filters);
         const auto in = random_operands<T>(g, 3);
         const auto one = run<TestType, kernels::narrow::yes>(g, 3, in, 2);
