@@ -2,6 +2,7 @@
 #pragma once
 // The sums of a trainer, tree and aligned doubling, which have the same bits, and the choice between them by cost. All
 // others by name: sum_algorithms.hpp.
+// Tested by tests/unit/collectives/tree.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Memory for messages, which is given back only when MPI uses it no more.
+// Tested by tests/training/message_memory.cpp.
 
 #include <atomic>
 #include <cstddef>

@@ -2,6 +2,7 @@
 #pragma once
 // Runs a schedule over MPI: started, polled between kernels, finished; the same object again in the next step, without
 // an allocation.
+// Tested by tests/mpi/comm_executor.cpp.
 
 #include <algorithm>
 #include <cstddef>

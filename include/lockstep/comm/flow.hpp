@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The messages of one round of a schedule, under way in pieces.
+// Tested by tests/mpi/comm_executor.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -2,6 +2,7 @@
 #pragma once
 // A group of ranks: the application's communicator, duplicated, with an abort channel. The only header that includes
 // Boost.MPI.
+// Tested by tests/mpi/comm_group.cpp.
 
 #include <boost/mpi/communicator.hpp>
 #include <boost/mpi/environment.hpp>

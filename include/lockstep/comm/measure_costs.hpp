@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The cost model of a group of ranks, measured in a few milliseconds: exchanges of pairs of ranks, and additions.
+// Tested by tests/mpi/comm_executor.cpp.
 
 #include <algorithm>
 #include <chrono>

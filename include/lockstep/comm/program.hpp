@@ -2,6 +2,7 @@
 #pragma once
 // The frame of a program of its own: starts MPI, runs a function on all ranks, and ends the whole job in seconds when
 // one of them fails.
+// Tested by tests/failing_runs/program.cpp.
 
 #include <signal.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
 #pragma once
 // A thread that moves collectives on while another one computes. The two take turns: MPI is called by one of them at a
 // time.
+// Tested by tests/mpi/comm_progress.cpp.
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Bytes between ranks: raw MPI is in this header, flow.hpp and shared_window.hpp; all calls are non-blocking here.
+// Tested by tests/mpi/comm_raw.cpp.
 
 // The C++ bindings that MPI 3 removed, and their warnings, stay outside; Boost.MPI does the same.
 #ifndef OMPI_SKIP_MPICXX

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What a compressor of gradients must offer: messages of known size, and adding a decoded message to a sum.
+// Tested by tests/unit/compress/none.cpp.
 
 #include <concepts>
 #include <cstddef>

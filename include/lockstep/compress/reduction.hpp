@@ -2,6 +2,7 @@
 #pragma once
 // What a reduction of gradients in rounds must offer: elements of known number in each round, and plain code between
 // the rounds. No I/O.
+// Tested by tests/unit/compress/terngrad.cpp.
 
 #include <array>
 #include <concepts>

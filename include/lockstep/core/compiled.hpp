@@ -2,6 +2,7 @@
 #pragma once
 // The compiled form: what does not depend on a program's types comes from a library (src/) that the program's own build
 // makes of these headers.
+// Tested by tests/forms/program.cpp.
 
 #include "lockstep/core/floating_point.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Starts a thread that takes no signals: handlers of the application run where they did before.
+// Tested by tests/mpi/comm_progress.cpp.
 
 #include <pthread.h>
 

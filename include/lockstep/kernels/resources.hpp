@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What a kernel may use beyond its operands: threads, and scratch memory that the caller sized beforehand.
+// Tested by tests/unit/kernels/convolution/algorithm.cpp.
 
 #include <span>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A convolution bound to its input, whose algorithms a rule picks. Models Layer.
+// Tested by tests/unit/layers/conv.cpp.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A depthwise convolution bound to its input. Models Layer.
+// Tested by tests/unit/layers/depthwise_conv.cpp.
 
 #include <cstddef>
 #include <string_view>

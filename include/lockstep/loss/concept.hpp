@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What a loss must offer: the label that fits an output, and the sum of the losses of some rows with its derivative.
+// Tested by tests/unit/loss/loss.cpp.
 
 #include <concepts>
 #include <cstddef>

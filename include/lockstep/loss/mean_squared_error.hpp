@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Mean squared error for regression: models Loss.
+// Tested by tests/unit/loss/loss.cpp.
 
 #include <cstddef>
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What a metric must offer: a sum over rows that is divided by the number of rows once all of them have been seen.
+// Tested by tests/unit/metrics/accuracy.cpp.
 
 #include <concepts>
 #include <string_view>

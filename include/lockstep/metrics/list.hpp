@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Several metrics, to be asked for together.
+// Tested by tests/unit/metrics/accuracy.cpp.
 
 #include "lockstep/core/pack.hpp"
 #include "lockstep/metrics/concept.hpp"

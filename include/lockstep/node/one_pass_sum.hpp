@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The lane tree added in one pass over memory, where all its leaves can be read: for ranks that share it.
+// Tested by tests/unit/node/shared_reduce.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -2,6 +2,7 @@
 #pragma once
 // Memory that the ranks of a node share, as one of them sees it, and how a rank waits for signals that others leave
 // there.
+// Tested by tests/mpi/comm_shared.cpp.
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>

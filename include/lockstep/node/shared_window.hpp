@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A window of memory that all ranks of a node can read and write.
+// Tested by tests/mpi/comm_shared.cpp.
 
 #if defined(__linux__)
 #include <sched.h>

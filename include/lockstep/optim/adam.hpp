@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Adam: steps scaled by running moments of the gradient; models Optimizer.
+// Tested by tests/unit/optim/update.cpp.
 
 #include <array>
 #include <cmath>

@@ -2,6 +2,7 @@
 #pragma once
 // What an optimizer and a learning-rate schedule must offer. An optimizer works element by element and keeps no state
 // of its own.
+// Tested by tests/unit/optim/update.cpp.
 
 #include <algorithm>
 #include <array>

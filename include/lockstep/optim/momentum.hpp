@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Gradient descent with heavy-ball or Nesterov momentum: models Optimizer.
+// Tested by tests/unit/optim/update.cpp.
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // An optimizer that sees a multiple of the gradient: a decorator that models Optimizer, for one step.
+// Tested by tests/unit/optim/lars.cpp.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Plain stochastic gradient descent: models Optimizer.
+// Tested by tests/unit/optim/update.cpp.
 
 #include <array>
 #include <cstddef>

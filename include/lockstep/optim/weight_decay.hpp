@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Weight decay before any optimizer: a decorator that models Optimizer.
+// Tested by tests/unit/optim/update.cpp.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Data parallelism: every rank has the whole network and a part of the samples. Models Partition.
+// Tested by tests/unit/partition/grid.cpp.
 
 #include <cstddef>
 #include <string_view>

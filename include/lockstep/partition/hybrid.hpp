@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Hybrid parallelism: replicas of model groups, written from the slowest link to the fastest. Models Partition.
+// Tested by tests/unit/partition/grid.cpp.
 
 #include <cstddef>
 #include <string_view>

@@ -2,6 +2,7 @@
 #pragma once
 // Model parallelism: dense layers are cut over one group of ranks; the other layers are data-parallel inside it. Models
 // Partition.
+// Tested by tests/unit/partition/grid.cpp.
 
 #include <cstddef>
 #include <string_view>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The convolutions of a network, for a choice of their algorithms.
+// Tested by tests/unit/planner/measure_convolution.cpp.
 
 #include <vector>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The concept Reducer: the gradients of one bucket, from the sums of each rank's lanes to new weights on every rank.
+// Tested by tests/unit/reduce/choose.cpp.
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Where gradients and weights lie: in memory that the ranks of a node share, or in each rank's own; and the reason.
+// Tested by tests/mpi/reduce_memory.cpp.
 
 #include <cstddef>
 #include <optional>

@@ -2,6 +2,7 @@
 #pragma once
 // Which algorithm sums which bucket: the one that was asked for, or the cheapest of those that keep the lane tree, by
 // costs measured at the start.
+// Tested by tests/equivalence/algorithms.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // How gradients and weights go from rank to rank.
+// Tested by tests/unit/reduce/choose.cpp.
 
 #include <cstdint>
 #include <string_view>

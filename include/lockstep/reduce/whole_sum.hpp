@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A sum over the ranks of a group that all of them get: the two halves of a lane sum, one after the other.
+// Tested by tests/mpi/reduce_rounds.cpp.
 
 #include <algorithm>
 #include <cstddef>

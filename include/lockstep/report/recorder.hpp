@@ -2,6 +2,7 @@
 #pragma once
 // What a rank did and had under way, with its times: filled by the trainer while a timeline listens, read by
 // report/timeline.hpp.
+// Tested by tests/unit/report/timeline.cpp.
 
 #include <chrono>
 #include <cstddef>

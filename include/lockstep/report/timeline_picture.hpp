@@ -2,6 +2,7 @@
 #pragma once
 // One step as a picture: an SVG file that stands alone. For each rank its work above and the buckets that were under
 // way below.
+// Tested by tests/unit/report/timeline.cpp.
 
 #include <algorithm>
 #include <cmath>

@@ -2,6 +2,7 @@
 #pragma once
 // The buckets of a step and how far each of them is: what is started, moved on and waited for, by this thread or a
 // progress thread.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Clipping of gradients: what a plan names as `.clip`.
+// Tested by tests/equivalence/norms.cpp.
 
 #include <cmath>
 #include <string>

@@ -2,6 +2,7 @@
 #pragma once
 // The moment of a step from which weights change, agreed over all ranks; and what the weights of this rank are after a
 // failure.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The concept Strategy: when ranks exchange what, and who keeps which weights, in the words of a training step.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <concepts>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Synchronous SGD with gradients of the step before: all communication has a whole step to hide behind.
+// Tested by tests/equivalence/delayed.cpp.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Synchronous SGD: every rank has the weights after every step. The default of a plan.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <string>
 #include <string_view>

@@ -2,6 +2,7 @@
 #pragma once
 // A few numbers for each lane (its loss, how many were right), added over the lane tree on every rank: equal bits for
 // any number of ranks. And how many rows each rank brings.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Local SGD: each worker trains weights of its own, and every few steps all of them go on from the mean.
+// Tested by tests/equivalence/local_sgd.cpp.
 
 #include <algorithm>
 #include <cstddef>

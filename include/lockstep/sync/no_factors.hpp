@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The default of plan::factors: the gradients of all layers travel as such.
+// Tested by tests/unit/train/checks.cpp.
 
 #include <array>
 #include <string>

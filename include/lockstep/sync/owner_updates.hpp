@@ -2,6 +2,7 @@
 #pragma once
 // From summed gradients to new weights: each rank updates the strips that it owns and hands them out. What strategies
 // are built on.
+// Tested by tests/equivalence/owner_updates.cpp.
 
 #include <algorithm>
 #include <atomic>

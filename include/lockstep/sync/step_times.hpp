@@ -2,6 +2,7 @@
 #pragma once
 // What observers learn of a step's communication: how much of it is hidden, why ranks wait, and a recording where
 // somebody listens.
+// Tested by tests/unit/report/overlap_clock.cpp.
 
 #include <chrono>
 #include <cstddef>

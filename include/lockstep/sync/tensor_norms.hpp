@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Norms of all tensors before the first update of a step: for clipping, and for optimizers that need them.
+// Tested by tests/equivalence/norms.cpp.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What ranks make sure of with each other: equal data sets before a run, and that all hear of a failure.
+// Tested by tests/training/agreement.cpp.
 
 #include <algorithm>
 #include <array>

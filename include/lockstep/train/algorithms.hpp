@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The file of algorithms that a plan names, read into the values of its network.
+// Tested by tests/equivalence/algorithms.cpp.
 
 #include <cstddef>
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What a trainer is made of, and its step.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <chrono>
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Passes over a data set: samples are ordered, dealt, read ahead and trained on, and observers hear of it.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <algorithm>
 #include <chrono>

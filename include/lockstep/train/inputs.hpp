@@ -2,6 +2,7 @@
 #pragma once
 // The samples and labels of a step: read from a data set into the arena, or taken where the user's program has them.
 // Checked before use.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <array>
 #include <cmath>

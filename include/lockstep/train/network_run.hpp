@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One rank's part of a network at work: its activations, and the forward and backward walk over the layers.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The recipe of a training run as one value: an aggregate whose members are named at the call site.
+// Tested by tests/unit/train/checks.cpp.
 
 #include <chrono>
 #include <cstddef>

@@ -3,6 +3,7 @@
 // A plan as two texts: the recipe, which decides every bit of a run, and the machine, which decides its speed. All
 // ranks must have been given both alike, and compare them before the first step; runs with equal recipes have equal
 // bits.
+// Tested by tests/unit/train/checks.cpp.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // How a step ends that may not change the weights, or has spoilt them.
+// Tested by tests/training/failures.cpp.
 
 #include <cstddef>
 #include <cstdint>

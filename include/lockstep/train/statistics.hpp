@@ -2,6 +2,7 @@
 #pragma once
 // Statistics of layers (means of a normalisation, say): the running values, and what the lanes of a step observe, added
 // over all ranks.
+// Tested by tests/equivalence/statistics.cpp.
 
 #include <algorithm>
 #include <cstddef>

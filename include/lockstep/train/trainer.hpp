@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The trainer: a plan at work on the ranks of a communicator.
+// Tested by tests/equivalence/same_bits.cpp.
 
 #include <algorithm>
 #include <cstddef>

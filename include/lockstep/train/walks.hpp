@@ -2,6 +2,7 @@
 #pragma once
 // How often a rank walks through the network in a step: once over all its rows, or once for each worker that has
 // weights of its own.
+// Tested by tests/equivalence/local_sgd.cpp.
 
 #include <cstddef>
 #include <vector>

@@ -2,6 +2,7 @@
 #pragma once
 // The weights of a trainer: how they start, one of them by name, and all of them of a network that is cut over ranks,
 // out and in.
+// Tested by tests/equivalence/saved_weights.cpp.
 
 #include <algorithm>
 #include <array>

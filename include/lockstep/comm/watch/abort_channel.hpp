@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Aborts: a rank that fails tells all others why, so that none of them waits for it for ever.
+// Tested by tests/mpi/comm_abort_channel.cpp.
 
 #include <array>
 #include <chrono>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The watch of some ranks: those that wait for long tell each other where they are, and find waits without an end.
+// Tested by tests/mpi/comm_watch.cpp.
 
 #include <algorithm>
 #include <array>
@@ -103,7 +104,6 @@ public:
     /// The error of a rank that gives up: asks all where they are, in half a second. check(self) looks for aborts.
     [[nodiscard, gnu::cold]] stalled failure(std::uint64_t channel, bool hopeless, std::chrono::duration<double> wait,
                                              void (*check)(void*) = nullptr, void* self = nullptr);
-
     /// Where this rank is. Allocates nothing: a signal handler may ask.
     [[gnu::cold]] void describe_call_site(short_line& out) const noexcept;
     /// `rank 3 was told to end: <call site>, waits for rank 1`, for a signal handler.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The engine of direct convolution: sliding products with packed weights.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -3,6 +3,7 @@
 // Convolutions of images with few channels: their numbers are sorted into lines, so that those which neighbouring
 // outputs read in a link lie side by side and a register tile reads them from one address, where it would otherwise
 // follow the window of each of its outputs.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <array>

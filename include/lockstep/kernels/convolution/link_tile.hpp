@@ -2,6 +2,7 @@
 #pragma once
 // The register tile of a weight gradient whose kernel rows have few links: the links of a kernel row, or of all kernel
 // rows, are reached from one address each.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <cstddef>

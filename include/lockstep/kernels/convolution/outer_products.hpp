@@ -2,6 +2,7 @@
 #pragma once
 // The weight gradient of direct convolution: sums over output pixels of the outer products of their windows and their
 // gradients.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -2,6 +2,7 @@
 #pragma once
 // Outputs whose windows lie inside of the image read it where it is; only the windows that reach out of it are copied,
 // with their padding.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -2,6 +2,7 @@
 #pragma once
 // The data gradient of a convolution with strides falls into phases: convolutions of stride 1, each for the input
 // positions that see the same part of the kernel.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <cstddef>

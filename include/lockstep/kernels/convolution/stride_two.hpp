@@ -2,6 +2,7 @@
 #pragma once
 // The data gradient of stride 2: the four phases of a pixel of dy and its neighbours go through one register tile, so
 // that a number of dy is read once for all of them.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <array>

@@ -2,6 +2,7 @@
 #pragma once
 // Convolutions three columns wide of which one vector holds all filters: a number of x is broadcast once for the three
 // kernel columns that use it, where a register tile one vector wide would load a number for every multiplication.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <cstddef>

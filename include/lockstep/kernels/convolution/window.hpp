@@ -2,6 +2,7 @@
 #pragma once
 // What a convolution reads: the part of a batch of images that a block of outputs sees, with its padding, and a walk
 // over output pixels.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <cstddef>

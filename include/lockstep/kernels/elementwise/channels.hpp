@@ -2,6 +2,7 @@
 #pragma once
 // Walks the channels of a pixel in vectors: blocks of four, single ones, and a last one that is not full, with the same
 // instructions.
+// Tested by tests/unit/kernels/convolution/convolution.cpp.
 
 #include <algorithm>
 #include <array>

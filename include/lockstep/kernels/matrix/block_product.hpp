@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One thread's part of a matrix product: cache blocks, packing, and the order in which register tiles are computed.
+// Tested by tests/unit/kernels/matrix/gemm.cpp.
 
 #include <algorithm>
 #include <cstddef>

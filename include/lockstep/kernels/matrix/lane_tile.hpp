@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The register tile of a product whose links are dealt to lanes: the tree over the lanes is walked inside of the tile.
+// Tested by tests/unit/kernels/matrix/gemm_lanes.cpp.
 
 #include <algorithm>
 #include <array>

@@ -2,6 +2,7 @@
 #pragma once
 // The register tile of matrix products: operands packed or straight from the matrices, cache lines of what comes next
 // fetched on the way.
+// Tested by tests/unit/kernels/matrix/gemm.cpp.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What a matrix product is asked for: operands, how they lie, and what its chains start from.
+// Tested by tests/unit/kernels/matrix/gemm.cpp.
 
 #include <cstddef>
 

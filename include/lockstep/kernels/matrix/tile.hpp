@@ -2,6 +2,7 @@
 #pragma once
 // The register tile: a few rows times two vectors of columns, each element one chain of fused multiply-adds held in a
 // register.
+// Tested by tests/unit/kernels/matrix/gemm.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The walk of pooling's gradients: each input once, in the order of memory, with the windows that see it.
+// Tested by tests/unit/kernels/pooling/pooling.cpp.
 
 #include <cstddef>
 #include <type_traits>

@@ -2,6 +2,7 @@
 #pragma once
 // Winograd convolution in blocks of tiles: transformed operands as panels of lines, the products of panels, and the way
 // from and to images.
+// Tested by tests/unit/kernels/convolution/winograd/winograd.cpp.
 
 #include <algorithm>
 #include <cstddef>
