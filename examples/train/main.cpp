@@ -108,7 +108,7 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps");
     const CLI::Validator positive{[](std::string& word) {
                                       double number = 0;
-                                      const bool good = CLI::detail::lexical_cast(word, number) && number > 0;
+                                      const bool good = CLI::detail::lexical_cast(word, number) && number > 0 && std::isfinite(number);
                                       return good ? std::string{} : "'" + word + "' is not a number above 0";
                                   },
                                   "NUMBER > 0"};

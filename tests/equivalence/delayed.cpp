@@ -8,6 +8,7 @@
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/partition/hybrid.hpp"
@@ -109,6 +110,19 @@ TEST_CASE("equivalence/delayed: with a compressor and in a hybrid partition as w
     std::uint64_t pair = 0;
     on_groups({2, 2, 2, 2}, [&](const mpi::communicator& group) { pair = run(group, cut).weights; });
     on_groups({8}, [&](const mpi::communicator& group) { CHECK(run(group, cut).weights == pair); });
+}
+
+TEST_CASE("equivalence/delayed: to look at the state changes none of it, and it is the same on any number of ranks",
+          "[equivalence]") {
+    std::uint64_t mine = 0;
+    on_groups({1, 3, 4}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, recipe(ls::sync::delayed{}, ls::transport::messages, 1000, true,
+                                          ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}})};
+        trainer.fit(training.set(), ls::steps{3});
+        mine = trainer.state_hash();
+        CHECK(trainer.state_hash() == mine);
+    });
+    for (const std::uint64_t other : of_all(mpi::communicator{}, mine)) CHECK(other == mine);
 }
 
 TEST_CASE("equivalence/delayed: a progress thread is refused", "[equivalence]") {

@@ -272,6 +272,43 @@ TEST_CASE("equivalence/local_sgd: ranks that add nothing to a mean leave the sig
     on_all_groups([&](const mpi::communicator& group) { CHECK(zeros(group) == alone); });
 }
 
+namespace {
+
+struct looking_at_end {
+    std::uint64_t seen = 0;
+    template <class Trainer>
+    void on_end(Trainer& trainer, const ls::report::totals&) {
+        seen = trainer.weights_hash();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("equivalence/local_sgd: an observer looks at the end of a fit of no step", "[equivalence]") {
+    on_groups({2, 6}, [&](const mpi::communicator& group) {
+        ls::trainer trainer{group, recipe({.period = 4}, 4)};
+        trainer.fit(training.set(), ls::steps{1});
+        looking_at_end look;
+        trainer.fit(training.set(), ls::steps{0}, look);
+        const std::uint64_t mean = trainer.weights_hash();
+        if (group.rank() == 0) CHECK(look.seen == mean);
+    });
+}
+
+TEST_CASE("equivalence/local_sgd: a mean that overflows is an error on all ranks", "[equivalence]") {
+    on_groups({2, 6}, [&](const mpi::communicator& group) {
+        auto tiny = dense_recipe(local_sgd{.period = 1}, 4, 56, 0.9);
+        tiny.schedule.rate = 1e-300;
+        ls::trainer trainer{group, tiny};
+        auto all = trainer.all_weights();
+        for (std::size_t i = 1; i <= 10; ++i) all[all.size() - i] = 1e308;
+        trainer.load_weights(all);
+        const auto lanes = trainer.grid().own_lanes();
+        const auto own = in_double.rows(7 * lanes.first, 7 * lanes.size());
+        CHECK_THROWS_WITH(trainer.step(own.x, own.y), Catch::Contains("became infinite or NaN in step 1"));
+    });
+}
+
 TEST_CASE("equivalence/local_sgd: looks at the mean change nothing, and a rank may look where all have",
           "[equivalence]") {
     const auto plan = recipe({.period = 4, .start = 2, .momentum = momenta::average}, 4);

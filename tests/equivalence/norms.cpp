@@ -350,6 +350,9 @@ TEST_CASE("equivalence/norms: a gradient that is infinite on one rank is refused
             std::string said;
             try {
                 trainer.fit(training<float>.set(), ls::steps{1});
+            } catch (const ls::comm::remote_failure& failure) {
+                said = failure.what();
+                FAIL_CHECK("another rank refused first: " << said);
             } catch (const ls::core::error& failure) {
                 said = failure.what();
             }
@@ -370,7 +373,40 @@ TEST_CASE("equivalence/norms: a gradient that is infinite on one rank is refused
     });
 }
 
+TEST_CASE("equivalence/norms: ranks that own nothing refuse an infinite gradient as the others do", "[equivalence]") {
+    // Strips of 16 numbers at least: most of eight ranks have none.
+    constexpr auto few =
+        ls::sequential{ls::input<12, 12, 1>, ls::layers::mean_pool<6>{}, ls::layers::flatten{}, ls::layers::dense<5>{},
+                       breaking{},           ls::layers::dense<10>{}};
+    on_groups({8}, [&](const mpi::communicator& group) {
+        for (int turn = 0; turn < 8; ++turn) {
+            ls::trainer trainer{group, ls::plan{.model = few,
+                                                .loss = ls::loss::softmax_cross_entropy{},
+                                                .clip = clip_by_global_norm{0.1},
+                                                .batch = 64,
+                                                .bucket = 1,
+                                                .overlap = turn % 2 == 0,
+                                                .transport = messages}};
+            breaks = group.rank() == 7;
+            bool refused = false;
+            try {
+                trainer.fit(training<float>.set(), ls::steps{1});
+            } catch (const ls::comm::remote_failure& failure) {
+                FAIL_CHECK("another rank refused first: " << failure.what());
+            } catch (const ls::core::error&) {
+                refused = true;
+            }
+            breaks = false;
+            CHECK(refused);
+            CHECK(trainer.weights_state().is_usable());
+        }
+    });
+}
+
 TEST_CASE("equivalence/norms: a norm that makes no sense is refused, and ranks agree on it", "[equivalence]") {
+    CHECK_THROWS_WITH(
+        (ls::trainer{ls::comm::group{}, recipe<float>(ls::optim::momentum{}, clip_by_global_norm{1e-45})}),
+        Catch::Contains("which its numbers cannot hold"));
     for (const double norm : {0.0, -1.0, std::nan("")})
         CHECK_THROWS_WITH(
             (ls::trainer{ls::comm::group{}, recipe<float>(ls::optim::momentum{}, clip_by_global_norm{norm})}),

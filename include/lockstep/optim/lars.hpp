@@ -2,9 +2,11 @@
 #pragma once
 // Layer-wise adaptive rate scaling: momentum with a rate of its own for each tensor; models Optimizer.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -63,8 +65,10 @@ struct lars {
     [[nodiscard]] auto rule(const update_pass<T>& pass) const noexcept {
         using vector = simd::batch<T>;
         const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
-        return [keep = as_vector(momentum), take = as_vector(pass.rate * local_rate(pass)),
-                shrink = as_vector(pass.decays ? decay : 0)](vector& w, const vector& g, vector& v) {
+        // More than T holds would be infinity, and infinity times 0 is NaN.
+        const double rate = std::min(pass.rate * local_rate(pass), static_cast<double>(std::numeric_limits<T>::max()));
+        return [keep = as_vector(momentum), take = as_vector(rate), shrink = as_vector(pass.decays ? decay : 0)](
+                   vector& w, const vector& g, vector& v) {
             v = simd::fma(take, simd::fma(shrink, w, g), keep * v);
             w = w - v;
         };

@@ -23,7 +23,8 @@ struct no_clipping {
 /// Pascanu, Mikolov, Bengio (ICML 2013). g is the mean over the minibatch as the optimizer gets it: after any
 /// compression, before weight decay. A gradient that is no longer than `norm` keeps its bits. An infinite norm is no
 /// clipping at run time, and costs nothing then. Cost: the first update of a step waits for the sums of all gradients;
-/// each rank reads its strip once more; one all-gather of some doubles for each tensor and rank.
+/// each rank reads its strip once more; one all-gather of some doubles for each tensor and rank. The factor is rounded
+/// to the type of the weights: below its least normal number it loses digits.
 struct clip_by_global_norm {
     double norm = 1;
 

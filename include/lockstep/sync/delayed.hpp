@@ -100,14 +100,15 @@ public:
     /// Behind complete().
     template <class Visitor>
     void visit_state(Visitor&& visit) {
-        base::visit_state(visit);
-        for (std::size_t bucket = 0; bucket < other_.size(); ++bucket) other_[bucket].reducer.visit_state(visit, 1);
+        // First: the end of a sum may change what its reducer keeps.
         if (is_any_pending_)
             base::visit_owned(visit, "pending gradient", 0, [&](std::size_t bucket) {
                 auto& reducer = fresh()[bucket].reducer;
                 reducer.finish();
                 return reducer.sums();
             });
+        base::visit_state(visit);
+        for (std::size_t bucket = 0; bucket < other_.size(); ++bucket) other_[bucket].reducer.visit_state(visit, 1);
     }
 
     [[nodiscard]] std::size_t gradient_numbers() const noexcept {

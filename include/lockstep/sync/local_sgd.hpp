@@ -18,6 +18,7 @@
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/reduce/tree_sum.hpp"
@@ -62,7 +63,8 @@ public:
 
     template <class Plan>
     [[gnu::cold]] explicit local_updates(const setup<Plan>& from)
-        : period_{from.plan.sync.period},
+        : change_{&from.change},
+          period_{from.plan.sync.period},
           start_{from.grid.workers > 1 ? from.plan.sync.start : 0},  // the step of one worker is the synchronous one
           averages_momenta_{from.plan.sync.momentum == momenta::average},
           overlaps_{from.plan.overlap},
@@ -147,7 +149,7 @@ public:
             times().end_update(0);
         }
         are_equal_ = grid_.workers == 1 || step < start_;
-        if (averages_after(step)) average(weights);
+        if (averages_after(step)) finite = average(weights, step) && finite;
         return finite;
     }
 
@@ -322,27 +324,44 @@ private:
         const std::span<T> sum = scratch().first(n);
         reduce::add_workers(scratch(), n, grid_.own_lanes(), grid_.lanes, grid_.worker_lanes());
         sum_->start(scratch(), 0);
-        sum_->finish();
+        finish_sum();
         sum_->update(sum, [&](parallel::block part, std::span<const T> strip) noexcept {
             for (std::size_t i = 0; i < strip.size(); ++i) sum[part.first + i] = strip[i] / by;
         });
         sum_->share(sum);
-        sum_->finish();
+        finish_sum();
         times().waited_at_the_end(begin);
     }
-    /// All workers go on from the mean. Collective, after the agreement of a step.
-    void average(std::span<T> weights) {
+    /// All workers go on from the mean. Collective, after the agreement of a step. False, on all ranks alike: a mean is
+    /// not finite.
+    [[nodiscard]] bool average(std::span<T> weights, std::uint64_t step) {
         complete();
+        change_->begin();
         put_weights(weights);
         add_workers(workers());
+        bool finite = is_finite(scratch().first(n));
         for (std::size_t set = 0; set < workers_.size(); ++set) copy(scratch().first(n), weights_of(weights, set));
         are_equal_ = true;
         for (std::size_t slot = 0; averages_momenta_ && slot < optimizer::slot_count; ++slot) {
             put_slots(slot);
             add_workers(workers());
+            finite = is_finite(scratch().first(n)) && finite;
             each_slot(slot, [&](std::span<T> here, std::size_t, std::size_t first, bool) {
                 copy(scratch().subspan(first, here.size()), here);
             });
+        }
+        change_->end(step + 1);
+        return finite;
+    }
+    [[nodiscard]] bool is_finite(std::span<const T> numbers) const noexcept {
+        return kernels::first_non_finite(numbers, team_) == numbers.size();
+    }
+    /// A rank that has its mean may fail before others have theirs, whose numbers are on their way.
+    void finish_sum() {
+        try {
+            sum_->finish();
+        } catch (const comm::remote_failure&) {
+            if (!comm::comes_still([&] { return sum_->progress(); })) throw;
         }
     }
     /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on
@@ -369,6 +388,7 @@ private:
         for (worker& one : workers_) one.queue_.start_all(step);
     }
 
+    sync::commit* change_;
     std::uint64_t period_, start_;
     bool averages_momenta_;
     bool overlaps_;

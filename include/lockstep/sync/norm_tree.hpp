@@ -82,6 +82,8 @@ LOCKSTEP_FUNCTION norm_tree::norm_tree(std::span<const std::size_t> sizes,
             for (const tensor::subtree& part : tensor::cover(strip.numbers, sizes[strip.tensor]))
                 nodes_.push_back({{strip.tensor, {part.first, part.first + part.count}}, nodes_.size()});
         }
+        // A rank that adds nothing has a slot as well: who has the norms knows that all ranks have come to them.
+        if (nodes_.size() == first) nodes_.push_back({{}, first});
         slots_.push_back({first, nodes_.size()});
     }
     for (std::size_t of = 0; of < sizes.size(); ++of) {

@@ -225,7 +225,7 @@ template <bool Sound, class Net, class Partition, class Compressor, class Sync, 
             sync_fits,
             "lockstep: this strategy does not say takes_factors = true, so its steps are not defined with factors; "
             "leave .factors out, or use sync::every_step");
-        static_assert(norms_fit,
+        static_assert(norms_fit || !sync::has_norms<Sync>,
                       "lockstep: owners form gradients from factors as they update, and plan::clip and optimizers such "
                       "as lars need "
                       "norms before that; leave .factors out, or take another optimizer without .clip");

@@ -96,6 +96,8 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         epoch_samples = 0;
         epoch_start = clock::now();
     }
+    // A fit() of no step has come by no epoch.
+    if (done == 0 && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     (tell_end(observers, core.grid.rank, self, self.report()), ...);
     core.ranks.end_together();  // observers of all ranks have had the chance to fail
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -145,6 +146,12 @@ void check(const Plan& of) {
     detail::check_most(of.lanes, "lanes", most_lanes);
     detail::check_most(of.threads, "threads on a rank", most_threads);
     detail::check_most(of.workers, "workers", most_lanes);
+    if constexpr (sync::clips<decltype(of.clip)>)
+        if (constexpr double least = std::numeric_limits<typename decltype(of.precision)::type>::min();
+            of.clip.norm > 0 && of.clip.norm < least)
+            core::fail(core::text("the plan clips gradients to a global norm of ", of.clip.norm,
+                                  ", which its numbers cannot hold"),
+                       core::text("take at least ", least));
     if (of.segment % 64 != 0)
         core::fail(core::text("the plan has segments of ", of.segment, " numbers"),
                    "use a multiple of 64, or 0 for whole tensors");
