@@ -149,3 +149,19 @@ TEST_CASE("optim/scaled_gradient: a checked update finds what is not finite", "[
         CHECK_FALSE(update_checked(scaled, of.pass(gradient, 0.1, 0)));
     }
 }
+
+TEST_CASE("optim/lars: a rate beyond the numbers is cut, so denormal gradients leave weights finite", "[optim]") {
+    std::array<float, 2> weights{1, 1}, velocity{};
+    const std::array<float, 2> gradient{1e-42F, 0};
+    update_pass<float> pass{.weights = weights,
+                            .gradient = gradient,
+                            .slots = tensor::slots<float>{velocity.data(), 1, 2, 2},
+                            .rate = 0.1,
+                            .step = 0,
+                            .decays = true};
+    pass.norms = {.weights = std::sqrt(2.0), .gradient = 1e-42};
+    lars{.decay = 0}.update(pass);
+    for (const float one : weights) CHECK(std::isfinite(one));
+    CHECK(weights[1] == 1);
+    CHECK(weights[0] < 1);
+}
