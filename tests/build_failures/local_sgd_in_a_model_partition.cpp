@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A worker of local SGD holds a whole network. build error: lockstep: workers with weights of their own hold whole
-// networks, and this partition cuts them: use partition::data
+// A worker of local SGD holds a whole network.
+// build error: lockstep: workers with weights of their own hold whole networks, and this partition cuts them: use partition::data
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Local SGD exchanges weights, which a compressor of gradients does not take. build error: lockstep: workers with
-// weights of their own exchange weights, which no compressor takes: use compress::none
+// Local SGD exchanges weights, which a compressor of gradients does not take.
+// build error: lockstep: workers with weights of their own exchange weights, which no compressor takes: use compress::none
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/compress/top_k.hpp"
