@@ -13,6 +13,7 @@
 #include "lockstep/comm/program.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/report/progress.hpp"
 #include "networks.hpp"
 
 namespace {
@@ -184,8 +185,9 @@ int main(int argc, char** argv) {
         describe(app, of);
         try {
             app.parse(argc, argv);
-        } catch (const CLI::Success& asked_for_help) {
-            return world.rank() == 0 ? app.exit(asked_for_help) : 0;
+        } catch (const CLI::Success&) {
+            if (world.rank() == 0) lockstep::report::print(std::cout, app.help());
+            return 0;
         } catch (const CLI::ParseError& mistake) {
             throw error{mistake.what(), "see train --help"};
         }
