@@ -76,7 +76,7 @@ public:
     void start(std::byte* data, std::size_t data_size, std::byte* work, std::size_t work_size,
                const std::source_location& where);
 
-    bool progress() { return !running_ || advance(); }
+    bool progress() { return running_ ? advance() : !stopped_; }
 
     bool poll() {
         if (progress()) return true;
@@ -169,6 +169,7 @@ private:
     [[gnu::cold]] void stop() noexcept {
         under_way_.abandon();
         running_ = false;
+        stopped_ = true;
     }
 
     group ranks_;
@@ -185,6 +186,7 @@ private:
     std::size_t round_ = 0;
     std::size_t polls_ = 0;
     bool running_ = false;
+    bool stopped_ = false;  // before its end, by a failure
 };
 
 }  // namespace detail
@@ -215,7 +217,8 @@ public:
     /// Makes what progress it can without waiting; true when the operation is over. Now and then looks for a failure:
     /// throws remote_failure.
     bool poll() { return run_.poll(); }
-    /// The same without a look for failures: the operation can still end when others have failed.
+    /// The same without a look for failures: the operation can still end when others have failed. Never true where
+    /// poll() or finish() has thrown: they take the messages back.
     bool progress() { return run_.progress(); }
     /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and
     /// core::error, on all ranks alike, if the wait has no end or lasts longer than the timeout (see
@@ -300,6 +303,7 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives:
     arrays_[0] = data;
     arrays_[1] = work;
     running_ = true;
+    stopped_ = false;
     round_ = 0;
     ++what_->runs;
     what_->where = where;

@@ -91,6 +91,18 @@ template <class Progress>
     return true;
 }
 
+/// Waits until `progress()` is true, by polls that do not look for failures. A rank that has its part may fail before
+/// others have theirs, whose numbers are on their way: they get them. Throws remote_failure where they do not come, and
+/// core::error where the wait has no end or lasts too long.
+template <class Progress>
+void wait_through(abort_channel& aborts, const pending_operation& what, const Progress& progress) {
+    try {
+        for (backoff waiting{what}; !progress(); waiting.wait(aborts)) continue;
+    } catch (const remote_failure&) {
+        if (!comes_still(progress)) throw;
+    }
+}
+
 /// MPI's own handle of a communicator.
 using raw_communicator = decltype(std::declval<const transport&>().communicator());
 

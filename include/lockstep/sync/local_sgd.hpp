@@ -63,7 +63,8 @@ public:
 
     template <class Plan>
     [[gnu::cold]] explicit local_updates(const setup<Plan>& from)
-        : change_{&from.change},
+        : all_{from.all},
+          change_{&from.change},
           period_{from.plan.sync.period},
           start_{from.grid.workers > 1 ? from.plan.sync.start : 0},  // the step of one worker is the synchronous one
           averages_momenta_{from.plan.sync.momentum == momenta::average},
@@ -356,13 +357,8 @@ private:
     [[nodiscard]] bool is_finite(std::span<const T> numbers) const noexcept {
         return kernels::first_non_finite(numbers, team_) == numbers.size();
     }
-    /// A rank that has its mean may fail before others have theirs, whose numbers are on their way.
     void finish_sum() {
-        try {
-            sum_->finish();
-        } catch (const comm::remote_failure&) {
-            if (!comm::comes_still([&] { return sum_->progress(); })) throw;
-        }
+        comm::wait_through(all_.aborts(), sum_->pending(), [&] { return sum_->progress(); });
     }
     /// A synchronous step: the gradient of each worker becomes that of all, over the tree of workers; then each goes on
     /// as if it were its own.
@@ -388,6 +384,7 @@ private:
         for (worker& one : workers_) one.queue_.start_all(step);
     }
 
+    comm::group all_;
     sync::commit* change_;
     std::uint64_t period_, start_;
     bool averages_momenta_;

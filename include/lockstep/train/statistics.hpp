@@ -38,7 +38,8 @@ class statistics {
 
 public:
     [[gnu::cold]] statistics(const partition::grid& on, const comm::group& all, reduce::sum_rule& rule,
-                             parallel::team team, tensor::arena& arena) {
+                             parallel::team team, tensor::arena& arena)
+        : ranks_{all} {
         if constexpr (n > 0) {
             reduce::bucket of{.ranks = all, .runs = {}, .lanes = on.lanes, .n = n, .team = team};
             for (std::size_t rank = 0; rank < on.ranks; ++rank) of.runs.push_back(on.lanes_of(rank));
@@ -94,14 +95,9 @@ public:
     [[nodiscard]] bool finish(std::size_t rows) {
         if constexpr (n > 0) {
             const std::span<T> means = (*arena_)[sums_].first(n);
-            sum_->finish();
+            wait_for_sum();
             sum_->share(means);
-            try {
-                sum_->finish();
-            } catch (const comm::remote_failure&) {
-                // A rank with all the means may have refused them, as this rank then does.
-                if (!comm::comes_still([&] { return sum_->progress(); })) throw;
-            }
+            wait_for_sum();
             for (T& one : means) one /= static_cast<T>(rows);
             return kernels::first_non_finite(std::span<const T>{means}) == n;
         }
@@ -128,6 +124,12 @@ public:
     }
 
 private:
+    /// A rank with all the means may have refused them before this one has them, which then does the same.
+    void wait_for_sum() {
+        comm::wait_through(ranks_.aborts(), sum_->pending(), [&] { return sum_->progress(); });
+    }
+
+    comm::group ranks_;
     tensor::slice<T> running_;
     tensor::slice<T> sums_;
     std::optional<reduce::tree_sum<T>> sum_;
