@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A sum of one path.
-// build error: lockstep: add and concatenate have at least two paths
+// build error: lockstep: add, concatenate and join have at least two paths
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

@@ -11,6 +11,7 @@
 #include "lockstep/layers/shortcut.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "network/own_join.hpp"
 
 namespace {
 
@@ -31,6 +32,7 @@ constexpr auto branched = ls::sequential{ls::input<12, 12, 1>,
                                          flatten{},
                                          dense<24>{},
                                          ls::residual{relu{}, ls::layers::dropout{0.25}, dense<24>{}, relu{}},
+                                         ls::join{support::gate{.scale = 0.5}, dense<24>{}, ls::path{}},
                                          flatten{},
                                          ls::concatenate{relu{}, ls::path{dense<8>{}, flatten{}, relu{}}},
                                          dense<10>{}};

@@ -17,6 +17,7 @@
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "network/own_join.hpp"
 
 namespace {
 
@@ -55,6 +56,16 @@ constexpr auto late =
                    flatten{},
                    dense<3>{},
                    ls::residual{bend}};
+/// A join with parameters and a backward pass of its own: of the samples, of a value with other readers, run again, and
+/// of one value twice.
+constexpr auto gated = ls::sequential{
+    ls::input<6, 6, 2>,
+    ls::join{support::gate{.scale = 0.5}, ls::path{}, conv<2, 3, conv_options{.padding = 1}>{}},
+    ls::recompute{conv<2, 1>{}, ls::join{support::gate{}, ls::path{bend}, ls::path{}}, bend},
+    ls::residual{ls::join{support::gate{.scale = 2}, ls::path{}, ls::path{}}},
+    flatten{},
+    ls::recompute{ls::join{support::gate{}, ls::path{bend}, bend}},
+    dense<3>{}};
 /// Paths of these widths, one after the other.
 template <std::size_t... Widths>
 constexpr auto wide = ls::concatenate{conv<Widths, 1>{}...};
@@ -137,6 +148,7 @@ TEST_CASE("gradients/networks: values that are concatenated, added and read seve
     check(branches);
 }
 TEST_CASE("gradients/networks: paths before which nothing learns", "[gradients]") { check(late); }
+TEST_CASE("gradients/networks: a join with parameters", "[gradients]") { check(gated); }
 TEST_CASE("gradients/networks: two and three paths of unequal widths, concatenated in every order", "[gradients]") {
     check(two_widths);
     check(three_widths);

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/layers/pass.hpp"
+#include "lockstep/layers/traits.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -22,10 +24,13 @@ struct activation_layer {
     static constexpr std::string_view name = Function::name;
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(S::size);
-    static constexpr bool is_elementwise = true;
-    static constexpr bool needs_x = Function::needs_x;
-    static constexpr bool needs_y = !Function::needs_x;
-    static constexpr bool in_place = !Function::needs_x;
+    static constexpr layer_api::traits traits{.is_elementwise = true,
+                                              .needs_x = Function::needs_x,
+                                              .needs_y = !Function::needs_x,
+                                              .in_place = !Function::needs_x};
+    [[nodiscard]] static constexpr epilogue_part as_epilogue(std::type_identity<activation_layer>) noexcept {
+        return layer_api::as_epilogue<Function>;
+    }
     static constexpr std::size_t grain = 4096;
 
     void forward(const auto& pass) const noexcept {
@@ -37,7 +42,7 @@ struct activation_layer {
     void backward(const auto& pass) const noexcept {
         if (!pass.wants_dx()) return;
         const auto known = [&] {
-            if constexpr (needs_x)
+            if constexpr (traits.needs_x)
                 return pass.x.all();
             else
                 return pass.y.all();
@@ -57,6 +62,9 @@ namespace lockstep::layers {
 struct relu {
     static constexpr std::string_view name = "relu";
     static constexpr bool needs_x = false;
+    [[nodiscard]] static constexpr layer_api::epilogue_part as_epilogue(std::type_identity<relu>) noexcept {
+        return layer_api::epilogue_part::relu;
+    }
     template <class T>
     static void forward(std::span<const T> x, std::span<T> y) noexcept {
         kernels::relu_forward(x, y);

@@ -47,15 +47,14 @@ struct batch_norm_layer {
         tensor::parameter{.name = "variance", .columns = channels, .initial = tensor::start::ones, .decays = false},
     };
     static constexpr double flops = 7.0 * static_cast<double>(S::size);
-    static constexpr bool needs_y = Epilogue == epilogue::add_relu;
-    static constexpr bool has_addend = Epilogue == epilogue::add_relu;
-    static constexpr bool sums_gradient = Epilogue == epilogue::add_relu;
-    static constexpr bool in_place = true;
-    static constexpr bool deals_lanes = true;
-    /// Two numbers of a channel: x - mean of a single one is 0, so is every gradient.
-    static constexpr std::size_t least_rows_per_lane = pixels == 1 ? 2 : 1;
-    template <class T>
-    static constexpr std::size_t saved_bytes = 2 * channels * sizeof(T);
+    /// Rows of a lane: two numbers of a channel, because x - mean of a single one is 0, and so is every gradient.
+    static constexpr layer_api::traits traits{.needs_y = Epilogue == epilogue::add_relu,
+                                              .in_place = true,
+                                              .has_addend = Epilogue == epilogue::add_relu,
+                                              .sums_gradient = Epilogue == epilogue::add_relu,
+                                              .deals_lanes = true,
+                                              .saved_numbers = 2 * channels,
+                                              .least_rows_per_lane = pixels == 1 ? 2 : 1};
 
     double momentum = 0.1;
     double epsilon = 1e-5;
@@ -187,7 +186,7 @@ private:
     /// Mean and inverse deviation of a lane lie in what is kept for its first row.
     template <class T>
     [[nodiscard]] static T* kept_of(auto saved, std::size_t row) noexcept {
-        return reinterpret_cast<T*>(saved.data() + row * saved_bytes<T>);
+        return reinterpret_cast<T*>(saved.data() + row * saved_bytes<batch_norm_layer, T>);
     }
 };
 

@@ -108,10 +108,8 @@ struct conv_layer {
             return std::array{weight};
     }();
     static constexpr double flops = G.flops();
-    static constexpr bool needs_y = false;
-
     /// A thread's share of a larger gradient stays in the caches next to it better than all of it would.
-    static constexpr bool deals_lanes = G.weight_count() <= 65536;
+    static constexpr layer_api::traits traits{.needs_y = false, .deals_lanes = G.weight_count() <= 65536};
 
     static constexpr kernels::convolution geometry = G;
 
@@ -123,7 +121,7 @@ struct conv_layer {
     template <class T>
     [[nodiscard]] constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) const {
         const std::size_t dealt =
-            deals_lanes ? dealt_scratch<T>(by.template weights_scratch<T>(rows, {1}), lanes, team) : 0;
+            traits.deals_lanes ? dealt_scratch<T>(by.template weights_scratch<T>(rows, {1}), lanes, team) : 0;
         return std::max(by.template scratch<T>(rows, team), dealt);
     }
 
@@ -136,7 +134,7 @@ struct conv_layer {
             by.backward_weights(rows.size(), pass.x.part(rows.first, rows.size()).data,
                                 pass.dy.part(rows.first, rows.size()).data, dw[0].data(), bias_of<Bias>(dw), use);
         };
-        if constexpr (deals_lanes)
+        if constexpr (traits.deals_lanes)
             pass.deal_lanes(gradient_of);
         else
             pass.each_lane([&](parallel::block rows, const auto& dw) { gradient_of(rows, dw, pass.use); });

@@ -33,11 +33,11 @@ struct conv_max_pool_layer {
     static constexpr std::string_view name = "conv_max_pool";
     static constexpr auto parameters = conv::parameters;
     static constexpr double flops = conv::flops;
-    static constexpr double gradient_flops = flops / static_cast<double>(G.window_rows * G.window_columns);
-    static constexpr bool needs_y = false;
-    static constexpr bool deals_lanes = true;
-    template <class T>
-    static constexpr std::size_t saved_bytes = output::size;
+    static constexpr layer_api::traits traits{
+        .needs_y = false,
+        .deals_lanes = true,
+        .saved_bytes = output::size,
+        .gradient_share = 1 / static_cast<double>(G.window_rows * G.window_columns)};
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {

@@ -38,9 +38,7 @@ struct dense_layer {
                           .decays = false},
     };
     static constexpr double flops = 2.0 * Inputs * Outputs;
-    static constexpr bool adds_lanes = true;
-    static constexpr bool needs_y = false;
-    static constexpr bool has_factors = true;
+    static constexpr layer_api::traits traits{.needs_y = false, .adds_lanes = true, .has_factors = true};
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {

@@ -27,7 +27,7 @@ struct depthwise_layer {
     static constexpr std::string_view name = "depthwise";
     static constexpr auto parameters = any_groups::parameters;
     static constexpr double flops = G.flops();
-    static constexpr bool needs_y = false;
+    static constexpr layer_api::traits traits{.needs_y = false};
 
     void forward(const auto& pass) const noexcept {
         kernels::depthwise_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data,

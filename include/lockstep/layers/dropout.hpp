@@ -27,10 +27,8 @@ struct dropout_layer {
     static constexpr std::string_view name = "dropout";
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(S::size);
-    static constexpr bool is_elementwise = true;
-    static constexpr bool needs_x = false;
-    static constexpr bool needs_y = false;
-    static constexpr bool in_place = true;
+    static constexpr layer_api::traits traits{
+        .is_elementwise = true, .needs_x = false, .needs_y = false, .in_place = true};
 
     double rate = 0.5;
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "lockstep/layers/traits.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -17,7 +18,7 @@ struct flatten_layer {
     static constexpr std::string_view name = "flatten";
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = 0;
-    static constexpr bool is_view = true;
+    static constexpr layer_api::traits traits{.is_view = true};
 };
 
 }  // namespace lockstep::layer_api

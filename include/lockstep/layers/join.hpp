@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Layers that read several values: their sum, and their concatenation over channels. The ends of the branches of a
-// network.
+// Joins, the layers that read several values: their sum, and their concatenation over channels. The ends of the
+// branches of a network.
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/layers/concept.hpp"
@@ -25,13 +26,17 @@ struct add_layer {
     static constexpr std::string_view name = "add";
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>((Count - 1) * S::size);
-    static constexpr bool is_join = true;
-    static constexpr bool needs_x = false, needs_y = false, in_place = true;
-    static constexpr bool passes_gradient = true;
+    static constexpr layer_api::traits traits{
+        .inputs = Count, .passes_gradient = true, .needs_x = false, .needs_y = false, .in_place = true};
+    [[nodiscard]] static constexpr epilogue_part as_epilogue(std::type_identity<add_layer>) noexcept {
+        return Count == 2 ? epilogue_part::sum_of_two : epilogue_part::none;
+    }
 
+    void forward(const auto& pass) const noexcept { add(pass.x, pass.y.data, pass.y.rows, pass.use.team); }
+    void backward(const auto&) const noexcept {}
     /// y may be one of the x.
     template <class T>
-    static void forward(const std::array<const T*, Count>& x, T* y, std::size_t rows, parallel::team team) noexcept {
+    static void add(const std::array<const T*, Count>& x, T* y, std::size_t rows, parallel::team team) noexcept {
         parallel::for_blocks(team, rows * S::size, 4096, [&](parallel::block part) {
             [&]<std::size_t... K>(std::index_sequence<K...>) {
                 simd::map(
@@ -70,26 +75,23 @@ struct concatenate_layer {
     static constexpr std::string_view name = "concatenate";
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = 0;
-    static constexpr bool is_join = true;
-    static constexpr bool needs_x = false, needs_y = false;
+    static constexpr layer_api::traits traits{.inputs = count, .needs_x = false, .needs_y = false};
 
-    template <class T>
-    static void forward(const std::array<const T*, count>& x, T* y, std::size_t rows, parallel::team team) noexcept {
-        parallel::for_blocks(team, rows, 1, [&](parallel::block part) {
+    void forward(const auto& pass) const noexcept {
+        parallel::for_blocks(pass.use.team, pass.y.rows, 1, [&](parallel::block part) {
             for (std::size_t place = part.first * places; place < part.last * places; ++place) {
-                T* to = y + place * width;
-                for (std::size_t k = 0; k < count; ++k) to = std::copy_n(x[k] + place * channels[k], channels[k], to);
+                auto* to = pass.y.data + place * width;
+                for (std::size_t k = 0; k < count; ++k)
+                    to = std::copy_n(pass.x[k] + place * channels[k], channels[k], to);
             }
         });
     }
-    /// The gradient of each x; null for those that are not asked for.
-    template <class T>
-    static void backward(const T* dy, const std::array<T*, count>& dx, std::size_t rows, parallel::team team) noexcept {
-        parallel::for_blocks(team, rows, 1, [&](parallel::block part) {
+    void backward(const auto& pass) const noexcept {
+        parallel::for_blocks(pass.use.team, pass.dy.rows, 1, [&](parallel::block part) {
             for (std::size_t place = part.first * places; place < part.last * places; ++place) {
-                const T* from = dy + place * width;
+                const auto* from = pass.dy.data + place * width;
                 for (std::size_t k = 0; k < count; from += channels[k++])
-                    if (dx[k] != nullptr) std::copy_n(from, channels[k], dx[k] + place * channels[k]);
+                    if (pass.dx[k] != nullptr) std::copy_n(from, channels[k], pass.dx[k] + place * channels[k]);
             }
         });
     }

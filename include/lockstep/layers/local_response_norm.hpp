@@ -27,7 +27,7 @@ struct local_response_norm_layer {
     static constexpr std::string_view name = "local_response_norm";
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>((Window + 5) * S::size);
-    static constexpr bool needs_y = false;
+    static constexpr layer_api::traits traits{.needs_y = false};
 
     double alpha = 1e-4;
     double beta = 0.75;

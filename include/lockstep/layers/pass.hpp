@@ -2,7 +2,6 @@
 #pragma once
 // What a layer is handed for one forward or backward run: named fields, so that a later field breaks no user's layer.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +9,9 @@
 #include <type_traits>
 
 #include "lockstep/core/random.hpp"
-#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/kernels/resources.hpp"
-#include "lockstep/simd/batch.hpp"
+#include "lockstep/layers/lane_summation.hpp"
+#include "lockstep/layers/traits.hpp"
 #include "lockstep/tensor/batch.hpp"
 #include "lockstep/tensor/lanes.hpp"
 #include "lockstep/tensor/parameter.hpp"
@@ -50,84 +49,11 @@ struct statistics {
     }
 };
 
-/// Adds `Count` numbers for each lane over the fixed tree: f(rows, to) fills those of one lane. Node i of lanes.trees()
-/// gets its sum at sums + i stride. `partials` has room for tree_depth(lanes) times `Count` numbers.
-template <std::size_t Count, class T, class F>
-void add_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team, F&& f) {
-    for (std::size_t index = 0; index < lanes.trees().size(); ++index) {
-        const auto rows = lanes.blocks(lanes.trees()[index]);
-        const auto partial = [&](std::size_t level) {
-            return level == 0 ? sums + index * stride : partials + (level - 1) * Count;
-        };
-        tensor::walk(
-            rows.size(), [&](std::size_t lane, std::size_t level) { f(rows[lane], partial(level)); },
-            [&](std::size_t level) {
-                parallel::for_blocks(team, Count, 4096, [&](parallel::block part) {
-                    kernels::add(std::span<const T>{partial(level + 1) + part.first, part.size()},
-                                 std::span<T>{partial(level) + part.first, part.size()});
-                });
-            });
-    }
-}
-
-/// Whether threads take lanes of their own, rather than parts of each: where all get about as many.
-[[nodiscard]] constexpr bool threads_take_lanes(std::size_t lanes, parallel::team team) noexcept {
-    const auto threads = static_cast<std::size_t>(team.threads);
-    return threads > 1 && lanes >= threads && 4 * lanes >= 3 * threads * ((lanes + threads - 1) / threads);
-}
-
-/// Gradients, or statistics, of one lane that are kept while so many are added: one for each level of the tree, or one
-/// for each lane where threads may take lanes of their own.
-[[nodiscard]] constexpr std::size_t kept_lanes(std::size_t lanes, parallel::team team) noexcept {
-    const std::size_t depth = tensor::tree_depth(lanes);
-    return team.threads > 1 && lanes >= static_cast<std::size_t>(team.threads) ? std::max(lanes, depth) : depth;
-}
-
-/// Elements of scratch for all threads, of which each takes `share` for a lane of its own: whole cache lines.
-template <class T>
-[[nodiscard]] constexpr std::size_t dealt_scratch(std::size_t share, std::size_t lanes, parallel::team team) noexcept {
-    constexpr std::size_t line = simd::alignment / sizeof(T);
-    return team.threads > 1 && lanes >= static_cast<std::size_t>(team.threads)
-               ? static_cast<std::size_t>(team.threads) * ((share + line - 1) / line * line)
-               : 0;
-}
-/// What thread `thread` of `use` has for a lane of its own.
-template <class T>
-[[nodiscard]] kernels::resources<T> dealt_part(const kernels::resources<T>& use, std::size_t thread) noexcept {
-    constexpr std::size_t line = simd::alignment / sizeof(T);
-    const std::size_t share = use.scratch.size() / static_cast<std::size_t>(use.team.threads) / line * line;
-    return {{1}, use.scratch.subspan(thread * share, share)};
-}
-
-/// add_lanes() where each thread takes lanes of its own: f(rows, to, thread). `partials` has room for kept_lanes(lanes,
-/// team) times `Count` numbers.
-template <std::size_t Count, class T, class F>
-void add_dealt_lanes(const tensor::lane_set& lanes, T* sums, std::size_t stride, T* partials, parallel::team team,
-                     F&& f) noexcept {
-    const std::span<const tensor::subtree> trees = lanes.trees();
-    const auto place = [&](std::size_t lane) {
-        for (std::size_t index = 0; index < trees.size(); ++index)
-            if (trees[index].first - lanes.lanes().first == lane) return sums + index * stride;
-        return partials + lane * Count;
-    };
-    parallel::on_each_thread(team, [&](std::size_t thread) {
-        const parallel::block mine = parallel::split(lanes.count(), static_cast<std::size_t>(team.threads), thread);
-        for (std::size_t lane = mine.first; lane < mine.last; ++lane) f(lanes.blocks()[lane], place(lane), thread);
-    });
-    parallel::for_blocks(team, Count, 4096, [&](parallel::block part) {
-        std::array<T*, tensor::tree_depth(~std::size_t{0})> held;
-        for (const tensor::subtree& tree : trees)
-            tensor::walk(
-                tree.count,
-                [&](std::size_t lane, std::size_t level) {
-                    held[level] = place(tree.first - lanes.lanes().first + lane) + part.first;
-                },
-                [&](std::size_t level) {
-                    kernels::add(std::span<const T>{held[level + 1], part.size()},
-                                 std::span<T>{held[level], part.size()});
-                });
-    });
-}
+/// What a layer reads, or where it writes the gradient: rows of its input; of a join the first number of each value,
+/// with as many rows as y.
+template <class T, class L>
+using inputs_of =
+    std::conditional_t<is_join<L>, std::array<T*, traits_of<L>.inputs>, tensor::batch<T, typename L::input>>;
 
 /// Which of a sample's features this rank computes: all of them, or its part of a layer that a model partition has cut.
 struct features {
@@ -141,12 +67,12 @@ template <class T, class L>
 struct forward_pass {
     using value_type = T;
 
-    tensor::batch<const T, typename L::input> x;
-    tensor::batch<T, typename L::output> y;
+    inputs_of<const T, L> x{};
+    tensor::batch<T, typename L::output> y{};
     tensor::batch<const T, typename L::output> addend{};  ///< of a layer that has one
-    parameters<const T, L> w;
-    std::span<std::byte> saved;  ///< L::saved_bytes<T> for each row: what backward needs besides x and y
-    kernels::resources<T> use;   ///< threads, and scratch_size<T>(layer, rows, lanes, team) elements
+    parameters<const T, L> w{};
+    std::span<std::byte> saved{};  ///< saved_bytes<L, T> for each row: what backward needs besides x and y
+    kernels::resources<T> use{};   ///< threads, and scratch_size<T>(layer, rows, lanes, team) elements
     layer_api::mode mode = layer_api::mode::training;
     core::random_stream random{0, core::purpose::dropout};  ///< of this layer in this step
     std::size_t first_row = 0;                              ///< number of the first row in the global minibatch
@@ -172,9 +98,7 @@ struct forward_pass {
     /// `use` is what it may use.
     template <class F>
     void deal_lanes_observed(F&& f) const {
-        static_assert(
-            requires { requires L::deals_lanes; },
-            "lockstep: a layer that deals lanes to threads has deals_lanes = true");
+        static_assert(traits_of<L>.deals_lanes, "lockstep: a layer that deals lanes to threads has deals_lanes = true");
         if (!threads_take_lanes(lanes->count(), use.team))
             return each_lane_observed(
                 [&](parallel::block rows, const layer_api::statistics<T, L>& s) { f(rows, s, use); });
@@ -191,16 +115,16 @@ template <class T, class L>
 struct backward_pass {
     using value_type = T;
 
-    tensor::batch<const T, typename L::input> x;
-    tensor::batch<const T, typename L::output> y;
-    tensor::batch<const T, typename L::output> dy;
+    inputs_of<const T, L> x{};
+    tensor::batch<const T, typename L::output> y{};
+    tensor::batch<const T, typename L::output> dy{};
     tensor::batch<const T, typename L::output>
-        more_dy{};  ///< to be added to dy by a layer that sums_gradient; data is null where there is none
-    tensor::batch<T, typename L::input> dx;  ///< dx.data is null where it is not asked for: before the first layer
+        more_dy{};         ///< to be added to dy by a layer that sums_gradient; data is null where there is none
+    inputs_of<T, L> dx{};  ///< null where it is not asked for: before the first layer
     tensor::batch<T, typename L::output> daddend{};
-    parameters<const T, L> w;
-    std::span<const std::byte> saved;
-    kernels::resources<T> use;
+    parameters<const T, L> w{};
+    std::span<const std::byte> saved{};
+    kernels::resources<T> use{};
     core::random_stream random{0, core::purpose::dropout};
     std::size_t first_row = 0;
     layer_api::features features{0, L::output::size};
@@ -211,6 +135,7 @@ struct backward_pass {
     T* partials =
         nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane; kept_lanes(lanes, team) for deal_lanes
 
+    /// Not of a join, which looks at each of its dx.
     [[nodiscard]] constexpr bool wants_dx() const noexcept { return dx.data != nullptr; }
     /// Always, but for a layer that has_factors.
     [[nodiscard]] constexpr bool wants_gradient() const noexcept { return gradient != nullptr; }
@@ -233,9 +158,7 @@ struct backward_pass {
     /// `use` is what it may use.
     template <class F>
     void deal_lanes(F&& f) const {
-        static_assert(
-            requires { requires L::deals_lanes; },
-            "lockstep: a layer that deals lanes to threads has deals_lanes = true");
+        static_assert(traits_of<L>.deals_lanes, "lockstep: a layer that deals lanes to threads has deals_lanes = true");
         if (!threads_take_lanes(lanes->count(), use.team))
             return each_lane([&](parallel::block rows, const parameters<T, L>& g) { f(rows, g, use); });
         add_dealt_lanes<tensor::total_size(L::parameters)>(*lanes, gradient, stride, partials, use.team,

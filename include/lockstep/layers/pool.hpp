@@ -21,8 +21,7 @@ struct pool_layer {
     using output = tensor::shape<G.out_rows(), G.out_columns(), G.channels>;
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(output::size * G.kernel_rows * G.kernel_columns);
-    static constexpr bool needs_x = false;
-    static constexpr bool needs_y = false;
+    static constexpr layer_api::traits traits{.needs_x = false, .needs_y = false};
 };
 
 /// y = the largest element of the window; its gradient goes to the first largest one. Keeps one byte for each output.
@@ -31,8 +30,8 @@ struct max_pool_layer : pool_layer<G> {
     static_assert(G.kernel_rows * G.kernel_columns <= 256,
                   "lockstep: max_pool numbers the elements of a window in one byte; use at most 16 x 16");
     static constexpr std::string_view name = "max_pool";
-    template <class T>
-    static constexpr std::size_t saved_bytes = max_pool_layer::output::size;
+    static constexpr layer_api::traits traits{
+        .needs_x = false, .needs_y = false, .saved_bytes = max_pool_layer::output::size};
 
     void forward(const auto& pass) const noexcept {
         const bool trains = pass.mode == mode::training;

@@ -28,7 +28,7 @@ struct shortcut_layer {
     static constexpr std::string_view name = "shortcut";
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = 0;
-    static constexpr bool needs_x = false, needs_y = false;
+    static constexpr layer_api::traits traits{.needs_x = false, .needs_y = false};
 
     template <class Pass>
     void forward(const Pass& pass) const noexcept {

@@ -48,6 +48,9 @@ template <class Part, std::size_t Outputs>
 inline constexpr bool is_shard_of = false;
 template <layer_api::Described Part, std::size_t Outputs>
 inline constexpr bool is_shard_of<Part, Outputs> = Part::output::size == Outputs;
+/// A join has as many inputs as there are values, any other layer one.
+template <class Layer, std::size_t Values>
+inline constexpr bool reads_as_many = layer_api::is_unbound<Layer> || layer_api::traits_of<Layer>.inputs == Values;
 /// The outputs of a layer can be cut into equal shards.
 template <class Layer, std::size_t Outputs, std::size_t Shards>
 inline constexpr bool shards_divide = Outputs % Shards == 0;
@@ -62,27 +65,20 @@ struct bound {
     using spec = typename Net::template spec<Index>;
     using whole_input = typename before::whole::output;
 
-    static constexpr auto bind_whole() {
-        if constexpr (layer_api::is_unbound<typename before::whole>) {
-            return std::type_identity<typename before::whole>{};
-        } else if constexpr (inputs > 1) {
-            return bind_join(std::make_index_sequence<inputs>{});
+    template <std::size_t... Input>
+    static constexpr auto bind_whole(std::index_sequence<Input...>) {
+        if constexpr ((layer_api::is_unbound<typename source<Input>::whole> || ...)) {
+            return std::type_identity<layer_api::unbound<whole_input>>{};
         } else {
-            static_assert(is_layer<spec, whole_input>,
+            constexpr bool is_spec = is_layer<spec, typename source<Input>::whole::output...>;
+            static_assert(is_spec,
                           "lockstep: what stands in a network is a layer: it has on(shape), which returns a layer");
-            if constexpr (is_layer<spec, whole_input>)
-                return bind_described<decltype(std::declval<const spec&>().on(whole_input{}))>();
+            if constexpr (is_spec)
+                return bind_described<decltype(std::declval<const spec&>().on(
+                    typename source<Input>::whole::output{}...))>();
             else
                 return std::type_identity<layer_api::unbound<whole_input>>{};
         }
-    }
-    template <std::size_t... Input>
-    static constexpr auto bind_join(std::index_sequence<Input...>) {
-        if constexpr ((layer_api::is_unbound<typename source<Input>::whole> || ...))
-            return std::type_identity<layer_api::unbound<whole_input>>{};
-        else
-            return bind_described<decltype(std::declval<const spec&>().on(
-                typename source<Input>::whole::output{}...))>();
     }
     template <class Layer>
     static constexpr auto bind_described() {
@@ -93,16 +89,20 @@ struct bound {
                       "lockstep: a layer is cut by a member function, shard<Shards>() const, which makes its part from "
                       "its members; "
                       "a type named shard would lose them");
-        if constexpr (is_described<Layer> && is_cut_by_a_function<Layer>)
+        static_assert(
+            reads_as_many<Layer, inputs>,
+            "lockstep: a layer reads another number of values than come to it; a join says traits{.inputs = n}, and "
+            "n paths end in it");
+        if constexpr (is_described<Layer> && is_cut_by_a_function<Layer> && reads_as_many<Layer, inputs>)
             return std::type_identity<Layer>{};
         else
             return std::type_identity<layer_api::unbound<whole_input>>{};
     }
-    using whole = typename decltype(bind_whole())::type;
+    using whole = typename decltype(bind_whole(std::make_index_sequence<inputs>{}))::type;
 
     static constexpr bool is_sharded =
-        Shards > 1 && layer_api::is_shardable<whole> && !layer_api::has_statistics<whole>;
-    static constexpr bool stays = before::gives == placement::features && layer_api::is_elementwise<whole> &&
+        Shards > 1 && inputs == 1 && layer_api::is_shardable<whole> && !layer_api::has_statistics<whole>;
+    static constexpr bool stays = before::gives == placement::features && layer_api::traits_of<whole>.is_elementwise &&
                                   whole::parameters.size() == 0 && !layer_api::has_statistics<whole>;
     /// What the layer itself makes.
     static constexpr placement after = is_sharded || stays ? placement::features : placement::samples;

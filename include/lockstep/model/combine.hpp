@@ -218,11 +218,11 @@ struct residual : items<Specs...> {
 /// Branches that begin with the same value and end in a node that reads all of them.
 template <class Join, class... Paths>
 struct branches : items<Paths...> {
-    static_assert(sizeof...(Paths) > 1, "lockstep: add and concatenate have at least two paths");
+    static_assert(sizeof...(Paths) > 1, "lockstep: add, concatenate and join have at least two paths");
     static constexpr bool is_combinator = true;
     static constexpr std::size_t size = branches::nodes + 1, edges = branches::reads + sizeof...(Paths);
 
-    constexpr branches(const Paths&... paths) : items<Paths...>{{paths...}} {}
+    constexpr explicit branches(const Join& end, const Paths&... paths) : items<Paths...>{{paths...}}, last{end} {}
 
     template <class Writer>
     static constexpr std::size_t wire(Writer& to, std::size_t from) noexcept {
@@ -232,23 +232,30 @@ struct branches : items<Paths...> {
     template <std::size_t Index>
     [[nodiscard]] constexpr const auto& node() const noexcept {
         if constexpr (Index == branches::nodes)
-            return join;
+            return last;
         else
             return this->template item_node<Index>();
     }
-    static constexpr Join join{};
+    [[no_unique_address]] Join last;
 };
 
 /// add{path{..}, path{..}}: the sum of what the paths give, from the left. A single layer needs no path around it.
 template <class... Paths>
 struct add : branches<layer_api::add_join, Paths...> {
-    constexpr add(const Paths&... paths) : branches<layer_api::add_join, Paths...>{paths...} {}
+    constexpr add(const Paths&... paths) : branches<layer_api::add_join, Paths...>{{}, paths...} {}
 };
 
 /// concatenate{path{..}, path{..}}: the channels of all paths, one after the other (Szegedy et al. 2015).
 template <class... Paths>
 struct concatenate : branches<layer_api::concatenate_join, Paths...> {
-    constexpr concatenate(const Paths&... paths) : branches<layer_api::concatenate_join, Paths...>{paths...} {}
+    constexpr concatenate(const Paths&... paths) : branches<layer_api::concatenate_join, Paths...>{{}, paths...} {}
+};
+
+/// join{spec, path{..}, path{..}}: what a join of the user's makes of what the paths give. `spec.on(shapes..)` is a
+/// layer with traits{.inputs = n} for the shapes of all n paths; it may have parameters.
+template <class Join, class... Paths>
+struct join : branches<Join, Paths...> {
+    constexpr join(const Join& spec, const Paths&... paths) : branches<Join, Paths...>{spec, paths...} {}
 };
 
 }  // namespace lockstep::model
@@ -256,6 +263,7 @@ struct concatenate : branches<layer_api::concatenate_join, Paths...> {
 namespace lockstep {
 using model::add;
 using model::concatenate;
+using model::join;
 using model::path;
 using model::recompute;
 using model::residual;

@@ -9,29 +9,18 @@
 #include <type_traits>
 #include <utility>
 
-#include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/concept.hpp"
-#include "lockstep/layers/join.hpp"
 #include "lockstep/model/binding.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
 namespace lockstep::model {
 
-template <class L>
-inline constexpr bool is_relu = false;
-template <tensor::Shape S>
-inline constexpr bool is_relu<layer_api::activation_layer<layers::relu, S>> = true;
-template <class L>
-inline constexpr bool adds_two = false;
-template <tensor::Shape S>
-inline constexpr bool adds_two<layer_api::add_layer<2, S>> = true;
-
-/// What layer `Index` computes besides itself: relu{} right after it, or the sum of another value and its own, in this
-/// order, and relu{}. No other layer reads what lies between. A recompute holds all of it or nothing. The other value
-/// is not what the layer reads itself: its gradient would be added in another order. A sum of more than two addends
-/// stays alone, and so does one beside which ranks redistribute values. Names, numbers of layers, weights and bits are
-/// those of the layers one by one.
+/// What layer `Index` computes besides itself, which those after it are asked for: a relu right after it, or the sum of
+/// another value and its own, in this order, and a relu. No other layer reads what lies between. A recompute holds all
+/// of it or nothing. The other value is not what the layer reads itself: its gradient would be added in another order.
+/// A sum of more than two addends stays alone, and so does one beside which ranks redistribute values. Names, numbers
+/// of layers, weights and bits are those of the layers one by one.
 template <class Net, std::size_t Shards, std::size_t Index>
 [[nodiscard]] consteval layer_api::epilogue epilogue_of() {
     using here = bound<Net, Shards, Index>;
@@ -42,14 +31,16 @@ template <class Net, std::size_t Shards, std::size_t Index>
     };
     if constexpr (layer_api::takes_epilogue<typename here::type> && leads_on(Index)) {
         using next = typename bound<Net, Shards, Index + 1>::type;
-        if constexpr (is_relu<next>)
+        if constexpr (layer_api::as_epilogue<next> == layer_api::epilogue_part::relu)
             return layer_api::epilogue::relu;
-        else if constexpr (adds_two<next> && leads_on(Index + 1) &&
-                           Net::graph.read(Index + 1) != Net::graph.read(Index) &&
+        else if constexpr (layer_api::as_epilogue<next> == layer_api::epilogue_part::sum_of_two &&
+                           leads_on(Index + 1) && Net::graph.read(Index + 1) != Net::graph.read(Index) &&
                            here::redistribution_before == redistribution::none &&
                            here::redistribution_after == redistribution::none)
-            return is_relu<typename bound<Net, Shards, Index + 2>::type> ? layer_api::epilogue::add_relu
-                                                                         : layer_api::epilogue::none;
+            return layer_api::as_epilogue<typename bound<Net, Shards, Index + 2>::type> ==
+                           layer_api::epilogue_part::relu
+                       ? layer_api::epilogue::add_relu
+                       : layer_api::epilogue::none;
     }
     return layer_api::epilogue::none;
 }
@@ -62,7 +53,7 @@ struct computed_before {
     static constexpr std::string_view name = L::name;
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = L::flops;
-    static constexpr bool is_view = true;
+    static constexpr layer_api::traits traits{.is_view = true};
 };
 
 /// The graph as it is run, and who computes what.
@@ -104,7 +95,7 @@ struct fused : bound<Net, Shards, Index> {
     }
     using type = typename decltype(fuse())::type;
     static_assert(
-        !layer_api::has_addend<type> || fusion<Net, Shards>::graph.inputs(Index) == 2,
+        !layer_api::traits_of<type>.has_addend || fusion<Net, Shards>::graph.inputs(Index) == 2,
         "lockstep: a layer with an addend stands where no sum is; give it in with_epilogue<epilogue::add_relu>() only");
 
     static constexpr type make(const Net& net) {

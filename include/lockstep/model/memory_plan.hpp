@@ -12,6 +12,7 @@
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/sort.hpp"
+#include "lockstep/layers/traits.hpp"
 #include "lockstep/model/combine.hpp"
 #include "lockstep/simd/batch.hpp"
 
@@ -55,14 +56,8 @@ struct piece {
 /// What the plan has to know of a node of the flat list. Bytes are those of the most rows that a rank has.
 struct memory_node {
     std::span<const std::size_t> reads;  ///< nodes, or `the_samples`
-    bool is_view = false;                ///< its value is that which it reads
-    bool passes_gradient = false;        ///< the gradient of each value that it reads is that of its own
-    bool has_addend = false;  ///< backward does not need the second value that it reads, and always writes its gradient
-    bool sums_gradient = false;  ///< backward takes the gradient of its value as a sum of two as well
+    layer_api::traits traits{};          ///< of the layer: what it needs, and what may be the same memory
     bool learns = false;
-    bool needs_x = true;
-    bool needs_y = true;
-    bool in_place = false;
     bool redistributes_before = false;
     bool redistributes_after = false;
     bool runs_again = false;  ///< forward, in backward
@@ -208,7 +203,7 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     // Until when each value is needed. A view is the value that it reads.
     std::vector<std::size_t> root(2 * n, the_samples), needed(2 * n, 0);
     const auto is_alias = [&](std::size_t i) {
-        return nodes[i].is_view && !nodes[i].redistributes_before && !nodes[i].redistributes_after;
+        return nodes[i].traits.is_view && !nodes[i].redistributes_before && !nodes[i].redistributes_after;
     };
     const auto find_root = [&](std::size_t i, bool again) {
         const std::size_t from = source(i, nodes[i].reads[0], again), own = again ? n + i : i;
@@ -220,7 +215,8 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     // Of a block, some nodes run again, and of others the redistribution before them: where backward asks for what came
     // out of it.
     const auto reads_again = [&](std::size_t i) {
-        const bool gathers = nodes[i].redistributes_before && nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view;
+        const bool gathers =
+            nodes[i].redistributes_before && nodes[i].learns && nodes[i].traits.needs_x && !nodes[i].traits.is_view;
         return nodes[i].runs_again || (nodes[i].block != 0 && gathers);
     };
     const auto need = [&](std::size_t value, std::size_t event) {
@@ -230,14 +226,16 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     for (std::size_t i = 0; i < n; ++i) {
         if (is_alias(i)) continue;
         const bool in_block = nodes[i].block != 0;
-        const bool keeps_x = nodes[i].learns && nodes[i].needs_x && !nodes[i].is_view && !nodes[i].redistributes_before;
+        const bool keeps_x =
+            nodes[i].learns && nodes[i].traits.needs_x && !nodes[i].traits.is_view && !nodes[i].redistributes_before;
         for (std::size_t k = 0; k < nodes[i].reads.size(); ++k) {
             const std::size_t value = nodes[i].reads[k];
             need(value, i);
             if (reads_again(i)) need(source(i, value, true), events.again[i]);
-            if (keeps_x && !(nodes[i].has_addend && k == 1)) need(source(i, value, in_block), events.backward[i]);
+            if (keeps_x && !(nodes[i].traits.has_addend && k == 1))
+                need(source(i, value, in_block), events.backward[i]);
         }
-        if (nodes[i].learns && nodes[i].needs_y && !nodes[i].is_view && !nodes[i].redistributes_after)
+        if (nodes[i].learns && nodes[i].traits.needs_y && !nodes[i].traits.is_view && !nodes[i].redistributes_after)
             need(in_block ? n + i : i, events.backward[i]);
     }
     need(n - 1, loss);
@@ -249,30 +247,30 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
         const bool learns = node.learns && (again || node.block == 0);  // backward looks at this run
         if (node.redistributes_before) {
             here.input = make(node.input, now);
-            if (learns && node.needs_x && !node.is_view) use(here.input, events.backward[i]);
+            if (learns && node.traits.needs_x && !node.traits.is_view) use(here.input, events.backward[i]);
         }
         here.redistribution_forward = make(node.redistribution, now, true);
         if (again && !node.runs_again) return;
-        if (node.is_view) {
+        if (node.traits.is_view) {
             const std::size_t from = source(i, node.reads[0], again);
             here.output = node.redistributes_before ? here.input : from == the_samples ? no_piece : piece_of(from);
         }
         // The piece of a value whose last use is this one can take the output.
-        if (node.in_place && !node.is_view && !node.redistributes_before && !node.redistributes_after)
+        if (node.traits.in_place && !node.traits.is_view && !node.redistributes_before && !node.redistributes_after)
             for (std::size_t k = node.reads.size(); k-- > 0 && here.output == no_piece;) {
                 const std::size_t value = source(i, node.reads[k], again);
                 if (value == the_samples || root[value] == the_samples || nodes[value % n].value != node.output)
                     continue;
                 if (plan.pieces[piece_of(value)].last == now) here.output = piece_of(value);
             }
-        if (here.output == no_piece && !node.is_view) here.output = make(node.output, now);
+        if (here.output == no_piece && !node.traits.is_view) here.output = make(node.output, now);
         here.value = here.output;
         if (node.redistributes_after) {
-            if (learns && node.needs_y && !node.is_view) use(here.output, events.backward[i]);
+            if (learns && node.traits.needs_y && !node.traits.is_view) use(here.output, events.backward[i]);
             here.value = make(node.value, now);
         }
         use(here.value, needed[again ? n + i : i]);
-        if (node.is_view) return;
+        if (node.traits.is_view) return;
         here.saved = make(node.saved, now);
         if (learns) use(here.saved, events.backward[i]);
         here.scratch_forward = make(node.scratch, now, true);
@@ -296,7 +294,7 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
     const auto adds_up = [&](std::size_t value) {
         while (is_alias(value) && nodes[value].reads[0] != the_samples && readers[nodes[value].reads[0]] == 1)
             value = nodes[value].reads[0];
-        return nodes[value].sums_gradient && !nodes[value].redistributes_after;
+        return nodes[value].traits.sums_gradient && !nodes[value].redistributes_after;
     };
     const auto is_read_by_others = [&](std::size_t which) {
         return std::find(gradient.begin(), gradient.end(), which) != gradient.end() ||
@@ -316,17 +314,17 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
         use(here.more, now);
         if (node.redistributes_after) here.doutput = make(node.output, now);
         here.redistribution_backward = make(node.redistribution, now, true);
-        if (!node.is_view) {
+        if (!node.traits.is_view) {
             here.scratch_backward = make(node.scratch, now, true);
             here.partials = make(node.partials, now, true);
         }
         for (std::size_t k = 0; k < node.reads.size(); ++k) {
             const std::size_t value = node.reads[k];
             auto& to = here.inputs[k];
-            const bool is_addend = node.has_addend && k == 1;
+            const bool is_addend = node.traits.has_addend && k == 1;
             const bool is_asked_for = value != the_samples && nodes[value].learns;
             if (!is_asked_for && !is_addend) continue;
-            const bool passes = node.is_view || node.passes_gradient;
+            const bool passes = node.traits.is_view || node.traits.passes_gradient;
             // Each value has a size of its own: the paths of a concatenation are of different widths.
             const std::size_t bytes = is_addend                   ? node.output
                                       : node.redistributes_before ? node.input
@@ -335,15 +333,15 @@ LOCKSTEP_FUNCTION memory_plan plan_memory(std::span<const memory_node> nodes) {
             // node, after the layer has run: it adds what came from others to the gradient of an input before this one.
             const bool is_added = std::any_of(here.inputs.begin(), here.inputs.begin() + static_cast<std::ptrdiff_t>(k),
                                               [&](const auto& before) { return before.others == here.dvalue; });
-            const bool in_place = node.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) &&
+            const bool in_place = node.traits.in_place && here.dvalue != here.more && !is_read_by_others(here.dvalue) &&
                                   !is_added && !node.redistributes_before && !node.redistributes_after &&
-                                  bytes == node.output && node.has_addend == is_addend;
+                                  bytes == node.output && (node.traits.has_addend ? is_addend : k == 0);
             to.written = passes || in_place ? here.doutput : make(bytes, now);
             if (!is_asked_for) continue;
             to.given = node.redistributes_before ? make(nodes[value].value, now) : to.written;
             to.others = gradient[value];
             use(to.others, now);
-            if (node.is_view) more[value] = here.more;
+            if (node.traits.is_view) more[value] = here.more;
             if (--left[value] == 0 && to.others != no_piece && adds_up(value)) {
                 more[value] = to.given;
                 continue;

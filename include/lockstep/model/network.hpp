@@ -67,11 +67,11 @@ struct network {
             fact.parameters = tensor::total_size(here::whole::parameters);
             fact.parameters_here = tensor::total_size(here::type::parameters);
             fact.flops = static_cast<double>(here::whole::flops);
-            fact.gradient_flops = layer_api::gradient_flops<typename here::whole>;
+            fact.gradient_flops = fact.flops * layer_api::traits_of<typename here::whole>.gradient_share;
             fact.segment = here::is_sharded ? segment::sharded : segment::replicated;
             fact.redistribution_before = here::redistribution_before;
             fact.redistribution_after = here::redistribution_after;
-            fact.is_view = layer_api::is_view<typename here::type>;
+            fact.is_view = layer_api::traits_of<typename here::type>.is_view;
             for (const std::size_t value : Net::graph.of(index))
                 fact.input_learns = fact.input_learns || (value != the_samples && out[value].learns);
             fact.learns = fact.input_learns || fact.parameters > 0;
@@ -85,14 +85,15 @@ struct network {
         // From the end on: the readers of a value decide whether it is needed.
         core::for_each_index_reversed<size>([&](auto index) {
             using type = layer<index>;
+            constexpr auto traits = layer_api::traits_of<type>;
             auto& fact = out[index];
             if (graph.block[index] == 0) return;
-            fact.runs_again =
-                fact.runs_again ||
-                (fact.learns && !fact.is_view && (layer_api::needs_y<type> || layer_api::saved_bytes<type, float> > 0));
-            if (!fact.runs_again && !(fact.learns && !fact.is_view && layer_api::needs_x<type>)) return;
-            // Of several values, backward needs the first at most.
-            for (const std::size_t value : graph.of(index).first(fact.runs_again ? graph.inputs(index) : 1))
+            fact.runs_again = fact.runs_again || (fact.learns && !fact.is_view &&
+                                                  (traits.needs_y || layer_api::saved_bytes<type, float> > 0));
+            if (!fact.runs_again && !(fact.learns && !fact.is_view && traits.needs_x)) return;
+            // Backward needs no addend.
+            const std::size_t needed = fact.runs_again || !traits.has_addend ? graph.inputs(index) : 1;
+            for (const std::size_t value : graph.of(index).first(needed))
                 if (value != the_samples && graph.block[value] == graph.block[index]) out[value].runs_again = true;
         });
         for (std::size_t index = 1; index < size; ++index)

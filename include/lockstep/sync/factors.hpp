@@ -70,7 +70,7 @@ struct factors {
         std::array<bool, network::size> out{};
         if (from.all.size() == 1 || from.memory != nullptr) return out;
         core::for_each_index<network::size>([&](auto layer) {
-            if constexpr (layer_api::has_factors<typename network::template layer<layer>>) {
+            if constexpr (layer_api::traits_of<typename network::template layer<layer>>.has_factors) {
                 constexpr model::layer_facts fact = network::facts[layer];
                 static_assert(
                     fact.parameters_here == (fact.inputs + 1) * fact.outputs,

@@ -92,7 +92,7 @@ template <class Net, bool AreUsed>
 inline constexpr bool factors_take_network = !AreUsed;
 template <class Net>
 inline constexpr bool factors_take_network<Net, true> = []<std::size_t... Index>(std::index_sequence<Index...>) {
-    return (layer_api::has_factors<typename model::bound<Net, 1, Index>::whole> || ...);
+    return (layer_api::traits_of<typename model::bound<Net, 1, Index>::whole>.has_factors || ...);
 }
 (std::make_index_sequence<Net::size>{});
 template <class Loss, class Output, class T>

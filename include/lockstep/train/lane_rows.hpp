@@ -29,7 +29,8 @@ template <class Net>
 inline constexpr lane_need need_of = [] {
     lane_need out;
     core::for_each_index<Net::size>([&](auto index) {
-        constexpr std::size_t rows = layer_api::least_rows_per_lane<typename model::bound<Net, 1, index>::whole>;
+        constexpr std::size_t rows =
+            layer_api::traits_of<typename model::bound<Net, 1, index>::whole>.least_rows_per_lane;
         if (rows > out.rows) out = {rows, index};
     });
     return out;

@@ -176,29 +176,22 @@ private:
         const std::size_t work = partition::redistribution_memory<T>::work_size(group_rows_, redistributed);
         model::memory_node out{
             .reads = graph.of(Index),
-            .is_view = layer_api::is_view<layer>,
+            .traits = layer_api::traits_of<layer>,
             .learns = fact.learns,
-            .needs_x = layer_api::needs_x<layer>,
-            .needs_y = layer_api::needs_y<layer>,
-            .in_place = layer_api::in_place<layer>,
             .redistributes_before = here::redistribution_before != model::redistribution::none,
             .redistributes_after = here::redistribution_after != model::redistribution::none,
             .input = bytes_of(layer_rows, layer::input::size),
             .output = bytes_of(layer_rows, layer::output::size),
             .redistribution = bytes_of(core::checked_sum("numbers of a redistribution", staging_[Index], work))};
         out.value = out.redistributes_after ? bytes_of(rows, here::whole::output::size) : out.output;
-        if constexpr (layer_api::is_join<layer>) {
-            out.passes_gradient = layer_api::passes_gradient<layer>;
-        } else if constexpr (!layer_api::is_view<layer>) {
-            out.has_addend = layer_api::has_addend<layer>;
-            out.sums_gradient = layer_api::sums_gradient<layer>;
+        if constexpr (!layer_api::traits_of<layer>.is_view) {
             out.saved = core::checked_product("bytes that a layer keeps", layer_rows,
                                               std::size_t{layer_api::saved_bytes<layer, T>});
             // A layer computes its scratch without checks: what it needs for one row bounds what it needs for each of
             // them.
             (void)bytes_of(layer_rows, layer_api::scratch_size<T>(here::make(net_), 1, lanes, team_));
             out.scratch = bytes_of(layer_api::scratch_size<T>(here::make(net_), layer_rows, lanes, team_));
-            if constexpr (!layer_api::adds_lanes<layer>)
+            if constexpr (!layer_api::traits_of<layer>.adds_lanes)
                 out.partials =
                     bytes_of(tensor::total_size(layer::parameters), layer_api::partial_sums<layer>(lanes, team_));
             constexpr std::size_t statistics = tensor::total_size(layer_api::statistics_of<layer>);
@@ -315,21 +308,21 @@ private:
     void forward_node(const T* weights, const deal& rows, const step_key& key, const statistics_place<T>& observing) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
+        constexpr auto traits = layer_api::traits_of<layer>;
         const model::node_memory& memory = Again ? plan_.again[Index] : plan_.nodes[Index];
         const T* const x = read_for<Index>(memory);
         const std::size_t count = lanes<Index>(rows).rows();
         inputs_[Index] = x;
-        outputs_[Index] = layer_api::is_view<layer> ? x : at<T>(memory.output);
-        if constexpr (layer_api::is_join<layer>) {
-            std::array<const T*, here::inputs> all;
-            for (std::size_t k = 0; k < here::inputs; ++k) all[k] = value(graph.read(Index, k));
-            layer::forward(all, at<T>(memory.output), count, team_);
-        } else if constexpr (!layer_api::is_view<layer>) {
+        outputs_[Index] = traits.is_view ? x : at<T>(memory.output);
+        if constexpr (!traits.is_view) {
             layer_api::forward_pass<T, layer> pass;
             describe<Index>(pass, weights, rows, key, memory.saved, memory.scratch_forward);
-            pass.x = {x, count};
+            if constexpr (layer_api::is_join<layer>)
+                for (std::size_t k = 0; k < here::inputs; ++k) pass.x[k] = value(graph.read(Index, k));
+            else
+                pass.x = {x, count};
             pass.y = {at<T>(memory.output), count};
-            if constexpr (layer_api::has_addend<layer>) pass.addend = {value(graph.read(Index, 1)), count};
+            if constexpr (traits.has_addend) pass.addend = {value(graph.read(Index, 1)), count};
             pass.mode = key.mode;
             if (key.mode == layer_api::mode::training) pass.lanes = &lanes<Index>(rows);
             if constexpr (layer_api::has_statistics<layer> && Again) {
@@ -347,7 +340,7 @@ private:
             here::make(net_).forward(pass);
         }
         values_[Index] = outputs_[Index];
-        if constexpr (tensor::checks_memory && !layer_api::is_view<layer>)
+        if constexpr (tensor::checks_memory && !traits.is_view)
             check_.wrote(outputs_[Index], count * layer::output::size, "output");
         if constexpr (here::redistribution_after != model::redistribution::none) {
             T* to = at<T>(memory.value);
@@ -363,6 +356,7 @@ private:
     void backward_node(const T* weights, const deal& rows, const step_key& key, Place& place) {
         using here = typename network::template at<Index>;
         using layer = typename here::type;
+        constexpr auto traits = layer_api::traits_of<layer>;
         const model::node_memory& memory = plan_.nodes[Index];
         const std::size_t saved = in_block<Index> ? plan_.again[Index].saved : memory.saved;
         const std::size_t count = lanes<Index>(rows).rows();
@@ -372,27 +366,28 @@ private:
                     at<T>(memory.dvalue), at<T>(memory.doutput),
                     redistribution_memory<Index>(memory.redistribution_backward));
             });
-        if constexpr (layer_api::is_join<layer>) {
-            if constexpr (!layer_api::passes_gradient<layer>) {
-                std::array<T*, here::inputs> dx;
-                for (std::size_t k = 0; k < here::inputs; ++k) dx[k] = at<T>(memory.inputs[k].written);
-                layer::backward(static_cast<const T*>(at<T>(memory.doutput)), dx, count, team_);
-            }
-        } else if constexpr (!layer_api::is_view<layer>) {
+        if constexpr (!traits.is_view && !traits.passes_gradient) {
             layer_api::backward_pass<T, layer> pass;
             describe<Index>(pass, weights, rows, key, saved, memory.scratch_backward);
-            pass.x = {layer_api::needs_x<layer> ? inputs_[Index] : nullptr, count};
-            pass.y = {layer_api::needs_y<layer> ? outputs_[Index] : nullptr, count};
+            if constexpr (layer_api::is_join<layer>)
+                for (std::size_t k = 0; k < here::inputs; ++k) {
+                    pass.x[k] = traits.needs_x ? value(graph.read(Index, k)) : nullptr;
+                    pass.dx[k] = at<T>(memory.inputs[k].written);
+                }
+            else
+                pass.x = {traits.needs_x ? inputs_[Index] : nullptr, count};
+            pass.y = {traits.needs_y ? outputs_[Index] : nullptr, count};
             pass.dy = {at<T>(memory.doutput), count};
-            if constexpr (layer_api::sums_gradient<layer>) pass.more_dy = {at<T>(memory.more), count};
-            if constexpr (network::facts[Index].input_learns) pass.dx = {at<T>(memory.inputs[0].written), count};
-            if constexpr (layer_api::has_addend<layer>) pass.daddend = {at<T>(memory.inputs[1].written), count};
+            if constexpr (traits.sums_gradient) pass.more_dy = {at<T>(memory.more), count};
+            if constexpr (!layer_api::is_join<layer> && network::facts[Index].input_learns)
+                pass.dx = {at<T>(memory.inputs[0].written), count};
+            if constexpr (traits.has_addend) pass.daddend = {at<T>(memory.inputs[1].written), count};
             const sync::gradient_place<T> to = place(Index);
             pass.lanes = &lanes<Index>(rows);
             pass.gradient = to.data;
             pass.stride = to.stride;
             pass.partials = at<T>(memory.partials);
-            if constexpr (layer_api::has_factors<layer>)
+            if constexpr (traits.has_factors)
                 if (to.factors != nullptr)
                     kernels::put_factors(count, layer::input::size, layer::output::size, pass.x.data, pass.dy.data,
                                          to.factors, team_);
@@ -411,7 +406,7 @@ private:
         core::for_each_index<graph.inputs(Index)>([&](auto k) {
             constexpr std::size_t from = graph.read(Index, k);
             if constexpr (from != model::the_samples) {
-                if constexpr (tensor::checks_memory && !layer_api::is_view<layer>)
+                if constexpr (tensor::checks_memory && !layer_api::traits_of<layer>.is_view)
                     check_.wrote(at<T>(memory.inputs[k].given), value_size<from>(rows), "gradient");
                 if constexpr (graph.readers[from] > 1 && network::facts[from].learns)
                     add_gradients<from>(memory.inputs[k], rows);
@@ -425,7 +420,7 @@ private:
     void add_gradients(const model::node_memory::input_gradient& of, const deal& rows) const noexcept {
         if (of.others == model::no_piece || of.sum == model::no_piece) return;
         using add = layer_api::add_layer<2, typename network::template at<From>::whole::output>;
-        add::forward({at<T>(of.others), at<T>(of.given)}, at<T>(of.sum), rows.own().rows(), team_);
+        add::add({at<T>(of.others), at<T>(of.given)}, at<T>(of.sum), rows.own().rows(), team_);
     }
 
     Net net_;

@@ -117,7 +117,7 @@ TEMPLATE_TEST_CASE("layers/activation: sigmoid and gelu are what their kernels c
 TEST_CASE("layers/activation: what they declare", "[layers]") {
     using layer = layer_of<layers::relu, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output> && layer::flops == 120 && layer::parameters.size() == 0);
-    static_assert(layer_api::is_elementwise<layer> && layer_api::is_elementwise<layer_of<layers::tanh, shape<3>>>);
+    static_assert(layer::traits.is_elementwise && layer_of<layers::tanh, shape<3>>::traits.is_elementwise);
     static_assert(!layer::needs_x && layer::needs_y && layer::in_place);
     using gelu = layer_of<layers::gelu, shape<3>>;
     static_assert(gelu::needs_x && !gelu::needs_y && !gelu::in_place);

@@ -233,7 +233,7 @@ TEST_CASE("layers/batch_norm: what it declares and refuses", "[layers]") {
     static_assert(layer_api::has_statistics<layer> && tensor::total_size(layer::statistics) == 12);
     static_assert(layer::statistics[0].initial == tensor::start::zeros &&
                   layer::statistics[1].initial == tensor::start::ones);
-    static_assert(!layer_api::is_elementwise<layer>);
+    static_assert(!layer::traits.is_elementwise);
     CHECK(layer::name == "batch_norm");
     CHECK(layers::batch_norm{}.settings() == "momentum=0.1 epsilon=1e-05");
     CHECK_NOTHROW(layers::batch_norm{}.check());

@@ -52,17 +52,19 @@ TEST_CASE("layers/concept: what is a layer, and what may stand in a network", "[
 
 TEST_CASE("layers/concept: what holds for a layer that leaves out the optional members", "[layers]") {
     using plain = doubled::layer<shape<3>>;
-    STATIC_REQUIRE(!layer_api::is_view<plain> && !layer_api::adds_lanes<plain> && !layer_api::is_elementwise<plain> &&
-                   !layer_api::is_shardable<plain>);
+    constexpr auto usual = layer_api::traits_of<plain>;
+    STATIC_REQUIRE(!usual.is_view && !usual.adds_lanes && !usual.is_elementwise && usual.needs_x && usual.needs_y &&
+                   usual.inputs == 1 && usual.gradient_share == 1 && !layer_api::is_shardable<plain>);
+    STATIC_REQUIRE(layer_api::as_epilogue<plain> == layer_api::epilogue_part::none);
     STATIC_REQUIRE(layer_api::saved_bytes<plain, float> == 0 &&
                    layer_api::scratch_size<float>(plain{}, 5, 2, {3}) == 0);
 
     using dense = layer_of<layers::dense<4>, shape<3>>;
-    STATIC_REQUIRE(layer_api::adds_lanes<dense> && layer_api::is_shardable<dense> &&
-                   !layer_api::is_elementwise<dense> && !layer_api::is_view<dense>);
-    STATIC_REQUIRE(layer_api::is_elementwise<layer_of<layers::relu, shape<3>>> &&
+    STATIC_REQUIRE(dense::traits.adds_lanes && layer_api::is_shardable<dense> && !dense::traits.is_elementwise &&
+                   !dense::traits.is_view);
+    STATIC_REQUIRE(layer_of<layers::relu, shape<3>>::traits.is_elementwise &&
                    !layer_api::is_shardable<layer_of<layers::relu, shape<3>>>);
-    STATIC_REQUIRE(layer_api::is_view<layer_of<layers::flatten, shape<2, 2, 2>>>);
+    STATIC_REQUIRE(layer_of<layers::flatten, shape<2, 2, 2>>::traits.is_view);
     STATIC_REQUIRE(layer_api::saved_bytes<layer_of<layers::max_pool<2>, shape<4, 4, 3>>, double> == 12);
 }
 

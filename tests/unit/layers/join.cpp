@@ -9,7 +9,7 @@ TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memor
                    float, double) {
     using T = TestType;
     using layer = layer_api::add_layer<3, shape<3, 5, 2>>;
-    static_assert(layer_api::Layer<layer> && layer_api::is_join<layer> && layer_api::passes_gradient<layer>);
+    static_assert(layer_api::Layer<layer> && layer_api::is_join<layer> && layer::traits.passes_gradient);
     static_assert(
         std::is_same_v<decltype(layer_api::add_join{}.on(shape<4>{}, shape<4>{})), layer_api::add_layer<2, shape<4>>>);
     for (const std::size_t rows : {0U, 1U, 7U})
@@ -19,13 +19,14 @@ TEMPLATE_TEST_CASE("layers/join: add is the sum from the left, also in the memor
             array<T> expected(n);
             for (std::size_t i = 0; i < n; ++i) expected[i] = (x[0][i] + x[1][i]) + x[2][i];
             auto y = unwritten<T>(n);
-            layer::forward<T>({x[0].data(), x[1].data(), x[2].data()}, y.data(), rows, {threads});
+            layer{}.forward(layer_api::forward_pass<T, layer>{
+                .x = {x[0].data(), x[1].data(), x[2].data()}, .y = {y.data(), rows}, .use = {{threads}, {}}});
             CHECK(same_bits(y, expected));
             for (std::size_t over = 0; over < 3; ++over) {
                 array<T> copy = x[over];
                 std::array<const T*, 3> from{x[0].data(), x[1].data(), x[2].data()};
                 from[over] = copy.data();
-                layer::forward<T>(from, copy.data(), rows, {threads});
+                layer::add<T>(from, copy.data(), rows, {threads});
                 CHECK(same_bits(copy, expected));
             }
         }
@@ -36,7 +37,7 @@ TEMPLATE_TEST_CASE("layers/join: concatenate puts channels after channels, backw
     using T = TestType;
     using layer = decltype(layer_api::concatenate_join{}.on(shape<2, 3, 4>{}, shape<2, 3, 1>{}, shape<2, 3, 5>{}));
     static_assert(std::is_same_v<typename layer::output, shape<2, 3, 10>> && layer_api::Layer<layer> &&
-                  !layer_api::passes_gradient<layer>);
+                  !layer::traits.passes_gradient && layer::traits.inputs == 3);
     static_assert(
         std::is_same_v<typename decltype(layer_api::concatenate_join{}.on(shape<4>{}, shape<7>{}))::output, shape<11>>);
     static_assert(!layer_api::places_agree<shape<2, 3, 4>, shape<3, 2, 4>> &&
@@ -46,14 +47,16 @@ TEMPLATE_TEST_CASE("layers/join: concatenate puts channels after channels, backw
         for (const int threads : thread_counts()) {
             const array<T> x[3] = {uniform<T>(rows * 24, 1), uniform<T>(rows * 6, 2), uniform<T>(rows * 30, 3)};
             auto y = unwritten<T>(rows * 60);
-            layer::template forward<T>({x[0].data(), x[1].data(), x[2].data()}, y.data(), rows, {threads});
+            layer{}.forward(layer_api::forward_pass<T, layer>{
+                .x = {x[0].data(), x[1].data(), x[2].data()}, .y = {y.data(), rows}, .use = {{threads}, {}}});
             for (std::size_t place = 0; place < rows * 6; ++place)
                 for (std::size_t c = 0; c < 10; ++c)
                     REQUIRE(y[place * 10 + c] == (c < 4   ? x[0][place * 4 + c]
                                                   : c < 5 ? x[1][place]
                                                           : x[2][place * 5 + c - 5]));
             auto first = unwritten<T>(rows * 24), last = unwritten<T>(rows * 30);
-            layer::template backward<T>(y.data(), {first.data(), nullptr, last.data()}, rows, {threads});
+            layer{}.backward(layer_api::backward_pass<T, layer>{
+                .dy = {y.data(), rows}, .dx = {first.data(), nullptr, last.data()}, .use = {{threads}, {}}});
             CHECK(same_bits(first, x[0]));
             CHECK(same_bits(last, x[2]));
         }

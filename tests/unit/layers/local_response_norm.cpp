@@ -28,7 +28,7 @@ TEMPLATE_TEST_CASE(
 TEST_CASE("layers/local_response_norm: what it declares and refuses", "[layers]") {
     using layer = layer_of<layers::local_response_norm<5>, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output> && layer::parameters.size() == 0);
-    static_assert(!layer_api::is_elementwise<layer>);
+    static_assert(!layer::traits.is_elementwise);
     CHECK(layer::name == "local_response_norm");
     CHECK(layers::local_response_norm<5>{}.settings() == "alpha=1e-04 beta=0.75 offset=2");
     CHECK_NOTHROW(layers::local_response_norm<5>{}.check());

@@ -35,7 +35,7 @@ struct two_parameters {
 
 /// The same, lane by lane on threads of their own where there are enough. Tells for each lane who computed it.
 struct dealing : two_parameters {
-    static constexpr bool deals_lanes = true;
+    static constexpr layer_api::traits traits{.deals_lanes = true};
     struct turn {
         int calls = 0;
         int threads = 0;
@@ -65,7 +65,7 @@ struct dealing : two_parameters {
 /// Nothing to learn, two statistics.
 template <bool Deals>
 struct observing {
-    static constexpr bool deals_lanes = Deals;
+    static constexpr layer_api::traits traits{.deals_lanes = Deals};
     using input = shape<1>;
     using output = shape<1>;
     static constexpr std::array<tensor::parameter, 0> parameters{};

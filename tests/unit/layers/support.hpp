@@ -181,15 +181,15 @@ backward_result<T> backward(const problem<T, L>& of, const forward_result<T>& ra
     constexpr std::size_t n = problem<T, L>::weights, gap = 3;
     backward_result<T> out{unwritten<T>(wants_dx ? of.rows * L::input::size : 0), {}};
     auto gradient = unwritten<T>(lanes.trees().size() * (n + gap));
-    auto partials = unwritten<T>(layer_api::adds_lanes<L> ? 0 : n * layer_api::partial_sums<L>(lanes.count(), of.team));
+    auto partials = unwritten<T>(layer_api::traits_of<L>.adds_lanes ? 0 : n * layer_api::partial_sums<L>(lanes.count(), of.team));
     scratch<T> s(layer_api::scratch_size<T>(of.layer, of.rows, lanes.count(), of.team), of.team);
     T nothing{};  // so that dx of no rows is not null
     // The gradient of an addend takes the place of dy, else that of x does.
-    if (layer_api::has_addend<L>)
+    if (layer_api::traits_of<L>.has_addend)
         out.daddend = of.in_place ? dy : unwritten<T>(dy.size());
     else if (of.in_place)
         std::copy(dy.begin(), dy.end(), out.dx.begin());
-    const T* const gradients = !of.in_place ? dy.data() : layer_api::has_addend<L> ? out.daddend.data() : out.dx.data();
+    const T* const gradients = !of.in_place ? dy.data() : layer_api::traits_of<L>.has_addend ? out.daddend.data() : out.dx.data();
     of.layer.backward(
         layer_api::backward_pass<T, L>{.x = {of.x.data(), of.rows},
                                        .y = {ran.y.data(), of.rows},

@@ -65,6 +65,15 @@ TEST_CASE("model/fusion: a normalisation computes the relu after it, and a sum w
     STATIC_REQUIRE(ls::layer_api::takes_epilogue<batch_norm_layer<ls::tensor::shape<4>>>);
     STATIC_REQUIRE(!ls::layer_api::takes_epilogue<derived>);
     STATIC_REQUIRE(!ls::layer_api::takes_epilogue<batch_norm_layer<ls::tensor::shape<4>, epilogue::relu>>);
+    // Nor does one that inherits from relu count as it.
+    struct like_relu : ls::layer_api::activation_layer<relu, ls::tensor::shape<4>> {};
+    struct other : relu {};
+    using ls::layer_api::epilogue_part;
+    STATIC_REQUIRE(ls::layer_api::as_epilogue<ls::layer_api::activation_layer<relu, ls::tensor::shape<4>>> ==
+                   epilogue_part::relu);
+    STATIC_REQUIRE(ls::layer_api::as_epilogue<like_relu> == epilogue_part::none);
+    STATIC_REQUIRE(ls::layer_api::as_epilogue<ls::layer_api::activation_layer<other, ls::tensor::shape<4>>> ==
+                   epilogue_part::none);
     const auto made = network<type, 1>::at<1>::make(net);
     CHECK((made.momentum == 0.25 && made.epsilon == 1e-3));
     STATIC_REQUIRE(std::is_same_v<decltype(made), const batch_norm_layer<ls::tensor::shape<4, 4, 2>, epilogue::relu>>);

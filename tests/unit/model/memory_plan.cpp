@@ -64,10 +64,8 @@ namespace {
 
 memory_node layer(std::span<const std::size_t> reads, bool needs_x, bool needs_y, bool in_place) {
     return {.reads = reads,
+            .traits = {.needs_x = needs_x, .needs_y = needs_y, .in_place = in_place},
             .learns = true,
-            .needs_x = needs_x,
-            .needs_y = needs_y,
-            .in_place = in_place,
             .input = 64,
             .output = 64,
             .value = 64};
@@ -99,7 +97,7 @@ TEST_CASE(
     const std::vector<std::vector<std::size_t>> reads{{the_samples}, {0}, {0, 1}};
     std::vector<memory_node> nodes{layer(reads[0], true, false, false), layer(reads[1], false, true, true),
                                    layer(reads[2], false, false, true)};
-    nodes[2].passes_gradient = true;
+    nodes[2].traits.passes_gradient = true;
     const auto plan = ls::model::plan_memory(nodes);
     CHECK(plan.nodes[1].value != plan.nodes[0].value);  // the sum still reads x
     CHECK(plan.nodes[2].value == plan.nodes[0].value);  // relu needs its output in backward, and x is not needed
@@ -117,12 +115,12 @@ TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in 
     const std::vector<std::vector<std::size_t>> reads{{the_samples}, {0}, {1}, {2, 1}};
     std::vector<memory_node> nodes{layer(reads[0], true, true, false), layer(reads[1], false, false, false),
                                    layer(reads[2], true, false, false), layer(reads[3], true, true, true)};
-    nodes[1].is_view = true;
-    nodes[3].has_addend = true;
+    nodes[1].traits.is_view = true;
+    nodes[3].traits.has_addend = true;
     const auto sums = ls::model::plan_memory(nodes);
     CHECK(sums.nodes[0].more == no_piece);
     CHECK(sums.nodes[2].inputs[0].sum == sums.nodes[0].dvalue);
-    nodes[0].sums_gradient = true;
+    nodes[0].traits.sums_gradient = true;
     const auto apart = ls::model::plan_memory(nodes);
     CHECK(apart.nodes[2].inputs[0].sum == no_piece);
     for (const std::size_t i : {0, 1}) {
@@ -134,7 +132,7 @@ TEST_CASE("model/memory_plan: the gradient of a value with two readers stays in 
     const std::vector<std::vector<std::size_t>> more{{the_samples}, {0}, {1}, {2, 1}, {3, 0}};
     for (std::size_t i = 0; i < 4; ++i) nodes[i].reads = more[i];
     nodes.push_back(layer(more[4], false, false, false));
-    nodes[4].passes_gradient = true;
+    nodes[4].traits.passes_gradient = true;
     const auto both = ls::model::plan_memory(nodes);
     CHECK(both.nodes[1].more == no_piece);
     CHECK(both.nodes[0].more == both.nodes[1].inputs[0].given);

@@ -123,7 +123,7 @@ private:
         x_[i] = value(reads[0]);
         if (node.redistributes_before) x_[i] = redistribute_input(i, memory, x_[i]);
         y_[i] = x_[i];
-        if (!node.is_view) {
+        if (!node.traits.is_view) {
             const std::size_t sums = &memory == &plan_.nodes[i] ? node.observed : node.observed_again;
             const array scratch = write(memory.scratch_forward, node.scratch, "scratch");
             const array observed = write(memory.observed, sums, "statistics");
@@ -133,7 +133,7 @@ private:
             // The output may lie in one of the inputs of a layer that works in place.
             std::size_t taken = no_piece;
             for (const std::size_t from : reads)
-                if (node.in_place && value(from).where == y_[i].where && size_of(from) == node.output)
+                if (node.traits.in_place && value(from).where == y_[i].where && size_of(from) == node.output)
                     taken = y_[i].where;
             seen_.in_place += taken != no_piece;
             read_all("an input, beside the output", taken);
@@ -182,7 +182,7 @@ private:
         require(memory.more == (in_two ? whole.parts[1].where : no_piece),
                 "the second part of a gradient lies elsewhere");
         require(!in_two || !node.redistributes_after, "a gradient in two parts is redistributed");
-        require(!in_two || node.sums_gradient || (node.is_view && !node.redistributes_before),
+        require(!in_two || node.traits.sums_gradient || (node.traits.is_view && !node.redistributes_before),
                 "the parts of a gradient are never added");
         seen_.in_two_parts += in_two;
         const array more = in_two ? whole.parts[1] : array{};
@@ -197,7 +197,7 @@ private:
             read(buffer, node.redistribution, "the buffer of a redistribution");
         }
         require(memory.doutput == dy.where, "a layer finds its gradient elsewhere");
-        const bool passes = node.is_view || node.passes_gradient;
+        const bool passes = node.traits.is_view || node.traits.passes_gradient;
         const std::size_t inputs = net_.reads[i].size();
         std::vector<array> dx(inputs);
         for (std::size_t k = 0; k < inputs && passes; ++k)
@@ -215,12 +215,12 @@ private:
                 given = write(to.given, node_size(from), "the gradient before a redistribution");
                 read(buffer, node.redistribution, "the buffer of a redistribution");
                 // Sums are made in the memory of what is redistributed.
-                if (!node.is_view) (void)write(to.written, node.input, "a gradient that is used up");
+                if (!node.traits.is_view) (void)write(to.written, node.input, "a gradient that is used up");
             }
             require(to.given == given.where, "the gradient of an input lies elsewhere");
             read(given, node_size(from), "the gradient of an input");
             add(from, given, to);
-            if (node.is_view && in_two) dvalue_[from].parts.push_back(more);
+            if (node.traits.is_view && in_two) dvalue_[from].parts.push_back(more);
         }
     }
 
@@ -235,13 +235,15 @@ private:
         const auto& node = net_.nodes[i];
         const auto& memory = plan_.nodes[i];
         const std::size_t inputs = net_.reads[i].size();
-        const bool is_join = inputs > 1 && !node.has_addend;
+        const bool is_join = inputs > 1 && !node.traits.has_addend;
         const array scratch = write(memory.scratch_backward, node.scratch, "scratch of backward");
         const array partials = write(memory.partials, node.partials, "partial sums");
         const auto read_operands = [&](const char* when) {
-            if (node.needs_x && !is_join)
+            if (node.traits.needs_x && !is_join)
                 read(x_[i], node.redistributes_before ? node.input : size_of(net_.reads[i][0]), "x in backward");
-            if (node.needs_y && !is_join) read(y_[i], node.output, "y in backward");
+            for (std::size_t k = 0; node.traits.needs_x && is_join && k < inputs; ++k)
+                read(value(net_.reads[i][k]), size_of(net_.reads[i][k]), "an x of a join in backward");
+            if (node.traits.needs_y) read(y_[i], node.output, "y in backward");
             read(saved_[i], node.saved, when);
             read(scratch, node.scratch, "scratch of backward");
             read(partials, node.partials, "partial sums");
@@ -253,14 +255,14 @@ private:
         std::vector<std::size_t> bytes(inputs);
         bool in_place = false;
         for (std::size_t k = 0; k < inputs; ++k) {
-            const bool is_addend = node.has_addend && k == 1;
+            const bool is_addend = node.traits.has_addend && k == 1;
             if (!is_asked_for(i, k) && !is_addend) continue;
             bytes[k] = is_addend ? node.output : node.redistributes_before ? node.input : node_size(net_.reads[i][k]);
             seen_.wider_paths += is_join && bytes[k] > size_of(net_.reads[i][0]);
             const bool takes_dy = memory.inputs[k].written == dy.where;
-            require(
-                !takes_dy || (node.in_place && !in_place && node.has_addend == is_addend && bytes[k] == node.output),
-                "a gradient is written over that of the output");
+            require(!takes_dy || (node.traits.in_place && !in_place && node.traits.has_addend == is_addend &&
+                                  bytes[k] == node.output),
+                    "a gradient is written over that of the output");
             in_place = in_place || takes_dy;
             dx[k] = write(memory.inputs[k].written, bytes[k], "the gradient of an input");
         }

@@ -46,47 +46,55 @@ struct random_network {
                 return value == the_samples ? std::size_t{128} : nodes[value].value;
             };
             if (kind == 0) {
-                node.is_view = true;
+                node.traits.is_view = true;
             } else if (kind < 3) {
                 for (std::size_t more = 1 + roll(2); more > 0; --more) reads[i].push_back(any());
-                node.passes_gradient = kind == 1;
-                node.needs_x = node.needs_y = false;
-                node.in_place = kind == 1;
+                node.traits.passes_gradient = kind == 1;
+                node.traits.needs_x = kind == 2 && roll(2) == 0;
+                node.traits.needs_y = kind == 2 && roll(2) == 0;
+                node.traits.in_place = kind == 1 || roll(2) == 0;
+                if (kind == 2) {
+                    node.saved = roll(2) * some();
+                    node.scratch = roll(2) * some();
+                    node.partials = roll(2) * some();
+                }
                 if (kind == 1)  // a sum is of values of one size
                     for (auto& value : reads[i])
                         if (size_of(value) != size_of(reads[i][0])) value = reads[i][0];
             } else {
-                node.needs_x = roll(2) == 0;
-                node.needs_y = roll(2) == 0;
-                node.in_place = roll(2) == 0;
+                node.traits.needs_x = roll(2) == 0;
+                node.traits.needs_y = roll(2) == 0;
+                node.traits.in_place = roll(2) == 0;
                 node.saved = roll(2) * some();
                 node.scratch = roll(2) * some();
                 node.partials = roll(2) * some();
-                node.sums_gradient = roll(2) == 0;
+                node.traits.sums_gradient = roll(2) == 0;
                 node.observed = roll(2) * some();
                 node.observed_again = node.observed + roll(2) * some();
                 // A second value of the size of the output.
                 const std::size_t addend = any();
                 if (roll(4) == 0 && addend != reads[i][0]) {
                     reads[i].push_back(addend);
-                    node.has_addend = true;
+                    node.traits.has_addend = true;
                     node.output = size_of(addend);
                 }
             }
-            // A concatenation is as large as its parts.
+            // A concatenation is as large as its parts, and some other joins are as the first of them.
             if (kind == 2) {
                 node.output = 0;
                 for (const std::size_t value : reads[i]) node.output += size_of(value);
+                if (roll(2) == 0) node.output = size_of(reads[i][0]);
             }
             const std::size_t from = size_of(reads[i][0]);
-            if (node.is_view || node.passes_gradient || (node.in_place && !node.has_addend && roll(2) == 0))
+            if (node.traits.is_view || node.traits.passes_gradient ||
+                (node.traits.in_place && !node.traits.has_addend && roll(2) == 0))
                 node.output = from;
-            if (node.has_addend && from != node.output) node.in_place = false;
+            if (node.traits.has_addend && from != node.output) node.traits.in_place = false;
             node.redistributes_before = reads[i].size() == 1 && roll(8) == 0;
-            node.redistributes_after = !node.has_addend && roll(8) == 0;
+            node.redistributes_after = !node.traits.has_addend && roll(8) == 0;
             node.redistribution = node.redistributes_before || node.redistributes_after ? some() : 0;
             node.input = node.redistributes_before ? some() : from;
-            if (node.is_view) node.output = node.input;
+            if (node.traits.is_view) node.output = node.input;
             node.value = node.redistributes_after ? some() : node.output;
             node.learns = kind > 3 && roll(3) == 0;
             for (const std::size_t value : reads[i]) {
@@ -98,7 +106,7 @@ struct random_network {
         // Values that are never read are no values of a network: the last node reads all of them.
         auto& last = nodes[n - 1];
         if (std::count(read.begin(), read.end() - 1, false) > 0) {
-            last = {.reads = {}, .needs_x = false, .needs_y = false};
+            last = {.reads = {}, .traits = {.needs_x = false, .needs_y = false}};
             for (std::size_t i = 0; i + 1 < n; ++i)
                 if (!read[i]) reads[n - 1].push_back(i);
             for (const std::size_t value : reads[n - 1]) last.output += value == the_samples ? 128 : nodes[value].value;
@@ -137,11 +145,11 @@ private:
         const auto block = nodes[end - 1].block;
         for (std::size_t i = end; i-- > 0 && nodes[i].block == block;) {
             auto& node = nodes[i];
-            const bool keeps = node.learns && !node.is_view;
-            node.runs_again =
-                node.runs_again || (keeps && (node.needs_y || node.saved > 0)) || (!node.is_view && roll(8) == 0);
-            if (node.runs_again || (keeps && node.needs_x))
-                for (std::size_t k = 0; k < (node.runs_again ? reads[i].size() : 1); ++k)
+            const bool keeps = node.learns && !node.traits.is_view;
+            node.runs_again = node.runs_again || (keeps && (node.traits.needs_y || node.saved > 0)) ||
+                              (!node.traits.is_view && roll(8) == 0);
+            if (node.runs_again || (keeps && node.traits.needs_x))
+                for (std::size_t k = 0; k < (node.runs_again || !node.traits.has_addend ? reads[i].size() : 1); ++k)
                     if (const std::size_t value = reads[i][k]; value != the_samples && nodes[value].block == block)
                         nodes[value].runs_again = true;
         }

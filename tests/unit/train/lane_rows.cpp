@@ -29,7 +29,7 @@ struct needs_five_layer {
     static constexpr std::string_view name = "needs_five";
     static constexpr std::array<ls::tensor::parameter, 0> parameters{};
     static constexpr double flops = 0;
-    static constexpr std::size_t least_rows_per_lane = 5;
+    static constexpr ls::layer_api::traits traits{.least_rows_per_lane = 5};
     static void forward(const auto& pass) { std::copy_n(pass.x.data, pass.x.size(), pass.y.data); }
     static void backward(const auto& pass) {
         if (pass.wants_dx()) std::copy_n(pass.dy.data, pass.dy.size(), pass.dx.data);

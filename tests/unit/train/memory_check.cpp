@@ -55,9 +55,7 @@ struct faulty_layer {
     static constexpr std::array<ls::tensor::parameter, 1> parameters{
         ls::tensor::parameter{.name = "unused", .rows = 1, .columns = 1}};
     static constexpr double flops = 1;
-    static constexpr bool needs_x = false, needs_y = false;
-    template <class T>
-    static constexpr std::size_t saved_bytes = sizeof(T);
+    static constexpr ls::layer_api::traits traits{.needs_x = false, .needs_y = false, .saved_numbers = 1};
     template <class T>
     static std::size_t scratch(std::size_t, std::size_t, ls::parallel::team) {
         return 3;

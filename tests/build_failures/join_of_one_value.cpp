@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A join of two paths whose layer reads one value.
+// build error: lockstep: a layer reads another number of values than come to it
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/conv.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+struct first_of_two {
+    template <class S>
+    constexpr auto on(S input, S) const {
+        return relu{}.on(input);
+    }
+};
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, ls::join{first_of_two{}, conv<8, 3>{}, conv<8, 3>{}}, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}
