@@ -118,9 +118,9 @@ TEST_CASE("layers/activation: what they declare", "[layers]") {
     using layer = layer_of<layers::relu, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output> && layer::flops == 120 && layer::parameters.size() == 0);
     static_assert(layer::traits.is_elementwise && layer_of<layers::tanh, shape<3>>::traits.is_elementwise);
-    static_assert(!layer::needs_x && layer::needs_y && layer::in_place);
+    static_assert(!layer::traits.needs_x && layer::traits.needs_y && layer::traits.in_place);
     using gelu = layer_of<layers::gelu, shape<3>>;
-    static_assert(gelu::needs_x && !gelu::needs_y && !gelu::in_place);
+    static_assert(gelu::traits.needs_x && !gelu::traits.needs_y && !gelu::traits.in_place);
     CHECK(gelu::name == "gelu");
     CHECK(layer_of<layers::sigmoid, shape<3>>::name == "sigmoid");
     CHECK(layer::name == "relu");

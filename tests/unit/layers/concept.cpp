@@ -150,12 +150,12 @@ TEMPLATE_LIST_TEST_CASE(
     const auto got = backward(all, ran, dy, one_lane(rows));
     auto without = all;
     auto ran_without = ran;
-    if constexpr (requires { requires !layer::needs_x; }) without.x = unwritten<float>(all.x.size());
-    if constexpr (requires { requires !layer::needs_y; }) ran_without.y = unwritten<float>(ran.y.size());
+    if constexpr (!layer_api::traits_of<layer>.needs_x) without.x = unwritten<float>(all.x.size());
+    if constexpr (!layer_api::traits_of<layer>.needs_y) ran_without.y = unwritten<float>(ran.y.size());
     const auto again = backward(without, ran_without, dy, one_lane(rows));
     CHECK(same_bits(again.dx, got.dx));
     CHECK(same_bits(again.nodes.at(0), got.nodes.at(0)));
-    if constexpr (requires { requires layer::in_place; }) {
+    if constexpr (layer_api::traits_of<layer>.in_place) {
         for (const auto mode : {layer_api::mode::training, layer_api::mode::inference}) {
             without = all;
             without.mode = mode;
