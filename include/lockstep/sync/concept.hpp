@@ -156,7 +156,7 @@ concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& ar
     strategy.complete();
     { strategy.abandon() }
     noexcept;
-    strategy.visit_state([](const tensor::state_part<T>&) {});
+    strategy.visit_state([](const auto&) {});
     // What a trainer reports, and its progress thread: those of owner_updates do.
     { S::gradient_sets } -> std::convertible_to<std::size_t>;
     strategy.times();

@@ -77,6 +77,7 @@ public:
                   .lanes = grid_.worker_lanes(),
                   .workers = 1,
                   .recipe_lanes = parallel::split(grid_.recipe_lanes, grid_.workers, part_.workers.first).size()},
+          samples_(grid_.workers),
           sharing_{grid_.ranks > grid_.workers ? from.all.split(part_.workers.first, grid_.rank).named("worker")
                                                : comm::group{}} {
         if (from.plan.progress_thread)
@@ -105,8 +106,8 @@ public:
     [[nodiscard]] std::size_t begin_walk(std::size_t set, std::span<const std::size_t> lengths,
                                          std::uint64_t step) noexcept {
         set_ = set;
-        const auto own = lengths.subspan((part_.workers.first + set) * grid_.worker_lanes(), grid_.worker_lanes());
-        const std::size_t rows = sum_of(own);
+        lengths_ = lengths;
+        const std::size_t rows = rows_of(part_.workers.first + set);
         workers_[set].updates = step < start_ || rows > 0;
         return std::max<std::size_t>(1, step < start_ ? sum_of(lengths) : rows);
     }
@@ -150,6 +151,8 @@ public:
             times().end_update(0);
         }
         are_equal_ = grid_.workers == 1 || step < start_;
+        for (std::size_t one = 0; !are_equal_ && one < samples_.size(); ++one)
+            samples_[one] += rows_of(one);
         if (averages_after(step)) finite = average(weights, step) && finite;
         return finite;
     }
@@ -178,12 +181,13 @@ public:
         for (std::size_t set = 1; set < workers_.size(); ++set) copy(weights_of(weights, 0), weights_of(weights, set));
         are_equal_ = true;
         is_mean_here_ = false;
+        std::ranges::fill(samples_, 0);
     }
 
     /// Of set `set` of this rank; whether this rank speaks of those that share it.
     [[nodiscard]] std::size_t worker_of(std::size_t set) const noexcept { return part_.workers.first + set; }
     [[nodiscard]] bool speaks() const noexcept { return part_.index == 0; }
-    /// Slots of each worker; the trainer shows their weights.
+    /// Slots of each worker, and its samples since the last mean; the trainer shows their weights.
     template <class Visitor>
     void visit_state(Visitor&& visit) {
         for (std::size_t set = 0; set < workers_.size(); ++set)
@@ -191,6 +195,11 @@ public:
                 part.worker = worker_of(set);
                 visit(part);
             });
+        for (std::size_t set = 0; set < workers_.size(); ++set)
+            visit(tensor::state_part<std::uint64_t>{.role = "samples",
+                                                    .worker = worker_of(set),
+                                                    .numbers = std::span{&samples_[worker_of(set)], 1},
+                                                    .speaks = speaks()});
     }
 
     [[nodiscard]] comm::progress_thread* thread() noexcept { return nullptr; }
@@ -291,11 +300,32 @@ private:
     /// Adds nothing: x + -0.0 is x in every bit, also for x = -0.0.
     static void leave_out(std::span<T> values) noexcept { std::ranges::fill(values, T{-0.0}); }
 
+    /// What the lanes of a worker have in this minibatch.
+    [[nodiscard]] std::size_t rows_of(std::size_t of) const noexcept {
+        return sum_of(lengths_.subspan(of * grid_.worker_lanes(), grid_.worker_lanes()));
+    }
+    /// By its samples since the last mean a worker counts more or less than 1.
+    void weigh() const noexcept {
+        std::uint64_t all = 0;
+        for (const std::uint64_t one : samples_) all += one;
+        for (std::size_t set = 0; set < workers_.size(); ++set) {
+            const auto by = static_cast<T>(static_cast<double>(samples_[worker_of(set)]) *
+                                           static_cast<double>(grid_.workers) / static_cast<double>(all));
+            if (by == T{1}) continue;
+            const std::span<T> here = scratch().subspan(set * n, n);
+            parallel::for_blocks(team_, n, 4096, [&](parallel::block part) noexcept {
+                for (std::size_t i = part.first; i < part.last; ++i) here[i] *= by;
+            });
+        }
+    }
+
     /// Scratch gets the weights of each worker, from one of the ranks that share it.
     void put_weights(std::span<const T> weights) const noexcept {
-        if (part_.count == 1) return copy(weights, scratch());
-        if (part_.index == 0) copy(weights, scratch());
-        leave_out(part_.index == 0 ? scratch().subspan(n) : scratch());
+        if (part_.index == 0) {
+            copy(weights, scratch());
+            weigh();
+        }
+        if (part_.count > 1) leave_out(part_.index == 0 ? scratch().subspan(n) : scratch());
     }
     /// The same for slot `slot`.
     void put_slots(std::size_t slot) const noexcept {
@@ -303,6 +333,7 @@ private:
         each_slot(slot, [&](std::span<T> here, std::size_t at, std::size_t, bool is_kept) {
             if (is_kept) copy(here, scratch().subspan(at, here.size()));
         });
+        weigh();
     }
     /// f(numbers, where the same of its worker lie in scratch, where they lie in the mean, whether they count) for each
     /// strip on this rank.
@@ -351,6 +382,7 @@ private:
                 copy(scratch().subspan(first, here.size()), here);
             });
         }
+        std::ranges::fill(samples_, 0);
         change_->end(step + 1);
         return finite;
     }
@@ -392,9 +424,11 @@ private:
     parallel::team team_;
     partition::grid grid_;
     partition::worker_part part_;
-    partition::grid inside_;  // the ranks that share a worker
+    partition::grid inside_;              // the ranks that share a worker
+    std::vector<std::uint64_t> samples_;  // of all workers since the last mean
     comm::group sharing_;
-    std::deque<worker> workers_;  // which stay where they are
+    std::deque<worker> workers_;            // which stay where they are
+    std::span<const std::size_t> lengths_;  // rows of all lanes in this step
     std::vector<bool> is_kept_here_;
     std::optional<reduce::tree_sum<T>> sum_;
     tensor::slice<T> scratch_;
@@ -406,24 +440,21 @@ private:
 };
 
 /// w_k(t+1) = w_k(t) - rate(t) g_k(t) for each worker k of plan::workers, where g_k is the mean gradient over its rows
-/// of the minibatch. After every `period` steps each w_k becomes the mean of all of them (Stich, ICLR 2019,
+/// of the minibatch. After every `period` steps each w_k becomes the mean of all of them, weighted by the samples that
+/// they have taken since the last one (Stich, ICLR 2019,
 /// arXiv:1805.09767). Before step `start` steps are synchronous: post-local SGD (Lin, Stich, Patel, Jaggi, ICLR 2020,
 /// arXiv:1808.07217).
-/// The mean has equal parts of all workers, whatever their rows. A worker without rows in a short minibatch keeps its
-/// weights in that step. The bits depend on the number of workers, not on that of ranks.
-/// Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), observers that are given the trainer) see
-/// the mean at that point and change no worker. A look is collective. It sends nothing right after a mean, and again in
-/// the same step.
-/// Losses, the agreement that no rank has failed and the statistics of layers stay those of each step: the latency of a
-/// small collective remains, the bandwidth of the gradients goes. Running means of a normalisation are linear in those
-/// of the minibatch: with equal rows they are the means over workers.
-/// Cost for each rank: 2 n (p-1)/p numbers every `period` steps, with `average` as many again for each slot, and the
-/// same in each synchronous step; not hidden behind layers. Ranks that share a worker add its gradients in each step,
-/// by messages.
-/// Memory: weights, gradients and slots for each worker of the rank, and once more the weights. The network is walked
-/// once for each worker.
-/// Errors: core::error for a period of 0, for workers that cannot be dealt, and for a progress thread. Not with a
-/// compressor or a model partition.
+/// A worker without rows in a short minibatch keeps its weights in that step. The bits depend on the number of workers,
+/// not on that of ranks. Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), observers that are
+/// given the trainer) see the mean at that point and change no worker. A look is collective. It sends nothing right
+/// after a mean, and again in the same step. Losses, the agreement that no rank has failed and the statistics of layers
+/// stay those of each step: the latency of a small collective remains, the bandwidth of the gradients goes. Running
+/// means of a normalisation are linear in those of the minibatch: with equal rows they are the means over workers. Cost
+/// for each rank: 2 n (p-1)/p numbers every `period` steps, with `average` as many again for each slot, and the same in
+/// each synchronous step; not hidden behind layers. Ranks that share a worker add its gradients in each step, by
+/// messages. Memory: weights, gradients and slots for each worker of the rank, and once more the weights. The network
+/// is walked once for each worker. Errors: core::error for a period of 0, for workers that cannot be dealt, and for a
+/// progress thread. Not with a compressor or a model partition.
 struct local_sgd {
     std::uint64_t period = 8;          ///< steps from mean to mean
     std::uint64_t start = 0;           ///< the first local step

@@ -16,7 +16,8 @@ namespace lockstep::tensor {
 /// Of a state that is not kept for each worker.
 inline constexpr std::size_t shared_by_workers = std::numeric_limits<std::size_t>::max();
 
-/// A run of numbers of one array. An array is named by role, slot, set, tensor, segment and worker, the same on any
+/// A run of numbers of one array, in the precision of the network, or counters (std::uint64_t): visitors take both. An
+/// array is named by role, slot, set, tensor, segment and worker, the same on any
 /// number of ranks, for any buckets and threads; `first` counts from its start.
 template <class T>
 struct state_part {

@@ -175,8 +175,8 @@ public:
         return with_statistics(core::hash(std::as_bytes(view("local_hash", where))));
     }
 
-    /// Shows all that outlives a step on this rank, one tensor::state_part after the other: weights, running
-    /// statistics, slots of the optimizer, residuals and factors of workers, and what the strategy keeps.
+    /// Shows all that outlives a step on this rank, one tensor::state_part (of T or of counters) after the other:
+    /// weights, statistics, slots of the optimizer, residuals and factors of workers, what the strategy keeps.
     template <class Visitor>
     void visit_state(Visitor&& visit, const std::source_location& where = std::source_location::current()) {
         core_.on_all_ranks("visit_state", where, [&] { core_.visit_state(visit); });
