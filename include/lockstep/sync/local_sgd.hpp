@@ -151,8 +151,7 @@ public:
             times().end_update(0);
         }
         are_equal_ = grid_.workers == 1 || step < start_;
-        for (std::size_t one = 0; !are_equal_ && one < samples_.size(); ++one)
-            samples_[one] += rows_of(one);
+        for (std::size_t one = 0; !are_equal_ && one < samples_.size(); ++one) samples_[one] += rows_of(one);
         if (averages_after(step)) finite = average(weights, step) && finite;
         return finite;
     }
