@@ -192,6 +192,21 @@ def compression(run):
 
 
 @question
+def workers(run):
+    """What do more or fewer workers than ranks cost?
+    784-512-512-10 at batch 128 and four lanes for each rank; times are those of the slowest rank, numbers of workers in turns, `ratio` to one
+    worker a rank. Where there are fewer cores than ranks, times show only what all ranks compute together."""
+    found = []
+    size = run.few("", " --steps 3 --turns 2")
+    for ranks, compressor in itertools.product((2, 4), ("topk", "quantize", "powersgd", "terngrad")):
+        found += run.records("scripts/mpirun -n {ranks} --bind-to {bind} @bench_workers --compressor {compressor}" + size,
+                             ranks=ranks, bind="core" if ranks == 2 else "none", compressor=compressor)
+    return """compressor {compressor} | ranks {ranks} | workers {workers} | step, ms {step_ms:.2f} |
+        quartiles, ms {low_ms:.2f} to {high_ms:.2f} | ratio {ratio:.2f} | sent in a step, kB {kb:.1f} | memory, MB {memory_mb:.2f} |
+        of it gradients, MB {gradients_mb:.2f} | of it optimizer, MB {optimizer_mb:.2f} | of it messages, MB {messages_mb:.2f}""", found
+
+
+@question
 def memory(run):
     """How much memory does a process take?
     Largest resident set after a few steps, one rank and thread; `planned` is what the trainer says."""
