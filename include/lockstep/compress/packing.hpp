@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Small whole numbers at b bits each, one directly behind the other: eight of them are b bytes.
+// Small whole numbers at b bits each, one directly after the other: eight of them are b bytes.
 
 #include <bit>
 #include <cstddef>

@@ -102,8 +102,8 @@ inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence
 /// `encode(round_number<k>{}, in, out)`: writes all elements of a worker for round k; what earlier rounds have given is
 /// in `in.shared`.
 /// `combined(round_number<k>{}, all, result)`, for all rounds but the last: once for each matrix, on every rank alike,
-/// behind round k; leaves in `all.shared` what later rounds need, because `result` is gone then.
-/// `finish(all, result, mean)`: the same behind the last round; writes all of `mean`.
+/// after round k; leaves in `all.shared` what later rounds need, because `result` is gone then.
+/// `finish(all, result, mean)`: the same after the last round; writes all of `mean`.
 /// `decode_own(in, elements, scale, sum)`: sum += scale x the worker's part of the mean, from the elements that it has
 /// encoded for the last round; the parts of all workers add up to the mean but for rounding. `sum` may be in.values.
 /// Optional: `check()` throws core::error on settings that make no sense; `check_feedback()` on settings with which

@@ -97,7 +97,7 @@ struct bucket {
 /// A reducer reserves its memory on construction and takes it with `bind`. `start(gradient, step)` begins the sum over
 /// all lanes of gradient (one array of n for each node). When it is over, this rank makes weights[owned()] new:
 /// `update(weights, change)` calls change(part, sum) for parts that together are owned(), on the threads of the team;
-/// `sum` has the numbers of `part` alone, and is gone behind the call, which must not throw. `share(weights)` then
+/// `sum` has the numbers of `part` alone, and is gone after the call, which must not throw. `share(weights)` then
 /// begins to bring all of them up to date on every rank; what update() has handed out already is there sooner. `poll`
 /// makes progress without waiting and says whether what was begun is over; `progress` is a `poll` that does not look
 /// for failures; `finish` waits, and may be called once more: after it `sums` are those of owned(), where they travel

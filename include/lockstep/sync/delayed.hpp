@@ -97,7 +97,7 @@ public:
         if (to != nullptr) base::add_buckets(*to, other_);
     }
 
-    /// Behind complete().
+    /// After complete().
     template <class Visitor>
     void visit_state(Visitor&& visit) {
         // First: the end of a sum may change what its reducer keeps.
