@@ -58,6 +58,12 @@ TEST_CASE("comm/abort_channel: a rank that waits for a failed one throws its tex
         std::optional<comm::remote_failure> later;
         while (!later) later = failure_of([&] { ranks.check(); });
         const auto seen = failure ? failure : later;
+        // What was given up stays so.
+        for (int again = 0; again < 2 && failure && ranks.rank() != bad; ++again) {
+            const auto same = failure_of([&] { again == 0 ? sum.finish() : sum.start(data, work); });
+            CHECK((same && same->text() == problem));
+            CHECK_FALSE(sum.running());
+        }
         (void)survivors.gather_all(0);
         CHECK_FALSE(sum.running());
         CHECK((ranks.rank() == bad || sum.progress() == !failure));  // what was given up never seems to be over

@@ -119,6 +119,10 @@ TEST_CASE("comm/shared: a rank that waits for one that has failed throws its tex
                     failure = one;
                 }
                 CHECK_FALSE(sum.running());
+                // What was given up never seems to be over, and does not begin again.
+                CHECK_THROWS_AS(sum.poll(), lockstep::core::error);
+                CHECK_THROWS_AS(sum.finish(), lockstep::core::error);
+                CHECK_THROWS_AS(sum.start(), lockstep::core::error);
             }
         }
         (void)survivors.gather_all(0);

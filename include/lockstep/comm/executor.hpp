@@ -222,7 +222,7 @@ public:
     bool progress() { return run_.progress(); }
     /// Waits until the operation is over. Throws remote_failure if a rank of the group has announced one, and
     /// core::error, on all ranks alike, if the wait has no end or lasts longer than the timeout (see
-    /// comm/watch/watch.hpp).
+    /// comm/watch/watch.hpp). Where poll() or finish() has thrown, it throws again, and so does start().
     void finish() { run_.finish(); }
 
     void run(std::span<T> data, std::span<T> work,
@@ -293,6 +293,7 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives:
 [[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::start(std::byte* data, std::size_t data_size,
                                                                   std::byte* work, std::size_t work_size,
                                                                   const std::source_location& where) {
+    if (stopped_) finish();  // others may still send what was for the broken run
     if (running_)
         core::fail(core::text("the operation '", program_.name(), "' was started while it is running"),
                    "call finish() first");
@@ -303,7 +304,6 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives:
     arrays_[0] = data;
     arrays_[1] = work;
     running_ = true;
-    stopped_ = false;
     round_ = 0;
     ++what_->runs;
     what_->where = where;
@@ -312,9 +312,10 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives:
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void untyped_operation::finish() {
-    if (!running_ || advance()) return;
+    if (progress()) return;
+    // One that was given up is never over: the wait throws what ended it.
     backoff waiting{pending()};
-    while (!advance()) {
+    while (!progress()) {
         try {
             waiting.wait(ranks_.aborts());
         } catch (...) {

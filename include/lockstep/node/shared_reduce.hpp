@@ -100,6 +100,7 @@ public:
 
     /// Data of this rank is ready, and others may read and write it. Throws core::error if the operation is running.
     void start(const std::source_location& where = std::source_location::current()) {
+        refuse_stopped();
         if (running_) core::fail("a shared operation was started while it is running", "call finish() first");
         running_ = true;
         worked_ = false;
@@ -113,8 +114,9 @@ public:
     }
 
     /// Does what can be done without waiting; true when the operation is over. Now and then looks for a failure: throws
-    /// remote_failure.
+    /// remote_failure. One that has thrown stays so: core::error in all calls.
     bool poll() {
+        refuse_stopped();
         if (!running_ || advance()) return true;
         or_stop([&] { signals_.polled(); });
         return false;
@@ -122,6 +124,7 @@ public:
 
     /// Waits until the operation is over. Throws remote_failure if a rank has announced one.
     void finish() {
+        refuse_stopped();
         if (!running_) return;
         or_stop(
             [&] { signals_.wait([](void* self) { return static_cast<shared_operation*>(self)->advance(); }, this); });
@@ -158,9 +161,19 @@ private:
         try {
             f();
         } catch (...) {
-            running_ = false;
+            stop();
             throw;
         }
+    }
+    [[gnu::cold]] void stop() noexcept {
+        running_ = false;
+        stopped_ = true;
+    }
+    /// A later turn would raise the signal for which others wait in the broken one.
+    void refuse_stopped() const {
+        if (stopped_) [[unlikely]]
+            core::fail("a shared operation is used again that a failure has ended",
+                       "make a new one, in a new group of ranks");
     }
 
     bool advance() {
@@ -179,7 +192,7 @@ private:
     [[gnu::cold]] void compare() {
         for (std::size_t rank = 0; rank < signals_.size(); ++rank) {
             if (signals_.of(rank).mark == mark_) continue;
-            running_ = false;
+            stop();
             core::fail(core::text("rank ", rank_, " is in a shared operation on ", n_, " numbers, rank ", rank,
                                   " in another one on ", signals_.of(rank).mark >> 8U),
                        "make the same shared operations in the same order on all ranks");
@@ -213,6 +226,7 @@ private:
     shared_kind kind_;
     bool copies_ = false;
     bool running_ = false;
+    bool stopped_ = false;  // before its end, by a failure
     bool worked_ = false;
     parallel::team team_;
     std::size_t rank_;

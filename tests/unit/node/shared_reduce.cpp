@@ -230,6 +230,13 @@ TEST_CASE("node/shared_reduce: misuse is an error", "[node]") {
         } catch (const core::error&) {
             thrown[rank] = 1;
         }
+        for (const auto& again : {+[](decltype(wrong)& of) { (void)of.poll(); },
+                                  +[](decltype(wrong)& of) { of.finish(); }, +[](decltype(wrong)& of) { of.start(); }})
+            try {
+                again(wrong);
+            } catch (const core::error&) {
+                ++thrown[rank];
+            }
     });
-    CHECK(thrown == std::vector<char>{1, 1});
+    CHECK(thrown == std::vector<char>{4, 4});
 }
