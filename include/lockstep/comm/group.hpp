@@ -79,14 +79,16 @@ private:
     pending_operation what_;
 };
 
-/// After a failure elsewhere: whether `progress()` still becomes true, as it does within 2 s where all ranks have sent
-/// their part.
+/// After a failure elsewhere: whether `progress()` still becomes true, as it does where all ranks have sent their part.
+/// Not where nothing of `what` has come for a second: the rank that failed waits at the end of its program for two.
 template <class Progress>
-[[gnu::cold]] bool comes_still(const Progress& progress) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{2};
-    while (!progress()) {
-        if (std::chrono::steady_clock::now() > deadline) return false;
-        std::this_thread::yield();
+[[gnu::cold]] bool comes_still(const pending_operation& what, const Progress& progress) {
+    constexpr std::chrono::seconds longest{1};
+    auto since = std::chrono::steady_clock::now();
+    for (std::uint64_t came = what.came(); !progress(); std::this_thread::yield()) {
+        const auto now = std::chrono::steady_clock::now();
+        if (std::exchange(came, what.came()) != came) since = now;
+        if (now - since > longest) return false;
     }
     return true;
 }
@@ -99,7 +101,7 @@ void wait_through(abort_channel& aborts, const pending_operation& what, const Pr
     try {
         for (backoff waiting{what}; !progress(); waiting.wait(aborts)) continue;
     } catch (const remote_failure&) {
-        if (!comes_still(progress)) throw;
+        if (!comes_still(what, progress)) throw;
     }
 }
 

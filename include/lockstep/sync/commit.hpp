@@ -61,7 +61,7 @@ public:
         const auto is_decided = [&] {
             if (!gate_.is_shared() || gate_.withdraw()) return false;
             changing_ = true;
-            return comm::comes_still(progress);
+            return comm::comes_still(what, progress);
         };
         try {
             if (!gate_.agree()) [[unlikely]]

@@ -241,7 +241,7 @@ protected:
             wait_for(norms_.pending(), are_there);
         } catch (const comm::remote_failure&) {
             // A rank with all the norms may have refused them, as this rank then does.
-            if (!comm::comes_still(are_there)) throw;
+            if (!comm::comes_still(norms_.pending(), are_there)) throw;
         }
         const std::size_t first_bad = norms_.finish();
         times_.end_update(queue_.first() + queue_.size() - 1);
