@@ -86,8 +86,15 @@ public:
 
     /// This rank changes weights from now on.
     void begin() noexcept { changing_ = true; }
+    /// What ends from now on is a part of the step: release() ends all of it.
+    void hold() noexcept { is_held_ = true; }
+    void release(std::uint64_t steps) noexcept {
+        is_held_ = false;
+        end(steps);
+    }
     /// All weights are those after so many steps.
     void end(std::uint64_t steps) noexcept {
+        if (is_held_) return;
         changing_ = false;
         state_.steps = steps;
         state_.loaded = false;
@@ -116,6 +123,7 @@ private:
     node::shared_gate gate_;
     weights_state state_;
     bool changing_ = false;
+    bool is_held_ = false;
 };
 
 #if LOCKSTEP_BODIES

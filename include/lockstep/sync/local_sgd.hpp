@@ -138,6 +138,8 @@ public:
     [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
         is_mean_here_ = false;
         if (step < start_) add_gradients(step);
+        // Before the mean no weights are those after the step, whatever arrives meanwhile.
+        if (averages_after(step)) change_->hold();
         bool finite = true;
         for (std::size_t set = 0; set < workers_.size(); ++set) {
             worker& one = workers_[set];
@@ -382,7 +384,7 @@ private:
             });
         }
         std::ranges::fill(samples_, 0);
-        change_->end(step + 1);
+        change_->release(step + 1);
         return finite;
     }
     [[nodiscard]] bool is_finite(std::span<const T> numbers) const noexcept {
