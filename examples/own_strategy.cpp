@@ -7,7 +7,7 @@
 namespace ls = lockstep;
 using namespace ls::layers;
 
-/// Every `period` steps slow weights go a part of the way to the trained ones, which start again from there.
+/// Slow weights, at first those loaded, go a part of the way to the trained ones every `period` steps; these start again from there.
 struct lookahead {
     std::size_t period = 5;
     double part = 0.5;
@@ -26,9 +26,9 @@ struct lookahead {
             : base{from}, period_{from.plan.sync.period}, part_{static_cast<T>(from.plan.sync.part)},
               slow_{from.arena.template reserve<T>(Types::network::parameters_here)} {}
 
+        void loaded(std::span<const T> weights) const { std::ranges::copy(weights, (*this->arena_)[slow_].begin()); }
         bool commit(std::span<T> weights, double rate, std::uint64_t step) {
             const std::span<T> slow = (*this->arena_)[slow_];
-            if (step == 0) std::ranges::copy(weights, slow.begin());
             const bool looks_back = (step + 1) % period_ == 0;
             return this->commit_sums(this->queue_, weights, rate, step, [=, part = part_](const auto& pass, std::size_t first) noexcept {
                 for (std::size_t i = 0; looks_back && i < pass.weights.size(); ++i)

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -120,6 +121,20 @@ void check_layout(const Net& net, const Partition& partition, const Ranks& ranks
     CHECK(statistics == running.size());
 }
 
+/// Keeps what it is told of new weights.
+struct keeping {
+    static constexpr std::string_view name = "keeping";
+    using all_weights = std::vector<std::vector<float>>;
+    static inline all_weights told;
+    [[nodiscard]] std::string settings() const { return {}; }
+
+    template <class Types>
+    struct strategy : ls::sync::owner_updates<Types> {
+        using ls::sync::owner_updates<Types>::owner_updates;
+        void loaded(std::span<const float> weights) const { told.emplace_back(weights.begin(), weights.end()); }
+    };
+};
+
 }  // namespace
 
 TEST_CASE("equivalence/saved_weights: the layouts name each weight and each statistic, in every partition",
@@ -190,4 +205,25 @@ TEST_CASE("equivalence/saved_weights: what does not fit is refused on all ranks,
         "pass running_statistics() of the same trainer after the weights");
     refused(
         net, [](numbers&, numbers& statistics) { statistics.push_back(0); }, true, "pass the weights alone");
+}
+
+TEST_CASE("equivalence/saved_weights: a strategy hears of the weights of the start, and of each load",
+          "[equivalence]") {
+    const mpi::communicator world;
+    for (const auto transport : {ls::transport::messages, ls::transport::shared_memory}) {
+        keeping::told.clear();
+        ls::trainer trainer{world, ls::plan{.model = net,
+                                            .loss = ls::loss::softmax_cross_entropy{},
+                                            .sync = keeping{},
+                                            .batch = 32,
+                                            .transport = transport}};
+        const auto begin = trainer.all_weights();
+        trainer.fit(training.set(), ls::steps{2});
+        const auto trained = trainer.all_weights();
+        CHECK(keeping::told == keeping::all_weights{begin});
+        CHECK(trained != begin);
+        trainer.load_weights(begin);
+        trainer.load_weights(trained);
+        CHECK(keeping::told == keeping::all_weights{begin, begin, trained});
+    }
 }

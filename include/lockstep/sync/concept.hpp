@@ -112,7 +112,7 @@ concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice)
 /// - `begin_walk(set, lengths, step)`: before the walk of one of them; `lengths` are the rows of each lane. Returns how
 ///   many samples its gradient is a mean of.
 /// - `mean(weights)`: weights for looks at them. Collective. `loaded(weights)`: the first set is new, and that of all
-///   workers.
+///   workers; see Strategy.
 /// - `worker_of(set)`, and `speaks()`: whether this rank shows the state of its workers, of the ranks that share them.
 /// - `bytes_of(step)`: what this rank sends in it. `shared_bytes(grid)`: what is reserved in memory that ranks share.
 template <class S>
@@ -142,6 +142,8 @@ inline constexpr bool takes_factors<S> = S::takes_factors;
 /// finite.
 /// - `visit_state(visitor)`: shows what it keeps from step to step beside the weights (tensor/state.hpp).
 /// - `complete()`: weights are whole, because they are looked at. `abandon()`: after a failure, of whatever rank.
+/// - `loaded(weights)`, optional: all weights of this rank are new, before the first step and after each
+/// load_weights(). For what a strategy keeps of them.
 template <class S, class T>
 concept Strategy = requires(S& strategy, const S& fixed, const tensor::arena& arena, std::span<T> weights,
                             step_sums& losses, double rate, std::uint64_t step, std::size_t layer) {

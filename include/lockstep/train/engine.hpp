@@ -103,7 +103,7 @@ struct engine {
         totals.ranks = grid.ranks;
         totals.threads = given.threads;
         initialise_weights<network>(weights(), grid, given.seed, given.initialise);
-        if constexpr (has_worker_weights) strategy.loaded(arena[weight_slice]);
+        tell_loaded();
         require_equal_weights<network>(ranks, grid, std::span<const T>{weights()},
                                        std::span<const T>{observed.running()});
         ranks.end_together();
@@ -261,6 +261,12 @@ struct engine {
         if constexpr (has_worker_weights) return strategy.mean(arena[weight_slice]);
         strategy.complete();
         return weights();
+    }
+
+    /// Weights are those of the start, or of load_weights().
+    [[gnu::cold]] void tell_loaded() {
+        if constexpr (has_worker_weights || requires { strategy.loaded(weights()); })
+            strategy.loaded(arena[weight_slice]);
     }
 
     /// Since the last call.

@@ -150,7 +150,7 @@ public:
                 core_.losses.pending(), [&] { core_.losses.start(); }, [&] { return core_.losses.progress(); }, [] {});
             core_.change.begin();
             cut_weights<network>(all, core_.weights(), core_.grid);
-            if constexpr (core_type::has_worker_weights) core_.strategy.loaded(core_.arena[core_.weight_slice]);
+            core_.tell_loaded();
             std::ranges::copy(statistics, core_.observed.running().begin());
             core_.change.loaded();
             core_.ranks.end_together();
