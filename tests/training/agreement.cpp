@@ -323,3 +323,23 @@ TEST_CASE("training/agreement: a rank that is late for weights that the others g
         CHECK(trainer.local_hash() == before);
     }
 }
+
+TEST_CASE("training/agreement: alone, a trainer goes on after a failure as if it had not been", "[training]") {
+    const ls::comm::group alone;
+    ls::trainer reference{alone, recipe()}, trainer{alone, recipe()};
+    ls::trainer compressed{alone, recipe(machines[1], ls::optim::constant{.rate = 0.01},
+                                         ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}})};
+    trainer.fit(all.set(), ls::steps{3});
+    in_backward = [](std::span<float>) { throw std::runtime_error{"out of luck"}; };
+    CHECK(failure_of([&] { trainer.fit(all.set(), ls::steps{1}); }) == "out of luck");
+    CHECK(failure_of([&] { compressed.fit(all.set(), ls::steps{1}); }) == "out of luck");
+    in_backward = nullptr;
+    // Long enough for each look that a wait has now and then.
+    CHECK(failure_of([&] { trainer.fit(all.set(), ls::steps{200}); }).empty());
+    reference.fit(all.set(), ls::steps{203});
+    CHECK(trainer.state_hash() == reference.state_hash());
+    // What a compressor has kept is that of the broken step: of its trainer, and of no other one.
+    CHECK(failure_of([&] { compressed.fit(all.set(), ls::steps{1}); }).find("rank 0: out of luck") == 0);
+    CHECK(failure_of([&] { trainer.fit(all.set(), ls::steps{200}); }).empty());
+    CHECK(failure_of([&] { ls::trainer{alone, recipe()}.fit(all.set(), ls::steps{1}); }).empty());
+}

@@ -58,9 +58,9 @@ struct engine {
 
     [[gnu::cold]] engine(const Plan& given, const comm::group& all, const comm::watched_call&)
         : plan{with_algorithms(given)},
-          ranks{all},
+          ranks{all.size() > 1 ? all : comm::group{}},  // alone, what fails here is nothing to others of the group
           grid{[&] {
-              ranks.check();
+              all.check();
               check(given);
               if (given.timeout) ranks.aborts().set_timeout(*given.timeout);
               const std::size_t workers = !method::has_workers && !has_worker_weights ? 0
@@ -115,13 +115,14 @@ struct engine {
         const comm::watched_call here{ranks.aborts(), name, where};
         // After a failure messages of the broken step are still under way, and would be taken for those of the next
         // one. And what a compressor carries over to the next step is that of the broken one.
+        // Alone and without such a state nothing is left over, and a later call may go on.
         const bool stays_failed = ranks.size() > 1 || compress::keeps_state<compressor_type>;
         try {
             if (stays_failed) ranks.check();
             strategy.complete();
             return f();
         } catch (...) {
-            tell_all(ranks);
+            if (stays_failed) tell_all(ranks);
             strategy.abandon();
             change.found(kernels::first_non_finite(std::span<const T>{arena[weight_slice]}) == weight_slice.count);
             rethrow_with(change.state().text(grid.rank));

@@ -245,7 +245,7 @@ private:
     trainer(comm::group ranks, const Plan& plan, const std::source_location& where, int) try
         : core_{plan, ranks, comm::watched_call(ranks.aborts(), "trainer", where)} {
     } catch (...) {
-        tell_all(ranks);
+        if (ranks.size() > 1) tell_all(ranks);
         core::rethrow();
     }
 
