@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "lockstep/compress/none.hpp"
 #include "lockstep/kernels/matrix/factors.hpp"
 #include "lockstep/reduce/concept.hpp"
+#include "lockstep/reduce/either.hpp"
 #include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/reduce/tree_sum.hpp"
 
@@ -147,69 +147,17 @@ private:
 
 /// A bucket of a plan that may use factors: this one does or does not.
 template <class T>
-class tree_or_factor_sum {
+class tree_or_factor_sum : public either<T, tree_sum<T>, factor_sum<T>> {
 public:
     [[gnu::cold]] tree_or_factor_sum(const bucket& of, tensor::arena& arena) {
         if (of.factors.outputs > 0)
-            factors_.emplace(of, arena);
+            this->second_ = std::make_unique<factor_sum<T>>(of, arena);
         else
-            tree_.emplace(of, arena);
+            this->first_ = std::make_unique<tree_sum<T>>(of, arena);
     }
 
-    void bind(const tensor::arena& arena) noexcept {
-        with([&](auto& sum) { sum.bind(arena); });
-    }
-    [[nodiscard]] parallel::block owned() const noexcept {
-        return with([](const auto& sum) { return sum.owned(); });
-    }
     /// Where there are factors.
-    [[nodiscard]] std::span<T> own_factors(std::span<T> all) const noexcept { return factors_->own_factors(all); }
-    void start(std::span<T> gradient, std::uint64_t step) {
-        with([&](auto& sum) { sum.start(gradient, step); });
-    }
-    template <class F>
-    void update(std::span<T> weights, const F& change) {
-        with([&](auto& sum) { sum.update(weights, change); });
-    }
-    void share(std::span<T> weights) {
-        with([&](auto& sum) { sum.share(weights); });
-    }
-    bool poll() {
-        return with([](auto& sum) { return sum.poll(); });
-    }
-    bool progress() {
-        return with([](auto& sum) { return sum.progress(); });
-    }
-    void finish() {
-        with([](auto& sum) { sum.finish(); });
-    }
-    [[nodiscard]] comm::pending_operation pending() const noexcept {
-        return with([](const auto& sum) { return sum.pending(); });
-    }
-    [[nodiscard]] std::span<T> sums() noexcept {
-        return with([](auto& sum) { return sum.sums(); });
-    }
-    [[nodiscard]] bool replicates() const noexcept {
-        return with([](const auto& sum) { return sum.replicates(); });
-    }
-    template <class Visitor>
-    void visit_state(Visitor&&, std::size_t) const noexcept {}
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return with([](const auto& sum) { return sum.bytes_per_step(); });
-    }
-
-private:
-    template <class F>
-    decltype(auto) with(const F& f) {
-        return factors_ ? f(*factors_) : f(*tree_);
-    }
-    template <class F>
-    decltype(auto) with(const F& f) const {
-        return factors_ ? f(*factors_) : f(*tree_);
-    }
-
-    std::optional<tree_sum<T>> tree_;  // one of the two
-    std::optional<factor_sum<T>> factors_;
+    [[nodiscard]] std::span<T> own_factors(std::span<T> all) const noexcept { return this->second_->own_factors(all); }
 };
 
 /// As reduce::method of compress::none, for a plan that may use factors.

@@ -14,6 +14,7 @@
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/node/shared_strips.hpp"
 #include "lockstep/reduce/concept.hpp"
+#include "lockstep/reduce/either.hpp"
 
 namespace lockstep::reduce {
 
@@ -74,14 +75,14 @@ private:
 /// doubling log2(p) messages, n log2(p) elements; through shared memory no message (see node/shared_strips.hpp). There
 /// gradients and weights come from tensor::arena::reserve_shared().
 template <class T>
-class tree_sum {
+class tree_sum : public either<T, message_strips<T>, node::shared_strips<T>> {
 public:
     [[gnu::cold]] tree_sum(const bucket& of, tensor::arena& arena) {
         if (of.memory != nullptr) {
             const auto strips = collectives::tree_strips(of.runs, of.n);
             owned_ = strips[of.ranks.rank()];
             const auto signal = arena.reserve_shared<node::shared_signal>(1);
-            shared_ = std::make_unique<node::shared_strips<T>>(
+            this->second_ = std::make_unique<node::shared_strips<T>>(
                 node::shared_members{of.memory, of.parts, of.ranks.rank(), signal, of.ranks.what()}, of.runs, strips,
                 of.n, of.team, of.adding);
             return;
@@ -89,57 +90,27 @@ public:
         auto halves = of.sums.make(of.algorithm, of.ranks.rank(), of.runs, of.n, of.on);
         owned_ = halves.owned;
         replicates_ = of.ranks.size() > 1 && owned_.size() == of.n && halves.share.rounds().empty();
-        messages_ = std::make_unique<message_strips<T>>(of, std::move(halves), arena);
+        this->first_ = std::make_unique<message_strips<T>>(of, std::move(halves), arena);
     }
 
     void bind(const tensor::arena& arena) noexcept {
-        if (messages_) messages_->bind(arena);
+        if (this->first_) this->first_->bind(arena);
     }
     [[nodiscard]] parallel::block owned() const noexcept { return owned_; }
 
     void start(std::span<T> gradient, std::uint64_t) {
         gradient_ = gradient;
-        with([&](auto& strips) { strips.start_sum(gradient); });
-    }
-    template <class F>
-    void update(std::span<T> weights, const F& change) {
-        with([&](auto& strips) { strips.update(weights, change); });
+        this->with([&](auto& strips) { strips.start_sum(gradient); });
     }
     void share(std::span<T> weights) {
-        with([&](auto& strips) { strips.start_share(weights); });
-    }
-    bool poll() {
-        return with([](auto& strips) { return strips.poll(); });
-    }
-    bool progress() {
-        return with([](auto& strips) { return strips.progress(); });
-    }
-    void finish() {
-        with([](auto& strips) { strips.finish(); });
-    }
-    [[nodiscard]] comm::pending_operation pending() const noexcept {
-        return with([](const auto& strips) { return strips.pending(); });
+        this->with([&](auto& strips) { strips.start_share(weights); });
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.subspan(owned_.first, owned_.size()); }
     [[nodiscard]] bool replicates() const noexcept { return replicates_; }
-    /// Nothing outlives a step.
-    template <class Visitor>
-    void visit_state(Visitor&&, std::size_t) const noexcept {}
-    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return with([](const auto& strips) { return strips.bytes_per_step(); });
-    }
 
 private:
-    /// Through shared memory or over messages: the one place that knows both.
-    template <class F>
-    decltype(auto) with(const F& f) const {
-        return shared_ ? f(*shared_) : f(*messages_);
-    }
-
     parallel::block owned_;
     bool replicates_ = false;
-    std::unique_ptr<message_strips<T>> messages_;  // one of the two
-    std::unique_ptr<node::shared_strips<T>> shared_;
     std::span<T> gradient_;
 };
 
