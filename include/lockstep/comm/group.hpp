@@ -242,6 +242,8 @@ private:
 
     /// The tag of the next collective of setup.
     [[gnu::cold, gnu::noinline]] int begin_setup(std::size_t bytes, const std::source_location& where) const {
+        // Messages of a gather that others have given up would be taken for those of the next one.
+        if (aborts().failed()) check();
         collective& setup = state_->record.setup;
         ++setup.runs;
         setup.elements = bytes;
