@@ -86,7 +86,7 @@ struct conv_max_pool_options {
 };
 
 /// conv_max_pool<6, 5, conv_max_pool_options{.padding = 2}>{}: what conv<6, 5, conv_options{.padding = 2}>{},
-/// max_pool<2>{} computes. A relu behind it gives what one between the two gives.
+/// max_pool<2>{} computes. A relu after it gives what one between the two gives.
 template <std::size_t Filters, rows_and_columns Kernel, conv_max_pool_options Options = conv_max_pool_options{}>
 struct conv_max_pool {
     static constexpr bool has_sizes =

@@ -122,7 +122,7 @@ struct network {
     /// Statistics of all layers, on every rank.
     static constexpr std::size_t statistics = facts[size - 1].statistics_offset + facts[size - 1].statistics;
     /// Operations of one sample, forward; training adds those of both gradients (mostly as many each), less the data
-    /// gradient of layers in front of which nothing learns, and once more those that run again.
+    /// gradient of layers before which nothing learns, and once more those that run again.
     static constexpr double forward_flops = [] {
         double sum = 0;
         for (const auto& fact : facts) sum += fact.flops;

@@ -414,7 +414,7 @@ private:
         });
     }
 
-    /// The gradient of a value that has several readers: the sum of what the readers behind this one have given, and of
+    /// The gradient of a value that has several readers: the sum of what the readers after this one have given, and of
     /// this one's part. Where the layer that wrote the value takes both, they stay apart.
     template <std::size_t From>
     void add_gradients(const model::node_memory::input_gradient& of, const deal& rows) const noexcept {
