@@ -51,6 +51,19 @@ inline constexpr bool is_shard_of<Part, Outputs> = Part::output::size == Outputs
 /// A join has as many inputs as there are values, any other layer one.
 template <class Layer, std::size_t Values>
 inline constexpr bool reads_as_many = layer_api::is_unbound<Layer> || layer_api::traits_of<Layer>.inputs == Values;
+/// What is never run backward, or is computed by the layer before it, has nothing to learn; a view reads one value.
+template <class Layer>
+inline constexpr bool learns_where_it_runs =
+    !(layer_api::traits_of<Layer>.is_view || layer_api::traits_of<Layer>.passes_gradient ||
+      layer_api::as_epilogue<Layer> != layer_api::epilogue_part::none) ||
+    (Layer::parameters.size() == 0 && !layer_api::has_statistics<Layer> &&
+     !(layer_api::traits_of<Layer>.is_view && layer_api::is_join<Layer>));
+/// A view is what it reads, and a gradient that is passed on is that of each value: all are as large.
+template <class Layer, class... Inputs>
+inline constexpr bool passes_equal_sizes =
+    layer_api::is_unbound<Layer> ||
+    !(layer_api::traits_of<Layer>.is_view || layer_api::traits_of<Layer>.passes_gradient) ||
+    ((Inputs::size == Layer::output::size) && ...);
 /// The outputs of a layer can be cut into equal shards.
 template <class Layer, std::size_t Outputs, std::size_t Shards>
 inline constexpr bool shards_divide = Outputs % Shards == 0;
@@ -75,12 +88,13 @@ struct bound {
                           "lockstep: what stands in a network is a layer: it has on(shape), which returns a layer");
             if constexpr (is_spec)
                 return bind_described<decltype(std::declval<const spec&>().on(
-                    typename source<Input>::whole::output{}...))>();
+                                          typename source<Input>::whole::output{}...)),
+                                      typename source<Input>::whole::output...>();
             else
                 return std::type_identity<layer_api::unbound<whole_input>>{};
         }
     }
-    template <class Layer>
+    template <class Layer, class... Inputs>
     static constexpr auto bind_described() {
         static_assert(
             is_described<Layer>,
@@ -93,10 +107,18 @@ struct bound {
             reads_as_many<Layer, inputs>,
             "lockstep: a layer reads another number of values than come to it; a join says traits{.inputs = n}, and "
             "n paths end in it");
-        if constexpr (is_described<Layer> && is_cut_by_a_function<Layer> && reads_as_many<Layer, inputs>)
+        if constexpr (is_described<Layer> && is_cut_by_a_function<Layer> && reads_as_many<Layer, inputs>) {
+            static_assert(
+                learns_where_it_runs<Layer>,
+                "lockstep: a layer with is_view, passes_gradient or as_epilogue has parameters or statistics, "
+                "which would never be trained, or is a view of several values; leave these out");
+            static_assert(passes_equal_sizes<Layer, Inputs...>,
+                          "lockstep: a layer with is_view or passes_gradient reads a value of another size than its "
+                          "output; leave these out, and write forward and backward");
             return std::type_identity<Layer>{};
-        else
+        } else {
             return std::type_identity<layer_api::unbound<whole_input>>{};
+        }
     }
     using whole = typename decltype(bind_whole(std::make_index_sequence<inputs>{}))::type;
 
