@@ -51,6 +51,15 @@ inline constexpr bool is_shard_of<Part, Outputs> = Part::output::size == Outputs
 /// A join has as many inputs as there are values, any other layer one.
 template <class Layer, std::size_t Values>
 inline constexpr bool reads_as_many = layer_api::is_unbound<Layer> || layer_api::traits_of<Layer>.inputs == Values;
+/// What it says of itself stands in its traits: as members of its own, as in former versions, nobody would ask for it.
+template <class Layer>
+inline constexpr bool says_traits = !(
+    requires { Layer::is_view; } || requires { Layer::is_join; } || requires { Layer::passes_gradient; } ||
+    requires { Layer::is_elementwise; } || requires { Layer::needs_x; } || requires { Layer::needs_y; } ||
+    requires { Layer::in_place; } || requires { Layer::has_addend; } || requires { Layer::sums_gradient; } ||
+    requires { Layer::adds_lanes; } || requires { Layer::deals_lanes; } || requires { Layer::has_factors; } ||
+    requires { Layer::template saved_bytes<float>; } || requires { Layer::least_rows_per_lane; } ||
+    requires { Layer::gradient_flops; } || requires { typename Layer::traits; });
 /// What is never run backward, or is computed by the layer before it, has nothing to learn; a view reads one value.
 template <class Layer>
 inline constexpr bool learns_where_it_runs =
@@ -108,6 +117,9 @@ struct bound {
             "lockstep: a layer reads another number of values than come to it; a join says traits{.inputs = n}, and "
             "n paths end in it");
         if constexpr (is_described<Layer> && is_cut_by_a_function<Layer> && reads_as_many<Layer, inputs>) {
+            static_assert(says_traits<Layer>,
+                          "lockstep: a layer has needs_x, needs_y, in_place, saved_bytes or their like as members, "
+                          "where nobody reads them; put them into traits{..} (layers/traits.hpp)");
             static_assert(
                 learns_where_it_runs<Layer>,
                 "lockstep: a layer with is_view, passes_gradient or as_epilogue has parameters or statistics, "
