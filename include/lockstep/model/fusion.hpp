@@ -19,8 +19,8 @@ namespace lockstep::model {
 /// What layer `Index` computes besides itself, which those after it are asked for: a relu right after it, or the sum of
 /// another value and its own, in this order, and a relu. No other layer reads what lies between. A recompute holds all
 /// of it or nothing. The other value is not what the layer reads itself: its gradient would be added in another order.
-/// A sum of more than two addends stays alone, and so does one beside which ranks redistribute values. Names, numbers
-/// of layers, weights and bits are those of the layers one by one.
+/// A sum of more than two addends stays alone, and so does one after a join, or beside which ranks redistribute values.
+/// Names, numbers of layers, weights and bits are those of the layers one by one.
 template <class Net, std::size_t Shards, std::size_t Index>
 [[nodiscard]] consteval layer_api::epilogue epilogue_of() {
     using here = bound<Net, Shards, Index>;
@@ -34,7 +34,8 @@ template <class Net, std::size_t Shards, std::size_t Index>
         if constexpr (layer_api::as_epilogue<next> == layer_api::epilogue_part::relu)
             return layer_api::epilogue::relu;
         else if constexpr (layer_api::as_epilogue<next> == layer_api::epilogue_part::sum_of_two &&
-                           leads_on(Index + 1) && Net::graph.read(Index + 1) != Net::graph.read(Index) &&
+                           !layer_api::is_join<typename here::type> && leads_on(Index + 1) &&
+                           Net::graph.read(Index + 1) != Net::graph.read(Index) &&
                            here::redistribution_before == redistribution::none &&
                            here::redistribution_after == redistribution::none)
             return layer_api::as_epilogue<typename bound<Net, Shards, Index + 2>::type> ==

@@ -35,6 +35,27 @@ std::vector<std::vector<std::size_t>> reads_of(const Net&) {
 constexpr std::size_t samples = ls::model::the_samples;
 using conv_1 = conv<2, 1>;
 
+/// A join that can do what a normalisation can.
+template <class S, epilogue Epilogue = epilogue::none>
+struct merged_layer {
+    using input = S;
+    using output = S;
+    static constexpr std::string_view name = "merged";
+    static constexpr std::array<ls::tensor::parameter, 0> parameters{};
+    static constexpr double flops = S::size;
+    static constexpr ls::layer_api::traits traits{.inputs = 2, .has_addend = Epilogue == epilogue::add_relu};
+    template <epilogue Other>
+    [[nodiscard]] constexpr auto with_epilogue() const noexcept {
+        return merged_layer<S, Other>{};
+    }
+};
+struct merged {
+    template <class S>
+    constexpr auto on(S, S) const {
+        return merged_layer<S>{};
+    }
+};
+
 }  // namespace
 
 TEST_CASE("model/fusion: a normalisation computes the relu after it, and a sum with relu", "[model]") {
@@ -103,6 +124,19 @@ TEST_CASE("model/fusion: nothing is computed early that another layer reads, in 
     CHECK(none(ls::sequential{in, conv_1{}, ls::recompute{ls::residual{conv_1{}, batch_norm{}}}, relu{}}));
     constexpr auto block = ls::sequential{in, conv_1{}, ls::recompute{ls::residual{conv_1{}, batch_norm{}}, relu{}}};
     CHECK(epilogues_of(block)[2] == epilogue::add_relu);
+}
+
+TEST_CASE("model/fusion: a join computes the relu after it, but no sum: it reads several values as it is", "[model]") {
+    constexpr auto net = ls::sequential{ls::input<4, 4, 2>,
+                                        conv_1{},
+                                        ls::join{merged{}, conv_1{}, conv_1{}},
+                                        relu{},
+                                        ls::residual{ls::join{merged{}, conv_1{}, conv_1{}}},
+                                        relu{}};
+    CHECK(epilogues_of(net) == std::vector<epilogue>{epilogue::none, epilogue::none, epilogue::none, epilogue::relu,
+                                                     epilogue::none, epilogue::none, epilogue::none, epilogue::none,
+                                                     epilogue::none, epilogue::none});
+    CHECK(views_of(net)[4]);
 }
 
 TEST_CASE("model/fusion: in a model partition a sum next to a redistribution stays by itself", "[model]") {
