@@ -17,7 +17,7 @@ struct traits {
     std::size_t inputs = 1;
     /// It only gives its input another shape, and is never run.
     bool is_view = false;
-    /// A join with the gradient of y as that of each of its x: backward is never run.
+    /// The gradient of y is that of each of its x, which are as large: backward is never run.
     bool passes_gradient = false;
     /// Feature i of the output depends on feature i of the input only, so the layer works as well on the features of
     /// one rank. Without effect for a layer that has parameters.

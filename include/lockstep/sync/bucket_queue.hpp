@@ -159,10 +159,11 @@ public:
     }
     /// A wait for one collective goes on as long as any of them does: they share the links.
     [[nodiscard]] comm::pending_operation among_all(comm::pending_operation one) const noexcept {
+        waited_for_ = one;
         one.of = this;
         one.progress = [](const void* self) {
             const auto& queue = *static_cast<const bucket_queue*>(self);
-            return queue.came() + (queue.beside_ != nullptr ? queue.beside_->came() : 0);
+            return queue.waited_for_.came() + queue.came_in_all();
         };
         return one;
     }
@@ -274,6 +275,9 @@ private:
         return sum;
     }
 
+    /// In the queue beside this one as well.
+    [[nodiscard]] std::uint64_t came_in_all() const { return came() + (beside_ != nullptr ? beside_->came() : 0); }
+
     /// A bucket that is to be started by the thread.
     struct submission {
         std::size_t bucket = 0;
@@ -337,11 +341,11 @@ private:
         start_submitted();
         if (under_way_ == 0) return outcome::nothing_to_do;
         const std::size_t before = under_way_;
-        const std::uint64_t came = among_all({}).came();
+        const std::uint64_t came = came_in_all();
         on_thread_ = true;
         poll();
         on_thread_ = false;
-        return under_way_ != before || among_all({}).came() != came ? outcome::moved : outcome::nothing_came;
+        return under_way_ != before || came_in_all() != came ? outcome::moved : outcome::nothing_came;
     }
     [[gnu::noinline]] void retake_turn() {
         thread_->take();
@@ -379,6 +383,7 @@ private:
     bucket_queue* beside_ = nullptr;
     std::size_t polls_ = 0;
     std::uint64_t updated_ = 0;  // steps, once all buckets are updated, until all weights have arrived
+    mutable comm::pending_operation waited_for_{};   // by the owner
     std::unique_ptr<comm::progress_thread> thread_;  // last: it uses the others
 };
 
