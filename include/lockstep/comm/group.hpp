@@ -146,7 +146,7 @@ public:
     [[nodiscard]] const short_name& what() const noexcept { return what_; }
 
     /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the aborts of this group.
-    [[nodiscard]] group split(std::size_t color, std::size_t key,
+    [[nodiscard, gnu::cold]] group split(std::size_t color, std::size_t key,
                               const std::source_location& where = std::source_location::current()) const;
 
     /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et
@@ -181,7 +181,7 @@ public:
 
     /// For each rank the lowest rank on the same host: equal numbers share memory, whatever the hosts are called.
     /// Collective.
-    [[nodiscard]] std::vector<std::size_t> hosts() const;
+    [[nodiscard, gnu::cold]] std::vector<std::size_t> hosts() const;
 
     /// Tells all ranks, also those outside this part of a split group, that this one has failed. Does not wait for
     /// them; the first call counts.

@@ -146,7 +146,7 @@ struct destination {
     std::string name;
 };
 
-[[nodiscard]] LOCKSTEP_FUNCTION destination destination_of(std::string path) {
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION destination destination_of(std::string path) {
     destination out;
     struct stat about {};
     if (::stat(path.c_str(), &about) == 0) {

@@ -27,7 +27,7 @@ struct traits {
     /// forward.
     bool needs_x = true, needs_y = true;
     /// y may be the memory of x in forward (of one of them in a join), and dx (of a join the first) that of dy in
-    /// backward; else they are disjoint.
+    /// backward; else they are disjoint. A join that reads one value twice has the same array for both, which y may be.
     bool in_place = false;
     /// The layer has a second input, pass.addend, in the shape of its output, and writes the gradient with respect to
     /// it into pass.daddend, always; with in_place that (and not dx) may be the memory of dy. Backward does not read

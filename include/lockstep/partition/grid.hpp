@@ -104,7 +104,7 @@ private:
 /// Throws, on all ranks alike, where the ranks do not fill the grid, there are fewer lanes than ranks, or workers
 /// cannot be dealt. `workers`: 0 where nothing has state of its own for each worker.
 template <Partition P>
-[[nodiscard]] grid make_grid(std::size_t rank, std::size_t ranks, std::size_t lanes, std::size_t workers = 0) {
+[[nodiscard, gnu::cold]] grid make_grid(std::size_t rank, std::size_t ranks, std::size_t lanes, std::size_t workers = 0) {
     constexpr std::size_t cell = P::shards * P::stages;
     if (ranks % cell != 0 || (!P::replicates && ranks != cell))
         core::fail(core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name,

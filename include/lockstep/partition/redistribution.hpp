@@ -62,7 +62,7 @@ struct redistribution_memory {
 template <class T>
 class redistribution {
 public:
-    redistribution(lockstep::model::redistribution kind, comm::group group, std::size_t features)
+    [[gnu::cold]] redistribution(lockstep::model::redistribution kind, comm::group group, std::size_t features)
         : kind_{kind}, group_{std::move(group)}, features_{features}, width_{features / group_.size()} {}
 
     /// Writes the schedules for these samples. Allocates where they differ from the last ones. The same calls on all

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -44,6 +43,9 @@ public:
     enum class stage : unsigned char { idle, summing, summed, updated, sharing };
 
     struct entry {
+        template <class Make>
+        [[gnu::cold]] entry(const bucket_range& of, const Make& make) : range{of}, reducer(make()) {}
+
         bucket_range range;
         typename method::reducer reducer;
         tensor::slice<T> gradient;
@@ -61,7 +63,7 @@ public:
         for (const auto& range : ranges) add(from, range, ranges, groups);
         for (std::size_t bucket = 0; bucket < size(); ++bucket) needed_.push_back(bucket);
         core::sort(needed_, [&](std::size_t a, std::size_t b) {
-            return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer;
+            return buckets_[a]->range.lowest_layer < buckets_[b]->range.lowest_layer;
         });
         message_bytes_ = from.arena.bytes() - before - gradient_numbers() * sizeof(T);
         if (!from.plan.progress_thread || from.all.size() == 1) return;
@@ -70,19 +72,20 @@ public:
         thread_ = std::make_unique<comm::progress_thread>(
             [](void* self) { return static_cast<bucket_queue*>(self)->pass(); }, this);
     }
+    [[gnu::cold]] ~bucket_queue() = default;
     bucket_queue(const bucket_queue&) = delete;  // the thread knows where it is
     bucket_queue& operator=(const bucket_queue&) = delete;
 
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
-        for (auto& bucket : buckets_) bucket.reducer.bind(arena);
+        for (auto& bucket : buckets_) bucket->reducer.bind(arena);
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return buckets_.size(); }
     /// Number of its first bucket among those of all queues.
     [[nodiscard]] std::size_t first() const noexcept { return first_; }
-    [[nodiscard]] entry& operator[](std::size_t bucket) noexcept { return buckets_[bucket]; }
-    [[nodiscard]] const entry& operator[](std::size_t bucket) const noexcept { return buckets_[bucket]; }
+    [[nodiscard]] entry& operator[](std::size_t bucket) noexcept { return *buckets_[bucket]; }
+    [[nodiscard]] const entry& operator[](std::size_t bucket) const noexcept { return *buckets_[bucket]; }
     /// Buckets in the order in which the next forward needs them.
     [[nodiscard]] std::span<const std::size_t> needed() const noexcept { return needed_; }
     [[nodiscard]] std::size_t bucket_of_layer(std::size_t layer) const noexcept { return layer_bucket_[layer]; }
@@ -92,7 +95,7 @@ public:
 
     [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept {
         if (network::facts[layer].parameters_here == 0) return {};
-        const entry& in = buckets_[layer_bucket_[layer]];
+        const entry& in = *buckets_[layer_bucket_[layer]];
         if constexpr (Types::factors::are_used)
             if (in.range.by_factors) return {.factors = in.reducer.own_factors((*arena_)[in.gradient]).data()};
         return {(*arena_)[in.gradient].data() + (network::offset(layer) - in.range.first), in.range.count};
@@ -100,20 +103,20 @@ public:
 
     /// Once its sum is there and finished: the sum of what this rank owns, if the plan measures norms.
     [[nodiscard]] std::span<const T> sum_of(std::size_t bucket) const noexcept {
-        const entry& one = buckets_[bucket];
+        const entry& one = *buckets_[bucket];
         return std::span<const T>{(*arena_)[one.gradient]}.first(one.range.count);
     }
 
     /// The gradient of a layer is there: begins the sums of what is complete, here or on the thread.
     void ready(std::size_t layer, std::uint64_t step) {
         for (std::size_t bucket = 0; bucket < size(); ++bucket)
-            if (buckets_[bucket].range.lowest_layer == layer) thread_ ? submit(bucket, step) : start(bucket, step);
+            if (buckets_[bucket]->range.lowest_layer == layer) thread_ ? submit(bucket, step) : start(bucket, step);
     }
     void start_all(std::uint64_t step) {
         for (std::size_t bucket = 0; bucket < size(); ++bucket) start(bucket, step);
     }
     [[gnu::noinline]] void start(std::size_t bucket, std::uint64_t step) {
-        entry& one = buckets_[bucket];
+        entry& one = *buckets_[bucket];
         times_->started(first_ + bucket, step_times::direction::sum);
         one.reducer.start((*arena_)[one.gradient], step);
         one.state = stage::summing;
@@ -121,7 +124,7 @@ public:
     }
     /// Brings the new weights of a bucket to all ranks.
     void share(std::size_t bucket, std::span<T> weights) {
-        entry& one = buckets_[bucket];
+        entry& one = *buckets_[bucket];
         times_->started(first_ + bucket, step_times::direction::share);
         one.reducer.share(weights.subspan(one.range.first, one.range.count));
         one.state = stage::sharing;
@@ -133,7 +136,7 @@ public:
         if (under_way_ == 0) change_->end(std::exchange(updated_, 0));
     }
     [[nodiscard]] bool is_any(stage state) const noexcept {
-        return std::ranges::any_of(buckets_, [&](const entry& one) { return one.state == state; });
+        return std::ranges::any_of(buckets_, [&](const auto& one) { return one->state == state; });
     }
 
     /// Moves on what is under way, and looks for failures now and then.
@@ -169,7 +172,7 @@ public:
     }
     /// Waits until the weights of a bucket are there.
     void wait_for(std::size_t bucket) {
-        const entry& one = buckets_[bucket];
+        const entry& one = *buckets_[bucket];
         comm::backoff waiting{among_all(one.reducer.pending())};
         for (poll(); one.state == stage::sharing; poll()) waiting.wait(all_.aborts());
     }
@@ -177,8 +180,9 @@ public:
     [[gnu::noinline]] void wait_before(std::size_t layer) {
         if (layer > 0) times_->note(report::activity::forward, layer - 1);
         const std::size_t bucket = layer_bucket_[layer];
-        const bool complete = network::facts[layer].parameters_here == 0 ||
-                              std::atomic_ref{buckets_[bucket].state}.load(std::memory_order_acquire) != stage::sharing;
+        const bool complete =
+            network::facts[layer].parameters_here == 0 ||
+            std::atomic_ref{buckets_[bucket]->state}.load(std::memory_order_acquire) != stage::sharing;
         const auto wait = [&](step_times::time begin) {
             wait_for(bucket);
             times_->waited_for_weights(first_ + bucket, begin, bucket == needed_.front());
@@ -194,7 +198,7 @@ public:
         if (under_way_ == 0) return;
         poll();
         times_->note(report::activity::polling);
-        if (!complete && buckets_[bucket].state == stage::sharing) wait(step_times::clock::now());
+        if (!complete && buckets_[bucket]->state == stage::sharing) wait(step_times::clock::now());
     }
     /// Waits until all weights are there. Local: all ranks have started what it waits for. Throws remote_failure.
     [[gnu::noinline]] void wait_all() {
@@ -206,7 +210,7 @@ public:
     /// Waits until the sums that are under way are there; nothing is updated.
     void wait_for_sums() {
         for (const std::size_t bucket : needed_) {
-            const entry& one = buckets_[bucket];
+            const entry& one = *buckets_[bucket];
             if (one.state != stage::summing) continue;
             const auto begin = step_times::clock::now();
             comm::backoff waiting{among_all(one.reducer.pending())};
@@ -229,7 +233,7 @@ public:
             }
         } catch (...) {  // nothing but the first failure counts
         }
-        for (auto& bucket : buckets_) bucket.state = stage::idle;
+        for (auto& bucket : buckets_) bucket->state = stage::idle;
         under_way_ = 0;
         begun_of_submitted_ = submissions_;
         if (is_last) times_->give_up();
@@ -251,13 +255,13 @@ public:
 
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         std::size_t sum = 0;
-        for (const auto& bucket : buckets_) sum += bucket.reducer.bytes_per_step();
+        for (const auto& bucket : buckets_) sum += bucket->reducer.bytes_per_step();
         return sum;
     }
     /// Sums of gradients on this rank, in numbers.
     [[nodiscard]] std::size_t gradient_numbers() const noexcept {
         std::size_t sum = 0;
-        for (const auto& bucket : buckets_) sum += bucket.gradient.count;
+        for (const auto& bucket : buckets_) sum += bucket->gradient.count;
         return sum;
     }
     /// Memory of the reducers: partial sums on their way, messages, states of the compressor.
@@ -271,7 +275,7 @@ private:
     [[nodiscard]] std::uint64_t came() const {
         std::uint64_t sum = 0;
         for (const auto& bucket : buckets_)
-            sum += static_cast<std::uint64_t>(bucket.state) + bucket.reducer.pending().came();
+            sum += static_cast<std::uint64_t>(bucket->state) + bucket->reducer.pending().came();
         return sum;
     }
 
@@ -312,10 +316,10 @@ private:
                 numbers =
                     core::checked_product("numbers of all factors", bucket.factors.numbers(), bucket.ranks.size());
             }
-        auto reducer = method::make(bucket, from.plan.compressor, from.arena);
-        buckets_.push_back({range, std::move(reducer),
-                            from.memory == nullptr ? from.arena.template reserve<T>(numbers)
-                                                   : from.arena.template reserve_shared<T>(numbers)});
+        const auto make = [&] { return method::make(bucket, from.plan.compressor, from.arena); };
+        entry& made = *buckets_.emplace_back(std::make_unique<entry>(range, make));
+        made.gradient = from.memory == nullptr ? from.arena.template reserve<T>(numbers)
+                                               : from.arena.template reserve_shared<T>(numbers);
         times_->add_bucket(range.count);
         for (std::size_t layer = 0; layer < network::size; ++layer)
             if (network::facts[layer].parameters_here > 0 && network::offset(layer) >= range.first &&
@@ -354,7 +358,7 @@ private:
     }
     [[gnu::noinline]] void move_on() {
         for (const std::size_t bucket : needed_) {
-            entry& one = buckets_[bucket];
+            entry& one = *buckets_[bucket];
             if ((one.state != stage::summing && one.state != stage::sharing) || !one.reducer.progress()) continue;
             const bool sums = one.state == stage::summing;
             // A forward of the owner may look at any time.
@@ -370,8 +374,8 @@ private:
     step_times* times_;
     std::size_t first_;  // number of its first bucket among those of all queues
     std::vector<std::size_t> layer_bucket_;
-    comm::send_order order_;           // of the messages of all buckets
-    std::deque<entry> buckets_;        // which stay where they are
+    comm::send_order order_;  // of the messages of all buckets
+    std::vector<std::unique_ptr<entry>> buckets_;
     std::vector<std::size_t> needed_;  // buckets in the order of forward
     std::size_t message_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;

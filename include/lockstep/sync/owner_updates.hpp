@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -335,7 +334,7 @@ protected:
     step_times times_;
     queue queue_;
     [[no_unique_address]] norms_for<Types> norms_;
-    std::deque<owned_strip> owned_;
+    std::vector<owned_strip> owned_;
     const tensor::arena* arena_ = nullptr;
     std::atomic<bool> finite_ = true;  // gradients and weights of this step
 };

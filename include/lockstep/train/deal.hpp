@@ -18,7 +18,7 @@ namespace lockstep::train {
 /// Which rows of the minibatch are whose. All ranks hold the same deal. Allocates on construction only.
 class deal {
 public:
-    explicit deal(const partition::grid& on);
+    [[gnu::cold]] explicit deal(const partition::grid& on);
 
     /// A minibatch of `rows` samples, cut by tensor::lane_begin(): lane l has the rows parallel::split(rows, lanes, l),
     /// but where that leaves a lane fewer than `least`, fewer lanes have more.
@@ -50,7 +50,8 @@ public:
     }
 
     /// The most rows that a rank has of a batch of `rows`, or of fewer.
-    [[nodiscard]] static std::size_t capacity(std::size_t rows, const partition::grid& on, std::size_t least = 1);
+    [[nodiscard, gnu::cold]] static std::size_t capacity(std::size_t rows, const partition::grid& on,
+                                                         std::size_t least = 1);
 
 private:
     /// Rows of a run of lanes of a minibatch of `rows`.

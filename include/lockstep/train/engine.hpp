@@ -108,6 +108,7 @@ struct engine {
                                        std::span<const T>{observed.running()});
         ranks.end_together();
     }
+    [[gnu::cold]] ~engine() = default;
 
     /// Where this rank fails, all others are told why and fail too.
     template <class F>

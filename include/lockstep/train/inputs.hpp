@@ -41,7 +41,7 @@ public:
     };
 
     /// `spare`: room for a second minibatch, which is read ahead while the first one is in use.
-    inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena)
+    [[gnu::cold]] inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena)
         : capacity_{capacity}, team_{team} {
         for (std::size_t i = 0; i < (spare ? 2 : 1); ++i)
             x_[i] = arena.reserve<T>(core::checked_product("numbers of samples", capacity, Input::size)),

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -75,7 +75,7 @@ public:
     tensor::batch<const T, output> forward(const T* weights, const T* x, const deal& rows, const step_key& key,
                                            const statistics_place<T>& observing,
                                            const sync::layer_hook& before_layer = {}) {
-        for (auto& one : redistributions_) one.prepare(rows.members());
+        for (auto& one : redistributions_) one->prepare(rows.members());
         x_ = x;
         arena_->check();
         check_.begin((*arena_)[memory_].data());
@@ -114,14 +114,14 @@ public:
 
     /// Sent by this rank in a step with these samples, forward and backward.
     [[nodiscard]] std::size_t bytes_for(const deal& rows) {
-        for (auto& one : redistributions_) one.prepare(rows.members());
+        for (auto& one : redistributions_) one->prepare(rows.members());
         return redistributed_bytes();
     }
     /// The same for the last samples.
     [[nodiscard]] std::size_t redistributed_bytes() const noexcept {
         std::size_t sum = 0;
-        for (const auto& one : redistributions_) sum += one.bytes_per_step();
-        for (const std::size_t which : repeated_) sum += redistributions_[which].forward_bytes();
+        for (const auto& one : redistributions_) sum += one->bytes_per_step();
+        for (const std::size_t which : repeated_) sum += redistributions_[which]->forward_bytes();
         return sum;
     }
     /// Seconds in redistributions since construction.
@@ -156,6 +156,10 @@ private:
         return redistribution_before(of) + (network::facts[of].redistribution_before != model::redistribution::none);
     }
 
+    [[gnu::cold]] void add_redistribution(model::redistribution kind, const comm::group& over, std::size_t features) {
+        redistributions_.push_back(std::make_unique<partition::redistribution<T>>(kind, over, features));
+    }
+
     template <std::size_t Index>
     [[gnu::cold]] model::memory_node describe_memory(std::size_t rows, const comm::group& model_group) {
         using here = typename network::template at<Index>;
@@ -165,11 +169,11 @@ private:
         const std::size_t lanes = (is_grouped<Index> ? grid_.group_lanes() : grid_.own_lanes()).size();
         std::size_t redistributed = 0;
         if constexpr (here::redistribution_before != model::redistribution::none) {
-            redistributions_.emplace_back(here::redistribution_before, model_group, here::whole_input::size);
+            add_redistribution(here::redistribution_before, model_group, here::whole_input::size);
             redistributed = here::whole_input::size;
         }
         if constexpr (here::redistribution_after != model::redistribution::none) {
-            redistributions_.emplace_back(here::redistribution_after, model_group, here::whole::output::size);
+            add_redistribution(here::redistribution_after, model_group, here::whole::output::size);
             redistributed = std::max(redistributed, here::whole::output::size);
         }
         staging_[Index] = partition::redistribution_memory<T>::staging_size(group_rows_, redistributed);
@@ -280,7 +284,7 @@ private:
             T* to = at<T>(memory.input);
             if (to == nullptr) return x;
             timed([&] {
-                redistributions_[redistribution_before(Index)].forward(
+                redistributions_[redistribution_before(Index)]->forward(
                     x, to, redistribution_memory<Index>(memory.redistribution_forward));
             });
             x = to;
@@ -345,7 +349,7 @@ private:
         if constexpr (here::redistribution_after != model::redistribution::none) {
             T* to = at<T>(memory.value);
             timed([&] {
-                redistributions_[redistribution_after(Index)].forward(
+                redistributions_[redistribution_after(Index)]->forward(
                     outputs_[Index], to, redistribution_memory<Index>(memory.redistribution_forward));
             });
             values_[Index] = to;
@@ -362,7 +366,7 @@ private:
         const std::size_t count = lanes<Index>(rows).rows();
         if constexpr (here::redistribution_after != model::redistribution::none)
             timed([&] {
-                redistributions_[redistribution_after(Index)].backward(
+                redistributions_[redistribution_after(Index)]->backward(
                     at<T>(memory.dvalue), at<T>(memory.doutput),
                     redistribution_memory<Index>(memory.redistribution_backward));
             });
@@ -399,7 +403,7 @@ private:
         }
         if constexpr (here::redistribution_before != model::redistribution::none && network::facts[Index].input_learns)
             timed([&] {
-                redistributions_[redistribution_before(Index)].backward(
+                redistributions_[redistribution_before(Index)]->backward(
                     at<T>(memory.inputs[0].written), at<T>(memory.inputs[0].given),
                     redistribution_memory<Index>(memory.redistribution_backward));
             });
@@ -435,7 +439,7 @@ private:
     std::array<const T*, size> outputs_{};  ///< what it wrote,
     std::array<const T*, size> values_{};   ///< and what its readers find
     std::array<std::size_t, size> staging_{};
-    std::deque<partition::redistribution<T>> redistributions_;
+    std::vector<std::unique_ptr<partition::redistribution<T>>> redistributions_;
     std::vector<std::size_t> repeated_;  ///< those that go forward a second time, in backward
     const tensor::arena* arena_ = nullptr;
     comm::progress_thread* beside_ = nullptr;

@@ -133,7 +133,7 @@ template <class Plan>
 
 /// Throws core::error for numbers that make no sense, and asks every component that has `check()`.
 template <class Plan>
-void check(const Plan& of) {
+[[gnu::cold]] void check(const Plan& of) {
     if (core::fuses_products())
         core::fail(
             "this program is compiled with fused multiply-adds where none are written, so its weights depend on the "

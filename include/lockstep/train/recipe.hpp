@@ -88,10 +88,10 @@ template <class Plan>
 template <class Plan>
 [[nodiscard, gnu::cold]] plan_text machine_of(const Plan& of) {
     plan_text out;
-    out.emplace_back("bucket", core::text(of.bucket));
-    out.emplace_back("transport", std::string{reduce::name_of(of.transport)});
-    out.emplace_back("all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce);
-    out.emplace_back("factors", describe(of.factors));
+    out.push_back({"bucket", core::text(of.bucket)});
+    out.push_back({"transport", std::string{reduce::name_of(of.transport)}});
+    out.push_back({"all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce});
+    out.push_back({"factors", describe(of.factors)});
     return out;
 }
 

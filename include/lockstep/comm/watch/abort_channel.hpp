@@ -49,7 +49,8 @@ public:
     static constexpr int tag = 0;
 
     /// `by`: shared by all groups that were made from communicators with these ranks.
-    explicit abort_channel(transport over, std::shared_ptr<watch> by = nullptr) : over_{over}, watch_{std::move(by)} {
+    [[gnu::cold]] explicit abort_channel(transport over, std::shared_ptr<watch> by = nullptr)
+        : over_{over}, watch_{std::move(by)} {
         if (watch_ == nullptr) return;
         number_ = watch_->open_channel();
         timeout_ = default_timeout();
@@ -57,7 +58,7 @@ public:
     abort_channel(const abort_channel&) = delete;
     abort_channel& operator=(const abort_channel&) = delete;
     /// The text must not vanish while MPI still sends it.
-    ~abort_channel();
+    [[gnu::cold]] ~abort_channel();
 
     /// Sends the text to all other ranks. Does not wait for them. Only the first failure that this rank sees is told,
     /// and only if it is its own.

@@ -34,7 +34,7 @@ namespace lockstep::comm {
 class watch {
 public:
     /// `made`: a duplicate for these messages alone.
-    explicit watch(const transport& over) : over_{over}, ranks_(over.size()) {
+    [[gnu::cold]] explicit watch(const transport& over) : over_{over}, ranks_(over.size()) {
         groups.setup.kind = short_name{"making a group of ranks"};
         groups.setup.identify();
         add(groups);
