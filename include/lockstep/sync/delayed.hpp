@@ -3,6 +3,7 @@
 // Synchronous SGD with gradients of the step before: all communication has a whole step to hide behind.
 // Tested by tests/equivalence/delayed.cpp.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -86,6 +87,18 @@ public:
             one->wait_all();
             one->wait_for_sums();
         }
+    }
+    /// After so many steps the sums of the last one wait for the next: here sums of nothing, to be overwritten.
+    [[gnu::cold]] void prepare_state(std::uint64_t steps) {
+        complete();
+        is_any_pending_ = steps > 0;
+        if (!is_any_pending_) return;
+        base::begin(steps - 1);
+        fresh_ = (steps - 1) % 2;
+        for (std::size_t bucket = 0; bucket < fresh().size(); ++bucket)
+            std::ranges::fill((*this->arena_)[fresh()[bucket].gradient], T{0});
+        fresh().start_all(steps - 1);
+        complete();
     }
     [[gnu::cold]] void abandon() noexcept {
         this->queue_.abandon(false);

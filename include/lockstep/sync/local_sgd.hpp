@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <numeric>
 #include <optional>
@@ -180,9 +181,25 @@ public:
     /// Slots stay as they are.
     [[gnu::cold]] void loaded(std::span<T> weights) noexcept {
         for (std::size_t set = 1; set < workers_.size(); ++set) copy(weights_of(weights, 0), weights_of(weights, set));
-        are_equal_ = true;
+        are_equal_ = 1;
         is_mean_here_ = false;
         std::ranges::fill(samples_, 0);
+    }
+
+    /// What other ranks count is theirs to know: all hear of it.
+    [[gnu::cold]] void restored() {
+        is_mean_here_ = false;
+        std::vector<std::uint64_t> all(samples_.size());
+        for (std::size_t set = 0; speaks() && set < workers_.size(); ++set)
+            all[worker_of(set)] = samples_[worker_of(set)];
+        std::ranges::fill(samples_, 0);
+        const std::string_view mine{reinterpret_cast<const char*>(all.data()), all.size() * sizeof(all[0])};
+        for (const std::string& one : all_.gather_all(mine))
+            for (std::size_t one_of = 0; one_of < samples_.size(); ++one_of) {
+                std::uint64_t count = 0;
+                std::memcpy(&count, one.data() + one_of * sizeof count, sizeof count);
+                samples_[one_of] += count;
+            }
     }
 
     /// Of set `set` of this rank; whether this rank speaks of those that share it.
@@ -196,6 +213,8 @@ public:
                 part.worker = worker_of(set);
                 visit(part);
             });
+        visit(tensor::state_part<std::uint64_t>{
+            .role = "workers agree", .numbers = std::span{&are_equal_, 1}, .speaks = grid_.rank == 0});
         for (std::size_t set = 0; set < workers_.size(); ++set)
             visit(tensor::state_part<std::uint64_t>{.role = "samples",
                                                     .worker = worker_of(set),
@@ -374,7 +393,7 @@ private:
         add_workers(workers());
         bool finite = is_finite(scratch().first(n));
         for (std::size_t set = 0; set < workers_.size(); ++set) copy(scratch().first(n), weights_of(weights, set));
-        are_equal_ = true;
+        are_equal_ = 1;
         for (std::size_t slot = 0; averages_momenta_ && slot < optimizer::slot_count; ++slot) {
             put_slots(slot);
             add_workers(workers());
@@ -435,9 +454,9 @@ private:
     tensor::slice<T> scratch_;
     std::size_t sum_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;
-    std::size_t set_ = 0;        // of the walk
-    bool are_equal_ = true;      // the weights of all workers
-    bool is_mean_here_ = false;  // in scratch
+    std::size_t set_ = 0;          // of the walk
+    std::uint64_t are_equal_ = 1;  // the weights of all workers
+    bool is_mean_here_ = false;    // in scratch
 };
 
 /// w_k(t+1) = w_k(t) - rate(t) g_k(t) for each worker k of plan::workers, where g_k is the mean gradient over its rows

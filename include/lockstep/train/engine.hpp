@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/checkpoint/progress.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/concept.hpp"
@@ -251,6 +252,25 @@ struct engine {
         return out;
     }
 
+    /// Makes the state one that a run of so many steps has: what visit_state() shows then can be overwritten.
+    /// Collective.
+    [[gnu::cold]] void prepare_state(std::uint64_t steps) {
+        if constexpr (requires { strategy.prepare_state(steps); }) strategy.prepare_state(steps);
+    }
+    /// All that visit_state() shows has been overwritten with the state of a run that is so far. Collective.
+    [[gnu::cold]] void restored(const checkpoint::progress& at) {
+        if constexpr (requires { strategy.restored(); }) strategy.restored();
+        totals.steps = at.steps;
+        totals.samples = at.samples;
+        epoch = at.epoch;
+        position = at.position;
+        restored_set = at.set;
+        order.clear();
+        change.end(at.steps);
+    }
+    /// Samples of the data set that `position` counts in; 0: fit() has seen none.
+    [[nodiscard]] std::size_t samples_of_set() const noexcept { return order.empty() ? restored_set : order.size(); }
+
     [[nodiscard]] step_key key(layer_api::mode mode) const noexcept { return {plan.seed, totals.steps, mode}; }
     /// Those that are here; complete() of the strategy brings what is under way. `set`: of which worker of this rank,
     /// where each has some.
@@ -348,6 +368,7 @@ struct engine {
     std::vector<std::uint64_t> order;  // of the samples of an epoch
     std::uint64_t epoch = 0;
     std::size_t position = 0;
+    std::size_t restored_set = 0;  // samples_of_set() of a run that goes on
     report::totals totals;
     report::seconds_spent told;
 };

@@ -17,6 +17,15 @@
 
 namespace lockstep::train {
 
+/// A run that goes on in the middle of an epoch needs the data set of its beginning. All ranks alike.
+template <class Plan>
+[[gnu::cold]] void require_restored_set(const engine<Plan>& core, std::size_t n) {
+    if (core.restored_set == 0 || core.restored_set == n || core.position == 0) return;
+    core::fail(core::text("the run was saved after ", core.position, " of ", core.restored_set,
+                          " samples of an epoch, this data set has ", n),
+               "go on with the data set that it was begun with");
+}
+
 /// trainer::fit() with checked types. `self`: what observers are shown.
 template <class Plan, class Trainer, class Dataset, class Until, class... Observers>
 void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
@@ -36,7 +45,9 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
     if (core.order.size() != n) {
         core::with_memory("the order of the samples", n * sizeof(core.order[0]),
                           "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
-        core.position = 0;
+        require_restored_set(core, n);
+        if (core.restored_set != n) core.position = 0;
+        core.restored_set = 0;
         core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
         require_same_order(core.ranks, core.order);
     }

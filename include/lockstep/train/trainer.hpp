@@ -22,6 +22,8 @@
 #include "lockstep/train/engine.hpp"
 #include "lockstep/train/fit.hpp"
 #include "lockstep/train/inference.hpp"
+#include "lockstep/train/run_facts.hpp"
+#include "lockstep/train/saved_state.hpp"
 #include "lockstep/train/weights.hpp"
 
 namespace lockstep::train {
@@ -34,8 +36,9 @@ namespace lockstep::train {
 /// almost always those of the last complete step. On several ranks a trainer that has failed does nothing more: each
 /// further call throws the same again.
 template <class Plan>
-class trainer {
+class trainer : public run_facts<Plan> {
     using core_type = engine<Plan>;
+    using run_facts<Plan>::core_;
     using T = typename core_type::T;
     using loss_type = typename core_type::loss_type;
     static constexpr std::size_t shards = core_type::shards;
@@ -181,70 +184,31 @@ public:
     void visit_state(Visitor&& visit, const std::source_location& where = std::source_location::current()) {
         core_.on_all_ranks("visit_state", where, [&] { core_.visit_state(visit); });
     }
+    /// Writes all of that to FOLDER/step-N, readable by any number of ranks, and deletes older checkpoints there but
+    /// `keep` (0: none). Returns its path. Throws core::error, on all ranks alike, where that cannot be; then the
+    /// folder and the trainer are as they were. See docs/checkpoints.md. Collective.
+    std::string save(const std::string& folder, std::size_t keep = 0,
+                     const std::source_location& where = std::source_location::current()) {
+        return save_state(core_, folder, keep, where);
+    }
+    /// Goes on where the newest checkpoint in the folder (or the one that it is) ends, with the bits of a run that was
+    /// not interrupted, on any number of ranks. `may_change`: lines of the recipe that need not be equal. Throws
+    /// core::error where there is none, or one of another recipe, or a damaged one. Collective.
+    void resume(const std::string& folder, const std::vector<std::string>& may_change = {},
+                const std::source_location& where = std::source_location::current()) {
+        resume_state(core_, folder, may_change, where);
+    }
     /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks.
     /// Collective.
     [[nodiscard]] std::uint64_t state_hash(const std::source_location& where = std::source_location::current()) {
         return core_.on_all_ranks("state_hash", where, [&] { return core_.state_hash(); });
     }
 
-    /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be
-    /// used.
-    [[nodiscard]] sync::weights_state weights_state() const noexcept { return core_.change.state(); }
-
-    [[nodiscard]] const Plan& recipe() const noexcept { return core_.plan; }
-    /// What decides every bit of the run, a line for each name and value. Equal hashes of it: equal bits, on any number
-    /// of ranks.
-    [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_.plan, core_.grid.workers)); }
-    [[nodiscard]] const partition::grid& grid() const noexcept { return core_.grid; }
-    [[nodiscard]] const comm::group& ranks() const noexcept { return core_.ranks; }
-    [[nodiscard]] std::size_t memory_bytes() const noexcept { return core_.arena.bytes(); }
-    /// What they are for.
-    [[nodiscard]] report::memory_by_kind memory() const noexcept {
-        report::memory_by_kind out{.weights = (core_.weight_slice.count + core_.observed.running().size()) * sizeof(T),
-                                   .gradients = core_.strategy.gradient_numbers() * sizeof(T),
-                                   .optimizer = core_.strategy.slot_numbers() * sizeof(T),
-                                   .activations = core_.run.memory().bytes,
-                                   .scratch = core_.run.memory().largest_scratch(),
-                                   .messages = core_.strategy.message_bytes()};
-        out.data = core_.arena.bytes() - out.sum();
-        return out;
-    }
-    /// How gradients and weights go from rank to rank, and why so.
-    [[nodiscard]] const std::string& transport() const noexcept { return core_.memory.text(); }
-    [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return core_.strategy.slot_numbers(); }
-    [[nodiscard]] std::size_t buckets() const noexcept { return core_.strategy.bucket_count(); }
-    /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on
-    /// one rank and where gradients go through shared memory.
-    [[nodiscard]] std::string all_reduce_algorithm() const { return core_.memory.is_shared() ? "" : core_.rule.text(); }
-    /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
-    /// averaged now and then, the mean over such a period.
-    [[nodiscard]] std::size_t averaging_bytes() const noexcept { return core_.strategy.bytes_per_step(); }
-    /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
-    [[nodiscard]] bool sends_factors(std::size_t layer) const noexcept {
-        if constexpr (core_type::types::factors::are_used) return core_.strategy.sends_factors(layer);
-        return false;
-    }
-    /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is
-    /// collective.
-    [[nodiscard]] std::size_t redistribution_bytes() {
-        if constexpr (shards > 1) {
-            deal full{core_.grid};
-            full.whole(core_.plan.batch);
-            return core_.run.bytes_for(full);
-        }
-        return 0;
-    }
-    [[nodiscard]] report::totals report() const {
-        auto out = core_.totals;
-        out.seconds = core_.strategy.times().added_to(core_.totals.seconds);
-        return out;
-    }
-
 private:
     /// What cannot be made on one rank, for want of memory say, is told to all.
-    trainer(comm::group ranks, const Plan& plan, const std::source_location& where, int) try
-        : core_{plan, ranks, comm::watched_call(ranks.aborts(), "trainer", where)} {
-    } catch (...) {
+    trainer(comm::group ranks, const Plan& plan, const std::source_location& where, int) try : run_facts
+        <Plan>{plan, ranks, comm::watched_call(ranks.aborts(), "trainer", where)} {}
+    catch (...) {
         if (ranks.size() > 1) tell_all(ranks);
         core::rethrow();
     }
@@ -286,8 +250,6 @@ private:
         if constexpr (core_type::has_worker_weights) return look(name, where, [&] { return whole_weights(); });
         return whole_weights();
     }
-
-    mutable core_type core_;  // a look at the weights may have to wait for them
 };
 
 template <class Ranks, class P>

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Files and folders that survive a loss of power: written at a place, flushed to the disk, renamed. For what ranks
+// write together.
+// Tested by tests/unit/checkpoint/disk.cpp.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/output_file.hpp"
+#include "lockstep/core/sort.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::checkpoint {
+
+/// A descriptor that is closed.
+class descriptor {
+public:
+    descriptor() = default;
+    explicit descriptor(int open) noexcept : open_{open} {}
+    descriptor(descriptor&& other) noexcept : open_{std::exchange(other.open_, -1)} {}
+    descriptor& operator=(descriptor&& other) noexcept {
+        std::swap(open_, other.open_);
+        return *this;
+    }
+    ~descriptor() {
+        if (open_ >= 0) ::close(open_);
+    }
+    [[nodiscard]] int get() const noexcept { return open_; }
+    [[nodiscard]] int release() noexcept { return std::exchange(open_, -1); }
+    [[nodiscard]] bool is_open() const noexcept { return open_ >= 0; }
+
+private:
+    int open_ = -1;
+};
+
+/// A file that several processes write or read at places of their own. Each member throws core::error that names the
+/// file and the reason of the system; a limit of file sizes is an error like any other.
+class placed_file {
+public:
+    enum class use : unsigned char { make, write, read };
+
+    /// make: there must be none of that name. `bytes`: its size; room for it is taken now, where the file system can.
+    [[gnu::cold]] placed_file(std::string path, use how, std::uint64_t bytes = 0);
+
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    [[nodiscard]] std::uint64_t size() const;
+    [[gnu::cold]] void write(std::uint64_t offset, std::span<const std::byte> bytes) const;
+    /// Throws also where the file ends before.
+    [[gnu::cold]] void read(std::uint64_t offset, std::span<std::byte> bytes) const;
+    /// All that was written is on the disk.
+    [[gnu::cold]] void flush() const;
+    /// Some file systems report only now that something is lost.
+    [[gnu::cold]] void close();
+
+private:
+    [[noreturn, gnu::cold]] void fail(const char* what) const;
+
+    std::string path_;
+    descriptor open_;
+};
+
+/// The folder and all above it. Throws core::error.
+[[gnu::cold]] void make_folders(const std::string& path);
+/// The names in it are on the disk.
+[[gnu::cold]] void flush_folder(const std::string& path);
+[[gnu::cold]] void rename(const std::string& from, const std::string& to);
+/// Names in it, in no order, but for . and ..; none where there is no such folder.
+[[nodiscard, gnu::cold]] std::vector<std::string> names_in(const std::string& folder);
+[[nodiscard, gnu::cold]] bool exists(const std::string& path);
+/// The folder and the files in it; `first` goes before all others. What cannot be removed stays.
+[[gnu::cold]] void remove_folder(const std::string& folder, const std::string& first = {}) noexcept;
+
+/// Held by one process at a time: FOLDER/lock. Where the file system has no locks, nothing is held.
+class folder_lock {
+public:
+    folder_lock() = default;
+    /// Throws core::error where another process holds it.
+    [[gnu::cold]] explicit folder_lock(const std::string& folder);
+
+private:
+    descriptor open_;
+};
+
+/// CRC-32 (zlib's, ISO 3309) of a part of a file.
+struct part_sum {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t sum = 0;
+};
+
+/// Of bytes that begin at `offset`, one for each block of `block` bytes of the file that they touch.
+[[gnu::cold]] void add_sums(std::vector<part_sum>& to, std::uint64_t offset, std::span<const std::byte> bytes,
+                            std::uint64_t block);
+/// The sum of each block of a file of `size` bytes, from those of parts in any order. Throws core::error where they are
+/// not the whole file.
+[[nodiscard, gnu::cold]] std::vector<std::uint32_t> block_sums(std::vector<part_sum> parts, std::uint64_t size,
+                                                               std::uint64_t block);
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+[[noreturn, gnu::cold]] LOCKSTEP_FUNCTION void fail_path(std::string_view what, std::string_view path, int reason) {
+    core::fail(core::text("cannot ", what, " ", path, ": ", std::generic_category().message(reason)),
+               reason == EACCES || reason == EPERM || reason == EROFS ? "name a folder that this user may write"
+               : reason == EFBIG                                      ? "raise the limit of file sizes (ulimit -f)"
+               : reason == EDQUOT ? "delete files of this user, or ask for a larger quota"
+                                  : "check that the folder is there and that its disk has room");
+}
+
+/// Calls f() until no signal interrupts it.
+template <class F>
+auto again(const F& f) {
+    auto out = f();
+    while (out < 0 && errno == EINTR) out = f();
+    return out;
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION void placed_file::fail(const char* what) const { detail::fail_path(what, path_, errno); }
+
+LOCKSTEP_FUNCTION placed_file::placed_file(std::string path, use how, std::uint64_t bytes) : path_{std::move(path)} {
+    const int flags = how == use::make ? O_RDWR | O_CREAT | O_EXCL : how == use::write ? O_RDWR : O_RDONLY;
+    open_ = descriptor{detail::again([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); })};
+    if (!open_.is_open()) fail(how == use::make ? "make" : "open");
+    if (how != use::make || bytes == 0) return;
+    const core::detail::held_signals held;
+    if (detail::again([&] { return ::ftruncate(open_.get(), static_cast<off_t>(bytes)); }) != 0) fail("write");
+    // A full disk shows now. What cannot be reserved is found out while it is written.
+    if (::fallocate(open_.get(), 0, 0, static_cast<off_t>(bytes)) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        fail("write");
+}
+
+LOCKSTEP_FUNCTION std::uint64_t placed_file::size() const {
+    struct stat about {};
+    if (::fstat(open_.get(), &about) != 0) fail("read");
+    return static_cast<std::uint64_t>(about.st_size);
+}
+
+LOCKSTEP_FUNCTION void placed_file::write(std::uint64_t offset, std::span<const std::byte> bytes) const {
+    const core::detail::held_signals held;
+    while (!bytes.empty()) {
+        const ssize_t done = detail::again(
+            [&] { return ::pwrite(open_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+        if (done <= 0) fail("write");
+        bytes = bytes.subspan(static_cast<std::size_t>(done));
+        offset += static_cast<std::uint64_t>(done);
+    }
+}
+
+LOCKSTEP_FUNCTION void placed_file::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t done =
+            detail::again([&] { return ::pread(open_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+        if (done < 0) fail("read");
+        if (done == 0)
+            core::fail(core::text(path_, " ends at byte ", offset, " where more is expected"),
+                       "it is cut off: use an earlier checkpoint");
+        bytes = bytes.subspan(static_cast<std::size_t>(done));
+        offset += static_cast<std::uint64_t>(done);
+    }
+}
+
+LOCKSTEP_FUNCTION void placed_file::flush() const {
+    if (detail::again([&] { return ::fsync(open_.get()); }) != 0) fail("write");
+}
+
+LOCKSTEP_FUNCTION void placed_file::close() {
+    if (open_.is_open() && ::close(open_.release()) != 0 && errno != EINTR) fail("write");
+}
+
+LOCKSTEP_FUNCTION void make_folders(const std::string& path) {
+    for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+        const std::string one = path.substr(0, end);
+        struct stat about {};
+        if (!one.empty() && ::mkdir(one.c_str(), 0777) != 0) {
+            const int reason = errno;
+            if (::stat(one.c_str(), &about) != 0 || !S_ISDIR(about.st_mode))
+                detail::fail_path("make the folder", one, reason == EEXIST ? ENOTDIR : reason);
+        }
+        if (end == path.npos) return;
+    }
+}
+
+LOCKSTEP_FUNCTION void flush_folder(const std::string& path) {
+    const descriptor open{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (!open.is_open()) detail::fail_path("open", path, errno);
+    // Some file systems have no such call for folders, and need none.
+    if (detail::again([&] { return ::fsync(open.get()); }) != 0 && errno != EINVAL && errno != ENOTSUP)
+        detail::fail_path("write", path, errno);
+}
+
+LOCKSTEP_FUNCTION void rename(const std::string& from, const std::string& to) {
+    if (::rename(from.c_str(), to.c_str()) != 0) detail::fail_path(core::text("rename ", from, " to"), to, errno);
+}
+
+LOCKSTEP_FUNCTION std::vector<std::string> names_in(const std::string& folder) {
+    std::vector<std::string> out;
+    DIR* const open = ::opendir(folder.c_str());
+    if (open == nullptr) {
+        if (errno == ENOENT) return out;
+        detail::fail_path("read", folder, errno);
+    }
+    while (const dirent* one = ::readdir(open))
+        if (const std::string_view name = one->d_name; name != "." && name != "..") out.emplace_back(name);
+    ::closedir(open);
+    return out;
+}
+
+LOCKSTEP_FUNCTION bool exists(const std::string& path) {
+    struct stat about {};
+    return ::lstat(path.c_str(), &about) == 0;
+}
+
+LOCKSTEP_FUNCTION void remove_folder(const std::string& folder, const std::string& first) noexcept {
+    try {
+        if (!first.empty()) ::unlink((folder + "/" + first).c_str());
+        for (const std::string& name : names_in(folder)) ::unlink((folder + "/" + name).c_str());
+        ::rmdir(folder.c_str());
+    } catch (...) {  // what stays is no checkpoint
+    }
+}
+
+LOCKSTEP_FUNCTION folder_lock::folder_lock(const std::string& folder) {
+    const std::string path = folder + "/lock";
+    open_ = descriptor{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+    if (!open_.is_open()) detail::fail_path("open", path, errno);
+    if (detail::again([&] { return ::flock(open_.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
+        core::fail(core::text("another program writes its checkpoints to ", folder), "name a folder for each run");
+}
+
+LOCKSTEP_FUNCTION void add_sums(std::vector<part_sum>& to, std::uint64_t offset, std::span<const std::byte> bytes,
+                                std::uint64_t block) {
+    while (!bytes.empty()) {
+        const std::size_t count = std::min<std::uint64_t>(bytes.size(), block - offset % block);
+        std::uint64_t sum = 0;
+        if (!to.empty() && to.back().offset + to.back().bytes == offset && offset % block != 0)
+            sum = to.back().sum;
+        else
+            to.push_back({offset, 0, 0});
+        // Its lengths are 32 bits wide.
+        for (std::size_t done = 0; done < count;) {
+            const std::size_t now = std::min<std::size_t>(count - done, std::size_t{1} << 30U);
+            sum = ::crc32(sum, reinterpret_cast<const Bytef*>(bytes.data() + done), static_cast<uInt>(now));
+            done += now;
+        }
+        to.back().sum = sum;
+        to.back().bytes += count;
+        offset += count;
+        bytes = bytes.subspan(count);
+    }
+}
+
+LOCKSTEP_FUNCTION std::vector<std::uint32_t> block_sums(std::vector<part_sum> parts, std::uint64_t size,
+                                                        std::uint64_t block) {
+    core::sort(parts, [](const part_sum& a, const part_sum& b) { return a.offset < b.offset; });
+    std::vector<std::uint32_t> out((size + block - 1) / block);
+    std::uint64_t at = 0;
+    for (const part_sum& one : parts) {
+        if (one.offset != at || one.bytes > block - at % block)
+            core::fail(core::text("bytes ", std::min(at, one.offset), " to ", std::max(at, one.offset),
+                                  " of a checkpoint were written twice or not at all"),
+                       "let visit_state() show every number once over all ranks, with the parts that speak");
+        std::uint32_t& sum = out[at / block];
+        sum = at % block == 0
+                  ? static_cast<std::uint32_t>(one.sum)
+                  : static_cast<std::uint32_t>(::crc32_combine(sum, one.sum, static_cast<z_off_t>(one.bytes)));
+        at += one.bytes;
+    }
+    if (at != size)
+        core::fail(core::text("a checkpoint of ", size, " bytes was written to byte ", at, " only"),
+                   "let visit_state() show every number once over all ranks, with the parts that speak");
+    return out;
+}
+
+#endif
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// How far a run is.
+// Tested by tests/equivalence/checkpoints.cpp.
+
+#include <cstdint>
+
+namespace lockstep::checkpoint {
+
+/// How far a run is.
+struct progress {
+    std::uint64_t steps = 0;     ///< that are done
+    std::uint64_t epoch = 0;     ///< the one that the next step belongs to, from 0
+    std::uint64_t position = 0;  ///< samples of it that are done
+    std::uint64_t samples = 0;   ///< that were seen in all
+    std::uint64_t set = 0;       ///< samples of the data set that `position` counts in; 0: none
+};
+
+}  // namespace lockstep::checkpoint

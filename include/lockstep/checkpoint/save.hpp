@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Saving and restoring, by all ranks together: FOLDER/step-N with state.safetensors and manifest.json. A checkpoint is
+// there when its manifest is, and the manifest is written when all else is on the disk.
+// Tested by tests/equivalence/checkpoints.cpp.
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/checkpoint/disk.hpp"
+#include "lockstep/checkpoint/manifest.hpp"
+#include "lockstep/checkpoint/state_layout.hpp"
+#include "lockstep/comm/group.hpp"
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/sort.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/files/json.hpp"
+
+namespace lockstep::checkpoint {
+
+/// A checkpoint in a folder: step-N, or step-N.V where an earlier one of the step was there.
+struct found {
+    std::string path;
+    std::uint64_t step = 0, version = 0;
+};
+
+/// All that are complete, the newest first. Not collective. Throws core::error where the folder cannot be read.
+[[nodiscard, gnu::cold]] std::vector<found> list(const std::string& folder);
+
+/// Whether there is one to resume from. Not collective.
+[[nodiscard, gnu::cold]] inline bool exists_in(const std::string& folder) { return !list(folder).empty(); }
+
+/// An error that all ranks throw alike, after which nothing is under way.
+struct agreed_error : core::error {
+    using core::error::error;
+};
+
+/// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
+template <class F>
+[[gnu::cold]] void together(const comm::group& ranks, const F& f) {
+    std::string mine;
+    try {
+        f();
+    } catch (const comm::remote_failure&) {
+        throw;
+    } catch (const std::exception& failure) {
+        mine = failure.what();
+        if (mine.empty()) mine = "lockstep: an exception without a text";
+    }
+    for (const std::string& one : ranks.gather_all(mine))
+        if (!one.empty()) throw agreed_error{one};
+}
+
+/// The text of rank 0, on all ranks. Collective.
+[[nodiscard, gnu::cold]] inline std::string of_first_rank(const comm::group& ranks, const std::string& text) {
+    return ranks.gather_all(ranks.rank() == 0 ? std::string_view{text} : std::string_view{})[0];
+}
+
+/// Writes FOLDER/step-N, where all ranks see it, and deletes older ones but `keep` (0: none of them). `facts` has the
+/// progress and the recipe. Returns its path. Collective; throws core::error on all ranks alike, and then the folder
+/// has the checkpoints that it had.
+/// Cost: each number is written once, by one rank, and summed (CRC-32); two flushes to the disk; O(p) messages.
+[[gnu::cold]] std::string save(const comm::group& ranks, const std::string& folder, manifest facts,
+                               const state_parts& parts, const state_layout& layout, std::size_t keep);
+
+/// A checkpoint that is being read.
+struct stored {
+    std::string path;
+    manifest facts;
+    std::vector<file_array> arrays;
+    std::uint64_t data_begin = 0;
+};
+
+/// The newest one in a folder, or the folder itself where it is one: its manifest and header, after all its sums have
+/// been compared, by all ranks together. Collective; throws core::error on all ranks alike.
+[[nodiscard, gnu::cold]] stored open(const comm::group& ranks, const std::string& folder);
+
+/// Throws core::error that names the first array that is another one here.
+[[gnu::cold]] void require_same_arrays(const stored& from, const state_layout& layout);
+
+/// Fills all parts of this rank. Collective.
+[[gnu::cold]] void restore(const comm::group& ranks, const stored& from, const state_parts& parts,
+                           const state_layout& layout);
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+
+inline constexpr std::string_view state_name = "/state.safetensors", manifest_name = "/manifest.json";
+
+/// N of step-N, V of step-N.V; nothing for other names.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::optional<found> parse_name(const std::string& folder,
+                                                                           std::string_view name) {
+    found out{core::text(folder, "/", name)};
+    const std::string_view begin = "step-";
+    if (!name.starts_with(begin)) return {};
+    name.remove_prefix(begin.size());
+    for (std::uint64_t* const number : {&out.step, &out.version}) {
+        std::size_t digits = 0;
+        for (; digits < name.size() && name[digits] >= '0' && name[digits] <= '9'; ++digits)
+            *number = *number * 10 + static_cast<std::uint64_t>(name[digits] - '0');
+        if (digits == 0 || digits > 19) return {};
+        name.remove_prefix(digits);
+        if (name.empty()) return out;
+        if (name.front() != '.') return {};
+        name.remove_prefix(1);
+    }
+    return {};
+}
+
+/// The header of the file: its length in 8 bytes, then JSON, filled up to a multiple of 8.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string header_of(const state_layout& layout, const manifest& facts) {
+    files::json_writer out;
+    out.begin_object().key("__metadata__").begin_object().key("format").value("lockstep checkpoint");
+    out.key("step").value(core::text(facts.at.steps)).end_object();
+    for (const file_array& one : layout.arrays()) {
+        out.key(one.name).begin_object().key("dtype").value(one.type).key("shape").begin_array();
+        for (const std::uint64_t extent : one.shape) out.value(extent);
+        out.end_array().key("data_offsets").begin_array().value(one.offset).value(one.offset + one.bytes).end_array();
+        out.end_object();
+    }
+    std::string text = out.end_object().text();
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    constexpr std::size_t most = 100'000'000;
+    if (text.size() > most)
+        core::fail(core::text("the header of a checkpoint has ", text.size(), " bytes, the format allows ", most),
+                   "use larger segments, or fewer workers");
+    const std::uint64_t length = text.size();
+    std::string whole(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) whole[i] = static_cast<char>(length >> (8 * i) & 0xffU);
+    return whole + text;
+}
+
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::vector<file_array> read_header(std::string_view text,
+                                                                               const std::string& path) {
+    std::vector<file_array> out;
+    files::json_reader in{text, path, 8};
+    in.object([&](const std::string& name) {
+        if (name == "__metadata__") return in.skip();
+        file_array one;
+        one.name = name;
+        in.object([&](const std::string& key) {
+            if (key == "dtype") {
+                const std::string type = in.string();
+                one.type = type == "F32"   ? std::string_view{"F32"}
+                           : type == "F64" ? "F64"
+                           : type == "U64" ? "U64"
+                                           : "?";
+            } else if (key == "shape") {
+                in.array([&] { one.shape.push_back(in.natural()); });
+            } else if (key == "data_offsets") {
+                std::vector<std::uint64_t> both;
+                in.array([&] { both.push_back(in.natural()); });
+                if (both.size() != 2 || both[0] > both[1])
+                    in.fail("data_offsets that are no range", "use an earlier checkpoint");
+                one.offset = both[0];
+                one.bytes = both[1] - both[0];
+            } else {
+                in.skip();
+            }
+        });
+        out.push_back(std::move(one));
+    });
+    core::sort(out, [](const file_array& a, const file_array& b) { return a.offset < b.offset; });
+    return out;
+}
+
+/// What no other run in the folder has.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string fresh_name(const std::string& folder, std::uint64_t step) {
+    std::string out = core::text(folder, "/step-", step);
+    for (std::size_t version = 2; checkpoint::exists(out); ++version)
+        out = core::text(folder, "/step-", step, ".", version);
+    return out;
+}
+
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string shape_text(const std::vector<std::uint64_t>& shape) {
+    std::string out;
+    for (const std::uint64_t one : shape) out += core::text(out.empty() ? "" : "x", one);
+    return out;
+}
+
+[[nodiscard]] LOCKSTEP_FUNCTION std::span<const std::byte> bytes_of(std::string_view text) noexcept {
+    return std::as_bytes(std::span{text.data(), text.size()});
+}
+
+/// Sums of all ranks. Collective.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::vector<part_sum> gather_sums(const comm::group& ranks,
+                                                                             const std::vector<part_sum>& mine) {
+    std::vector<part_sum> out;
+    const std::string_view bytes{reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(part_sum)};
+    for (const std::string& one : ranks.gather_all(bytes)) {
+        const std::size_t before = out.size();
+        out.resize(before + one.size() / sizeof(part_sum));
+        if (!one.empty()) std::memcpy(out.data() + before, one.data(), one.size());
+    }
+    return out;
+}
+
+}  // namespace detail
+
+LOCKSTEP_FUNCTION std::vector<found> list(const std::string& folder) {
+    std::vector<found> out;
+    for (const std::string& name : names_in(folder))
+        if (auto one = detail::parse_name(folder, name))
+            if (exists(one->path + std::string{detail::manifest_name})) out.push_back(std::move(*one));
+    core::sort(
+        out, [](const found& a, const found& b) { return a.step != b.step ? a.step > b.step : a.version > b.version; });
+    return out;
+}
+
+LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& folder, manifest facts,
+                                   const state_parts& parts, const state_layout& layout, std::size_t keep) {
+    const bool is_first = ranks.rank() == 0;
+    const std::string header = detail::header_of(layout, facts);
+    facts.file_bytes = header.size() + layout.bytes();
+    std::string writing, path;
+    const auto clean = [&] {
+        if (is_first && !writing.empty()) remove_folder(writing);
+    };
+    try {
+        folder_lock lock;
+        std::optional<placed_file> file;
+        together(ranks, [&] {
+            if (!is_first) return;
+            make_folders(folder);
+            lock = folder_lock{folder};
+            // Of runs that were killed while they wrote.
+            for (const std::string& name : names_in(folder))
+                if (name.starts_with("writing-")) remove_folder(core::text(folder, "/", name));
+            path = detail::fresh_name(folder, facts.at.steps);
+            // A name that a folder on a disk of another machine does not have.
+            std::uint64_t token = 0;
+            if (::getrandom(&token, sizeof token, 0) != sizeof token)
+                core::fail("the system gives no random bytes", "check /dev/urandom");
+            writing = core::text(folder, "/writing-", core::hexadecimal(token));
+            make_folders(writing);
+            file.emplace(writing + std::string{detail::state_name}, placed_file::use::make, facts.file_bytes);
+        });
+        writing = of_first_rank(ranks, writing);
+        path = of_first_rank(ranks, path);
+        std::vector<part_sum> sums;
+        together(ranks, [&] {
+            if (!is_first) {
+                if (!exists(writing + std::string{detail::state_name}))
+                    core::fail(core::text("rank ", ranks.rank(), " does not see ", writing, ", which rank 0 has made"),
+                               "name a folder on a file system that all ranks share");
+                file.emplace(writing + std::string{detail::state_name}, placed_file::use::write);
+            } else {
+                file->write(0, detail::bytes_of(header));
+                add_sums(sums, 0, detail::bytes_of(header), facts.block_bytes);
+            }
+            for (const file_run& one : layout.runs(parts, false)) {
+                const std::span<const std::byte> bytes{one.data, one.bytes};
+                file->write(header.size() + one.offset, bytes);
+                add_sums(sums, header.size() + one.offset, bytes, facts.block_bytes);
+            }
+            file->flush();
+            file->close();
+        });
+        const auto all = detail::gather_sums(ranks, sums);
+        together(ranks, [&] {
+            if (!is_first) return;
+            facts.sums = block_sums(all, facts.file_bytes, facts.block_bytes);
+            const std::string text = facts.text();
+            placed_file list_of_facts{writing + std::string{detail::manifest_name}, placed_file::use::make};
+            list_of_facts.write(0, detail::bytes_of(text));
+            list_of_facts.flush();
+            list_of_facts.close();
+            flush_folder(writing);
+            rename(writing, path);
+            writing.clear();
+            flush_folder(folder);
+            if (keep == 0) return;
+            auto here = list(folder);
+            for (std::size_t i = 0, kept = 0; i < here.size(); ++i) {
+                const bool is_replaced = i > 0 && here[i].step == here[i - 1].step;
+                if (here[i].step > facts.at.steps || (!is_replaced && ++kept <= keep)) continue;
+                remove_folder(here[i].path, "manifest.json");
+            }
+        });
+    } catch (const comm::remote_failure&) {
+        throw;
+    } catch (...) {
+        clean();
+        throw;
+    }
+    return path;
+}
+
+LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folder) {
+    const bool is_first = ranks.rank() == 0;
+    stored out;
+    std::string text, header;
+    together(ranks, [&] {
+        if (!is_first) return;
+        if (exists(folder + std::string{detail::manifest_name})) {
+            out.path = folder;
+        } else {
+            const auto all = list(folder);
+            if (all.empty())
+                core::fail(core::text("there is no complete checkpoint in ", folder),
+                           checkpoint::exists(folder)
+                               ? "name the folder that a run wrote, or start without resuming"
+                               : "the folder does not exist: check its name, or start without resuming");
+            out.path = all[0].path;
+        }
+        const std::string name = out.path + std::string{detail::manifest_name};
+        placed_file from{name, placed_file::use::read};
+        text.resize(from.size());
+        from.read(0, std::as_writable_bytes(std::span{text}));
+    });
+    out.path = of_first_rank(ranks, out.path);
+    text = of_first_rank(ranks, text);
+    out.facts = manifest::read(text, out.path + std::string{detail::manifest_name});
+    const std::string name = out.path + std::string{detail::state_name};
+    const std::uint64_t block = out.facts.block_bytes;
+    together(ranks, [&] {
+        if (!exists(name))
+            core::fail(core::text("rank ", ranks.rank(), " does not see ", name),
+                       "name a folder on a file system that all ranks share");
+        const placed_file from{name, placed_file::use::read};
+        if (from.size() != out.facts.file_bytes)
+            core::fail(core::text(name, " has ", from.size(), " bytes, its manifest says ", out.facts.file_bytes),
+                       "it is damaged: delete its folder, and an earlier one is used");
+        std::vector<std::byte> bytes;
+        for (std::uint64_t which = ranks.rank(); which < out.facts.sums.size(); which += ranks.size()) {
+            bytes.resize(std::min(block, out.facts.file_bytes - which * block));
+            from.read(which * block, bytes);
+            std::vector<part_sum> sum;
+            add_sums(sum, which * block, bytes, block);
+            if (sum[0].sum != out.facts.sums[which])
+                core::fail(
+                    core::text(name, " is damaged in bytes ", which * block, " to ", which * block + bytes.size() - 1),
+                    "delete its folder, and an earlier one is used");
+        }
+        if (!is_first) return;
+        std::uint64_t length = 0;
+        from.read(0, std::as_writable_bytes(std::span{&length, 1}));
+        if (length > out.facts.file_bytes - 8)
+            core::fail(core::text(name, " has a header of ", length, " bytes"), "use an earlier checkpoint");
+        header.resize(length);
+        from.read(8, std::as_writable_bytes(std::span{header}));
+    });
+    header = of_first_rank(ranks, header);
+    out.data_begin = 8 + header.size();
+    out.arrays = detail::read_header(header, name);
+    return out;
+}
+
+LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layout& layout) {
+    const auto& here = layout.arrays();
+    const auto describe = [](const file_array& of) {
+        return core::text(of.name, " (", detail::shape_text(of.shape), ", ", of.type, ")");
+    };
+    const std::size_t both = std::min(from.arrays.size(), here.size());
+    for (std::size_t i = 0; i < std::max(from.arrays.size(), here.size()); ++i) {
+        if (i < both && describe(from.arrays[i]) == describe(here[i]) && from.arrays[i].offset == here[i].offset &&
+            from.arrays[i].bytes == here[i].bytes)
+            continue;
+        core::fail(core::text(from.path, " has ", i < from.arrays.size() ? describe(from.arrays[i]) : "nothing",
+                              " where this trainer has ", i < here.size() ? describe(here[i]) : "nothing"),
+                   "resume with the network, optimizer, compressor and strategy that wrote it");
+    }
+}
+
+LOCKSTEP_FUNCTION void restore(const comm::group& ranks, const stored& from, const state_parts& parts,
+                               const state_layout& layout) {
+    together(ranks, [&] {
+        const placed_file file{from.path + std::string{detail::state_name}, placed_file::use::read};
+        for (const file_run& one : layout.runs(parts, true))
+            file.read(from.data_begin + one.offset, {one.data, one.bytes});
+    });
+}
+
+#endif
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What a trainer says of itself without a collective call.
+// Tested by tests/training/memory.cpp.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/train/engine.hpp"
+
+namespace lockstep::train {
+
+/// The plain queries of a trainer.
+template <class Plan>
+class run_facts {
+    using core_type = engine<Plan>;
+    using T = typename core_type::T;
+    static constexpr std::size_t shards = core_type::shards;
+
+public:
+    /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be
+    /// used.
+    [[nodiscard]] sync::weights_state weights_state() const noexcept { return core_.change.state(); }
+
+    [[nodiscard]] const Plan& recipe() const noexcept { return core_.plan; }
+    /// What decides every bit of the run, a line for each name and value. Equal hashes of it: equal bits, on any number
+    /// of ranks.
+    [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_.plan, core_.grid.workers)); }
+    [[nodiscard]] const partition::grid& grid() const noexcept { return core_.grid; }
+    [[nodiscard]] const comm::group& ranks() const noexcept { return core_.ranks; }
+    [[nodiscard]] std::size_t memory_bytes() const noexcept { return core_.arena.bytes(); }
+    /// What they are for.
+    [[nodiscard]] report::memory_by_kind memory() const noexcept {
+        report::memory_by_kind out{.weights = (core_.weight_slice.count + core_.observed.running().size()) * sizeof(T),
+                                   .gradients = core_.strategy.gradient_numbers() * sizeof(T),
+                                   .optimizer = core_.strategy.slot_numbers() * sizeof(T),
+                                   .activations = core_.run.memory().bytes,
+                                   .scratch = core_.run.memory().largest_scratch(),
+                                   .messages = core_.strategy.message_bytes()};
+        out.data = core_.arena.bytes() - out.sum();
+        return out;
+    }
+    /// How gradients and weights go from rank to rank, and why so.
+    [[nodiscard]] const std::string& transport() const noexcept { return core_.memory.text(); }
+    [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return core_.strategy.slot_numbers(); }
+    [[nodiscard]] std::size_t buckets() const noexcept { return core_.strategy.bucket_count(); }
+    /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on
+    /// one rank and where gradients go through shared memory.
+    [[nodiscard]] std::string all_reduce_algorithm() const { return core_.memory.is_shared() ? "" : core_.rule.text(); }
+    /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
+    /// averaged now and then, the mean over such a period.
+    [[nodiscard]] std::size_t averaging_bytes() const noexcept { return core_.strategy.bytes_per_step(); }
+    /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
+    [[nodiscard]] bool sends_factors(std::size_t layer) const noexcept {
+        if constexpr (core_type::types::factors::are_used) return core_.strategy.sends_factors(layer);
+        return false;
+    }
+    /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is
+    /// collective.
+    [[nodiscard]] std::size_t redistribution_bytes() {
+        if constexpr (shards > 1) {
+            deal full{core_.grid};
+            full.whole(core_.plan.batch);
+            return core_.run.bytes_for(full);
+        }
+        return 0;
+    }
+    [[nodiscard]] report::totals report() const {
+        auto out = core_.totals;
+        out.seconds = core_.strategy.times().added_to(core_.totals.seconds);
+        return out;
+    }
+
+protected:
+    [[gnu::cold]] run_facts(const Plan& plan, const comm::group& ranks, const comm::watched_call& call)
+        : core_{plan, ranks, call} {}
+
+    mutable core_type core_;  // a look at the weights may have to wait for them
+};
+
+}  // namespace lockstep::train
