@@ -51,6 +51,7 @@
 #include "lockstep/partition/model.hpp"
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
+#include "lockstep/saving/observer.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/local_sgd.hpp"

@@ -70,14 +70,34 @@ struct steps {
     std::source_location where = std::source_location::current();
 };
 
-/// Steps of a fit() over minibatches, `begun` of which an earlier one has left of an epoch. Throws core::error above
-/// core::largest_size.
-[[nodiscard]] inline std::uint64_t steps_until(const epochs& until, std::size_t minibatches, std::size_t begun) {
-    const std::size_t all = core::checked_product("steps of a fit() of so many epochs", until.count, minibatches);
-    return until.count > 0 ? all - begun : 0;
+/// The same for the whole run, whatever a checkpoint or earlier calls have done of it: none, if it is that far already.
+struct until_epoch {
+    std::size_t count = 1;
+    std::source_location where = std::source_location::current();
+};
+struct until_step {
+    std::size_t count = 1;
+    std::source_location where = std::source_location::current();
+};
+
+/// Where a fit() begins: epochs and steps of the run that are done, and minibatches of the epoch that it is in.
+struct fit_begin {
+    std::uint64_t epochs = 0, steps = 0;
+    std::size_t minibatches = 0;  ///< of an epoch
+    std::size_t begun = 0;        ///< of them
+};
+
+/// Steps of a fit(). Throws core::error above core::largest_size.
+[[nodiscard]] inline std::uint64_t steps_until(const epochs& until, const fit_begin& from) {
+    const std::size_t all = core::checked_product("steps of a fit() of so many epochs", until.count, from.minibatches);
+    return until.count > 0 ? all - from.begun : 0;
 }
-[[nodiscard]] inline std::uint64_t steps_until(const steps& until, std::size_t, std::size_t) noexcept {
-    return until.count;
+[[nodiscard]] inline std::uint64_t steps_until(const steps& until, const fit_begin&) noexcept { return until.count; }
+[[nodiscard]] inline std::uint64_t steps_until(const until_epoch& until, const fit_begin& from) {
+    return until.count > from.epochs ? steps_until(epochs{until.count - from.epochs}, from) : 0;
+}
+[[nodiscard]] inline std::uint64_t steps_until(const until_step& until, const fit_begin& from) noexcept {
+    return until.count > from.steps ? until.count - from.steps : 0;
 }
 
 /// After each step.
@@ -204,4 +224,6 @@ LOCKSTEP_FUNCTION std::string to_text(const totals& run) {
 namespace lockstep {
 using report::epochs;
 using report::steps;
+using report::until_epoch;
+using report::until_step;
 }  // namespace lockstep

@@ -114,7 +114,10 @@ inline constexpr bool fits_network = std::is_same_v<Sample, Input>;
 template <class Ranks>
 inline constexpr bool is_communicator = std::is_constructible_v<comm::group, const Ranks&>;
 template <class Until>
-inline constexpr bool is_epochs_or_steps = std::is_same_v<Until, epochs> || std::is_same_v<Until, steps>;
+inline constexpr bool counts_epochs = std::is_same_v<Until, epochs> || std::is_same_v<Until, until_epoch>;
+template <class Until>
+inline constexpr bool is_epochs_or_steps =
+    counts_epochs<Until> || std::is_same_v<Until, steps> || std::is_same_v<Until, until_step>;
 template <class Found, class Wanted>
 inline constexpr bool fits_loss = std::is_same_v<Found, Wanted>;
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/checkpoint/progress.hpp"
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/saving/progress.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/concept.hpp"
 #include "lockstep/sync/lane_sums.hpp"
@@ -258,7 +258,7 @@ struct engine {
         if constexpr (requires { strategy.prepare_state(steps); }) strategy.prepare_state(steps);
     }
     /// All that visit_state() shows has been overwritten with the state of a run that is so far. Collective.
-    [[gnu::cold]] void restored(const checkpoint::progress& at) {
+    [[gnu::cold]] void restored(const saving::progress& at) {
         if constexpr (requires { strategy.restored(); }) strategy.restored();
         totals.steps = at.steps;
         totals.samples = at.samples;

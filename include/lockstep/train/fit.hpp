@@ -34,7 +34,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
     require_equal(core.ranks, set.size(), "samples to fit");
     agree_on(core.ranks, set);
     require_same_samples<typename engine<Plan>::T>(core.ranks, set);
-    require_equal(core.ranks, until.count, std::is_same_v<Until, epochs> ? "epochs to fit" : "steps to fit",
+    require_equal(core.ranks, until.count, counts_epochs<Until> ? "epochs to fit" : "steps to fit",
                   "call fit() with the same number on every rank");
     core.ranks.aborts().passed();
     const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
@@ -52,7 +52,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         require_same_order(core.ranks, core.order);
     }
     const std::size_t begun = core.position / core.plan.batch;
-    std::uint64_t left = steps_until(until, per_epoch, begun);
+    std::uint64_t left = steps_until(until, report::fit_begin{core.epoch, core.totals.steps, per_epoch, begun});
     require_last_minibatch<typename engine<Plan>::net>(n, core.plan.batch, begun, left);
     if (core.position > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
     const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
@@ -80,6 +80,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         core.totals.seconds.data += report::lap(data_start);
         auto event = core.run_step(x, y);
         core.position = core.position + event.samples == n ? 0 : core.position + event.samples;
+        if (core.position == 0) ++core.epoch;
         seen += event.samples;
         event.seconds = report::seconds_since(start) - aside;
         event.samples_per_second = static_cast<double>(seen) / event.seconds;
@@ -101,7 +102,6 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         (tell_epoch(observers, core.grid.rank, self, epoch), ...);
         aside += report::seconds_since(pause);
         core.totals.epochs.push_back(epoch);
-        if (core.position == 0) ++core.epoch;
         epoch = {};
         epoch.epoch = core.epoch;
         epoch_samples = 0;

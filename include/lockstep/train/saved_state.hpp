@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/checkpoint/save.hpp"
+#include "lockstep/saving/save.hpp"
 #include "lockstep/train/engine.hpp"
 
 namespace lockstep::train {
@@ -18,13 +18,13 @@ namespace lockstep::train {
 /// What the trainer shows now, and where it lies in a file. Collective.
 template <class Plan>
 struct shown_state {
-    checkpoint::state_parts parts;
-    std::optional<checkpoint::state_layout> layout;
+    saving::state_parts parts;
+    std::optional<saving::state_layout> layout;
 
     [[gnu::cold]] explicit shown_state(engine<Plan>& core) {
         using network = typename engine<Plan>::network;
         core.visit_state(parts);
-        layout.emplace(core.ranks, parts, checkpoint::names_of<network>(), core.grid.shards, core.grid.workers);
+        layout.emplace(core.ranks, parts, saving::names_of<network>(), core.grid.shards, core.grid.workers);
     }
 };
 
@@ -35,7 +35,7 @@ template <class Plan, class F>
     core.on_all_ranks(name, where, [&] {
         try {
             f();
-        } catch (const checkpoint::agreed_error& failure) {
+        } catch (const saving::agreed_error& failure) {
             problem = failure.what();
         }
     });
@@ -49,10 +49,10 @@ template <class Plan>
     std::string path;
     with_files(core, "save", where, [&] {
         const shown_state<Plan> state{core};
-        checkpoint::manifest facts;
+        saving::manifest facts;
         facts.at = {core.totals.steps, core.epoch, core.position, core.totals.samples, core.samples_of_set()};
         facts.recipe = recipe_of(core.plan, core.grid.workers);
-        path = checkpoint::save(core.ranks, folder, std::move(facts), state.parts, *state.layout, keep);
+        path = saving::save(core.ranks, folder, std::move(facts), state.parts, *state.layout, keep);
     });
     return path;
 }
@@ -62,16 +62,16 @@ template <class Plan>
 [[gnu::cold]] void resume_state(engine<Plan>& core, const std::string& folder,
                                 const std::vector<std::string>& may_change, const std::source_location& where) {
     with_files(core, "resume", where, [&] {
-        const auto from = checkpoint::open(core.ranks, folder);
-        checkpoint::together(core.ranks, [&] {
-            checkpoint::require_same_recipe(from.facts.recipe, recipe_of(core.plan, core.grid.workers), may_change,
-                                            from.path);
+        const auto from = saving::open(core.ranks, folder);
+        saving::together(core.ranks, [&] {
+            saving::require_same_recipe(from.facts.recipe, recipe_of(core.plan, core.grid.workers), may_change,
+                                        from.path);
         });
         core.change.begin();
         core.prepare_state(from.facts.at.steps);
         const shown_state<Plan> state{core};
-        checkpoint::require_same_arrays(from, *state.layout);
-        checkpoint::restore(core.ranks, from, state.parts, *state.layout);
+        saving::require_same_arrays(from, *state.layout);
+        saving::restore(core.ranks, from, state.parts, *state.layout);
         core.restored(from.facts.at);
         core.ranks.end_together();
     });

@@ -18,9 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/checkpoint/disk.hpp"
-#include "lockstep/checkpoint/manifest.hpp"
-#include "lockstep/checkpoint/state_layout.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
@@ -28,8 +25,11 @@
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/json.hpp"
+#include "lockstep/saving/disk.hpp"
+#include "lockstep/saving/manifest.hpp"
+#include "lockstep/saving/state_layout.hpp"
 
-namespace lockstep::checkpoint {
+namespace lockstep::saving {
 
 /// A checkpoint in a folder: step-N, or step-N.V where an earlier one of the step was there.
 struct found {
@@ -181,7 +181,7 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 /// What no other run in the folder has.
 [[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string fresh_name(const std::string& folder, std::uint64_t step) {
     std::string out = core::text(folder, "/step-", step);
-    for (std::size_t version = 2; checkpoint::exists(out); ++version)
+    for (std::size_t version = 2; saving::exists(out); ++version)
         out = core::text(folder, "/step-", step, ".", version);
     return out;
 }
@@ -312,7 +312,7 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
             const auto all = list(folder);
             if (all.empty())
                 core::fail(core::text("there is no complete checkpoint in ", folder),
-                           checkpoint::exists(folder)
+                           saving::exists(folder)
                                ? "name the folder that a run wrote, or start without resuming"
                                : "the folder does not exist: check its name, or start without resuming");
             out.path = all[0].path;
@@ -387,4 +387,4 @@ LOCKSTEP_FUNCTION void restore(const comm::group& ranks, const stored& from, con
 
 #endif
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::saving

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace lockstep::checkpoint {
+namespace lockstep::saving {
 
 /// How far a run is.
 struct progress {
@@ -16,4 +16,4 @@ struct progress {
     std::uint64_t set = 0;       ///< samples of the data set that `position` counts in; 0: none
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::saving

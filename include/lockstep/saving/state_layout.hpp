@@ -2,7 +2,7 @@
 #pragma once
 // Where the state of a run lies in a file: one array for each parameter and role, in the shape of the whole network,
 // whatever ranks, buckets and shards hold it.
-// Tested by tests/unit/checkpoint/state_layout.cpp.
+// Tested by tests/unit/saving/state_layout.cpp.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +27,7 @@
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/state.hpp"
 
-namespace lockstep::checkpoint {
+namespace lockstep::saving {
 
 /// A parameter or statistic of the whole network: `shards` blocks of columns, each rows x columns on its own ranks.
 struct named_array {
@@ -392,4 +392,4 @@ LOCKSTEP_FUNCTION std::vector<file_run> state_layout::runs(const state_parts& he
 
 #endif
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::saving

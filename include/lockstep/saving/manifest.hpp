@@ -2,7 +2,7 @@
 #pragma once
 // manifest.json of a checkpoint: what it is of, and sums by which damage is found. It is written last: a folder without
 // one is no checkpoint.
-// Tested by tests/unit/checkpoint/manifest.cpp.
+// Tested by tests/unit/saving/manifest.cpp.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/checkpoint/progress.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/json.hpp"
+#include "lockstep/saving/progress.hpp"
 
-namespace lockstep::checkpoint {
+namespace lockstep::saving {
 
 /// A line of a recipe: name and value (train/recipe.hpp).
 using recipe_lines = std::vector<std::pair<std::string, std::string>>;
@@ -136,4 +136,4 @@ LOCKSTEP_FUNCTION void require_same_recipe(const recipe_lines& stored, const rec
 
 #endif
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::saving

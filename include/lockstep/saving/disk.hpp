@@ -2,7 +2,7 @@
 #pragma once
 // Files and folders that survive a loss of power: written at a place, flushed to the disk, renamed. For what ranks
 // write together.
-// Tested by tests/unit/checkpoint/disk.cpp.
+// Tested by tests/unit/saving/disk.cpp.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
 
-namespace lockstep::checkpoint {
+namespace lockstep::saving {
 
 /// A descriptor that is closed.
 class descriptor {
@@ -295,4 +295,4 @@ LOCKSTEP_FUNCTION std::vector<std::uint32_t> block_sums(std::vector<part_sum> pa
 
 #endif
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::saving
