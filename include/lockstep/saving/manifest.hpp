@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,17 @@ struct manifest {
 
 #if LOCKSTEP_BODIES
 
+namespace detail {
+
+/// The last member of a manifest: a hash of all text before it.
+inline constexpr std::string_view sum_begin = ",\"sum\":\"";
+
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::uint64_t sum_of(std::string_view text) {
+    return core::hash(std::as_bytes(std::span{text.data(), text.size()}));
+}
+
+}  // namespace detail
+
 LOCKSTEP_FUNCTION std::uint64_t manifest::recipe_hash() const {
     std::string all;
     for (const auto& [name, value] : recipe) all += core::text(name, "=", value, "\n");
@@ -65,14 +77,15 @@ LOCKSTEP_FUNCTION std::string manifest::text() const {
     out.key("block_bytes").value(block_bytes).key("crc32").begin_array();
     for (const std::uint32_t one : sums) out.value(one);
     out.end_array().end_object().end_object();
-    return out.text() + "\n";
+    std::string text = out.text();
+    text.pop_back();  // its last bracket
+    return core::text(text, detail::sum_begin, core::hexadecimal(detail::sum_of(text)), "\"}\n");
 }
 
 LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::string& path) {
     manifest out;
     out.version = 0;
-    std::string format;
-    std::string hash;
+    std::string format, hash;
     files::json_reader in{text, path};
     const auto natural = [&](std::uint64_t& to) { to = in.natural(); };
     in.object([&](const std::string& key) {
@@ -100,10 +113,13 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
     if (out.version == 0 || out.version > newest_version)
         core::fail(core::text(path, " has version ", out.version, ", this library reads up to ", newest_version),
                    "use the version of lockstep that wrote it, or a newer one");
-    if (out.block_bytes == 0 || out.sums.size() != (out.file_bytes + out.block_bytes - 1) / out.block_bytes ||
+    const std::size_t end = text.rfind(detail::sum_begin);
+    const std::string_view before = text.substr(0, end);
+    if (end == text.npos ||
+        !text.substr(end + detail::sum_begin.size()).starts_with(core::hexadecimal(detail::sum_of(before))) ||
+        out.block_bytes == 0 || out.sums.size() != (out.file_bytes + out.block_bytes - 1) / out.block_bytes ||
         hash != core::hexadecimal(out.recipe_hash()))
-        core::fail(core::text(path, " contradicts itself: its sums or its recipe were changed"),
-                   "use an earlier checkpoint");
+        core::fail(core::text(path, " contradicts itself: it was changed"), "use an earlier checkpoint");
     return out;
 }
 
