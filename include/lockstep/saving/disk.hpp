@@ -2,7 +2,7 @@
 #pragma once
 // Files and folders that survive a loss of power: written at a place, flushed to the disk, renamed. For what ranks
 // write together.
-// Tested by tests/unit/saving/disk.cpp.
+// Tested by tests/unit/saving/power_off.cpp.
 
 #include <dirent.h>
 #include <fcntl.h>

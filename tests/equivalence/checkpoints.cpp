@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 4
+// A run that is stopped, and goes on on another number of ranks, ends with the bits of one that was not.
+#include <unistd.h>
+
+#include <boost/mpi/collectives/broadcast.hpp>
+#include <boost/serialization/string.hpp>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "equivalence/support.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/momentum.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+#include "lockstep/saving/observer.hpp"
+#include "lockstep/sync/delayed.hpp"
+#include "lockstep/sync/local_sgd.hpp"
+
+namespace {
+
+using namespace support;
+namespace part = ls::partition;
+namespace files = std::filesystem;
+
+constexpr std::size_t steps = 23;
+const samples<> training{176};  // 5 minibatches of 32 and one of 16
+
+constexpr auto normalised = ls::sequential{ls::input<12, 12, 1>,    ls::layers::conv<4, 3>{},  ls::layers::batch_norm{},
+                                           ls::layers::relu{},      ls::layers::max_pool<2>{}, ls::layers::flatten{},
+                                           ls::layers::dense<24>{}, ls::layers::relu{},        ls::layers::dense<10>{}};
+
+/// What may change from one part of a run to the next.
+struct machine {
+    std::size_t bucket = 1U << 20U;
+    ls::transport transport = ls::transport::automatic;
+    bool overlap = true;
+};
+
+template <class Optimizer, class Compressor, class Sync, class Partition = part::data>
+auto recipe(const machine& on, const Optimizer& optimizer, const Compressor& compressor, const Sync& sync,
+            const Partition& partition = {}, std::uint64_t seed = 5) {
+    return ls::plan{.model = normalised,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .optimizer = optimizer,
+                    .schedule = ls::optim::warmup_cosine{.peak = 0.02, .warmup = 4, .total = 40},
+                    .partition = partition,
+                    .compressor = compressor,
+                    .sync = sync,
+                    .batch = 32,
+                    .workers = 4,
+                    .seed = seed,
+                    .bucket = on.bucket,
+                    .overlap = on.overlap,
+                    .transport = on.transport};
+}
+
+/// A folder that all ranks of the world know; gone at the end.
+struct shared_folder {
+    std::string path;
+    shared_folder() {
+        if (mpi::communicator{}.rank() == 0) {
+            path = files::temp_directory_path() / ("lockstep-checkpoints-" + std::to_string(::getpid()));
+            files::remove_all(path);
+            files::create_directories(path);
+        }
+        mpi::broadcast(mpi::communicator{}, path, 0);
+    }
+    ~shared_folder() {
+        mpi::communicator{}.barrier();
+        if (mpi::communicator{}.rank() == 0) files::remove_all(path);
+    }
+};
+
+/// The run on two ranks alone; then in three parts, each on another number of ranks.
+template <class Make>
+void check_run(const Make& make, const std::vector<std::vector<int>>& worlds) {
+    const shared_folder folder;
+    std::uint64_t expected = 0;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        ls::trainer whole{group, make(machine{})};
+        whole.fit(training.set(), ls::steps{steps});
+        expected = whole.state_hash();
+    });
+    mpi::broadcast(mpi::communicator{}, expected, 0);
+    const std::vector<machine> machines{{1, ls::transport::automatic, true},
+                                        {300, ls::transport::messages, false},
+                                        {1U << 20U, ls::transport::messages, true}};
+    for (std::size_t which = 0; which < worlds.size(); ++which) {
+        const std::string here = folder.path + "/" + std::to_string(which);
+        for (std::size_t stage = 0; stage < worlds[which].size(); ++stage)
+            on_groups({worlds[which][stage]}, [&](const mpi::communicator& group) {
+                ls::trainer trainer{group, make(machines[(which + stage) % machines.size()])};
+                if (stage > 0) trainer.resume(here);
+                CHECK(trainer.report().steps == (stage == 0 ? 0U : stage == 1 ? 6U : 16U));
+                // At the end of an epoch, in the middle of one, and after the last step.
+                const std::size_t until = stage == 0 ? 6 : stage == 1 ? 17 : steps;
+                trainer.fit(training.set(), ls::until_step{until}, ls::checkpoint{here, stage == 0 ? 3U : 8U, 2});
+                if (stage == 2) CHECK(trainer.state_hash() == expected);
+            });
+    }
+}
+
+TEST_CASE("a run goes on after a checkpoint", "[saving]") {
+    check_run(
+        [](const machine& on) {
+            return recipe(on, ls::optim::momentum{.beta = 0.9}, ls::compress::none{}, ls::sync::every_step{});
+        },
+        {{1, 4, 3}, {3, 1, 2}});
+}
+
+TEST_CASE("a delayed run with a compressor goes on after a checkpoint", "[saving]") {
+    check_run(
+        [](const machine& on) {
+            return recipe(on, ls::optim::adam{}, ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.1}},
+                          ls::sync::delayed{});
+        },
+        {{4, 2, 1}, {3, 4, 2}});
+}
+
+TEST_CASE("local SGD goes on after a checkpoint", "[saving]") {
+    check_run(
+        [](const machine& on) {
+            return recipe(on, ls::optim::momentum{.beta = 0.9}, ls::compress::none{},
+                          ls::sync::local_sgd{.period = 5, .start = 2});
+        },
+        {{2, 4, 1}, {1, 3, 4}});
+}
+
+TEST_CASE("PowerSGD in a hybrid partition goes on after a checkpoint", "[saving]") {
+    check_run(
+        [](const machine& on) {
+            return recipe(on, ls::optim::momentum{.beta = 0.9}, ls::compress::power_sgd{.rank = 2},
+                          ls::sync::every_step{}, part::hybrid<part::data, part::model<2>>{});
+        },
+        {{4, 2, 4}});
+}
+
+TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goes on", "[saving]") {
+    const shared_folder folder;
+    on_groups({3}, [&](const mpi::communicator& group) {
+        const auto make = [&](std::uint64_t seed) {
+            return recipe({}, ls::optim::momentum{.beta = 0.9}, ls::compress::none{}, ls::sync::every_step{},
+                          part::data{}, seed);
+        };
+        ls::trainer trainer{group, make(5)};
+        CHECK_THROWS_WITH(trainer.resume(folder.path + "/none"), Catch::Contains("does not exist"));
+        CHECK_THROWS_WITH(trainer.resume(folder.path), Catch::Contains("no complete checkpoint"));
+        CHECK_THROWS_WITH(trainer.save("/proc/lockstep"), Catch::Contains("/proc/lockstep"));
+        trainer.fit(training.set(), ls::steps{2});
+        const std::string path = trainer.save(folder.path);
+        CHECK(path == folder.path + "/step-2");
+        const auto hash = trainer.state_hash();
+
+        ls::trainer other{group, make(6)};
+        CHECK_THROWS_WITH(other.resume(path), Catch::Contains("seed is 5 there and 6 here"));
+        other.resume(path, {"seed"});
+        CHECK(other.state_hash() == hash);
+
+        // The middle of an epoch of another data set.
+        const samples<> fewer{100};
+        ls::trainer wrong{group, make(5)};
+        wrong.resume(path);
+        CHECK_THROWS_WITH(wrong.fit(fewer.set(), ls::steps{1}), Catch::Contains("64 of 176 samples"));
+
+        group.barrier();
+        if (group.rank() == 0) files::resize_file(path + "/state.safetensors", 1000);
+        group.barrier();
+        CHECK_THROWS_WITH(trainer.resume(path), Catch::Contains("has 1000 bytes"));
+        CHECK(trainer.state_hash() == hash);
+        trainer.fit(training.set(), ls::steps{1});
+    });
+}
+
+}  // namespace

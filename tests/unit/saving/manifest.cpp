@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/saving/manifest.hpp"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <string>
+
+namespace {
+
+namespace ls = lockstep;
+using ls::saving::manifest;
+
+manifest example() {
+    manifest out;
+    out.at = {std::numeric_limits<std::uint64_t>::max(), 3, 1'000'000'007, 5, 60'000};
+    out.recipe = {{"seed", "42"}, {"network", "28x28x1 \"conv\"\n->\t7"}, {"rates", "0.1"}};
+    out.file_bytes = 33;
+    out.block_bytes = 16;
+    out.sums = {0, 0xffffffffU, 7};
+    return out;
+}
+
+TEST_CASE("a manifest reads back as it was", "[saving]") {
+    const manifest from = example(), to = manifest::read(from.text(), "m");
+    CHECK(to.at.steps == from.at.steps);
+    CHECK(to.at.epoch == 3);
+    CHECK(to.at.position == from.at.position);
+    CHECK(to.at.samples == 5);
+    CHECK(to.at.set == 60'000);
+    CHECK(to.recipe == from.recipe);
+    CHECK(to.file_bytes == 33);
+    CHECK(to.sums == from.sums);
+    CHECK(to.text() == from.text());
+}
+
+TEST_CASE("a manifest of a later version or of something else says so", "[saving]") {
+    manifest later = example();
+    later.version = manifest::newest_version + 1;
+    CHECK_THROWS_WITH(manifest::read(later.text(), "m"), Catch::Contains("version 2") && Catch::Contains("newer"));
+    CHECK_THROWS_WITH(manifest::read("{\"a\":1}", "m"), Catch::Contains("no manifest"));
+    CHECK_THROWS_WITH(manifest::read("[1]", "m"), Catch::Contains("m, byte 0"));
+    std::string changed = example().text();
+    changed.replace(changed.find("60000"), 5, "60001");
+    CHECK_THROWS_WITH(manifest::read(changed, "m"), Catch::Contains("it was changed"));
+}
+
+TEST_CASE("another recipe is refused line by line", "[saving]") {
+    const auto stored = example().recipe;
+    auto now = stored;
+    ls::saving::require_same_recipe(stored, now, {}, "m");
+    now[2].second = "0.2";
+    now.push_back({"clip", "1"});
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, now, {}, "m"),
+                      Catch::Contains("rates is 0.1 there and 0.2 here") &&
+                          Catch::Contains("clip is nothing there and 1 here") &&
+                          Catch::Contains("by name: rates, clip"));
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, now, {"rates"}, "m"), !Catch::Contains("rates is"));
+    ls::saving::require_same_recipe(stored, now, {"clip", "rates"}, "m");
+}
+
+}  // namespace
