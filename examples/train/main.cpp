@@ -168,6 +168,9 @@ void describe(CLI::App& app, example::options& of) {
         ->check(CLI::NonNegativeNumber);
     app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--test-samples", of.test_samples, "generated digits to test on")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--checkpoint", of.checkpoint, "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
+    app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--resume", of.resume, "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all");
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
     app.add_option("--log", of.log, "file for JSON lines: steps, epochs, end");
     app.add_option("--timeline", of.timeline, "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");

@@ -40,6 +40,9 @@ struct options {
     std::string log;
     std::string timeline;
     std::string report;
+    std::string checkpoint;  // folder; empty: none
+    std::size_t checkpoint_every = 500;
+    std::string resume;
     bool plan_only = false;
     bool quiet = false;
 

@@ -37,6 +37,7 @@
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/local_sgd.hpp"
+#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/summary.hpp"
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -119,6 +120,21 @@ struct chosen_logs {
     void on_end(const ls::report::totals& of) {
         if (json) json->on_end(of);
         if (lines) lines->on_end(of);
+    }
+};
+
+/// Checkpoints, if a folder is named.
+struct chosen_checkpoints {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+    ls::checkpoint to;
+
+    void on_begin() const {
+        if (!to.folder.empty()) to.on_begin();
+    }
+    template <class Trainer>
+    void on_step(Trainer& trainer, const ls::report::step_event& event) const {
+        if (!to.folder.empty()) to.on_step(trainer, event);
     }
 };
 
@@ -215,10 +231,16 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
     if (of.plan_only) return 0;
     chosen_logs logs{of};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
+    const chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
+    if (!of.resume.empty()) {
+        trainer.resume(of.resume);
+        if (world.rank() == 0 && !of.quiet)
+            ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));
+    }
     if (of.steps > 0)
-        trainer.fit(train, ls::steps{of.steps}, ls::validate{test}, logs, timeline);
+        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, logs, timeline, checkpoints);
     else
-        trainer.fit(train, ls::epochs{of.epochs}, ls::validate{test}, logs, timeline);
+        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, logs, timeline, checkpoints);
     write_report(trainer, of, logs);
     return 0;
 }

@@ -2,7 +2,8 @@
 #pragma once
 // The trainer and all that can stand in a plan, for programs that do not mind the compile time; the library itself
 // never includes it. Not here: models/, planner/, report/timeline.hpp, further sums (collectives/sum_algorithms.hpp),
-// and tensor/xtensor.hpp, which takes a second to parse and which only predictions and views of weights need.
+// train/checkpoint.hpp for programs that save and resume, and tensor/xtensor.hpp, which takes a second to parse and
+// which only predictions and views of weights need.
 // Tested by tests/headers/main.cpp.
 
 #include "lockstep/comm/program.hpp"
@@ -51,7 +52,6 @@
 #include "lockstep/partition/model.hpp"
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
-#include "lockstep/saving/observer.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/local_sgd.hpp"

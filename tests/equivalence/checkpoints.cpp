@@ -21,9 +21,9 @@
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
-#include "lockstep/saving/observer.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/local_sgd.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <numeric>
 #include <optional>
@@ -186,20 +185,15 @@ public:
         std::ranges::fill(samples_, 0);
     }
 
-    /// What other ranks count is theirs to know: all hear of it.
+    /// What other ranks count, all hear of.
     [[gnu::cold]] void restored() {
         is_mean_here_ = false;
-        std::vector<std::uint64_t> all(samples_.size());
-        for (std::size_t set = 0; speaks() && set < workers_.size(); ++set)
-            all[worker_of(set)] = samples_[worker_of(set)];
-        std::ranges::fill(samples_, 0);
-        const std::string_view mine{reinterpret_cast<const char*>(all.data()), all.size() * sizeof(all[0])};
-        for (const std::string& one : all_.gather_all(mine))
-            for (std::size_t one_of = 0; one_of < samples_.size(); ++one_of) {
-                std::uint64_t count = 0;
-                std::memcpy(&count, one.data() + one_of * sizeof count, sizeof count);
-                samples_[one_of] += count;
-            }
+        const std::vector<std::uint64_t> own{samples_};
+        for (std::size_t of = 0; of < own.size(); ++of) {
+            const bool is_mine = speaks() && part_.workers.first <= of && of < part_.workers.last;
+            samples_[of] = 0;
+            for (const std::uint64_t one : all_.gather_all(is_mine ? own[of] : 0)) samples_[of] += one;
+        }
     }
 
     /// Of set `set` of this rank; whether this rank speaks of those that share it.

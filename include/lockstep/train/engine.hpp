@@ -33,6 +33,12 @@
 
 namespace lockstep::train {
 
+/// What lockstep/train/checkpoint.hpp makes of it.
+template <class Plan, class = void>
+struct checkpoints {
+    static constexpr bool are_included = false;
+};
+
 /// The parts of a trainer in the order in which they are made. Public to the trainer and to fit(), which are its only
 /// users.
 template <class Plan>

@@ -23,7 +23,6 @@
 #include "lockstep/train/fit.hpp"
 #include "lockstep/train/inference.hpp"
 #include "lockstep/train/run_facts.hpp"
-#include "lockstep/train/saved_state.hpp"
 #include "lockstep/train/weights.hpp"
 
 namespace lockstep::train {
@@ -191,14 +190,20 @@ public:
     /// folder and the trainer are as they were. See docs/checkpoints.md. Collective.
     std::string save(const std::string& folder, std::size_t keep = 0,
                      const std::source_location& where = std::source_location::current()) {
-        return save_state(core_, folder, keep, where);
+        using files = checkpoints<Plan>;
+        static_assert(files::are_included, "lockstep: save() writes files: #include \"lockstep/train/checkpoint.hpp\"");
+        if constexpr (files::are_included) return files::save(core_, folder, keep, where);
+        return {};
     }
     /// Goes on where the newest checkpoint in the folder (or the one that it is) ends, with the bits of a run that was
     /// not interrupted, on any number of ranks. `may_change`: lines of the recipe that need not be equal. Throws
     /// core::error where there is none, or one of another recipe, or a damaged one. Collective.
     void resume(const std::string& folder, const std::vector<std::string>& may_change = {},
                 const std::source_location& where = std::source_location::current()) {
-        resume_state(core_, folder, may_change, where);
+        using files = checkpoints<Plan>;
+        static_assert(files::are_included,
+                      "lockstep: resume() reads files: #include \"lockstep/train/checkpoint.hpp\"");
+        if constexpr (files::are_included) files::resume(core_, folder, may_change, where);
     }
     /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks.
     /// Collective.

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A trainer's checkpoints: its state goes out and comes back. Include it where a program saves or resumes; the trainer
+// alone does not need it, and compiles without it in less time.
+// Tested by tests/equivalence/checkpoints.cpp.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "lockstep/saving/observer.hpp"
+#include "lockstep/saving/save.hpp"
+#include "lockstep/train/engine.hpp"
+
+namespace lockstep::train {
+
+/// What the trainer shows now, and where it lies in a file. Collective.
+template <class Plan>
+struct shown_state {
+    saving::state_parts parts;
+    std::optional<saving::state_layout> layout;
+
+    [[gnu::cold]] explicit shown_state(engine<Plan>& core) {
+        using network = typename engine<Plan>::network;
+        core.visit_state(parts);
+        layout.emplace(core.ranks, parts, saving::names_of<network>(), core.grid.shards, core.grid.workers);
+    }
+};
+
+/// f() on all ranks. An error of files, on which all have agreed, leaves the trainer alive.
+template <class Plan, class F>
+[[gnu::cold]] void with_files(engine<Plan>& core, const char* name, const std::source_location& where, const F& f) {
+    std::string problem;
+    core.on_all_ranks(name, where, [&] {
+        try {
+            f();
+        } catch (const saving::agreed_error& failure) {
+            problem = failure.what();
+        }
+    });
+    if (!problem.empty()) throw core::error{problem};
+}
+
+/// What trainer::save() and trainer::resume() do.
+template <class Plan>
+struct checkpoints<Plan, void> {
+    static constexpr bool are_included = true;
+
+    [[gnu::cold]] static std::string save(engine<Plan>& core, const std::string& folder, std::size_t keep,
+                                          const std::source_location& where) {
+        std::string path;
+        with_files(core, "save", where, [&] {
+            const shown_state<Plan> state{core};
+            saving::manifest facts;
+            facts.at = {core.totals.steps, core.epoch, core.position, core.totals.samples, core.samples_of_set()};
+            facts.recipe = recipe_of(core.plan, core.grid.workers);
+            path = saving::save(core.ranks, folder, std::move(facts), state.parts, *state.layout, keep);
+        });
+        return path;
+    }
+
+    [[gnu::cold]] static void resume(engine<Plan>& core, const std::string& folder,
+                                     const std::vector<std::string>& may_change, const std::source_location& where) {
+        with_files(core, "resume", where, [&] {
+            const auto from = saving::open(core.ranks, folder);
+            saving::together(core.ranks, [&] {
+                saving::require_same_recipe(from.facts.recipe, recipe_of(core.plan, core.grid.workers), may_change,
+                                            from.path);
+            });
+            core.change.begin();
+            core.prepare_state(from.facts.at.steps);
+            const shown_state<Plan> state{core};
+            saving::require_same_arrays(from, *state.layout);
+            saving::restore(core.ranks, from, state.parts, *state.layout);
+            core.restored(from.facts.at);
+            core.ranks.end_together();
+        });
+    }
+};
+
+}  // namespace lockstep::train
