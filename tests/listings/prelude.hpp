@@ -17,6 +17,7 @@
 
 #include "lockstep/lockstep.hpp"
 #include "lockstep/tensor/xtensor.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 namespace mpi = boost::mpi;
 namespace ls = lockstep;

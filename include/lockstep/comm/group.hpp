@@ -147,7 +147,7 @@ public:
 
     /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the aborts of this group.
     [[nodiscard, gnu::cold]] group split(std::size_t color, std::size_t key,
-                              const std::source_location& where = std::source_location::current()) const;
+                                         const std::source_location& where = std::source_location::current()) const;
 
     /// The value of each rank, in the order of ranks, on all of them. For setup: allocates. log2(p) messages (Bruck et
     /// al. 1997).

@@ -5,9 +5,11 @@
 // Tested by tests/failing_runs/program.cpp.
 
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -31,6 +33,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/output_file.hpp"
+#include "lockstep/core/stop_request.hpp"
 
 namespace lockstep::comm {
 
@@ -63,15 +66,14 @@ private:
     std::size_t rank_;
 };
 
-/// What a rank says when it is told to end because another has gone: `mpirun` sends SIGTERM to all when one was killed.
+/// Signals that ask a program to end. A run stops after its step (core/stop_request.hpp). Where none listens, or a step
+/// does not end, the rank says where it is and goes: `mpirun` sends SIGTERM to all when one was killed.
 class last_words {
 public:
     [[gnu::cold]] explicit last_words(const group& ranks) {
-        if (ranks.aborts().watched_by() == nullptr) return;
         speaker() = ranks.aborts().watched_by().get();
-        struct sigaction before {};
-        ::sigaction(SIGTERM, nullptr, &before);
-        if (before.sa_handler == SIG_DFL) std::signal(SIGTERM, &last_words::say);
+        for (const int number : {SIGTERM, SIGINT, SIGUSR1}) handle(number, &last_words::ask);
+        handle(SIGALRM, &last_words::look);
     }
     last_words(const last_words&) = delete;
     last_words& operator=(const last_words&) = delete;
@@ -80,6 +82,34 @@ public:
     static void silence() noexcept { speaker() = nullptr; }
 
 private:
+    /// Not what the application handles, or what its parent has told it to ignore.
+    [[gnu::cold]] static void handle(int number, void (*by)(int)) noexcept {
+        struct sigaction before {};
+        ::sigaction(number, nullptr, &before);
+        if (before.sa_handler != SIG_DFL) return;
+        struct sigaction next {};
+        next.sa_handler = by;
+        next.sa_flags = SA_RESTART;
+        ::sigaction(number, &next, nullptr);
+    }
+    [[gnu::cold]] static void ask(int number) {
+        const int reason = errno;
+        using request = core::stop_request;
+        const bool again = number == SIGINT && request::signal() == SIGINT;
+        if (again || !(request::is_heard() || request::is_stopping())) return say(number);
+        request::ask(number);
+        if (number == SIGTERM && !request::is_stopping()) look_soon();
+        errno = reason;
+    }
+    [[gnu::cold]] static void look(int) {
+        const int reason = errno;
+        if (core::stop_request::is_heard()) core::stop_request::is_late() ? say(SIGTERM) : look_soon();
+        errno = reason;
+    }
+    static void look_soon() noexcept {
+        const itimerval tenth{{0, 0}, {0, 100'000}};
+        ::setitimer(ITIMER_REAL, &tenth, nullptr);
+    }
     [[gnu::cold]] static void say(int number) {
         if (const watch* const from = speaker(); from != nullptr) {
             short_line line;
@@ -135,7 +165,9 @@ private:
 /// comes before or after it, failed on any. It throws nothing. The error is printed once, on stderr, in a line that
 /// begins with "lockstep:". Ranks that do not come to the end within 2 s after a failure are ended with MPI_Abort: no
 /// failure hangs. Standard output that could not be written, and files that pass the limit of their size (SIGXFSZ), are
-/// failures, too. A rank that is told to end (SIGTERM) says where it is. Inside another program this is not needed:
+/// failures, too. A signal
+/// that asks for the end (SIGTERM, SIGUSR1, Ctrl-C) stops a fit() after its step on all ranks, and they return 128 +
+/// signal; else the rank says where it is and goes. Inside another program this is not needed:
 /// errors are ordinary exceptions there.
 template <class F>
 [[nodiscard]] int program(int argc, char** argv, F&& f,
@@ -307,6 +339,9 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f,
     try {
         code = call(f, *world);
         core::flush_standard_output();
+    } catch (const core::interrupted& stop) {
+        code = stop.exit_code();
+        if (rank == 0) outcome{std::current_exception()}.print(rank, size, nullptr);
     } catch (const std::bad_alloc&) {
         try {
             core::rethrow();

@@ -107,6 +107,7 @@ struct step_event {
     std::size_t samples = 0;       ///< of this minibatch
     double loss = 0;               ///< mean over the minibatch
     double rate = 0;               ///< learning rate
+    int stop_signal = 0;           ///< asks for the end of the run, on all ranks alike; 0: nothing does
     double seconds = 0;            ///< since fit() began
     std::uint64_t steps_done = 0;  ///< of this fit()
     std::uint64_t steps_left = 0;

@@ -13,8 +13,8 @@
 
 namespace lockstep::saving {
 
-/// checkpoint{"runs/a", 500, 2}: writes runs/a/step-N after every 500th step of the run and keeps the newest two. Go on
-/// with trainer.resume("runs/a"). Cost, for each of them: trainer.save().
+/// checkpoint{"runs/a", 500, 2}: writes runs/a/step-N after every 500th step of the run, and where a signal ends it,
+/// and keeps the newest two. Go on with trainer.resume("runs/a"). Cost, for each of them: trainer.save().
 struct checkpoint {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;
@@ -30,7 +30,7 @@ struct checkpoint {
     }
     template <class Trainer>
     void on_step(Trainer& trainer, const report::step_event& event) const {
-        if (event.step % every == 0) (void)trainer.save(folder, keep);
+        if (event.step % every == 0 || event.stop_signal != 0) (void)trainer.save(folder, keep);
     }
 };
 

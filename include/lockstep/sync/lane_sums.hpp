@@ -95,8 +95,9 @@ private:
     comm::operation<double> gather_;
 };
 
-/// What a step tells of each lane: its loss, how long its rank has worked, and with which learning rate it goes on.
-using step_sums = lane_sums<3>;
+/// What a step tells of each lane: its loss, how long its rank has worked, with which learning rate it goes on, and the
+/// signal that asks it to stop.
+using step_sums = lane_sums<4>;
 
 /// How many rows each rank brings to a step. Cost per rank: one all-gather of 8 bytes from each.
 class row_counts {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/core/stop_request.hpp"
 #include "lockstep/saving/progress.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/concept.hpp"
@@ -166,6 +167,7 @@ struct engine {
             });
         const double rate = static_cast<double>(plan.schedule(step));
         losses.fill(2, rate);
+        losses.fill(3, core::stop_request::signal());
         return rate;
     }
 
@@ -226,7 +228,12 @@ struct engine {
         totals.samples += rows.rows();
         totals.bytes_sent +=
             bytes_of(step) + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
-        return {.step = totals.steps, .epoch = epoch, .samples = rows.rows(), .loss = loss, .rate = rate};
+        return {.step = totals.steps,
+                .epoch = epoch,
+                .samples = rows.rows(),
+                .loss = loss,
+                .rate = rate,
+                .stop_signal = static_cast<int>(losses.largest(3))};
     }
 
     /// Shows what outlives a step. Weights are complete.

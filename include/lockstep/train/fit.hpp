@@ -26,9 +26,9 @@ template <class Plan>
                "go on with the data set that it was begun with");
 }
 
-/// trainer::fit() with checked types. `self`: what observers are shown.
+/// trainer::fit() with checked types. `self`: what observers are shown. Returns the signal that has ended it, or 0.
 template <class Plan, class Trainer, class Dataset, class Until, class... Observers>
-void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
+int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
     using clock = std::chrono::steady_clock;
     require_samples(set, "fit");
     require_equal(core.ranks, set.size(), "samples to fit");
@@ -61,6 +61,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         const std::span<const std::uint64_t> rows = std::span{core.order}.subspan(position + own.first, own.size());
         return core.samples.template read<Dataset>(set, rows, {core.plan.seed, epoch}, ahead);
     };
+    core::stop_request::listener listens;
     read_ahead minibatches{load, core.plan.prefetch};
     const auto start = clock::now();
     std::size_t seen = 0;
@@ -70,6 +71,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
     std::size_t epoch_samples = 0;
     auto epoch_start = start;
     double aside = 0;  // seconds of observers that work on all ranks
+    int stop_signal = 0;
     while (left > 0) {
         auto data_start = clock::now();
         core.strategy.begin(core.totals.steps);
@@ -78,17 +80,22 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
         const std::size_t next = core.position + core.rows.rows();
         if (left > 1) minibatches.begin(next == n ? core.epoch + 1 : core.epoch, next == n ? 0 : next);
         core.totals.seconds.data += report::lap(data_start);
+        listens.step_begins();
         auto event = core.run_step(x, y);
         core.position = core.position + event.samples == n ? 0 : core.position + event.samples;
         if (core.position == 0) ++core.epoch;
         seen += event.samples;
         event.seconds = report::seconds_since(start) - aside;
         event.samples_per_second = static_cast<double>(seen) / event.seconds;
+        listens.step_ends();
+        stop_signal = event.stop_signal;
+        if (stop_signal != 0) listens.stops();
         event.steps_done = ++done;
         event.steps_left = --left;
         if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
         event.spent = core.spent_since();
         (tell_step(observers, core.grid.rank, self, event), ...);
+        if (stop_signal != 0) break;
         epoch.loss += event.loss * static_cast<double>(event.samples);
         epoch_samples += event.samples;
         if (core.position != 0 && left > 0) continue;
@@ -111,6 +118,7 @@ void fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obs
     if (done == 0 && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     (tell_end(observers, core.grid.rank, self, self.report()), ...);
     core.ranks.end_together();  // observers of all ranks have had the chance to fail
+    return stop_signal;
 }
 
 }  // namespace lockstep::train

@@ -65,13 +65,17 @@ public:
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is
     /// epochs{n} or steps{n}, counted from where the last fit() stopped, or until_epoch{n} or until_step{n}, counted
-    /// from the begin of the run. `observers`: progress, logs, validate.
+    /// from the begin of the run. `observers`: progress, logs, validate,
+    /// checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see ls::program).
     template <class Dataset, class Until, class... Observers>
     void fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>,
                       "lockstep: fit runs for epochs{n} or steps{n}, or to until_epoch{n} or until_step{n}");
-        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset, T, input, label, loss_type>())
-            core_.on_all_ranks("fit", until.where, [&] { train::fit(core_, *this, set, until, observers...); });
+        if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset, T, input, label, loss_type>()) {
+            const auto run = [&] { return train::fit(core_, *this, set, until, observers...); };
+            if (const int signal = core_.on_all_ranks("fit", until.where, run); signal != 0)
+                throw core::interrupted{signal, core_.totals.steps};
+        }
     }
 
     /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has
