@@ -133,9 +133,10 @@ struct chosen_checkpoints {
         if (!to.folder.empty()) to.on_begin();
     }
     template <class Trainer>
-    void on_step(Trainer& trainer, const ls::report::step_event& event) const {
+    void on_step(Trainer& trainer, const ls::report::step_event& event) {
         if (!to.folder.empty()) to.on_step(trainer, event);
     }
+    void on_end(const ls::report::totals& of) { to.on_end(of); }
 };
 
 inline nlohmann::json configuration(const options& of) {
@@ -231,7 +232,7 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
     if (of.plan_only) return 0;
     chosen_logs logs{of};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
-    const chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
+    chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
     if (!of.resume.empty()) {
         trainer.resume(of.resume);
         if (world.rank() == 0 && !of.quiet)

@@ -5,16 +5,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/report/events.hpp"
+#include "lockstep/saving/save.hpp"
 
 namespace lockstep::saving {
 
 /// checkpoint{"runs/a", 500, 2}: writes runs/a/step-N after every 500th step of the run, and where a signal ends it,
-/// and keeps the newest two. Go on with trainer.resume("runs/a"). Cost, for each of them: trainer.save().
+/// and keeps the newest two. Go on with trainer.resume("runs/a"). Cost, for each of them: trainer.save(). With
+/// `.write_behind` the state is copied instead, a thread writes the copy, and a later step commits it: memory for
+/// another state, and a core that is free.
 struct checkpoint {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;
@@ -22,6 +27,8 @@ struct checkpoint {
     std::string folder;
     std::uint64_t every = 1000;  ///< steps
     std::size_t keep = 2;        ///< 0: all of them
+    bool write_behind = false;
+    std::shared_ptr<background> under_way{};  ///< its own
 
     void on_begin() const {
         if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
@@ -29,9 +36,22 @@ struct checkpoint {
             core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
     }
     template <class Trainer>
-    void on_step(Trainer& trainer, const report::step_event& event) const {
-        if (event.step % every == 0 || event.stop_signal != 0) (void)trainer.save(folder, keep);
+    void on_step(Trainer& trainer, const report::step_event& event) {
+        const bool is_due = event.step % every == 0 || event.stop_signal != 0;
+        // All ranks ask each other now and then.
+        constexpr std::uint64_t interval = 8;
+        if (under_way && (is_due || (event.step % interval == 0 && under_way->is_written_everywhere()))) finish();
+        if (!is_due) return;
+        if (write_behind && event.stop_signal == 0)
+            under_way = trainer.save_behind(folder);
+        else
+            (void)trainer.save(folder, keep);
     }
+    void on_end(const report::totals&) {
+        if (under_way) finish();
+    }
+
+    void finish() { (void)std::exchange(under_way, nullptr)->commit(keep); }
 };
 
 }  // namespace lockstep::saving

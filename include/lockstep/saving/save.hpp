@@ -7,14 +7,17 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/quiet_thread.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/json.hpp"
@@ -69,12 +73,73 @@ template <class F>
     return ranks.gather_all(ranks.rank() == 0 ? std::string_view{text} : std::string_view{})[0];
 }
 
-/// Writes FOLDER/step-N, where all ranks see it, and deletes older ones but `keep` (0: none of them). `facts` has the
-/// progress and the recipe. Returns its path. Collective; throws core::error on all ranks alike, and then the folder
-/// has the checkpoints that it had.
-/// Cost: each number is written once, by one rank, and summed (CRC-32); two flushes to the disk; O(p) messages.
+/// A checkpoint that is being written: FOLDER/step-N, where all ranks see it. Made and committed by all ranks together;
+/// in between each of them writes its part, also on a thread of its own. Until commit() the folder has the checkpoints
+/// that it had; what is given up leaves nothing.
+/// Cost: each number is written and summed (CRC-32) once, by one rank; two flushes; O(p) messages.
+class writing {
+public:
+    /// `facts` has the progress and the recipe. Collective; throws core::error on all ranks alike.
+    [[gnu::cold]] writing(const comm::group& ranks, const std::string& folder, manifest facts,
+                          const state_layout& layout);
+    writing(const writing&) = delete;
+    writing& operator=(const writing&) = delete;
+    ~writing() { clean(); }
+
+    /// Of this rank: runs of the layout, and on rank 0 the header; all of it is on the disk then. Throws core::error.
+    [[gnu::cold]] void write(std::span<const file_run> runs);
+    /// All ranks have written. Deletes older checkpoints but `keep` (0: none of them). Returns the path. Collective;
+    /// throws core::error on all ranks alike.
+    [[gnu::cold]] std::string commit(std::size_t keep);
+
+private:
+    [[gnu::cold]] void clean() noexcept {
+        if (ranks_.rank() == 0 && !writing_.empty()) remove_folder(writing_);
+        writing_.clear();
+    }
+
+    comm::group ranks_;
+    std::string folder_, header_, writing_, path_;
+    manifest facts_;
+    folder_lock lock_;
+    std::optional<placed_file> file_;
+    std::vector<part_sum> sums_;
+};
+
+/// All of it at once. Returns the path. Collective; throws core::error on all ranks alike.
 [[gnu::cold]] std::string save(const comm::group& ranks, const std::string& folder, manifest facts,
                                const state_parts& parts, const state_layout& layout, std::size_t keep);
+
+/// A checkpoint that a thread writes from a copy of the state, while the run goes on.
+class background {
+public:
+    /// Copies the state of this rank. Collective; throws core::error on all ranks alike.
+    [[gnu::cold]] background(const comm::group& ranks, const std::string& folder, manifest facts,
+                             const state_parts& parts, const state_layout& layout);
+    background(const background&) = delete;
+    background& operator=(const background&) = delete;
+    ~background() { wait(); }
+
+    /// On this rank; an error counts.
+    [[nodiscard]] bool is_written() const noexcept { return is_written_.load(std::memory_order_acquire); }
+    /// Whether that is so on all ranks. Collective.
+    [[nodiscard, gnu::cold]] bool is_written_everywhere() const;
+    /// Waits, and writing::commit(). Collective; throws core::error on all ranks alike.
+    [[gnu::cold]] std::string commit(std::size_t keep);
+
+private:
+    [[gnu::cold]] void wait() noexcept {
+        if (thread_.joinable()) thread_.join();
+    }
+
+    comm::group ranks_;
+    writing to_;
+    std::unique_ptr<std::byte[]> copy_;
+    std::vector<file_run> runs_;
+    std::string problem_;
+    std::atomic<bool> is_written_{false};
+    std::thread thread_;
+};
 
 /// A checkpoint that is being read.
 struct stored {
@@ -221,91 +286,136 @@ LOCKSTEP_FUNCTION std::vector<found> list(const std::string& folder) {
     return out;
 }
 
-LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& folder, manifest facts,
-                                   const state_parts& parts, const state_layout& layout, std::size_t keep) {
-    const bool is_first = ranks.rank() == 0;
-    const std::string header = detail::header_of(layout, facts);
-    facts.file_bytes = header.size() + layout.bytes();
-    std::string writing, path;
-    const auto clean = [&] {
-        if (is_first && !writing.empty()) remove_folder(writing);
-    };
+LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& folder, manifest facts,
+                                   const state_layout& layout)
+    : ranks_{ranks}, folder_{folder}, header_{detail::header_of(layout, facts)}, facts_{std::move(facts)} {
+    facts_.file_bytes = header_.size() + layout.bytes();
+    const bool is_first = ranks_.rank() == 0;
     try {
-        folder_lock lock;
-        std::optional<placed_file> file;
-        together(ranks, [&] {
+        together(ranks_, [&] {
             if (!is_first) return;
-            make_folders(folder);
-            lock = folder_lock{folder};
+            make_folders(folder_);
+            lock_ = folder_lock{folder_};
             // Of runs that were killed while they wrote.
-            for (const std::string& name : names_in(folder))
-                if (name.starts_with("writing-")) remove_folder(core::text(folder, "/", name));
-            path = detail::fresh_name(folder, facts.at.steps);
+            for (const std::string& name : names_in(folder_))
+                if (name.starts_with("writing-")) remove_folder(core::text(folder_, "/", name));
+            path_ = detail::fresh_name(folder_, facts_.at.steps);
             // A name that a folder on a disk of another machine does not have.
             std::uint64_t token = 0;
             if (::getrandom(&token, sizeof token, 0) != sizeof token)
                 core::fail("the system gives no random bytes", "check /dev/urandom");
-            writing = core::text(folder, "/writing-", core::hexadecimal(token));
-            make_folders(writing);
-            file.emplace(writing + std::string{detail::state_name}, placed_file::use::make, facts.file_bytes);
+            writing_ = core::text(folder_, "/writing-", core::hexadecimal(token));
+            make_folders(writing_);
+            file_.emplace(writing_ + std::string{detail::state_name}, placed_file::use::make, facts_.file_bytes);
         });
-        writing = of_first_rank(ranks, writing);
-        path = of_first_rank(ranks, path);
-        std::vector<part_sum> sums;
-        together(ranks, [&] {
-            if (!is_first) {
-                if (!exists(writing + std::string{detail::state_name}))
-                    core::fail(core::text("rank ", ranks.rank(), " does not see ", writing, ", which rank 0 has made"),
-                               "name a folder on a file system that all ranks share");
-                file.emplace(writing + std::string{detail::state_name}, placed_file::use::write);
-            } else {
-                file->write(0, detail::bytes_of(header));
-                add_sums(sums, 0, detail::bytes_of(header), facts.block_bytes);
-            }
-            for (const file_run& one : layout.runs(parts, false)) {
-                const std::span<const std::byte> bytes{one.data, one.bytes};
-                file->write(header.size() + one.offset, bytes);
-                add_sums(sums, header.size() + one.offset, bytes, facts.block_bytes);
-            }
-            file->flush();
-            file->close();
+        writing_ = of_first_rank(ranks_, writing_);
+        path_ = of_first_rank(ranks_, path_);
+        together(ranks_, [&] {
+            if (is_first) return;
+            const std::string name = writing_ + std::string{detail::state_name};
+            if (!exists(name))
+                core::fail(core::text("rank ", ranks_.rank(), " does not see ", writing_, ", which rank 0 has made"),
+                           "name a folder on a file system that all ranks share");
+            file_.emplace(name, placed_file::use::write);
         });
-        const auto all = detail::gather_sums(ranks, sums);
-        together(ranks, [&] {
-            if (!is_first) return;
-            facts.sums = block_sums(all, facts.file_bytes, facts.block_bytes);
-            const std::string text = facts.text();
-            placed_file list_of_facts{writing + std::string{detail::manifest_name}, placed_file::use::make};
-            list_of_facts.write(0, detail::bytes_of(text));
-            list_of_facts.flush();
-            list_of_facts.close();
-            flush_folder(writing);
-            rename(writing, path);
-            writing.clear();
-            flush_folder(folder);
-            if (keep == 0) return;
-            auto here = list(folder);
-            for (std::size_t i = 0, kept = 0; i < here.size(); ++i) {
-                const bool is_replaced = i > 0 && here[i].step == here[i - 1].step;
-                if (here[i].step > facts.at.steps || (!is_replaced && ++kept <= keep)) continue;
-                remove_folder(here[i].path, "manifest.json");
-            }
-        });
-    } catch (const comm::remote_failure&) {
-        throw;
     } catch (...) {
         clean();
         throw;
     }
-    return path;
+}
+
+LOCKSTEP_FUNCTION void writing::write(std::span<const file_run> runs) {
+    const auto add = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+        file_->write(offset, bytes);
+        add_sums(sums_, offset, bytes, facts_.block_bytes);
+    };
+    if (ranks_.rank() == 0) add(0, detail::bytes_of(header_));
+    for (const file_run& one : runs) add(header_.size() + one.offset, {one.data, one.bytes});
+    file_->flush();
+    file_->close();
+}
+
+LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
+    const auto all = detail::gather_sums(ranks_, sums_);
+    together(ranks_, [&] {
+        if (ranks_.rank() != 0) return;
+        facts_.sums = block_sums(all, facts_.file_bytes, facts_.block_bytes);
+        const std::string text = facts_.text();
+        placed_file facts{writing_ + std::string{detail::manifest_name}, placed_file::use::make};
+        facts.write(0, detail::bytes_of(text));
+        facts.flush();
+        facts.close();
+        flush_folder(writing_);
+        rename(writing_, path_);
+        writing_.clear();
+        flush_folder(folder_);
+        if (keep == 0) return;
+        const auto here = list(folder_);
+        for (std::size_t i = 0, kept = 0; i < here.size(); ++i) {
+            const bool is_replaced = i > 0 && here[i].step == here[i - 1].step;
+            if (here[i].step > facts_.at.steps || (!is_replaced && ++kept <= keep)) continue;
+            remove_folder(here[i].path, "manifest.json");
+        }
+    });
+    writing_.clear();
+    lock_ = {};
+    return path_;
+}
+
+LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& folder, manifest facts,
+                                   const state_parts& parts, const state_layout& layout, std::size_t keep) {
+    writing to{ranks, folder, std::move(facts), layout};
+    together(ranks, [&] { to.write(layout.runs(parts, false)); });
+    return to.commit(keep);
+}
+
+LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::string& folder, manifest facts,
+                                         const state_parts& parts, const state_layout& layout)
+    : ranks_{ranks}, to_{ranks, folder, std::move(facts), layout}, runs_{layout.runs(parts, false)} {
+    together(ranks_, [&] {
+        std::size_t bytes = 0;
+        for (const file_run& one : runs_) bytes += one.bytes;
+        core::with_memory("a copy of the state", bytes, "leave write_behind out, or use a machine with more memory",
+                          [&] { copy_ = std::make_unique_for_overwrite<std::byte[]>(bytes); });
+        bytes = 0;
+        for (file_run& one : runs_) {
+            std::byte* const here = copy_.get() + bytes;
+            std::memcpy(here, one.data, one.bytes);
+            one.data = here;
+            bytes += one.bytes;
+        }
+        const auto work = [](void* of) noexcept {
+            auto& self = *static_cast<background*>(of);
+            try {
+                self.to_.write(self.runs_);
+            } catch (const std::exception& failure) {
+                self.problem_ = failure.what();
+            }
+            self.is_written_.store(true, std::memory_order_release);
+        };
+        thread_ = core::quiet_thread(work, this, "the thread that is to write a checkpoint", "leave write_behind out");
+    });
+}
+
+LOCKSTEP_FUNCTION bool background::is_written_everywhere() const {
+    for (const bool one : ranks_.gather_all(is_written()))
+        if (!one) return false;
+    return true;
+}
+
+LOCKSTEP_FUNCTION std::string background::commit(std::size_t keep) {
+    wait();
+    together(ranks_, [&] {
+        if (!problem_.empty()) throw core::error{problem_};
+    });
+    return to_.commit(keep);
 }
 
 LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folder) {
-    const bool is_first = ranks.rank() == 0;
     stored out;
     std::string text, header;
     together(ranks, [&] {
-        if (!is_first) return;
+        if (ranks.rank() != 0) return;
         if (exists(folder + std::string{detail::manifest_name})) {
             out.path = folder;
         } else {
@@ -346,7 +456,7 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
                     core::text(name, " is damaged in bytes ", which * block, " to ", which * block + bytes.size() - 1),
                     "delete its folder, and an earlier one is used");
         }
-        if (!is_first) return;
+        if (ranks.rank() != 0) return;
         std::uint64_t length = 0;
         from.read(0, std::as_writable_bytes(std::span{&length, 1}));
         if (length > out.facts.file_bytes - 8)

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <source_location>
 #include <string>
@@ -54,12 +55,19 @@ struct checkpoints<Plan, void> {
         std::string path;
         with_files(core, "save", where, [&] {
             const shown_state<Plan> state{core};
-            saving::manifest facts;
-            facts.at = {core.totals.steps, core.epoch, core.position, core.totals.samples, core.samples_of_set()};
-            facts.recipe = recipe_of(core.plan, core.grid.workers);
-            path = saving::save(core.ranks, folder, std::move(facts), state.parts, *state.layout, keep);
+            path = saving::save(core.ranks, folder, facts_of(core), state.parts, *state.layout, keep);
         });
         return path;
+    }
+
+    [[gnu::cold]] static std::unique_ptr<saving::background> save_behind(engine<Plan>& core, const std::string& folder,
+                                                                         const std::source_location& where) {
+        std::unique_ptr<saving::background> out;
+        with_files(core, "save_behind", where, [&] {
+            const shown_state<Plan> state{core};
+            out = std::make_unique<saving::background>(core.ranks, folder, facts_of(core), state.parts, *state.layout);
+        });
+        return out;
     }
 
     [[gnu::cold]] static void resume(engine<Plan>& core, const std::string& folder,
@@ -78,6 +86,14 @@ struct checkpoints<Plan, void> {
             core.restored(from.facts.at);
             core.ranks.end_together();
         });
+    }
+
+private:
+    [[nodiscard, gnu::cold]] static saving::manifest facts_of(const engine<Plan>& core) {
+        saving::manifest out;
+        out.at = {core.totals.steps, core.epoch, core.position, core.totals.samples, core.samples_of_set()};
+        out.recipe = recipe_of(core.plan, core.grid.workers);
+        return out;
     }
 };
 

@@ -199,6 +199,14 @@ public:
         if constexpr (files::are_included) return files::save(core_, folder, keep, where);
         return {};
     }
+    /// The same on a thread, from a copy of the state: what it returns has is_written(), and commit(keep), which is
+    /// collective. Meanwhile the run goes on. A fit() has checkpoint{.write_behind = true}.
+    auto save_behind(const std::string& folder, const std::source_location& where = std::source_location::current()) {
+        using files = checkpoints<Plan>;
+        static_assert(files::are_included,
+                      "lockstep: save_behind() writes files: #include \"lockstep/train/checkpoint.hpp\"");
+        if constexpr (files::are_included) return files::save_behind(core_, folder, where);
+    }
     /// Goes on where the newest checkpoint in the folder (or the one that it is) ends, with the bits of a run that was
     /// not interrupted, on any number of ranks. `may_change`: lines of the recipe that need not be equal. Throws
     /// core::error where there is none, or one of another recipe, or a damaged one. Collective.
