@@ -103,9 +103,9 @@ struct chosen_logs {
         if (report) out.push_back(report->path());
         return out;
     }
-    void on_begin() {
-        if (csv) csv->on_begin();
-        if (json) json->on_begin();
+    void on_begin(const ls::report::run_begin& from) {
+        if (csv) csv->on_begin(from);
+        if (json) json->on_begin(from);
         if (report) report->open();
     }
     void on_step(const ls::report::step_event& event) {

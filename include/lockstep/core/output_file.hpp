@@ -41,7 +41,9 @@ public:
     output_file& operator=(output_file&&) = delete;
     ~output_file();
 
-    [[gnu::cold]] void open(const std::string& path);
+    [[gnu::cold]] void open(const std::string& path) { open_after(path, 0); }
+    /// The same, but for its first `kept` bytes, after which it goes on.
+    [[gnu::cold]] void open_after(const std::string& path, std::uint64_t kept);
     [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
     /// All of it has reached the system.
     [[gnu::cold]] void write(std::string_view text);
@@ -192,7 +194,7 @@ LOCKSTEP_FUNCTION void output_file::fail_with(int reason) {
     fail(text("cannot write ", path_, ": ", std::generic_category().message(reason)), detail::output_remedy(reason));
 }
 
-LOCKSTEP_FUNCTION void output_file::open(const std::string& path) {
+LOCKSTEP_FUNCTION void output_file::open_after(const std::string& path, std::uint64_t kept) {
     release();
     path_ = path;
     if (path.find('\0') != path.npos) fail_with(EINVAL);
@@ -213,7 +215,9 @@ LOCKSTEP_FUNCTION void output_file::open(const std::string& path) {
         all.files.push_back(found);
         same_ = found;
     }
-    if (::ftruncate(descriptor_, 0) != 0) fail_with(errno);
+    if (::ftruncate(descriptor_, static_cast<off_t>(kept)) != 0 ||
+        ::lseek(descriptor_, static_cast<off_t>(kept), SEEK_SET) < 0)
+        fail_with(errno);
 }
 
 LOCKSTEP_FUNCTION void output_file::write(std::string_view text) {

@@ -100,6 +100,11 @@ struct fit_begin {
     return until.count > from.steps ? until.count - from.steps : 0;
 }
 
+/// Before the first step of a fit().
+struct run_begin {
+    std::uint64_t resumed_after = 0;  ///< steps of the checkpoint that the run goes on from; 0: none
+};
+
 /// After each step.
 struct step_event {
     std::uint64_t step = 0;        ///< 1 for the first step of the trainer

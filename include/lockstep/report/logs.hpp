@@ -4,11 +4,17 @@
 // Observers.
 
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/report/events.hpp"
@@ -27,6 +33,9 @@ public:
         file_.open(path_);
         if (!head_.empty()) file_.write(head_ + "\n");
     }
+    /// A run that goes on from a checkpoint keeps the whole lines up to the first one of a later step, if the file has
+    /// its head. `mark`: what stands before the number of the step in a line of a step.
+    [[gnu::cold]] void open(const run_begin& from, std::string_view mark);
     void line(const std::string& text);
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
@@ -48,7 +57,7 @@ public:
                 "large_bucket,slow_rank"} {}
 
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
-    void on_begin() { file_.open(); }
+    void on_begin(const run_begin& from = {}) { file_.open(from, ""); }
     void on_step(const step_event& event);
 
 private:
@@ -62,7 +71,7 @@ public:
     explicit json_log(std::string path) : file_{std::move(path)} {}
 
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
-    void on_begin() { file_.open(); }
+    void on_begin(const run_begin& from = {}) { file_.open(from, R"({"event":"step","step":)"); }
     void on_step(const step_event& event);
     void on_epoch(const epoch_event& event);
     void on_end(const totals& run);
@@ -82,6 +91,27 @@ private:
 };
 
 #if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark) {
+    if (from.resumed_after == 0 || file_.is_open() || !core::why_unreadable(path_).empty()) return open();
+    core::input_file old{path_};
+    std::string text(old.size(), '\0');
+    text.resize(old.read(std::as_writable_bytes(std::span{text})));
+    if (!text.starts_with(head_)) return open();
+    std::size_t kept = 0;
+    for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n', kept)) {
+        std::string_view line{text.data() + kept, end - kept};
+        if (line.starts_with(mark)) {
+            std::uint64_t step = 0;
+            const char* const number = line.data() + mark.size();
+            (void)std::from_chars(number, line.data() + line.size(), step);
+            if (step > from.resumed_after) break;
+        }
+        kept = end + 1;
+    }
+    file_.open_after(path_, kept);
+    if (kept == 0 && !head_.empty()) file_.write(head_ + "\n");
+}
 
 LOCKSTEP_FUNCTION void log_file::line(const std::string& text) {
     if (!file_.is_open()) open();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// How a trainer tells its observers. An observer has any of on_begin() or on_begin(ranks), on_step(event),
-// on_epoch(event), on_end(report), the last three also with the trainer as first argument.
+// How a trainer tells its observers. An observer has any of on_begin(), on_begin(ranks) or on_begin(run_begin),
+// on_step(event), on_epoch(event), on_end(report), the last three also with the trainer as first argument.
 
 #include <concepts>
 #include <cstddef>
@@ -68,6 +68,7 @@ template <class Observer, class Trainer>
 inline constexpr bool is_observer = requires(Observer& o, const comm::group& ranks) {
     o.on_begin(ranks);
 }
+|| requires(Observer& o, const run_begin& from) { o.on_begin(from); }
 || requires(Observer& o) { o.on_begin(); }
 || requires(Observer& o, Trainer& t, step_event& e) { o.on_step(t, e); }
 || requires(Observer& o, step_event& e) { o.on_step(e); }
@@ -91,9 +92,11 @@ template <class... Observers>
 
 /// Before the first step of a fit(): what cannot work should fail now.
 template <class Observer>
-void tell_begin(Observer& observer, const comm::group& ranks) {
+void tell_begin(Observer& observer, const comm::group& ranks, const run_begin& from) {
     if (ranks.rank() != 0 && !on_every_rank<Observer>) return;
-    if constexpr (requires { observer.on_begin(ranks); })
+    if constexpr (requires { observer.on_begin(from); })
+        observer.on_begin(from);
+    else if constexpr (requires { observer.on_begin(ranks); })
         observer.on_begin(ranks);
     else if constexpr (requires { observer.on_begin(); })
         observer.on_begin();

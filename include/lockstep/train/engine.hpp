@@ -278,6 +278,7 @@ struct engine {
         epoch = at.epoch;
         position = at.position;
         restored_set = at.set;
+        resumed_after = at.steps;
         order.clear();
         change.end(at.steps);
     }
@@ -381,7 +382,8 @@ struct engine {
     std::vector<std::uint64_t> order;  // of the samples of an epoch
     std::uint64_t epoch = 0;
     std::size_t position = 0;
-    std::size_t restored_set = 0;  // samples_of_set() of a run that goes on
+    std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
+    std::size_t restored_set = 0;     // samples_of_set() of a run that goes on
     report::totals totals;
     report::seconds_spent told;
 };

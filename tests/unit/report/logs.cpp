@@ -68,6 +68,38 @@ TEST_CASE("report/logs: a log goes on over several fits; a new one starts anew",
     CHECK(file.lines().size() == 1);
 }
 
+TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its logs", "[report]") {
+    const fresh_file csv{"log-resumed.csv"}, json{"log-resumed.jsonl"};
+    const auto run = [&](std::uint64_t resumed_after, std::uint64_t last) {
+        ls::csv_log lines{csv.path};
+        ls::json_log objects{json.path};
+        const ls::report::run_begin from{resumed_after};
+        lines.on_begin(from);
+        objects.on_begin(from);
+        for (std::uint64_t step = resumed_after + 1; step <= last; ++step) {
+            lines.on_step({.step = step, .epoch = step / 10});
+            objects.on_step({.step = step, .epoch = step / 10});
+            if (step % 10 == 0) objects.on_epoch({.epoch = step / 10 - 1, .test = {}});
+        }
+    };
+    run(0, 30);
+    const auto whole_csv = csv.lines(), whole_json = json.lines();
+    REQUIRE(whole_csv.size() == 31);
+    REQUIRE(whole_json.size() == 33);
+    for (const std::uint64_t after : {1, 9, 10, 11, 20, 29}) {
+        // Killed in the middle of a line.
+        std::ofstream{csv.path, std::ios::app} << "31,4";
+        std::ofstream{json.path, std::ios::app} << R"({"event":"st)";
+        run(after, 30);
+        CHECK(csv.lines() == whole_csv);
+        CHECK(json.lines() == whole_json);
+    }
+    // Another file of that name is none of this run.
+    std::ofstream{csv.path} << "1,2,3\n";
+    run(25, 30);
+    CHECK(csv.lines().size() == 6);
+}
+
 TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") {
     const fresh_file file{"log.jsonl"};
     ls::json_log log{file.path};
