@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // How a trainer tells its observers. An observer has any of on_begin(), on_begin(ranks) or on_begin(run_begin),
-// on_step(event), on_epoch(event), on_end(report), the last three also with the trainer as first argument.
+// on_step(event), on_epoch(event), on_end(report), the last three also with the trainer as first argument. Where
+// on_step or on_epoch returns false, the run ends there on all ranks.
 
 #include <concepts>
 #include <cstddef>
@@ -101,24 +102,52 @@ void tell_begin(Observer& observer, const comm::group& ranks, const run_begin& f
     else if constexpr (requires { observer.on_begin(); })
         observer.on_begin();
 }
+/// What an observer says to an event: nothing, or false to end the run.
+template <class F>
+[[nodiscard]] bool answer(const F& call) {
+    using said = decltype(call());
+    static_assert(std::is_void_v<said> || std::is_same_v<said, bool>,
+                  "lockstep: on_step and on_epoch of an observer return nothing, or a bool: false ends the run");
+    if constexpr (std::is_same_v<said, bool>) return call();
+    call();
+    return true;
+}
+/// Calls on_step or on_epoch with the trainer, if the observer takes it, or without.
 template <class Observer, class Trainer>
-void tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {
+[[nodiscard]] bool tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {
     static_assert(is_observer<Observer, Trainer>,
                   "lockstep: an observer has on_begin(), on_step(event), on_epoch(event) or on_end(report)");
-    if (rank != 0 && !on_every_rank<Observer>) return;
+    if (rank != 0 && !on_every_rank<Observer>) return true;
     if constexpr (requires { observer.on_step(trainer, event); })
-        observer.on_step(trainer, event);
+        return answer([&] { return observer.on_step(trainer, event); });
     else if constexpr (requires { observer.on_step(event); })
-        observer.on_step(event);
+        return answer([&] { return observer.on_step(event); });
+    return true;
 }
 template <class Observer, class Trainer>
-void tell_epoch(Observer& observer, std::size_t rank, Trainer& trainer, epoch_event& event) {
-    if (rank != 0 && !on_every_rank<Observer>) return;
+[[nodiscard]] bool tell_epoch(Observer& observer, std::size_t rank, Trainer& trainer, epoch_event& event) {
+    if (rank != 0 && !on_every_rank<Observer>) return true;
     if constexpr (requires { observer.on_epoch(trainer, event); })
-        observer.on_epoch(trainer, event);
+        return answer([&] { return observer.on_epoch(trainer, event); });
     else if constexpr (requires { observer.on_epoch(event); })
-        observer.on_epoch(event);
+        return answer([&] { return observer.on_epoch(event); });
+    return true;
 }
+/// Whether an observer may end the run at a step, or at the end of an epoch: all ranks then ask each other.
+template <class Observer, class Trainer>
+inline constexpr bool ends_at_step = requires(Observer& o, Trainer& t, step_event& e) {
+    { o.on_step(t, e) } -> std::same_as<bool>;
+}
+|| requires(Observer& o, step_event& e) {
+    { o.on_step(e) } -> std::same_as<bool>;
+};
+template <class Observer, class Trainer>
+inline constexpr bool ends_at_epoch = requires(Observer& o, Trainer& t, epoch_event& e) {
+    { o.on_epoch(t, e) } -> std::same_as<bool>;
+}
+|| requires(Observer& o, epoch_event& e) {
+    { o.on_epoch(e) } -> std::same_as<bool>;
+};
 template <class Observer, class Trainer>
 void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const totals& event) {
     if (rank != 0 && !on_every_rank<Observer>) return;

@@ -26,6 +26,13 @@ template <class Plan>
                "go on with the data set that it was begun with");
 }
 
+/// Whether no observer of any rank ends the run. Collective.
+[[nodiscard]] inline bool all_go_on(const comm::group& ranks, bool mine) {
+    bool out = true;
+    for (const bool one : ranks.gather_all(mine)) out = out && one;
+    return out;
+}
+
 /// trainer::fit() with checked types. `self`: what observers are shown. Returns the signal that has ended it, or 0.
 template <class Plan, class Trainer, class Dataset, class Until, class... Observers>
 int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
@@ -94,7 +101,10 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         event.steps_left = --left;
         if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
         event.spent = core.spent_since();
-        (tell_step(observers, core.grid.rank, self, event), ...);
+        bool goes_on = true;
+        ((goes_on = tell_step(observers, core.grid.rank, self, event) && goes_on), ...);
+        if constexpr ((report::ends_at_step<std::remove_const_t<Observers>, Trainer> || ...))
+            if (!all_go_on(core.ranks, goes_on)) left = 0;
         if (stop_signal != 0) break;
         epoch.loss += event.loss * static_cast<double>(event.samples);
         epoch_samples += event.samples;
@@ -106,7 +116,10 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         else
             core.strategy.complete();
         const auto pause = clock::now();
-        (tell_epoch(observers, core.grid.rank, self, epoch), ...);
+        goes_on = true;
+        ((goes_on = tell_epoch(observers, core.grid.rank, self, epoch) && goes_on), ...);
+        if constexpr ((report::ends_at_epoch<std::remove_const_t<Observers>, Trainer> || ...))
+            if (!all_go_on(core.ranks, goes_on)) left = 0;
         aside += report::seconds_since(pause);
         core.totals.epochs.push_back(epoch);
         epoch = {};

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that save include a header of their own.
+// build error: lockstep: save\(\) writes files: #include .lockstep/train/checkpoint.hpp.
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
+    trainer.save("runs/a");
+}
