@@ -34,6 +34,7 @@
 #include "lockstep/data/idx.hpp"
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/data/shapes.hpp"
+#include "lockstep/files/json.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/model/memory_plan.hpp"
 #include "lockstep/node/one_pass_sum.hpp"
