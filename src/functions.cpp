@@ -34,6 +34,7 @@
 #include "lockstep/data/idx.hpp"
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/data/shapes.hpp"
+#include "lockstep/data/split.hpp"
 #include "lockstep/files/dtype.hpp"
 #include "lockstep/files/json.hpp"
 #include "lockstep/files/mapped_file.hpp"

@@ -22,6 +22,7 @@
 #include "lockstep/data/normalised.hpp"
 #include "lockstep/data/pad_crop.hpp"
 #include "lockstep/data/shapes.hpp"
+#include "lockstep/data/split.hpp"
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/conv.hpp"
