@@ -29,6 +29,7 @@
 #include "lockstep/core/quiet_thread.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/cifar10.hpp"
+#include "lockstep/data/csv.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/gzip.hpp"
 #include "lockstep/data/idx.hpp"

@@ -14,6 +14,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/augmented.hpp"
 #include "lockstep/data/cifar10.hpp"
+#include "lockstep/data/csv.hpp"
 #include "lockstep/data/cutout.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/flip.hpp"

@@ -28,14 +28,14 @@ struct split_options {
 
 /// Which of `size` samples are held out: sample i where word i of (seed, purpose split) is below held_out 2^32. So the
 /// choice for a sample depends on its number and the seed alone: samples that are added later move no other. Memory: a
-/// quarter of a byte for each sample. Cost: about 5 ns for each sample.
+/// quarter of a byte for each sample. Cost: about 1 ns for each sample.
 class split_choice {
 public:
     split_choice(std::size_t size, const split_options& options);
 
     [[nodiscard]] std::size_t held_out() const noexcept { return before_.back(); }
     [[nodiscard]] std::size_t training() const noexcept { return size_ - held_out(); }
-    /// The number in the whole set of the sample `row` of a part. About 30 ns.
+    /// The number in the whole set of the sample `row` of a part. About 0.1 us in a set of 10^7.
     [[nodiscard]] std::uint64_t number(bool of_held_out, std::uint64_t row) const noexcept;
 
 private:
