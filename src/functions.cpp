@@ -33,6 +33,7 @@
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/gzip.hpp"
 #include "lockstep/data/idx.hpp"
+#include "lockstep/data/mapped_npy.hpp"
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/data/shapes.hpp"
 #include "lockstep/data/split.hpp"

@@ -53,7 +53,6 @@ public:
         : file_{path}, header_{parse_npy(file_.bytes(), file_.bytes().size(), path)} {}
 
     [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
-    [[nodiscard]] const mapped_file& file() const noexcept { return file_; }
     [[nodiscard]] dtype type() const noexcept { return header_.type; }
     [[nodiscard]] const std::vector<std::size_t>& shape() const noexcept { return header_.shape; }
     [[nodiscard]] std::size_t count() const noexcept { return header_.count(); }
@@ -66,6 +65,12 @@ public:
     void read(std::size_t first, std::span<T> to) const noexcept {
         convert<T>(header_.type, bytes().data() + first * size_of(header_.type), to);
     }
+
+    /// Hints for numbers that will be read soon, and for reads of rows anywhere (files/mapped_file.hpp).
+    void read_ahead(std::size_t first, std::size_t count) const noexcept {
+        file_.read_ahead(header_.begin + first * size_of(header_.type), count * size_of(header_.type));
+    }
+    void expect_random_reads() const noexcept { file_.expect_random_reads(); }
 
 private:
     mapped_file file_;
