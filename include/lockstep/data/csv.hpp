@@ -3,6 +3,7 @@
 // Numbers from a text file of lines and columns (CSV, RFC 4180); a model of Dataset.
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -112,10 +113,10 @@ public:
         if (separator == '"' || separator == '\n' || separator == '\r')
             core::fail("a CSV file was to be read with a quotation mark or an end of line as separator",
                        "separate columns by a comma, a semicolon or a tab");
-        for (const char mark : {'\xef', '\xbb', '\xbf'}) {  // of UTF-8
-            if (peek() != static_cast<unsigned char>(mark)) break;
-            ++at_;
-        }
+        constexpr std::array mark_of_utf8{std::byte{0xef}, std::byte{0xbb}, std::byte{0xbf}};
+        const bool has_mark =
+            peek() != none && filled_ >= 3 && std::equal(mark_of_utf8.begin(), mark_of_utf8.end(), buffer_.begin());
+        if (has_mark) at_ = mark_of_utf8.size();
     }
 
     /// The next line; false at the end of the file.
