@@ -190,7 +190,7 @@ std::string reworded(const std::string& of, generator& random) {
 /// Pieces between brackets, quotes and separators changed at random, in texts such as headers.
 std::string retokened(std::string of, generator& random) {
     constexpr std::string_view bounds = "{}[](),:\"' \n;";
-    constexpr std::array<std::string_view, 44> words{"{",
+    constexpr std::array<std::string_view, 47> words{"{",
                                                      "}",
                                                      "[",
                                                      "]",
@@ -221,6 +221,9 @@ std::string retokened(std::string of, generator& random) {
                                                      "\"\\u0041\"",
                                                      "\\ud83d\\ude00",
                                                      "\\ud800",
+                                                     "\xed\xa0\x80",
+                                                     "\xf4\x90\x80\x80",
+                                                     "\xc0\x80",
                                                      "\xc3\xa9",
                                                      "\xff",
                                                      "F32",
@@ -239,7 +242,7 @@ std::string retokened(std::string of, generator& random) {
                           end = std::min(of.find_first_of(bounds, begin + 1), of.size());
         const std::string word{words[random.below(words.size())]};
         const std::size_t other = std::min(of.find_first_of(bounds, random.below(of.size() + 1)), of.size());
-        switch (random.below(4)) {
+        switch (random.below(6)) {
             case 0:
                 of.insert(begin, word);
                 break;
@@ -248,6 +251,11 @@ std::string retokened(std::string of, generator& random) {
                 break;
             case 2:
                 of.erase(begin, end - begin);
+                break;
+            case 3:
+            case 4:  // a number becomes another one
+                if (const std::size_t digit = of.find_first_of("0123456789", at); digit != of.npos)
+                    of.replace(digit, 1, std::to_string(random.below(random.chance(3) ? 30 : 10)));
                 break;
             default:
                 of.insert(other, of.substr(begin, end - begin));
@@ -294,6 +302,10 @@ public:
             {R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"U8","shape":[3],"data_offsets":[24,27]}}     )",
              pixels(27)},
             {R"({"__metadata__":{"k":"v"},"a":{"shape":[],"dtype":"I64","data_offsets":[0,8]},"e":{"dtype":"BOOL","shape":[0,4],"data_offsets":[8,8]}})",
+             pixels(8)},
+            {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+             pixels(8)},
+            {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
              pixels(8)},
             {"{}", ""}};
         arrays_ = {{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }          \n", pixels(24)},
