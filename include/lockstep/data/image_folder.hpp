@@ -90,14 +90,17 @@ class image_folder {
 public:
     using sample = Sample;
     using label = Label;
+    static constexpr files::image_size picture_size = [] {
+        if constexpr (tensor::ImageShape<Sample>)
+            return files::image_size{Sample::extents[0], Sample::extents[1], Sample::extents[2]};
+        return files::image_size{1, 1, 1};  // refused above
+    }();
 
-    std::array<float, sample::extents[2]> mean{};
-    std::array<float, sample::extents[2]> deviation = statistics::ones();
+    std::array<float, picture_size.channels> mean{};
+    std::array<float, picture_size.channels> deviation = statistics::ones();
 
     explicit image_folder(const std::string& folder, const image_folder_options& options = {})
-        : all_{std::make_shared<const image_list>(
-              folder, label::count, files::image_size{sample::extents[0], sample::extents[1], sample::extents[2]},
-              options)} {}
+        : all_{std::make_shared<const image_list>(folder, class_count(), picture_size, options)} {}
 
     [[nodiscard]] std::size_t size() const noexcept { return all_->size(); }
     [[nodiscard]] std::string name() const { return core::text("images in \"", all_->folder(), "\""); }
@@ -119,13 +122,17 @@ public:
         std::vector<std::uint8_t> pixels(sample::size);
         for (std::size_t i = 0; i < rows.size(); ++i) {
             all_->read(rows[i], file, pixels);
-            to_numbers(pixels.data(), x.data + i * sample::size, sample::size / sample::extents[2]);
+            to_numbers(pixels.data(), x.data + i * sample::size, picture_size.rows * picture_size.columns);
             y[i] = all_->class_of(rows[i]);
         }
     }
 
 private:
-    using statistics = channel_statistics<sample::extents[2]>;
+    static constexpr std::size_t class_count() noexcept {
+        if constexpr (tensor::is_classes<label>) return label::count;
+        return 1;  // refused above
+    }
+    using statistics = channel_statistics<picture_size.channels>;
 
     std::shared_ptr<const image_list> all_;
 };
