@@ -4,6 +4,11 @@
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(LOCKSTEP_ROOT "${PROJECT_SOURCE_DIR}")
 file(GLOB_RECURSE LOCKSTEP_HEADERS CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/include/lockstep/*.hpp")
+foreach(name IN ITEMS png jpeg)
+  if(NOT TARGET lockstep::${name})
+    list(REMOVE_ITEM LOCKSTEP_HEADERS lockstep/files/${name}.hpp)
+  endif()
+endforeach()
 
 # Warnings only; for checks that run no code.
 add_library(lockstep_warnings INTERFACE)

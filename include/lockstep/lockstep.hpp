@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The trainer and all that can stand in a plan, for programs that do not mind the compile time; the library itself
-// never includes it. Not here: models/, planner/, report/timeline.hpp, further sums (collectives/sum_algorithms.hpp),
-// train/checkpoint.hpp for programs that save and resume, and tensor/xtensor.hpp, which takes a second to parse and
-// which only predictions and views of weights need.
+// never includes it. Not here: models/, planner/, files/, data/mapped_npy.hpp and image_folder.hpp,
+// report/timeline.hpp, further sums (collectives/sum_algorithms.hpp), train/checkpoint.hpp for programs that save and
+// resume, and tensor/xtensor.hpp, which takes a second to parse and which only predictions and views of weights need.
 // Tested by tests/headers/main.cpp.
 
 #include "lockstep/comm/program.hpp"
@@ -15,6 +15,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/augmented.hpp"
 #include "lockstep/data/cifar10.hpp"
+#include "lockstep/data/csv.hpp"
 #include "lockstep/data/cutout.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/flip.hpp"
@@ -23,6 +24,7 @@
 #include "lockstep/data/normalised.hpp"
 #include "lockstep/data/pad_crop.hpp"
 #include "lockstep/data/shapes.hpp"
+#include "lockstep/data/split.hpp"
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/conv.hpp"

@@ -187,6 +187,83 @@ std::string reworded(const std::string& of, generator& random) {
     return out;
 }
 
+/// Pieces between brackets, quotes and separators changed at random, in texts such as headers.
+std::string retokened(std::string of, generator& random) {
+    constexpr std::string_view bounds = "{}[](),:\"' \n;";
+    constexpr std::array<std::string_view, 47> words{"{",
+                                                     "}",
+                                                     "[",
+                                                     "]",
+                                                     "(",
+                                                     ")",
+                                                     ",",
+                                                     ":",
+                                                     "\"",
+                                                     "'",
+                                                     " ",
+                                                     "0",
+                                                     "1",
+                                                     "2",
+                                                     "3",
+                                                     "8",
+                                                     "16",
+                                                     "-1",
+                                                     "-0",
+                                                     "1.0",
+                                                     "1e2",
+                                                     "1e999",
+                                                     "4294967296",
+                                                     "9223372036854775808",
+                                                     "18446744073709551615",
+                                                     "18446744073709551616",
+                                                     "true",
+                                                     "null",
+                                                     "\"\\u0041\"",
+                                                     "\\ud83d\\ude00",
+                                                     "\\ud800",
+                                                     "\xed\xa0\x80",
+                                                     "\xf4\x90\x80\x80",
+                                                     "\xc0\x80",
+                                                     "\xc3\xa9",
+                                                     "\xff",
+                                                     "F32",
+                                                     "BF16",
+                                                     "\"__metadata__\":{}",
+                                                     "False",
+                                                     "True",
+                                                     "<f4",
+                                                     ">f8",
+                                                     "|u1",
+                                                     "nan",
+                                                     "\r\n",
+                                                     "\"\"\"a\"\"\""};
+    for (std::size_t changes = 1 + random.below(3); changes > 0; --changes) {
+        const std::size_t at = random.below(of.size() + 1), begin = std::min(of.find_first_of(bounds, at), of.size()),
+                          end = std::min(of.find_first_of(bounds, begin + 1), of.size());
+        const std::string word{words[random.below(words.size())]};
+        const std::size_t other = std::min(of.find_first_of(bounds, random.below(of.size() + 1)), of.size());
+        switch (random.below(6)) {
+            case 0:
+                of.insert(begin, word);
+                break;
+            case 1:
+                of.replace(std::min(begin + 1, of.size()), end - std::min(begin + 1, end), word);
+                break;
+            case 2:
+                of.erase(begin, end - begin);
+                break;
+            case 3:
+            case 4:  // a number becomes another one
+                if (const std::size_t digit = of.find_first_of("0123456789", at); digit != of.npos)
+                    of.replace(digit, 1, std::to_string(random.below(random.chance(3) ? 30 : 10)));
+                break;
+            default:
+                of.insert(other, of.substr(begin, end - begin));
+        }
+    }
+    return of;
+}
+
 /// Valid inputs of each reader, and how they are changed.
 class inputs {
 public:
@@ -218,6 +295,26 @@ public:
             "layer 4 conv 32x32x16-3x3x24+1,2,0,3 backward_weights winograd6\n";
         tables_ = {"tree:0-max", "doubling:0-8192;tree:8193-max",
                    "doubling:0-0;hierarchical:1-1000;ring:1001-9999;halving-doubling:10000-max"};
+        jsons_ = {R"({"a":1,"b":[true,false,null,-0.5e1],"c":{"d":"x\\n\\u00e9\\ud83d\\ude00"},"":[[],{}]})",
+                  " [1 , 2.25,\n\t\"\xe2\x82\xac\"] ", "18446744073709551615",
+                  std::string(64, '[') + std::string(64, ']')};
+        tensors_ = {
+            {R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"U8","shape":[3],"data_offsets":[24,27]}}     )",
+             pixels(27)},
+            {R"({"__metadata__":{"k":"v"},"a":{"shape":[],"dtype":"I64","data_offsets":[0,8]},"e":{"dtype":"BOOL","shape":[0,4],"data_offsets":[8,8]}})",
+             pixels(8)},
+            {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+             pixels(8)},
+            {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+             pixels(8)},
+            {"{}", ""}};
+        arrays_ = {{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }          \n", pixels(24)},
+                   {"{'shape': (5,), 'descr': \"|u1\", 'fortran_order': True}\n", pixels(5)},
+                   {"{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n", pixels(8)}};
+        csvs_ = {"a,b,c\n1,2.5,0\n-3e2,.5,2\n0.1,+7,1\n", "\"a\",\"b \"\"x\"\"\",c\r\n\"1\", 2 ,\"1\"\r\n3,4,2\r\n\r\n",
+                 "\xef\xbb\xbf"
+                 "x,y,z\n1e-3,2,1.0"};
+        pictures_ = {"P5 2 3 255\nabcdef", "P5\n# a comment\n2\t3\n255\rabcdef"};
         // What unpacks to far more than its header promises, of which a reader is to take no notice.
         bomb_ = member(std::string(std::size_t{24} << 20, '\0'), 9, Z_DEFAULT_STRATEGY, 0);
     }
@@ -232,6 +329,27 @@ public:
         if (reader == "cifar10")
             return (random.chance(3) ? std::string(1, static_cast<char>(random.below(4))) : std::string(1, '\0')) +
                    packed_or_not(cifar_[random.below(cifar_.size())], random);
+        if (reader == "json") return changed(jsons_[random.below(jsons_.size())], random);
+        if (reader == "safetensors") {
+            const auto& [header, data] = tensors_[random.below(tensors_.size())];
+            const std::string text = changed(header, random);
+            return length_of(text, 8, random) + text + (random.chance(4) ? mutated(data, random) : data);
+        }
+        if (reader == "npy") {
+            const auto& [header, data] = arrays_[random.below(arrays_.size())];
+            const std::string text = changed(header, random);
+            const bool is_first = random.chance(2);
+            std::string out = "\x93NUMPY";
+            out +=
+                {static_cast<char>(is_first ? 1 : 2 + random.below(2)), static_cast<char>(random.chance(100) ? 1 : 0)};
+            out += length_of(text, is_first ? 2 : 4, random) + text + data;
+            return random.chance(8) ? mutated(out, random) : out;
+        }
+        if (reader == "csv") {
+            const std::string& text = csvs_[random.below(csvs_.size())];
+            return random.chance(3) ? packed_or_not(text, random) : changed(text, random);
+        }
+        if (reader == "netpbm") return changed(pictures_[random.below(pictures_.size())], random);
         const std::string text = reader == "algorithms" ? algorithms_ : tables_[random.below(tables_.size())];
         if (random.chance(20)) return text;
         return random.chance(2) ? mutated(text, random)
@@ -239,6 +357,17 @@ public:
     }
 
 private:
+    static std::string changed(const std::string& text, generator& random) {
+        if (random.chance(10)) return text;
+        return random.chance(2) ? mutated(text, random) : retokened(text, random);
+    }
+    /// Little-endian, mostly the right one.
+    static std::string length_of(const std::string& text, std::size_t bytes, generator& random) {
+        const std::uint64_t length = random.chance(20) ? random() >> random.below(64) : text.size();
+        std::string out;
+        for (std::size_t i = 0; i < bytes; ++i) out += static_cast<char>(length >> (8 * i) & 255);
+        return out;
+    }
     /// Changed before it is packed, afterwards, both or not at all.
     std::string packed_or_not(std::string content, generator& random) const {
         const std::size_t how = random.below(8);
@@ -257,7 +386,8 @@ private:
     }
 
     std::vector<std::array<std::string, 2>> idx_, mnist_;
-    std::vector<std::string> cifar_, tables_;
+    std::vector<std::string> cifar_, tables_, jsons_, csvs_, pictures_;
+    std::vector<std::array<std::string, 2>> tensors_, arrays_;
     std::string algorithms_, bomb_;
 };
 
@@ -334,7 +464,7 @@ int main(int argc, char** argv) {
         tally& of = done[which];
         if (self_test == "nothing") of.accepted = 0;
         if (of.made == 0) continue;
-        std::printf("%-10s %10llu inputs, %9llu accepted, %.1f s\n", std::string{readers[which].name}.c_str(),
+        std::printf("%-11s %10llu inputs, %9llu accepted, %.1f s\n", std::string{readers[which].name}.c_str(),
                     static_cast<unsigned long long>(of.made), static_cast<unsigned long long>(of.accepted),
                     of.took.count());
         both = both && (!folder.empty() || (of.accepted > 0 && of.accepted < of.made));

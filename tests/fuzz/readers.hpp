@@ -19,6 +19,11 @@ int fuzz_mnist(std::span<const std::byte> bytes);    ///< the same
 int fuzz_cifar10(std::span<const std::byte> bytes);  ///< 1 byte: how many pictures to ask for, 0: all; the file
 int fuzz_algorithms(std::span<const std::byte> bytes);
 int fuzz_table(std::span<const std::byte> bytes);
+int fuzz_json(std::span<const std::byte> bytes);
+int fuzz_safetensors(std::span<const std::byte> bytes);
+int fuzz_npy(std::span<const std::byte> bytes);
+int fuzz_csv(std::span<const std::byte> bytes);
+int fuzz_netpbm(std::span<const std::byte> bytes);
 
 /// A reader that is wrong in this way: acceptance, memory, message or exception. The driver has to see it.
 int fuzz_self_test(std::string_view way);
@@ -27,12 +32,17 @@ struct reader {
     std::string_view name;
     int (*run)(std::span<const std::byte> bytes);
 };
-inline constexpr std::array<reader, 6> readers{{{"gzip", fuzz_gzip},
-                                                {"idx", fuzz_idx},
-                                                {"mnist", fuzz_mnist},
-                                                {"cifar10", fuzz_cifar10},
-                                                {"algorithms", fuzz_algorithms},
-                                                {"table", fuzz_table}}};
+inline constexpr std::array<reader, 11> readers{{{"gzip", fuzz_gzip},
+                                                 {"idx", fuzz_idx},
+                                                 {"mnist", fuzz_mnist},
+                                                 {"cifar10", fuzz_cifar10},
+                                                 {"algorithms", fuzz_algorithms},
+                                                 {"table", fuzz_table},
+                                                 {"json", fuzz_json},
+                                                 {"safetensors", fuzz_safetensors},
+                                                 {"npy", fuzz_npy},
+                                                 {"csv", fuzz_csv},
+                                                 {"netpbm", fuzz_netpbm}}};
 
 /// Calls of operator new since reset(): what was taken at most at one time, and by one call.
 struct memory_use {

@@ -42,6 +42,8 @@ public:
     /// Bytes, as the system said when it was opened.
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
     [[nodiscard]] std::uint64_t position() const noexcept { return done_; }
+    /// Open as long as this lives: for maps of the file.
+    [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
     /// Fills `to`; fewer bytes than that only at the end of the file.
     [[nodiscard, gnu::cold]] std::size_t read(std::span<std::byte> to);

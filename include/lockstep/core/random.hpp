@@ -14,7 +14,17 @@
 namespace lockstep::core {
 
 /// What a number is drawn for. Two purposes never share a counter.
-enum class purpose : std::uint8_t { initialise, shuffle, dropout, rounding, augmentation, generator, user, reduction };
+enum class purpose : std::uint8_t {
+    initialise,
+    shuffle,
+    dropout,
+    rounding,
+    augmentation,
+    generator,
+    user,
+    reduction,
+    split
+};
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11): four words for each 128-bit counter. About 10 ns a call.
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint32_t key0,
