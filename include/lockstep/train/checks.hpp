@@ -99,6 +99,8 @@ template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Loss, class Output>
 inline constexpr bool has_outputs_for = Output::size >= loss::least_outputs<Loss>;
+template <class Loss, class Output>
+inline constexpr bool has_settings_for = loss::exact_outputs<Loss> == 0 || Output::size == loss::exact_outputs<Loss>;
 template <class Metric, class Output, class Label, class T>
 inline constexpr bool is_metric_for = false;
 template <class Metric, class Output, class Label, class T>
@@ -149,7 +151,12 @@ template <class Output, class T, class Loss>
                   "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with "
                   "a softmax over one "
                   "output, which is always 1; add outputs, or take mean_squared_error");
-    return or_else < is_loss_for<Loss, Output, T> && has_outputs_for < Loss, Output >> (loss, no_loss{});
+    static_assert(has_settings_for<Loss, Output>,
+                  "lockstep: the loss has settings for another number of outputs than the network has: give "
+                  "weighted_softmax_cross_entropy one weight for each class");
+    constexpr bool fits =
+        is_loss_for<Loss, Output, T> && has_outputs_for<Loss, Output> && has_settings_for<Loss, Output>;
+    return or_else<fits>(loss, no_loss{});
 }
 
 /// A bound layer, with a message where it is not complete.
