@@ -203,8 +203,8 @@ template <class Dataset, class T, class Input, class Label, class Loss>
 template <class Metric, class Output, class Label, class T>
 [[nodiscard]] constexpr bool check_metric() {
     static_assert(is_metric_for<Metric, Output, Label, T>,
-                  "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum; its "
-                  "labels are those of the loss");
+                  "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum, or "
+                  "sum_count<Output>, a noexcept add(pass) and result(sums, rows); its labels are those of the loss");
     return is_metric_for<Metric, Output, Label, T>;
 }
 
