@@ -50,6 +50,7 @@
 #include "lockstep/model/tuned.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/adamw.hpp"
+#include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/lion.hpp"
 #include "lockstep/optim/momentum.hpp"

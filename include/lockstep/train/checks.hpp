@@ -68,6 +68,9 @@ inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync:
 /// Whether a strategy can do what clipping and the optimizer need.
 template <class Sync, class Optimizer, class Clip>
 inline constexpr bool has_norms_for = sync::has_norms<Sync> || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
+/// Clipping knows its factor when all norms are there; a norm rule would have needed it before.
+template <class Optimizer, class Clip, class T>
+inline constexpr bool norms_take_clip = !(optim::HasNormRule<Optimizer, T> && sync::clips<Clip>);
 /// Workers with weights of their own are made of whole networks,
 template <class Sync, class Partition>
 inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || Partition::shards == 1;
@@ -296,9 +299,15 @@ template <class Plan>
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
         const auto compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{});
         const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
-        const auto clip = or_else<is_clip<decltype(of.clip)>>(of.clip, sync::no_clipping{});
+        constexpr bool clip_fits =
+            norms_take_clip<std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(of.clip)>, T>;
+        const auto clip = or_else < is_clip<decltype(of.clip)> && clip_fits > (of.clip, sync::no_clipping{});
         static_assert(is_clip<decltype(of.clip)>,
                       "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
+        static_assert(
+            clip_fits,
+            "lockstep: the optimizer has norms of its own steps, as lamb has, and clipped gradients are known "
+            "after them: leave .clip out, or take another optimizer");
         const auto factors = sound_factors<layers, decltype(net), decltype(part), decltype(compressor),
                                            decltype(of.sync), decltype(optimizer), decltype(clip)>(of.factors);
         using types =
