@@ -8,6 +8,13 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/data/memory.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/metrics/confusion_matrix.hpp"
+#include "lockstep/metrics/precision_and_recall.hpp"
+#include "lockstep/metrics/r_squared.hpp"
+#include "lockstep/metrics/top_k.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 
 namespace {
@@ -141,4 +148,142 @@ TEST_CASE("equivalence/metrics: those that make no sense, or that differ between
     ls::trainer trainer{world, recipe()};
     CHECK_THROWS_WITH(trainer.evaluate(test.set(), ls::metrics::list{top{.of = world.rank() + 1}}),
                       Catch::Contains("top(of=1) on rank 0"));
+}
+
+namespace {
+
+/// Several sums with many digits, for another number of them than outputs; and what sample 0 is labelled with.
+struct digits_of_scores {
+    static constexpr std::string_view name = "digits_of_scores";
+    template <ls::tensor::Shape Output>
+    using label = classes_of<Output>;
+    template <ls::tensor::Shape Output>
+    static constexpr std::size_t sum_count = 7;
+
+    void add(const auto& pass) const noexcept {
+        for (std::size_t row = 0; row < pass.y.rows; ++row)
+            for (std::size_t i = 0; i < 7; ++i)
+                pass.sums[i] += many_digits(pass.y.sample(row)[i]) + static_cast<double>(pass.first[0]);
+    }
+    std::vector<double> result(std::span<const double> sums, std::size_t rows) const {
+        std::vector<double> out{sums.begin(), sums.end()};
+        out.push_back(static_cast<double>(rows));
+        return out;
+    }
+};
+
+struct several {
+    std::vector<double> digits, precision, recall;
+    std::vector<std::uint64_t> counts;
+    double top = 0, score = 0;
+    bool operator==(const several&) const = default;
+};
+
+namespace metrics = ls::metrics;
+
+template <class Ranks>
+several measure(const Ranks& ranks) {
+    ls::trainer trainer{ranks, recipe()};
+    trainer.fit(training.set(), ls::epochs{4});
+    const auto found =
+        trainer.evaluate(test.set(), metrics::list{metrics::confusion_matrix{}, score{}, digits_of_scores{},
+                                                   metrics::precision_and_recall{}, metrics::top_k{.k = 3}});
+    CHECK(found.metrics.size() == 2);  // those that are one number
+    CHECK(found["score"] == found.template get<score>());
+    const auto& scores = found.template get<metrics::precision_and_recall>();
+    return {found.template get<digits_of_scores>(),
+            scores.precision,
+            scores.recall,
+            found.template get<metrics::confusion_matrix>().counts,
+            found["top_k"],
+            found["score"]};
+}
+
+}  // namespace
+
+TEST_CASE("equivalence/metrics: several sums have the same bits on any number of ranks, and are those of plain loops",
+          "[equivalence]") {
+    const mpi::communicator world;
+    const several serial = measure(ls::comm::group{}), here = measure(world);
+    CHECK(here == serial);
+
+    ls::trainer trainer{world, recipe()};
+    trainer.fit(training.set(), ls::epochs{4});
+    const auto y = trainer.predict(test.x);
+    std::vector<std::uint64_t> counts(100);
+    std::vector<double> digits(7);
+    std::size_t top = 0;
+    for (std::size_t row = 0; row < test.y.size(); ++row) {
+        const auto label = static_cast<std::size_t>(test.y[row]);
+        std::size_t best = 0, above = 0;
+        for (std::size_t i = 0; i < 10; ++i) {
+            if (y(row, i) > y(row, best)) best = i;
+            above += y(row, i) > y(row, label);
+            if (i < 7) digits[i] += many_digits(y(row, i)) + static_cast<double>(test.y[0]);
+        }
+        ++counts[10 * label + best];
+        top += above < 3;
+    }
+    CHECK(here.counts == counts);
+    CHECK(here.top == static_cast<double>(top) / 131);
+    CHECK(here.digits.at(7) == 131);
+    for (std::size_t i = 0; i < 7; ++i) CHECK(here.digits[i] == Approx(digits[i]).epsilon(1e-12));
+    for (std::size_t c = 0; c < 10; ++c) {
+        double predicted = 0, labelled = 0;
+        for (std::size_t other = 0; other < 10; ++other)
+            predicted += static_cast<double>(counts[10 * other + c]),
+                labelled += static_cast<double>(counts[10 * c + other]);
+        const auto right = static_cast<double>(counts[11 * c]);
+        CHECK(here.precision.at(c) == (predicted > 0 ? right / predicted : 0));
+        CHECK(here.recall.at(c) == (labelled > 0 ? right / labelled : 0));
+    }
+    CHECK_THROWS_WITH(trainer.evaluate(test.set(), metrics::list{metrics::top_k{.k = 10}}),
+                      Catch::StartsWith("lockstep: top_k has k = 10 among 10 classes: every answer would be right;"));
+}
+
+TEST_CASE("equivalence/metrics: R^2 of a regression far from 0, and targets that are all alike", "[equivalence]") {
+    constexpr std::size_t rows = 77, outputs = 3;
+    const ls::core::random_stream random{8, ls::core::purpose::user};
+    std::vector<double> x(2 * rows), t(outputs * rows);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = random.normal(i);
+    for (std::size_t i = 0; i < t.size(); ++i) t[i] = 1e6 + x[2 * (i / outputs)] + 0.1 * random.normal(1000 + i);
+    const auto set = ls::data::in_memory<ls::tensor::shape<2>, ls::tensor::shape<outputs>>(x, t);
+    const auto run = [&](const auto& ranks) {
+        ls::trainer trainer{ranks, ls::plan{.model = ls::sequential{ls::input<2>, ls::layers::dense<outputs>{}},
+                                            .loss = ls::loss::mean_squared_error{},
+                                            .precision = ls::real<double>{},
+                                            .batch = 30,
+                                            .lanes = 5}};
+        trainer.fit(set, ls::epochs{40});
+        const auto found = trainer.evaluate(set, metrics::list{metrics::r_squared{}});
+        const auto& got = found.template get<metrics::r_squared>();
+        CHECK(found["r_squared"] == got.mean);
+        const auto y = trainer.predict(x);
+        double mean_of_all = 0;
+        for (std::size_t i = 0; i < outputs; ++i) {
+            long double mean = 0, wrong = 0, variation = 0;
+            for (std::size_t row = 0; row < rows; ++row) mean += t[row * outputs + i] / static_cast<long double>(rows);
+            for (std::size_t row = 0; row < rows; ++row) {
+                const long double of = t[row * outputs + i];
+                wrong += (y(row, i) - of) * (y(row, i) - of);
+                variation += (of - mean) * (of - mean);
+            }
+            const auto expected = static_cast<double>(1 - wrong / variation);
+            CHECK(std::abs(got.outputs.at(i) - expected) <= 1e-12 * (1 + std::abs(1 - expected)));
+            mean_of_all += expected / outputs;
+        }
+        CHECK(got.mean == Approx(mean_of_all).epsilon(1e-12));
+
+        const std::vector<double> alike(t.size(), 3);
+        const auto still = ls::data::in_memory<ls::tensor::shape<2>, ls::tensor::shape<outputs>>(x, alike);
+        std::string said;
+        try {
+            (void)trainer.evaluate(still, metrics::list{metrics::r_squared{}});
+        } catch (const ls::core::error& error) {
+            said = error.what();
+        }
+        CHECK(said.find("lockstep: r_squared is not defined: all 77 targets of output 0 are alike") == 0);
+        return got.outputs;
+    };
+    CHECK(run(mpi::communicator{}) == run(ls::comm::group{}));
 }

@@ -18,6 +18,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
@@ -128,6 +129,45 @@ TEST_CASE("equivalence/norms: LARS, and clipped, has the same bits everywhere", 
           alone);
 }
 
+TEST_CASE("equivalence/norms: LAMB has the same bits everywhere, compressed and in a hybrid partition, too",
+          "[equivalence]") {
+    const ls::optim::lamb lamb{.decay = 0.05};
+    const ls::sync::no_clipping whole;
+    const auto plain = run(ls::comm::group{}, recipe<double>(lamb, whole, machines[0]));
+    // Each rank owns all of a bucket where it is summed by doubling.
+    const auto on_two = [&](const machine& first, const machine& second) {
+        return [&](const mpi::communicator& group) {
+            CHECK(run(group, recipe<double>(lamb, whole, first)) == plain);
+            CHECK(run(group, recipe<double>(lamb, whole, second)) == plain);
+        };
+    };
+    on_groups({1, 3, 4}, on_two(machines[1], machines[2]));
+    on_groups({2, 2, 4}, on_two(machines[3], machines[6]));
+    on_groups({8}, on_two(machines[0], machines[4]));
+    CHECK(run(ls::comm::group{}, recipe<double>(ls::optim::lamb{.decay = 0.04}, whole)) != plain);
+
+    const auto compressor = ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}};
+    const auto packed = [&](std::size_t bucket) {
+        return recipe<double>(lamb, whole, {ls::transport::automatic, bucket, true, 1}, compressor);
+    };
+    const std::uint64_t alone = run(ls::comm::group{}, packed(1000));
+    CHECK(alone != plain);
+    on_groups({2, 6}, [&](const mpi::communicator& group) { CHECK(run(group, packed(1)) == alone); });
+
+    constexpr auto hybrid = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}};
+    const auto cut = [&](const machine& on) { return recipe<double>(lamb, whole, on, ls::compress::none{}, hybrid); };
+    std::uint64_t pair = 0;
+    on_groups({2, 2, 2, 2}, [&](const mpi::communicator& group) { pair = run(group, cut(machines[0])); });
+    on_groups({4}, [&](const mpi::communicator& group) { CHECK(run(group, cut(machines[2])) == pair); });
+    on_groups({2}, [&](const mpi::communicator& group) {
+        ls::trainer uncut{group, recipe<double>(lamb, whole)};
+        ls::trainer halves{group, cut(machines[0])};
+        uncut.fit(training<double>.set(), ls::steps{2});
+        halves.fit(training<double>.set(), ls::steps{2});
+        CHECK(relative_error(halves.all_weights(), uncut.all_weights()) < 1e-9);
+    });
+}
+
 TEST_CASE("equivalence/norms: two doubles for each node of a strip are sent, counted, and named in the summary",
           "[equivalence]") {
     on_groups({2, 2}, [&](const mpi::communicator& group) {
@@ -201,7 +241,7 @@ constexpr auto small =
 
 /// Plain loops in double, without the library: two dense layers, the mean of squares, momentum or LARS.
 struct reference {
-    std::vector<double> w, v = std::vector<double>(w.size());
+    std::vector<double> w, v = std::vector<double>(w.size()), m = v;
     std::size_t clipped = 0;
 
     static constexpr std::size_t sizes[] = {inputs * hidden, hidden, hidden* outputs, outputs};
@@ -259,10 +299,30 @@ struct reference {
             }
         }
     }
+    /// LAMB: moments, directions, then a rate for each matrix.
+    void step(const std::vector<double>& g, double rate, std::uint64_t number, const ls::optim::lamb& lamb) {
+        const auto updates = static_cast<double>(number + 1);
+        std::size_t at = 0;
+        for (const std::size_t size : sizes) {
+            const bool is_matrix = size == sizes[0] || size == sizes[2];
+            std::vector<double> u(size);
+            for (std::size_t i = 0; i < size; ++i) {
+                double &first = m[at + i], &second = v[at + i];
+                first = lamb.beta1 * first + (1 - lamb.beta1) * g[at + i];
+                second = lamb.beta2 * second + (1 - lamb.beta2) * g[at + i] * g[at + i];
+                u[i] = first / (1 - std::pow(lamb.beta1, updates)) /
+                       (std::sqrt(second / (1 - std::pow(lamb.beta2, updates))) + lamb.epsilon);
+                if (is_matrix) u[i] += lamb.decay * w[at + i];
+            }
+            const double trust = is_matrix ? norm(w.data() + at, size) / norm(u.data(), size) : 1;
+            for (std::size_t i = 0; i < size; ++i, ++at) w[at] -= rate * trust * u[i];
+        }
+    }
 };
 
-template <class Optimizer>
-void compare(const Optimizer& optimizer, double most, double beta, const ls::optim::lars* lars, std::size_t clipped) {
+/// Both take the same steps: `step(plain, gradient, rate, number)` is that of plain loops, which clip so many.
+template <class Optimizer, class Clip, class Step>
+void compare(const Optimizer& optimizer, const Clip& clip, std::size_t clipped, const Step& step_of) {
     const ls::core::random_stream random{3, ls::core::purpose::user};
     constexpr auto rate = [](std::uint64_t step) { return 0.3 / static_cast<double>(1 + step); };
     on_groups({1, 3, 4}, [&](const mpi::communicator& group) {
@@ -271,7 +331,7 @@ void compare(const Optimizer& optimizer, double most, double beta, const ls::opt
                                             .optimizer = optimizer,
                                             .schedule = rate,
                                             .precision = ls::real<double>{},
-                                            .clip = clip_by_global_norm{most},
+                                            .clip = clip,
                                             .batch = rows,
                                             .lanes = 4}};
         reference plain{.w = trainer.all_weights()};
@@ -287,7 +347,7 @@ void compare(const Optimizer& optimizer, double most, double beta, const ls::opt
                                            of.begin() + static_cast<std::ptrdiff_t>(last * width));
             };
             (void)trainer.step(part(x, inputs), part(t, outputs));
-            plain.step(plain.gradient(x, t), rate(step), most, beta, lars);
+            step_of(plain, plain.gradient(x, t), rate(step), step);
             CHECK(relative_error(trainer.all_weights(), plain.w) < 1e-12);
         }
         CHECK(plain.clipped == clipped);
@@ -297,9 +357,17 @@ void compare(const Optimizer& optimizer, double most, double beta, const ls::opt
 }  // namespace
 
 TEST_CASE("equivalence/norms: clipping and LARS are what plain loops in double compute", "[equivalence]") {
-    compare(ls::optim::momentum{.beta = 0.8}, 1.0, 0.8, nullptr, 4);
+    compare(ls::optim::momentum{.beta = 0.8}, clip_by_global_norm{1}, 4,
+            [](reference& plain, const auto& g, double rate, auto) { plain.step(g, rate, 1, 0.8, nullptr); });
     const ls::optim::lars lars{.momentum = 0.8, .decay = 0.01, .trust = 0.05, .epsilon = 1e-3};
-    compare(lars, 1.0, 0.8, &lars, 5);
+    compare(lars, clip_by_global_norm{1}, 5,
+            [&](reference& plain, const auto& g, double rate, auto) { plain.step(g, rate, 1, 0.8, &lars); });
+}
+
+TEST_CASE("equivalence/norms: LAMB is what plain loops in double compute", "[equivalence]") {
+    const ls::optim::lamb lamb{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3, .decay = 0.1};
+    compare(lamb, ls::sync::no_clipping{}, 0,
+            [&](reference& plain, const auto& g, double rate, std::uint64_t step) { plain.step(g, rate, step, lamb); });
 }
 
 namespace {

@@ -37,4 +37,12 @@ template <class L>
     requires requires { L::least_outputs; }
 inline constexpr std::size_t least_outputs<L> = L::least_outputs;
 
+/// Optional: `static constexpr std::size_t exact_outputs`, for a loss that has a setting for each output. Default 0:
+/// any number.
+template <class L>
+inline constexpr std::size_t exact_outputs = 0;
+template <class L>
+    requires requires { L::exact_outputs; }
+inline constexpr std::size_t exact_outputs<L> = L::exact_outputs;
+
 }  // namespace lockstep::loss

@@ -2,11 +2,11 @@
 #pragma once
 // How many rows are classified correctly: models Metric.
 
-#include <cmath>
 #include <cstddef>
 #include <string_view>
 
 #include "lockstep/metrics/concept.hpp"
+#include "lockstep/metrics/predicted_class.hpp"
 #include "lockstep/tensor/batch.hpp"
 #include "lockstep/tensor/label.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -26,14 +26,8 @@ struct accuracy {
                                          tensor::targets<label<Output>, T> target) const noexcept {
         std::size_t correct = 0;
         for (std::size_t row = 0; row < y.rows; ++row) {
-            const T* scores = y.data + row * Output::size;
-            std::size_t best = 0;
-            bool numbers = !std::isnan(scores[0]);
-            for (std::size_t i = 1; i < Output::size; ++i) {
-                numbers = numbers && !std::isnan(scores[i]);
-                if (scores[i] > scores[best]) best = i;
-            }
-            correct += numbers && static_cast<std::ptrdiff_t>(best) == static_cast<std::ptrdiff_t>(target[row]) ? 1 : 0;
+            const std::ptrdiff_t best = predicted_class(y.sample(row));
+            correct += best >= 0 && best == static_cast<std::ptrdiff_t>(target[row]) ? 1 : 0;
         }
         return correct;
     }

@@ -24,7 +24,7 @@ namespace lockstep::optim {
 /// Euclidean norms of a whole parameter tensor, all shards of it.
 struct tensor_norms {
     double weights = 0;
-    double gradient = 0;
+    double gradient = 0;  ///< or of what the norm rule of the optimizer returns, see HasNormRule
 };
 
 /// One update of some weights: all the arrays have one size, and element i of each belongs to weight i.
@@ -76,6 +76,15 @@ inline constexpr bool needs_norms<O> = O::needs_norms;
 template <class O, class T = float>
 concept HasRule = Optimizer<O, T> && requires(const O& optimizer, const update_pass<T>& pass) {
     optimizer.rule(pass);
+};
+
+/// An optimizer that needs norms may have them of something else than the gradient, such as its own step:
+/// `norm_rule(pass)` returns a callable (w, g, slots...) on simd::batch<T>, element-wise, that changes none of them.
+/// Its norm comes in pass.norms.gradient. The pass has `step` and `decays`, but no arrays, norms and rate yet. A plan
+/// with clipping is refused: the norms would be those of steps along gradients that are not clipped.
+template <class O, class T = float>
+concept HasNormRule = Optimizer<O, T> && needs_norms<O> && requires(const O& optimizer, const update_pass<T>& pass) {
+    optimizer.norm_rule(pass);
 };
 
 /// Applies a rule to every element: reads the gradient and reads and writes the weights and `SlotCount` slots, once

@@ -162,6 +162,8 @@ void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const tota
 /// outlive this; a temporary one is kept. `Held`: a reference, or the data set.
 template <class Held, class... Metrics>
 struct validate {
+    static_assert((metrics::is_one_number<Metrics> && ...),
+                  "lockstep: validate keeps metrics that are one number each; take trainer.evaluate() for others");
     static constexpr bool on_every_rank = true;
     Held set;
     metrics::list<Metrics...> also;

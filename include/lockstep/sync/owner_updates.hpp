@@ -68,7 +68,10 @@ public:
         queue_.bind(arena);
     }
 
-    void begin(std::uint64_t step) { times_.begin_step(step + 1); }
+    void begin(std::uint64_t step) {
+        times_.begin_step(step + 1);
+        if constexpr (Types::has_norms) norms_.begin(step);
+    }
     [[nodiscard]] layer_hook weights_needed() noexcept {
         return {this, [](void* of, std::size_t layer) { static_cast<owner_updates*>(of)->queue_.wait_before(layer); }};
     }
@@ -231,7 +234,8 @@ protected:
             wait_for(one.reducer.pending(), [&] { return one.state == stage::summed; });
             one.reducer.finish();
             norms_.add(bucket, one.range.first, queue_.sum_of(bucket),
-                       weights.subspan(one.range.first, one.range.count));
+                       weights.subspan(one.range.first, one.range.count), slots_of(queue_, bucket),
+                       one.reducer.owned().first);
             times_.end_update(queue_.first() + bucket);
         }
         norms_.start();
@@ -299,6 +303,12 @@ protected:
             return optim::update_checked(optimizer_, pass);
     }
 
+    /// The optimizer's slots for the strip of this rank.
+    [[nodiscard]] tensor::slots<T> slots_of(const queue& of, std::size_t bucket) const noexcept {
+        const std::size_t n = of[bucket].reducer.owned().size();
+        return {(*arena_)[owned_[bucket].slots].data(), optimizer::slot_count, n, n};
+    }
+
     /// New weights for the strip of this rank, whose sum is there.
     template <class After>
     void update(queue& of, std::size_t bucket, std::span<T> weights, double rate, std::uint64_t step,
@@ -307,7 +317,7 @@ protected:
         const owned_strip& strip = owned_[bucket];
         const auto owned = one.reducer.owned();
         const std::span<T> here = weights.subspan(one.range.first, one.range.count);
-        const tensor::slots<T> slots{(*arena_)[strip.slots].data(), optimizer::slot_count, owned.size(), owned.size()};
+        const tensor::slots<T> slots = slots_of(of, bucket);
         one.reducer.update(here, [&](parallel::block part, std::span<const T> sum) noexcept {
             for (const auto& run : strip.runs) {
                 const std::size_t begin = run.first - one.range.first;

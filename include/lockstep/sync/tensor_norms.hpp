@@ -20,20 +20,23 @@
 #include "lockstep/kernels/elementwise/sum_of_squares.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/optim/scaled_gradient.hpp"
+#include "lockstep/simd/map.hpp"
 #include "lockstep/sync/buckets.hpp"
 #include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/concept.hpp"
 #include "lockstep/sync/norm_tree.hpp"
 #include "lockstep/tensor/lanes.hpp"
+#include "lockstep/tensor/slots.hpp"
 
 namespace lockstep::sync {
 
 /// Every rank adds the squares of its strips, one all-gather brings the sums of all strips to all ranks, and each
 /// finishes the norms of all tensors: squares in double over the tree of a tensor's numbers, then over shards, then
 /// over tensors in order (see norm_tree). So they have the same bits for any number of ranks and threads and any
-/// buckets; shards are part of the recipe. Memory: the slots of all ranks. Cost for each rank and step: its strips are
-/// read once, with weights where the optimizer needs_norms; an all-gather of at most 16 log2(strip) bytes for each
-/// tensor of each strip, twice that with weights.
+/// buckets; shards are part of the recipe. An optimizer that HasNormRule has norms of what its rule makes of gradients,
+/// weights and slots, computed here and, alike, once more in its update. Memory: the slots of all ranks. Cost for each
+/// rank and step: its strips are read once, with weights where the optimizer needs_norms; an all-gather of at most 16
+/// log2(strip) bytes for each tensor of each strip, twice that with weights.
 template <class Types>
 class tensor_norms {
     using T = typename Types::value_type;
@@ -41,11 +44,13 @@ class tensor_norms {
     using optimizer = typename Types::optimizer;
     using clip_type = typename Types::clip;
     static constexpr std::size_t numbers = optim::needs_norms<optimizer> ? 2 : 1;  // of a slot: gradients, weights
+    static constexpr bool has_rule = optim::HasNormRule<optimizer, T>;
 
 public:
     /// Collective. `queue`: its buckets say what each rank owns.
     template <class Plan, class Queue>
-    [[gnu::cold]] tensor_norms(const setup<Plan>& from, const Queue& queue) : clip_{from.plan.clip}, team_{from.team} {
+    [[gnu::cold]] tensor_norms(const setup<Plan>& from, const Queue& queue)
+        : clip_{from.plan.clip}, optimizer_{from.plan.optimizer}, team_{from.team} {
         if (!measures_norms<Types>(from.plan)) return;
         const layout all = make_layout();
         const norm_tree& tree = run_.emplace(running{norm_tree{all.sizes, strips_of_ranks(from, queue, all)}}).tree;
@@ -59,7 +64,7 @@ public:
                 if (begin < range.first || begin >= range.first + range.count) continue;
                 nodes_.push_back({tasks_.size(), (count + longest - 1) / longest, node.slot});
                 for (std::size_t at = 0; at < count; at += longest)
-                    tasks_.push_back({begin + at, std::min(longest, count - at)});
+                    tasks_.push_back({begin + at, std::min(longest, count - at), all.decays[node.part.tensor]});
             }
             tasks_of_.push_back({first, tasks_.size()});
         }
@@ -74,15 +79,28 @@ public:
 
     [[nodiscard]] bool is_active() const noexcept { return run_.has_value(); }
 
+    /// Steps count from 0.
+    void begin(std::uint64_t step) noexcept { step_ = step; }
+
     /// The sum of this rank's strip of a bucket is there. `gradient`, `weights`: those of the whole bucket, whose first
-    /// parameter on this rank is `first`.
-    void add(std::size_t bucket, std::size_t first, std::span<const T> gradient, std::span<const T> weights) noexcept {
+    /// parameter on this rank is `first`. `slots`: the optimizer's, from parameter `owned` of the bucket on.
+    void add(std::size_t bucket, std::size_t first, std::span<const T> gradient, std::span<const T> weights,
+             [[maybe_unused]] const tensor::slots<T>& slots, [[maybe_unused]] std::size_t owned) noexcept {
         const parallel::block tasks = tasks_of_[bucket];
         const auto one = [&](std::size_t index) noexcept {
-            const auto [begin, count] = tasks_[tasks.first + index];
+            const auto [begin, count, decays] = tasks_[tasks.first + index];
+            const std::size_t at = begin - first;
             double* const sums = sums_.data() + (tasks.first + index) * numbers;
-            sums[0] = kernels::sum_of_squares(gradient.subspan(begin - first, count));
-            if constexpr (numbers == 2) sums[1] = kernels::sum_of_squares(weights.subspan(begin - first, count));
+            if constexpr (has_rule) {
+                optim::update_pass<T> pass;
+                pass.step = step_;
+                pass.decays = decays;
+                sums[0] = squares_by_rule(optimizer_.norm_rule(pass), weights.subspan(at, count), gradient.data() + at,
+                                          slots.part(at - owned, count));
+            } else {
+                sums[0] = kernels::sum_of_squares(gradient.subspan(at, count));
+            }
+            if constexpr (numbers == 2) sums[1] = kernels::sum_of_squares(weights.subspan(at, count));
         };
         // Threads cost more than they gain on a few thousand numbers.
         const bool is_short = gradient.size() < longest;
@@ -149,16 +167,22 @@ public:
 private:
     static constexpr std::size_t longest = std::size_t{1} << 14U;  // numbers of a task
 
+    /// Where norms are those of gradients.
+    struct no_optimizer {
+        explicit no_optimizer(const auto&) noexcept {}
+    };
     /// Tensors as norms see them: each shard is one of its own.
     struct layout {
         std::vector<std::size_t> sizes;
         std::vector<std::size_t> offsets;  // among the parameters of its rank
         std::vector<std::size_t> shards;   // 0: on all ranks; else 1 + which shard
+        std::vector<bool> decays;
     };
     /// What a thread adds at once.
     struct task {
         std::size_t first;  // parameter on this rank
         std::size_t count;
+        bool decays;
     };
     /// The tasks of a node of this rank, and where its sum goes.
     struct node_tasks {
@@ -174,6 +198,21 @@ private:
         std::optional<comm::operation<double>> gather{};
     };
 
+    /// Of what a rule makes of these numbers: block by block, so that it stays in the first-level cache.
+    template <class Rule>
+    [[nodiscard]] static double squares_by_rule(const Rule& rule, std::span<const T> weights, const T* gradient,
+                                                const tensor::slots<T>& slots) noexcept {
+        return [&]<std::size_t... Slot>(std::index_sequence<Slot...>) {
+            const auto fill = [&](std::size_t first, std::size_t count, T* out) {
+                simd::map(
+                    count, [&rule](auto& norm_of, const auto&... inputs) { norm_of = rule(inputs...); }, out,
+                    weights.data() + first, gradient + first, static_cast<const T*>(slots[Slot].data() + first)...);
+            };
+            return kernels::sum_of_squares_of<T>(weights.size(), fill);
+        }
+        (std::make_index_sequence<optimizer::slot_count>{});
+    }
+
     [[nodiscard, gnu::cold]] static layout make_layout() {
         layout out;
         core::for_each_index<network::size>([&](auto layer) {
@@ -184,6 +223,7 @@ private:
                     out.sizes.push_back(parameter.size());
                     out.offsets.push_back(at);
                     out.shards.push_back(sharded ? 1 + shard : 0);
+                    out.decays.push_back(parameter.decays);
                 }
                 at += parameter.size();
             }
@@ -224,6 +264,8 @@ private:
     }
 
     clip_type clip_;
+    [[no_unique_address]] std::conditional_t<has_rule, optimizer, no_optimizer> optimizer_;
+    std::uint64_t step_ = 0;
     parallel::team team_;
     std::optional<running> run_;
     std::vector<task> tasks_;

@@ -68,6 +68,9 @@ inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync:
 /// Whether a strategy can do what clipping and the optimizer need.
 template <class Sync, class Optimizer, class Clip>
 inline constexpr bool has_norms_for = sync::has_norms<Sync> || !(optim::needs_norms<Optimizer> || sync::clips<Clip>);
+/// Clipping knows its factor when all norms are there; a norm rule would have needed it before.
+template <class Optimizer, class Clip, class T>
+inline constexpr bool norms_take_clip = !(optim::HasNormRule<Optimizer, T> && sync::clips<Clip>);
 /// Workers with weights of their own are made of whole networks,
 template <class Sync, class Partition>
 inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || Partition::shards == 1;
@@ -99,6 +102,8 @@ template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Loss, class Output>
 inline constexpr bool has_outputs_for = Output::size >= loss::least_outputs<Loss>;
+template <class Loss, class Output>
+inline constexpr bool has_settings_for = loss::exact_outputs<Loss> == 0 || Output::size == loss::exact_outputs<Loss>;
 template <class Metric, class Output, class Label, class T>
 inline constexpr bool is_metric_for = false;
 template <class Metric, class Output, class Label, class T>
@@ -152,7 +157,12 @@ template <class Output, class T, class Loss>
                   "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with "
                   "a softmax over one "
                   "output, which is always 1; add outputs, or take mean_squared_error");
-    return or_else < is_loss_for<Loss, Output, T> && has_outputs_for < Loss, Output >> (loss, no_loss{});
+    static_assert(has_settings_for<Loss, Output>,
+                  "lockstep: the loss has settings for another number of outputs than the network has: give "
+                  "weighted_softmax_cross_entropy one weight for each class");
+    constexpr bool fits =
+        is_loss_for<Loss, Output, T> && has_outputs_for<Loss, Output> && has_settings_for<Loss, Output>;
+    return or_else<fits>(loss, no_loss{});
 }
 
 /// A bound layer, with a message where it is not complete.
@@ -199,8 +209,8 @@ template <class Dataset, class T, class Input, class Label, class Loss>
 template <class Metric, class Output, class Label, class T>
 [[nodiscard]] constexpr bool check_metric() {
     static_assert(is_metric_for<Metric, Output, Label, T>,
-                  "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum; its "
-                  "labels are those of the loss");
+                  "lockstep: a metric has label<Output>, name and a noexcept (y, target) that returns a sum, or "
+                  "sum_count<Output>, a noexcept add(pass) and result(sums, rows); its labels are those of the loss");
     return is_metric_for<Metric, Output, Label, T>;
 }
 
@@ -292,9 +302,15 @@ template <class Plan>
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
         const auto compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{});
         const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
-        const auto clip = or_else<is_clip<decltype(of.clip)>>(of.clip, sync::no_clipping{});
+        constexpr bool clip_fits =
+            norms_take_clip<std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(of.clip)>, T>;
+        const auto clip = or_else < is_clip<decltype(of.clip)> && clip_fits > (of.clip, sync::no_clipping{});
         static_assert(is_clip<decltype(of.clip)>,
                       "lockstep: plan::clip is sync::clip_by_global_norm{.norm = 1}, or left out");
+        static_assert(
+            clip_fits,
+            "lockstep: the optimizer has norms of its own steps, as lamb has, and clipped gradients are known "
+            "after them: leave .clip out, or take another optimizer");
         const auto factors = sound_factors<layers, decltype(net), decltype(part), decltype(compressor),
                                            decltype(of.sync), decltype(optimizer), decltype(clip)>(of.factors);
         using types =

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/all_reduce.hpp"
+#include "lockstep/collectives/tree.hpp"
+#include "lockstep/comm/buffer.hpp"
+#include "lockstep/comm/executor.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"
@@ -22,7 +26,7 @@
 #include "lockstep/metrics/accuracy.hpp"
 #include "lockstep/metrics/list.hpp"
 #include "lockstep/parallel/loop.hpp"
-#include "lockstep/report/events.hpp"
+#include "lockstep/report/measured.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/tensor/views.hpp"
 #include "lockstep/train/agreement.hpp"
@@ -74,7 +78,8 @@ struct inference {
     /// Mean loss, accuracy and metrics over a data set that every rank can read. Equal bits for any number of ranks.
     /// Collective.
     template <class Dataset, class... Metrics>
-    [[nodiscard]] report::evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also) const {
+    [[nodiscard]] report::evaluation_of<Metrics...> evaluate(const Dataset& set,
+                                                             const metrics::list<Metrics...>& also) const {
         require_names<Metrics...>();
         require_samples(set, "evaluate");
         require_equal(ranks, set.size(), "samples to evaluate");
@@ -82,7 +87,7 @@ struct inference {
         require_same_samples<T>(ranks, set);
         if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(also);
         std::vector<std::uint64_t> numbers(capacity);
-        std::vector<double> others(sizeof...(Metrics) * rows.own().count());  // of each metric, lane by lane
+        metric_sums<Metrics...> others{set, *this};
         sums.clear();
         for (std::size_t at = 0; at < set.size(); at += plan.batch) {
             rows.whole(std::min(plan.batch, set.size() - at));
@@ -100,23 +105,19 @@ struct inference {
                 });
             for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
                 const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
-                core::for_each_index<sizeof...(Metrics)>([&, &part = part, &target = target](auto metric) {
-                    others[metric * lanes.count() + lane] +=
-                        static_cast<double>(core::get<metric>(also.all)(part, target));
-                });
+                others.add(also, lane, part, target);
             }
         }
         sums.start();
         const auto sum = sums.finish();
-        report::evaluation result{
-            .loss = sum[0] / static_cast<double>(set.size()), .accuracy = {}, .samples = set.size()};
+        report::evaluation_of<Metrics...> result{};
+        result.loss = sum[0] / static_cast<double>(set.size());
+        result.samples = set.size();
         if constexpr (tensor::is_classes<Label>) result.accuracy = sum[1] / static_cast<double>(set.size());
-        (result.metrics.push_back({Metrics::name, 0}), ...);
-        for (std::size_t metric = 0; metric < sizeof...(Metrics); ++metric)
-            result.metrics[metric].value =
-                over_lanes(std::span{others}.subspan(metric * rows.own().count())) / static_cast<double>(set.size());
+        if constexpr (sizeof...(Metrics) > 0) others.over_ranks(*this);
         require_finite("the loss", result.loss, set);
-        for (const auto& one : result.metrics) require_finite(one.name, one.value, set);
+        if constexpr (sizeof...(Metrics) > 0)
+            core::for_each_index<sizeof...(Metrics)>([&](auto metric) { others.finish(also, metric, set, result); });
         ranks.aborts().passed();  // a rank with all sums knows that no rank can fail any more
         return result;
     }
@@ -142,13 +143,83 @@ struct inference {
     }
 
 private:
-    /// The sum of these numbers, one for each own lane, over the lanes of all ranks. Collective.
-    [[nodiscard]] double over_lanes(std::span<const double> of_lane) const {
-        sums.clear();
-        for (std::size_t lane = 0; lane < rows.own().count(); ++lane) sums(lane, 0) = of_lane[lane];
-        sums.start();
-        return sums.finish()[0];
-    }
+    /// The sums of all metrics, lane by lane. For metrics with several of them every rank reads the label of sample 0.
+    template <class... Metrics>
+    class metric_sums {
+        static constexpr std::array<std::size_t, sizeof...(Metrics)> counts{metrics::sums_of<Metrics, output>...};
+        static constexpr std::size_t count = (std::size_t{0} + ... + metrics::sums_of<Metrics, output>);
+
+    public:
+        template <class Dataset>
+        metric_sums(const Dataset& set, const inference& of) : lanes_(count * of.rows.own().count()) {
+            if constexpr ((metrics::HasResult<Metrics> || ...)) {
+                const std::uint64_t first = 0;
+                const auto found = of.brought.template read<Dataset>(set, std::span{&first, 1});
+                first_.assign(found.y, found.y + tensor::label_size<Label>);
+            }
+        }
+
+        /// Rows of one lane.
+        void add(const metrics::list<Metrics...>& also, std::size_t lane, tensor::batch<const T, output> y,
+                 tensor::targets<Label, T> target) {
+            core::for_each_index<sizeof...(Metrics)>([&](auto index) {
+                const auto& metric = core::get<index>(also.all);
+                const std::span<double> own = std::span{lanes_}.subspan(lane * count + offset(index), counts[index]);
+                if constexpr (metrics::HasResult<std::remove_cvref_t<decltype(metric)>>)
+                    metric.add(metrics::sums_pass<T, output, Label>{y, target, first_, own});
+                else
+                    own[0] += static_cast<double>(metric(y, target));
+            });
+        }
+
+        /// Over the lanes of all ranks, along their tree. Collective.
+        void over_ranks(const inference& of) {
+            const partition::grid& on = of.grid;
+            std::vector<parallel::block> runs;
+            for (std::size_t rank = 0; rank < on.ranks; ++rank) runs.push_back(on.lanes_of(rank));
+            const parallel::block own = runs[on.rank];
+            all_.resize(collectives::tree_data_size(own, on.lanes, count));
+            double* node = all_.data();
+            for (const tensor::subtree& part : tensor::cover(own, on.lanes)) {
+                double* const lanes = lanes_.data() + (part.first - own.first) * count;
+                for (std::size_t apart = 1; apart < part.count; apart *= 2)
+                    for (std::size_t lane = 0; lane + apart < part.count; lane += 2 * apart)
+                        for (std::size_t i = 0; i < count; ++i)
+                            lanes[lane * count + i] += lanes[(lane + apart) * count + i];
+                node = std::copy_n(lanes, count, node);
+            }
+            comm::run(of.ranks.named("metrics"),
+                      collectives::lane_tree_sum(on.rank, runs, count, collectives::tree_strips(runs, count)), all_);
+        }
+
+        /// The value of a metric, from its sums.
+        template <class Dataset, class Result>
+        void finish(const metrics::list<Metrics...>& also, auto index, const Dataset& set, Result& result) const {
+            using metric = core::element<index, core::pack<Metrics...>>;
+            const std::span<const double> own{all_.data() + offset(index), counts[index]};
+            for (const double one : own) require_finite(metric::name, one, set);
+            auto& value = core::get<index>(result.values);
+            if constexpr (metrics::HasResult<metric>)
+                value = core::get<index>(also.all).result(own, set.size());
+            else
+                value = own[0] / static_cast<double>(set.size());
+            if constexpr (metrics::is_one_number<metric>) {
+                result.metrics.push_back({metric::name, static_cast<double>(value)});
+                require_finite(metric::name, result.metrics.back().value, set);
+            }
+        }
+
+    private:
+        [[nodiscard]] static constexpr std::size_t offset(std::size_t metric) noexcept {
+            std::size_t out = 0;
+            for (std::size_t i = 0; i < metric; ++i) out += counts[i];
+            return out;
+        }
+
+        std::vector<double> lanes_;
+        std::vector<tensor::label_element<Label, T>> first_;
+        comm::buffer<double> all_;
+    };
 
     /// Every rank asks for the same, by its settings. Collective.
     template <class... Metrics>
@@ -157,6 +228,7 @@ private:
         core::for_each_index<sizeof...(Metrics)>([&](auto index) {
             const auto& metric = core::get<index>(also.all);
             detail::check_part(metric);
+            if constexpr (requires { metric.check_outputs(output::size); }) metric.check_outputs(output::size);
             text += core::text(text.empty() ? "" : " ", describe(metric));
         });
         agree(ranks, {{"metrics", text}});

@@ -102,10 +102,11 @@ public:
     }
 
     /// Mean loss and accuracy over a data set that every rank can read, and further metrics: `evaluate(set,
-    /// metrics::list{mine{}})["mine"]`. Equal bits for any number of ranks.
+    /// metrics::list{mine{}})["mine"]`, and `.get<mine>()` for those with several numbers. Equal bits for any number of
+    /// ranks.
     template <class Dataset, class... Metrics>
-    report::evaluation evaluate(const Dataset& set, const metrics::list<Metrics...>& also = {},
-                                const std::source_location& where = std::source_location::current()) {
+    report::evaluation_of<Metrics...> evaluate(const Dataset& set, const metrics::list<Metrics...>& also = {},
+                                               const std::source_location& where = std::source_location::current()) {
         constexpr bool metrics_fit = (check_metric<Metrics, output, label, T>() && ...);
         if constexpr (check_dataset<Dataset, T, input, label, loss_type>() && metrics_fit)
             return core_.on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });

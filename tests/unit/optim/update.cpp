@@ -8,7 +8,10 @@
 #include <string>
 
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/adamw.hpp"
+#include "lockstep/optim/lion.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/rmsprop.hpp"
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/optim/weight_decay.hpp"
 #include "support.hpp"
@@ -80,7 +83,7 @@ void follows(const Optimizer& optimizer, Formula formula, bool decays = true) {
         const problem<T> start{n, Optimizer::slot_count};
         for (std::size_t i = 0; i < n; ++i) {
             auto w = static_cast<double>(start.weights[i]);
-            double slots[2] = {0, 0};
+            double slots[3] = {0, 0, 0};
             for (std::uint64_t step = 0; step < steps; ++step)
                 formula(w, static_cast<double>(start.gradient(step)[i]), slots,
                         0.05 / (1.0 + static_cast<double>(step)), step);
@@ -202,6 +205,88 @@ TEMPLATE_TEST_CASE("optim/weight_decay: leaves alone what does not decay", "[opt
     }
 }
 
+namespace {
+
+/// PyTorch's torch.optim.RMSprop, written down by its documentation: slots s, b, m.
+template <rmsprop_slots Slots, class T>
+void rmsprop_follows(double momentum) {
+    const rmsprop<Slots> optimizer{.decay = 0.8, .epsilon = 1e-3, .momentum = momentum};
+    follows<T>(optimizer, [&](double& w, double g, double* s, double rate, std::uint64_t) {
+        s[0] = 0.8 * s[0] + 0.2 * g * g;
+        double& m = s[Slots.momentum ? 2 : 1];
+        double mean_square = s[0];
+        if (Slots.centered) {
+            m = 0.8 * m + 0.2 * g;
+            mean_square -= m * m;
+        }
+        const double step = g / (std::sqrt(mean_square) + 1e-3);
+        if (Slots.momentum)
+            w -= rate * (s[1] = momentum * s[1] + step);
+        else
+            w -= rate * step;
+    });
+    part_is_part<T>(optimizer);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("optim/rmsprop: formula and parts", "[optim]", float, double) {
+    using T = TestType;
+    rmsprop_follows<rmsprop_slots{}, T>(0);
+    rmsprop_follows<rmsprop_slots{.momentum = true}, T>(0.7);
+    rmsprop_follows<rmsprop_slots{.centered = true}, T>(0);
+    rmsprop_follows<rmsprop_slots{.momentum = true, .centered = true}, T>(0.7);
+    static_assert(rmsprop<>::slot_count == 1 && rmsprop<rmsprop_slots{.centered = true}>::slot_count == 2);
+
+    SECTION("a gradient that stays alike has a variance of 0, not a root of less") {
+        std::vector<T> w(16), state(32);
+        for (std::uint64_t step = 0; step < 200; ++step) {
+            std::vector<T> gradient(16);
+            for (std::size_t i = 0; i < 16; ++i) gradient[i] = static_cast<T>(0.1 + 0.37 * static_cast<double>(i));
+            rmsprop<rmsprop_slots{.centered = true}>{.decay = 0.5}.update(
+                update_pass<T>{w, gradient, tensor::slots<T>{state.data(), 2, 16, 16}, 1e-12, step});
+        }
+        for (const T one : w) CHECK(std::isfinite(one));
+    }
+}
+
+TEMPLATE_TEST_CASE("optim/adamw: the formula of the paper, and the bits of the decorator", "[optim]", float, double) {
+    using T = TestType;
+    const adamw optimizer{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-3, .decay = 0.3};
+    follows<T>(optimizer, [](double& w, double g, double* s, double rate, std::uint64_t step) {
+        const double before = w;
+        by_adam(w, g, s, rate, step);
+        w -= rate * 0.3 * before;
+    });
+    part_is_part<T>(optimizer);
+    const adam inner{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-3};
+    CHECK(run<T>(optimizer, 301, 3).weights ==
+          run<T>(weight_decay{.rate = 0.3, .decoupled = true, .inner = inner}, 301, 3).weights);
+    CHECK(run<T>(optimizer, 301, 3, false).weights == run<T>(inner, 301, 3).weights);
+    CHECK(run<T>(optimizer, 301, 3).weights != run<T>(inner, 301, 3).weights);
+}
+
+TEMPLATE_TEST_CASE("optim/lion: formula and parts", "[optim]", float, double) {
+    using T = TestType;
+    const lion optimizer{.beta1 = 0.7, .beta2 = 0.95, .decay = 0.3};
+    for (const bool decays : {true, false})
+        follows<T>(
+            optimizer,
+            [&](double& w, double g, double* m, double rate, std::uint64_t) {
+                const double direction = 0.7 * m[0] + 0.3 * g;
+                w -= rate * ((direction > 0 ? 1 : -1) + (decays ? 0.3 * w : 0));
+                m[0] = 0.95 * m[0] + 0.05 * g;
+            },
+            decays);
+    part_is_part<T>(optimizer);
+
+    SECTION("a weight without gradient shrinks, and no more") {
+        std::vector<T> w{T{1}}, state(1), gradient{T{0}};
+        optimizer.update(update_pass<T>{w, gradient, tensor::slots<T>{state.data(), 1, 1, 1}, 0.5, 0});
+        CHECK(w[0] == static_cast<T>(1 - 0.5 * 0.3));
+    }
+}
+
 TEMPLATE_TEST_CASE("optim: a gradient that is not a number reaches the weight, and no other", "[optim]", float,
                    double) {
     using T = TestType;
@@ -216,12 +301,21 @@ TEMPLATE_TEST_CASE("optim: a gradient that is not a number reaches the weight, a
     check(momentum{.nesterov = true});
     check(adam{});
     check(weight_decay{.rate = 0.1, .inner = adam{}});
+    check(adamw{});
+    check(lion{});
+    check(rmsprop{});
+    check(rmsprop<rmsprop_slots{.momentum = true, .centered = true}>{});
 }
 
 TEST_CASE("optim: settings tell two optimizers of one type apart", "[optim]") {
     CHECK(sgd{}.settings().empty());
     CHECK(momentum{.beta = 0.9, .nesterov = true}.settings() == "beta=0.9 nesterov=true");
     CHECK(adam{}.settings() == "beta1=0.9 beta2=0.999 epsilon=1e-08");
+    CHECK(adamw{}.settings() == "beta1=0.9 beta2=0.999 epsilon=1e-08 decay=0.01");
+    CHECK(lion{}.settings() == "beta1=0.9 beta2=0.99 decay=0");
+    CHECK(rmsprop{}.settings() == "decay=0.99 epsilon=1e-08 momentum=0 centered=false");
+    CHECK(rmsprop<rmsprop_slots{.momentum = true, .centered = true}>{}.settings() ==
+          "decay=0.99 epsilon=1e-08 momentum=0.9 centered=true");
     CHECK(weight_decay{.rate = 0.01, .decoupled = true, .inner = momentum{}}.settings() ==
           "rate=0.01 decoupled=true inner=momentum(beta=0.9 nesterov=false)");
 }
@@ -250,4 +344,22 @@ TEST_CASE("optim: check names the value and the remedy", "[optim]") {
     CHECK_THROWS_WITH((weight_decay{.rate = 0.1, .inner = momentum{.beta = 2}}.check()),
                       Catch::Contains("momentum has beta = 2"));
     CHECK_NOTHROW(weight_decay{.rate = 0, .inner = sgd{}}.check());
+    CHECK_NOTHROW(adamw{}.check());
+    CHECK_THROWS_WITH(
+        adamw{.decay = -1}.check(),
+        "lockstep: adamw has decay = -1, negative or not finite; take a decay such as 0.01, or 0 for none");
+    CHECK_THROWS_WITH(adamw{.beta1 = 1}.check(), Catch::Contains("beta1 = 1"));
+    CHECK_NOTHROW(lion{.beta1 = 0, .beta2 = 0}.check());
+    CHECK_THROWS_WITH(
+        lion{.beta2 = 1}.check(),
+        "lockstep: lion has beta1 = 0.9 and beta2 = 1, not both in [0, 1); take values such as 0.9 and 0.99");
+    CHECK_THROWS_AS(lion{.decay = nan}.check(), core::error);
+    CHECK_NOTHROW(rmsprop{}.check());
+    CHECK_NOTHROW(rmsprop<rmsprop_slots{.momentum = true}>{}.check());
+    CHECK_THROWS_WITH(rmsprop{.momentum = 0.9}.check(),
+                      "lockstep: rmsprop has momentum = 0.9 and no slot for it; write "
+                      "rmsprop<rmsprop_slots{.momentum = true}>");
+    CHECK_THROWS_WITH(rmsprop{.decay = 1}.check(), Catch::Contains("rmsprop has decay = 1, outside [0, 1)"));
+    CHECK_THROWS_AS((rmsprop<rmsprop_slots{.momentum = true}>{.momentum = 1}.check()), core::error);
+    CHECK_THROWS_AS(rmsprop{.epsilon = 0}.check(), core::error);
 }

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/lion.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/rmsprop.hpp"
 #include "lockstep/optim/sgd.hpp"
 #include "lockstep/optim/weight_decay.hpp"
 #include "support.hpp"
@@ -89,6 +91,9 @@ TEST_CASE("optim/update_checked: library and user optimizers, float and double",
     check<float>(momentum{.beta = 0});
     check<float>(adam{.beta1 = 0, .beta2 = 0});
     check<float>(weight_decay{.rate = 0.01, .decoupled = true, .inner = adam{}});
+    check<float>(lion{.beta1 = 0, .beta2 = 0});
+    check<float>(rmsprop{});
+    check<float>(rmsprop<rmsprop_slots{.momentum = true, .centered = true}>{});
     check<double>(momentum{.nesterov = true});
     check<double>(plain{});
 }

@@ -64,6 +64,24 @@ template <class T>
     return partials[0];
 }
 
+/// The same of n numbers that are not in memory: fill(first, count, x) writes numbers first .. first + count - 1 to x.
+template <class T, class Fill>
+[[nodiscard]] double sum_of_squares_of(std::size_t n, const Fill& fill) noexcept {
+    constexpr std::size_t block = detail::squares_of_block;
+    std::array<double, 64> partials;
+    partials[0] = 0;
+    const auto add_block = [&](std::size_t number, std::size_t level) {
+        const std::size_t first = number * block, count = std::min(block, n - first);
+        std::array<T, block> x;
+        fill(first, count, x.data());
+        std::fill(x.data() + count, x.data() + block, T{0});
+        partials[level] = detail::sum_of_squares_of_block(x.data());
+    };
+    tensor::walk((n + block - 1) / block, add_block,
+                 [&](std::size_t level) { partials[level] += partials[level + 1]; });
+    return partials[0];
+}
+
 LOCKSTEP_TEMPLATE(sum_of_squares<float>);
 
 }  // namespace lockstep::kernels

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sums of squares: against a tree of single numbers, bit for bit, and against long double.
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -37,6 +38,9 @@ void compare(std::size_t n, std::size_t offset) {
     const double sum = kernels::sum_of_squares(x);
     INFO(n << " numbers from " << offset);
     CHECK(sum == tree(x));
+    CHECK(sum == kernels::sum_of_squares_of<T>(n, [&](std::size_t first, std::size_t count, T* out) {
+              std::copy_n(x.data() + first, count, out);
+          }));
     // The square and the additions above a number round once each.
     const double bound = (std::log2(static_cast<double>(n) + 1) + 2) * std::numeric_limits<double>::epsilon();
     CHECK(std::fabs(static_cast<double>(sum - exact)) <= bound * static_cast<double>(exact));

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// An evaluation with the values of its metrics, each of its own type.
+// Tested by tests/equivalence/metrics.cpp.
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/pack.hpp"
+#include "lockstep/metrics/concept.hpp"
+#include "lockstep/report/events.hpp"
+
+namespace lockstep::report {
+
+/// Whether a metric is among those of an evaluation.
+template <class Metric, class... Metrics>
+inline constexpr bool is_measured = ((std::is_same_v<Metric, Metrics> ? 1 : 0) + ... + 0) == 1;
+
+/// What evaluate(set, metrics::list{..}) returns: `found["accuracy"]` finds numbers by name,
+/// `found.get<metrics::confusion_matrix>()` what a metric makes of several sums.
+template <class... Metrics>
+struct measured : evaluation {
+    core::pack<metrics::value_of<Metrics>...> values{};
+
+    /// The value of a metric of the list, of the type that its result() returns; a double without one.
+    template <class Metric>
+    [[nodiscard]] const metrics::value_of<Metric>& get() const& {
+        static_assert(is_measured<Metric, Metrics...>,
+                      "lockstep: get<..>() names no metric that evaluate() was given in its metrics::list{..}");
+        if constexpr (is_measured<Metric, Metrics...>)
+            return core::get<index_of<Metric>()>(values);
+        else
+            core::fail("there is no such metric", "pass it to evaluate()");
+    }
+    template <class Metric>
+    [[nodiscard]] metrics::value_of<Metric> get() && {
+        return std::as_const(*this).template get<Metric>();
+    }
+
+private:
+    template <class Metric>
+    [[nodiscard]] static consteval std::size_t index_of() {
+        const std::array<bool, sizeof...(Metrics)> same{std::is_same_v<Metric, Metrics>...};
+        std::size_t index = 0;
+        while (!same[index]) ++index;
+        return index;
+    }
+};
+
+/// Without metrics, an evaluation as it is.
+template <class... Metrics>
+using evaluation_of = std::conditional_t<sizeof...(Metrics) == 0, evaluation, measured<Metrics...>>;
+
+}  // namespace lockstep::report

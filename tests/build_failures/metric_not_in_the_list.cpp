@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A value of a metric that was not asked for.
+// build error: lockstep: get<..>.. names no metric that evaluate.. was given in its metrics::list...
+#include <boost/mpi/environment.hpp>
+#include <vector>
+
+#include "lockstep/data/memory.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/metrics/r_squared.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<8>, dense<2>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::mean_squared_error{}}};
+    const std::vector<float> x(8 * 64), y(2 * 64);
+    const auto set = ls::data::in_memory<ls::tensor::shape<8>, ls::tensor::shape<2>>(x, y);
+    const auto found = trainer.evaluate(set, ls::metrics::list{ls::metrics::r_squared{}});
+    return found.get<ls::metrics::accuracy>() > 0 ? 0 : 1;
+}
