@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The trainer and all that can stand in a plan, for programs that do not mind the compile time; the library itself
-// never includes it. Not here: models/, planner/, files/, data/mapped_npy.hpp and image_folder.hpp,
-// report/timeline.hpp, further sums (collectives/sum_algorithms.hpp), train/checkpoint.hpp for programs that save and
-// resume, and tensor/xtensor.hpp, which takes a second to parse and which only predictions and views of weights need.
+// never includes it. Not here: models/, planner/, files/, data/mapped_npy.hpp, data/image_folder.hpp, further sums
+// (collectives/sum_algorithms.hpp), report/timeline.hpp, train/checkpoint.hpp for programs that save and resume, and
+// tensor/xtensor.hpp, which takes a second to parse.
 // Tested by tests/headers/main.cpp.
 
 #include "lockstep/comm/program.hpp"

@@ -28,7 +28,7 @@
 #include "lockstep/core/quiet_thread.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/files/json.hpp"
+#include "lockstep/files/safetensors.hpp"
 #include "lockstep/saving/disk.hpp"
 #include "lockstep/saving/manifest.hpp"
 #include "lockstep/saving/state_layout.hpp"
@@ -145,7 +145,7 @@ private:
 struct stored {
     std::string path;
     manifest facts;
-    std::vector<file_array> arrays;
+    files::safetensors_layout file;
     std::uint64_t data_begin = 0;
 };
 
@@ -186,61 +186,11 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
     return {};
 }
 
-/// The header of the file: its length in 8 bytes, then JSON, filled up to a multiple of 8.
-[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string header_of(const state_layout& layout, const manifest& facts) {
-    files::json_writer out;
-    out.begin_object().key("__metadata__").begin_object().key("format").value("lockstep checkpoint");
-    out.key("step").value(core::text(facts.at.steps)).end_object();
-    for (const file_array& one : layout.arrays()) {
-        out.key(one.name).begin_object().key("dtype").value(one.type).key("shape").begin_array();
-        for (const std::uint64_t extent : one.shape) out.value(extent);
-        out.end_array().key("data_offsets").begin_array().value(one.offset).value(one.offset + one.bytes).end_array();
-        out.end_object();
-    }
-    std::string text = out.end_object().text();
-    text.resize((text.size() + 7) / 8 * 8, ' ');
-    constexpr std::size_t most = 100'000'000;
-    if (text.size() > most)
-        core::fail(core::text("the header of a checkpoint has ", text.size(), " bytes, the format allows ", most),
-                   "use larger segments, or fewer workers");
-    const std::uint64_t length = text.size();
-    std::string whole(8, '\0');
-    for (std::size_t i = 0; i < 8; ++i) whole[i] = static_cast<char>(length >> (8 * i) & 0xffU);
-    return whole + text;
-}
-
-[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::vector<file_array> read_header(std::string_view text,
-                                                                               const std::string& path) {
-    std::vector<file_array> out;
-    files::json_reader in{text, path, 8};
-    in.object([&](const std::string& name) {
-        if (name == "__metadata__") return in.skip();
-        file_array one;
-        one.name = name;
-        in.object([&](const std::string& key) {
-            if (key == "dtype") {
-                const std::string type = in.string();
-                one.type = type == "F32"   ? std::string_view{"F32"}
-                           : type == "F64" ? "F64"
-                           : type == "U64" ? "U64"
-                                           : "?";
-            } else if (key == "shape") {
-                in.array([&] { one.shape.push_back(in.natural()); });
-            } else if (key == "data_offsets") {
-                std::vector<std::uint64_t> both;
-                in.array([&] { both.push_back(in.natural()); });
-                if (both.size() != 2 || both[0] > both[1])
-                    in.fail("data_offsets that are no range", "use an earlier checkpoint");
-                one.offset = both[0];
-                one.bytes = both[1] - both[0];
-            } else {
-                in.skip();
-            }
-        });
-        out.push_back(std::move(one));
-    });
-    core::sort(out, [](const file_array& a, const file_array& b) { return a.offset < b.offset; });
-    return out;
+/// Where the arrays lie in the file, and its head.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION files::safetensors_layout layout_of(const state_layout& layout,
+                                                                               std::uint64_t steps) {
+    return files::lay_out_safetensors(layout.arrays(),
+                                      {{"format", "lockstep checkpoint"}, {"step", core::text(steps)}});
 }
 
 /// What no other run in the folder has.
@@ -251,9 +201,9 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
     return out;
 }
 
-[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string shape_text(const std::vector<std::uint64_t>& shape) {
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string shape_text(const std::vector<std::size_t>& shape) {
     std::string out;
-    for (const std::uint64_t one : shape) out += core::text(out.empty() ? "" : "x", one);
+    for (const std::size_t one : shape) out += core::text(out.empty() ? "" : "x", one);
     return out;
 }
 
@@ -288,7 +238,10 @@ LOCKSTEP_FUNCTION std::vector<found> list(const std::string& folder) {
 
 LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& folder, manifest facts,
                                    const state_layout& layout)
-    : ranks_{ranks}, folder_{folder}, header_{detail::header_of(layout, facts)}, facts_{std::move(facts)} {
+    : ranks_{ranks},
+      folder_{folder},
+      header_{detail::layout_of(layout, facts.at.steps).head},
+      facts_{std::move(facts)} {
     facts_.file_bytes = header_.size() + layout.bytes();
     const bool is_first = ranks_.rank() == 0;
     try {
@@ -459,28 +412,30 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
         if (ranks.rank() != 0) return;
         std::uint64_t length = 0;
         from.read(0, std::as_writable_bytes(std::span{&length, 1}));
-        if (length > out.facts.file_bytes - 8)
-            core::fail(core::text(name, " has a header of ", length, " bytes"), "use an earlier checkpoint");
-        header.resize(length);
-        from.read(8, std::as_writable_bytes(std::span{header}));
+        length = std::min<std::uint64_t>(length, files::safetensors_layout::most_header_bytes);
+        header.resize(std::min(out.facts.file_bytes, 8 + length));
+        from.read(0, std::as_writable_bytes(std::span{header}));
+        const auto file = files::parse_safetensors(detail::bytes_of(header), out.facts.file_bytes, name);
+        std::uint64_t begin = out.facts.file_bytes;
+        for (const auto& one : file.tensors) begin = std::min(begin, one.begin);
+        header.resize(begin);
     });
     header = of_first_rank(ranks, header);
-    out.data_begin = 8 + header.size();
-    out.arrays = detail::read_header(header, name);
+    out.file = files::parse_safetensors(detail::bytes_of(header), out.facts.file_bytes, name);
+    out.data_begin = header.size();
     return out;
 }
 
 LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layout& layout) {
-    const auto& here = layout.arrays();
-    const auto describe = [](const file_array& of) {
-        return core::text(of.name, " (", detail::shape_text(of.shape), ", ", of.type, ")");
+    const auto here = detail::layout_of(layout, from.facts.at.steps).tensors;
+    const auto& there = from.file.tensors;
+    const auto describe = [](const files::tensor_entry& of) {
+        return core::text(of.name, " (", detail::shape_text(of.shape), ", ", files::name_of(of.type), ")");
     };
-    const std::size_t both = std::min(from.arrays.size(), here.size());
-    for (std::size_t i = 0; i < std::max(from.arrays.size(), here.size()); ++i) {
-        if (i < both && describe(from.arrays[i]) == describe(here[i]) && from.arrays[i].offset == here[i].offset &&
-            from.arrays[i].bytes == here[i].bytes)
-            continue;
-        core::fail(core::text(from.path, " has ", i < from.arrays.size() ? describe(from.arrays[i]) : "nothing",
+    const std::size_t both = std::min(there.size(), here.size());
+    for (std::size_t i = 0; i < std::max(there.size(), here.size()); ++i) {
+        if (i < both && describe(there[i]) == describe(here[i]) && there[i].begin == here[i].begin) continue;
+        core::fail(core::text(from.path, " has ", i < there.size() ? describe(there[i]) : "nothing",
                               " where this trainer has ", i < here.size() ? describe(here[i]) : "nothing"),
                    "resume with the network, optimizer, compressor and strategy that wrote it");
     }

@@ -23,6 +23,8 @@
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/files/dtype.hpp"
+#include "lockstep/files/safetensors.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/state.hpp"
@@ -72,15 +74,6 @@ struct file_run {
     std::size_t bytes = 0;
 };
 
-/// An array of a file.
-struct file_array {
-    std::string name;
-    std::vector<std::uint64_t> shape;
-    std::string_view type;     ///< F32, F64 or U64
-    std::uint64_t offset = 0;  ///< in bytes from the begin of the data
-    std::uint64_t bytes = 0;
-};
-
 /// Collects what visit_state() shows on this rank; the numbers stay where they are.
 class state_parts {
 public:
@@ -90,7 +83,7 @@ public:
                           of.worker,
                           of.first,
                           of.numbers.size(),
-                          type_of<T>(),
+                          files::dtype_of<T>,
                           reinterpret_cast<std::byte*>(of.numbers.data()),
                           of.speaks});
     }
@@ -106,18 +99,13 @@ public:
         std::uint64_t worker = tensor::shared_by_workers;
         std::uint64_t first = 0;
         std::uint64_t count = 0;
-        std::string_view type;
+        files::dtype type = files::dtype::f32;
         std::byte* data = nullptr;
         bool speaks = true;
     };
     [[nodiscard]] const std::vector<part>& all() const noexcept { return parts_; }
 
 private:
-    template <class T>
-    [[nodiscard]] static constexpr std::string_view type_of() noexcept {
-        return std::is_same_v<T, float> ? "F32" : std::is_same_v<T, double> ? "F64" : "U64";
-    }
-
     std::vector<part> parts_;
 };
 
@@ -130,7 +118,8 @@ public:
     [[gnu::cold]] state_layout(const comm::group& ranks, const state_parts& here, const named_arrays& names,
                                std::size_t shards, std::size_t workers);
 
-    [[nodiscard]] const std::vector<file_array>& arrays() const noexcept { return arrays_; }
+    /// `begin` counts from the begin of the data.
+    [[nodiscard]] const std::vector<files::tensor_entry>& arrays() const noexcept { return arrays_; }
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
     /// Where the parts of this rank lie in the file, in ascending order. `all`: also those of which another rank
@@ -152,7 +141,7 @@ private:
     };
 
     /// The next array of the file; returns where it begins.
-    [[gnu::cold]] std::uint64_t add(std::string name, std::vector<std::uint64_t> shape, std::string_view type);
+    [[gnu::cold]] std::uint64_t add(std::string name, std::vector<std::size_t> shape, files::dtype type);
     /// Parts of one role, slot, set and parameter, in ascending order of workers, shards, segments and begins.
     [[gnu::cold]] void add_parameter(std::span<const part> parts, const named_array& named, std::size_t shards,
                                      std::size_t workers);
@@ -161,7 +150,7 @@ private:
     [[gnu::cold]] void add_statistics(std::span<const part> parts, const named_arrays& names);
     [[nodiscard]] const place& place_of(const part& one) const;
 
-    std::vector<file_array> arrays_;
+    std::vector<files::tensor_entry> arrays_;
     std::vector<place> places_;  // in ascending order of keys
     std::uint64_t bytes_ = 0;
 };
@@ -176,7 +165,7 @@ namespace detail {
     for (const auto& one : here.all())
         if (one.speaks && one.count > 0)
             out += core::text(one.of.role, "\t", one.of.slot, " ", one.of.set, " ", one.of.tensor, " ", one.of.segment,
-                              " ", one.worker, " ", one.first, " ", one.count, " ", one.type, "\n");
+                              " ", one.worker, " ", one.first, " ", one.count, " ", files::name_of(one.type), "\n");
     return out;
 }
 [[gnu::cold]] LOCKSTEP_FUNCTION void from_lines(std::string_view lines, std::vector<state_parts::part>& out) {
@@ -192,15 +181,12 @@ namespace detail {
                 *number = *number * 10 + static_cast<std::uint64_t>(rest.front() - '0');
             rest.remove_prefix(1);
         }
-        one.type = rest == "F32" ? std::string_view{"F32"} : rest == "F64" ? "F64" : "U64";
+        one.type = rest == "F32" ? files::dtype::f32 : rest == "F64" ? files::dtype::f64 : files::dtype::u64;
         out.push_back(std::move(one));
         lines.remove_prefix(end + 1);
     }
 }
 
-[[nodiscard]] LOCKSTEP_FUNCTION std::uint64_t item_bytes(std::string_view type) noexcept {
-    return type == "F32" ? 4 : 8;
-}
 [[nodiscard]] LOCKSTEP_FUNCTION bool is_shared(const state_parts::part& one) noexcept {
     return one.worker == tensor::shared_by_workers;
 }
@@ -247,7 +233,10 @@ LOCKSTEP_FUNCTION state_layout::state_layout(const comm::group& ranks, const sta
         return one.of.role == "statistics" ? one.of.tensor : one.of.tensor / shards;
     };
     const auto kind = [&](const part& one) {
-        const int first = one.type == "U64" ? 0 : one.of.role == "weights" ? 1 : one.of.role == "statistics" ? 2 : 3;
+        const int first = one.type == files::dtype::u64 ? 0
+                          : one.of.role == "weights"    ? 1
+                          : one.of.role == "statistics" ? 2
+                                                        : 3;
         return std::tuple{first, one.of.role, parameter(one), one.of.slot, one.of.set};
     };
     const auto order = [](const part& one) { return std::tuple{one.worker, one.of.tensor, one.of.segment, one.first}; };
@@ -257,7 +246,7 @@ LOCKSTEP_FUNCTION state_layout::state_layout(const comm::group& ranks, const sta
     detail::each_group(std::span<const part>{all}, kind, [&](std::span<const part> parts) {
         const part& one = parts[0];
         if (one.of.role == "statistics") return add_statistics(parts, names);
-        if (one.type == "U64") return add_segments(parts, one.of.role, shards, workers);
+        if (one.type == files::dtype::u64) return add_segments(parts, one.of.role, shards, workers);
         const named_array& named = names.parameters.at(parameter(one));
         bool has_shape = true;
         std::uint64_t count = 0;
@@ -277,11 +266,10 @@ LOCKSTEP_FUNCTION state_layout::state_layout(const comm::group& ranks, const sta
     core::sort(places_, [](const state_layout::place& a, const state_layout::place& b) { return a.of < b.of; });
 }
 
-LOCKSTEP_FUNCTION std::uint64_t state_layout::add(std::string name, std::vector<std::uint64_t> shape,
-                                                  std::string_view type) {
-    std::uint64_t bytes = detail::item_bytes(type);
-    for (const std::uint64_t one : shape) bytes = core::checked_product("bytes of a checkpoint", bytes, one);
-    arrays_.push_back({std::move(name), std::move(shape), type, bytes_, bytes});
+LOCKSTEP_FUNCTION std::uint64_t state_layout::add(std::string name, std::vector<std::size_t> shape, files::dtype type) {
+    std::uint64_t bytes = files::size_of(type);
+    for (const std::size_t one : shape) bytes = core::checked_product("bytes of a checkpoint", bytes, one);
+    arrays_.push_back({std::move(name), type, std::move(shape), bytes_, bytes});
     bytes_ = core::checked_sum("bytes of a checkpoint", bytes_, bytes);
     return bytes_ - bytes;
 }
@@ -289,8 +277,8 @@ LOCKSTEP_FUNCTION std::uint64_t state_layout::add(std::string name, std::vector<
 LOCKSTEP_FUNCTION void state_layout::add_parameter(std::span<const part> parts, const named_array& named,
                                                    std::size_t shards, std::size_t workers) {
     const part& one = parts[0];
-    const std::uint64_t row = named.columns * named.shards, item = detail::item_bytes(one.type);
-    std::vector<std::uint64_t> shape;
+    const std::uint64_t row = named.columns * named.shards, item = files::size_of(one.type);
+    std::vector<std::size_t> shape;
     if (!detail::is_shared(one)) shape.push_back(workers);
     if (named.rows > 1) shape.push_back(named.rows);
     shape.push_back(row);
@@ -318,9 +306,9 @@ LOCKSTEP_FUNCTION void state_layout::add_segments(std::span<const part> parts, c
         std::uint64_t size = 0, next = 0;
         for (const part& of : segment)
             if (of.worker == one.worker) size += of.count;
-        std::string what = one.type == "U64" ? name : name + detail::suffix_of(one.of);
+        std::string what = one.type == files::dtype::u64 ? name : name + detail::suffix_of(one.of);
         if (one.of.segment > 0 || array(sorted.back()).second > 0) what += core::text(".segment", one.of.segment);
-        if (one.type != "U64" && shards > 1) what += core::text(".shard", one.of.tensor % shards);
+        if (one.type != files::dtype::u64 && shards > 1) what += core::text(".shard", one.of.tensor % shards);
         detail::each_group(
             segment, [](const part& of) { return of.worker; },
             [&](std::span<const part> block) {
@@ -333,11 +321,11 @@ LOCKSTEP_FUNCTION void state_layout::add_segments(std::span<const part> parts, c
         if (!is_shared && next != workers)
             core::fail(core::text(next, " of ", workers, " workers show ", what),
                        "let visit_state() show the numbers of every worker");
-        std::vector<std::uint64_t> shape;
+        std::vector<std::size_t> shape;
         if (!is_shared) shape.push_back(workers);
         shape.push_back(size);
         const std::uint64_t offset = add(std::move(what), std::move(shape), one.type);
-        places_.push_back({one.of, offset, size * detail::item_bytes(one.type), size, size, size});
+        places_.push_back({one.of, offset, size * files::size_of(one.type), size, size, size});
     });
 }
 
@@ -373,7 +361,7 @@ LOCKSTEP_FUNCTION std::vector<file_run> state_layout::runs(const state_parts& he
     for (const part& one : here.all()) {
         if (one.count == 0 || !(all || one.speaks)) continue;
         const place& in = place_of(one);
-        const std::uint64_t item = detail::item_bytes(one.type);
+        const std::uint64_t item = files::size_of(one.type);
         const std::uint64_t base = in.offset + (detail::is_shared(one) ? 0 : one.worker * in.worker);
         std::uint64_t at = one.first + (in.of.segment == any_segment ? one.of.segment : 0);
         // Of a shard each row of the file has a part.

@@ -116,15 +116,15 @@ TEST_CASE("a state has one file, however it is cut", "[saving]") {
             std::map<std::string, std::vector<float>> found;
             std::uint64_t at = 0;
             for (const auto& one : layout.arrays()) {
-                REQUIRE(one.offset == at);
-                at += one.bytes;
+                REQUIRE(one.begin == at);
+                at += one.size;
                 std::uint64_t numbers = 1;
                 for (const auto extent : one.shape) numbers *= extent;
-                REQUIRE(one.bytes == numbers * (one.type == "U64" ? 8U : 4U));
-                if (one.type == "U64") continue;
+                REQUIRE(one.size == numbers * (one.type == ls::files::dtype::u64 ? 8U : 4U));
+                if (one.type == ls::files::dtype::u64) continue;
                 auto& to = found[one.name];
                 to.resize(numbers);
-                std::memcpy(to.data(), file.data() + one.offset, one.bytes);
+                std::memcpy(to.data(), file.data() + one.begin, one.size);
             }
             REQUIRE(at == layout.bytes());
             const auto expect = [&](const std::string& name, const std::string& source, std::size_t first,
