@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Programs that save include a header of their own.
-// build error: lockstep: save\(\) writes files: #include .lockstep/train/checkpoint.hpp.
+// build error: lockstep: a trainer saves and loads files with #include .lockstep/train/checkpoint.hpp.
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/layers/dense.hpp"

@@ -9,11 +9,14 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/saving/observer.hpp"
 #include "lockstep/saving/save.hpp"
+#include "lockstep/saving/weight_file.hpp"
 #include "lockstep/train/engine.hpp"
 
 namespace lockstep::train {
@@ -88,11 +91,35 @@ struct checkpoints<Plan, void> {
         });
     }
 
+    /// `all`, `statistics`: of the whole network, on rank 0.
+    template <class T>
+    [[gnu::cold]] static void save_weights(engine<Plan>& core, const std::string& path, std::span<const T> all,
+                                           std::span<const T> statistics, const std::source_location& where) {
+        with_files(core, "save_weights", where, [&] {
+            saving::together(core.ranks, [&] {
+                if (core.ranks.rank() == 0) saving::write_weights(path, names_of(core), all, statistics);
+            });
+        });
+    }
+    template <class T>
+    [[gnu::cold]] static void read_weights(engine<Plan>& core, const std::string& path, std::span<T> all,
+                                           std::span<T> statistics, const std::source_location& where) {
+        with_files(core, "load_weights", where, [&] {
+            saving::together(core.ranks, [&] { saving::read_weights(path, names_of(core), all, statistics); });
+        });
+    }
+
 private:
     [[nodiscard, gnu::cold]] static saving::manifest facts_of(const engine<Plan>& core) {
         saving::manifest out;
         out.at = {core.totals.steps, core.epoch, core.position, core.totals.samples, core.samples_of_set()};
         out.recipe = recipe_of(core.plan, core.grid.workers);
+        return out;
+    }
+    [[nodiscard, gnu::cold]] static saving::weight_names names_of(const engine<Plan>& core) {
+        saving::weight_names out{saving::names_of<typename engine<Plan>::network>(), {}};
+        for (auto& [name, value] : recipe_of(core.plan, core.grid.workers))
+            if (name == "network") out.network = std::move(value);
         return out;
     }
 };

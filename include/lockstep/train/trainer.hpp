@@ -166,6 +166,21 @@ public:
         });
     }
 
+    /// Weights and running statistics by name, in a safetensors file: for load_weights(), ls::predictor and other
+    /// programs. Written by rank 0, and there as a whole or not. Throws core::error on all ranks alike. Collective.
+    void save_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
+        const auto all = all_weights(where);
+        with_files(
+            [&](auto files) { files.save_weights(core_, path, std::span<const T>{all}, running_statistics(), where); });
+    }
+    /// The same from such a file, or from state.safetensors of a checkpoint: names, shapes and network have to be those
+    /// of this trainer. Every rank reads it.
+    void load_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
+        std::vector<T> all(network::parameters), statistics(network::statistics);
+        with_files([&](auto files) { files.read_weights(core_, path, std::span{all}, std::span{statistics}, where); });
+        load_weights(all, statistics, where);
+    }
+
     /// The running statistics of all layers, one after the other: the same on every rank. None for a network without
     /// such layers. A view of the trainer's memory: the next step changes it.
     [[nodiscard]] std::span<const T> running_statistics() const noexcept { return core_.observed.running(); }
@@ -193,30 +208,21 @@ public:
     /// Writes all of that to FOLDER/step-N, readable by any number of ranks, and deletes older checkpoints there but
     /// `keep` (0: none). Returns its path. Throws core::error, on all ranks alike, where that cannot be; then the
     /// folder and the trainer are as they were. See docs/checkpoints.md. Collective.
-    std::string save(const std::string& folder, std::size_t keep = 0,
-                     const std::source_location& where = std::source_location::current()) {
-        using files = checkpoints<Plan>;
-        static_assert(files::are_included, "lockstep: save() writes files: #include \"lockstep/train/checkpoint.hpp\"");
-        if constexpr (files::are_included) return files::save(core_, folder, keep, where);
-        return {};
+    auto save(const std::string& folder, std::size_t keep = 0,
+              const std::source_location& where = std::source_location::current()) {
+        return with_files([&](auto files) { return files.save(core_, folder, keep, where); });
     }
     /// The same on a thread, from a copy of the state: what it returns has is_written(), and commit(keep), which is
     /// collective. Meanwhile the run goes on. A fit() has checkpoint{.write_behind = true}.
     auto save_behind(const std::string& folder, const std::source_location& where = std::source_location::current()) {
-        using files = checkpoints<Plan>;
-        static_assert(files::are_included,
-                      "lockstep: save_behind() writes files: #include \"lockstep/train/checkpoint.hpp\"");
-        if constexpr (files::are_included) return files::save_behind(core_, folder, where);
+        return with_files([&](auto files) { return files.save_behind(core_, folder, where); });
     }
     /// Goes on where the newest checkpoint in the folder (or the one that it is) ends, with the bits of a run that was
     /// not interrupted, on any number of ranks. `may_change`: lines of the recipe that need not be equal. Throws
     /// core::error where there is none, or one of another recipe, or a damaged one. Collective.
     void resume(const std::string& folder, const std::vector<std::string>& may_change = {},
                 const std::source_location& where = std::source_location::current()) {
-        using files = checkpoints<Plan>;
-        static_assert(files::are_included,
-                      "lockstep: resume() reads files: #include \"lockstep/train/checkpoint.hpp\"");
-        if constexpr (files::are_included) files::resume(core_, folder, may_change, where);
+        with_files([&](auto files) { files.resume(core_, folder, may_change, where); });
     }
     /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks.
     /// Collective.
@@ -231,6 +237,15 @@ private:
     catch (...) {
         if (ranks.size() > 1) tell_all(ranks);
         core::rethrow();
+    }
+
+    /// f(what writes and reads files).
+    template <class F>
+    static auto with_files(const F& f) {
+        using files = checkpoints<Plan>;
+        static_assert(files::are_included,
+                      "lockstep: a trainer saves and loads files with #include \"lockstep/train/checkpoint.hpp\"");
+        if constexpr (files::are_included) return f(files{});
     }
 
     /// A look at the weights: collective in a model partition and where workers have weights of their own, else local

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 4
+// Weights go through a file from one trainer to another one: the same predictions on other numbers of ranks.
+#include <unistd.h>
+
+#include <boost/mpi/collectives/broadcast.hpp>
+#include <boost/serialization/string.hpp>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "equivalence/support.hpp"
+#include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+namespace {
+
+using namespace support;
+namespace part = ls::partition;
+namespace files = std::filesystem;
+
+const samples<> training{96}, test{50, 8};
+
+constexpr auto normalised =
+    ls::sequential{ls::input<12, 12, 1>,      ls::layers::conv<4, 3>{}, ls::layers::batch_norm{}, ls::layers::relu{},
+                   ls::layers::max_pool<2>{}, ls::layers::flatten{},    ls::layers::dense<10>{}};
+/// As many weights in the same shapes.
+constexpr auto of_equal_size =
+    ls::sequential{ls::input<12, 12, 1>,      ls::layers::conv<4, 3>{}, ls::layers::batch_norm{}, ls::layers::tanh{},
+                   ls::layers::max_pool<2>{}, ls::layers::flatten{},    ls::layers::dense<10>{}};
+
+template <class Net, class Partition = part::data>
+auto recipe(const Net& net, std::uint64_t seed, const Partition& partition = {}) {
+    return ls::plan{.model = net,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .optimizer = ls::optim::sgd{},
+                    .schedule = ls::optim::constant{.rate = 0.02},
+                    .partition = partition,
+                    .batch = 32,
+                    .seed = seed};
+}
+
+/// What an independent reader finds: the length of the header, and whether a name is in it.
+struct raw_file {
+    std::string bytes;
+    explicit raw_file(const std::string& path) {
+        std::ifstream file{path, std::ios::binary};
+        bytes.assign(std::istreambuf_iterator<char>{file}, {});
+    }
+    [[nodiscard]] std::string header() const {
+        std::uint64_t length = 0;
+        for (std::size_t i = 8; i-- > 0;) length = length * 256 + static_cast<unsigned char>(bytes[i]);
+        return bytes.substr(8, length);
+    }
+};
+
+TEST_CASE("weights go through a file", "[saving]") {
+    std::string folder;
+    if (mpi::communicator{}.rank() == 0) {
+        folder = files::temp_directory_path() / ("lockstep-weights-" + std::to_string(::getpid()));
+        files::remove_all(folder);
+        files::create_directories(folder);
+    }
+    mpi::broadcast(mpi::communicator{}, folder, 0);
+    const std::string path = folder + "/net.safetensors";
+    std::uint64_t hash = 0;
+    double loss = 0;
+    on_groups({3}, [&](const mpi::communicator& group) {
+        ls::trainer from{group, recipe(normalised, 1)};
+        from.fit(training.set(), ls::steps{5});
+        from.save_weights(path);
+        (void)from.save(folder + "/run");
+        hash = from.weights_hash();
+        loss = from.evaluate(test.set()).loss;
+        CHECK_THROWS_WITH(from.save_weights(folder + "/none/net"), Catch::Contains("/none/net"));
+        CHECK(from.weights_hash() == hash);
+    });
+    mpi::broadcast(mpi::communicator{}, hash, 0);
+    mpi::broadcast(mpi::communicator{}, loss, 0);
+    for (const std::string& file : {path, folder + "/run/step-5/state.safetensors"})
+        on_groups({1, 2}, [&](const mpi::communicator& group) {
+            ls::trainer to{group, recipe(normalised, 2)};
+            CHECK(to.weights_hash() != hash);
+            to.load_weights(file);
+            CHECK(to.weights_hash() == hash);
+            CHECK(to.evaluate(test.set()).loss == loss);
+        });
+    on_groups({4}, [&](const mpi::communicator& group) {
+        ls::trainer to{group, recipe(normalised, 2, part::hybrid<part::data, part::model<2>>{})};
+        to.load_weights(path);
+        CHECK(to.weights_hash() == hash);
+        to.save_weights(folder + "/again.safetensors");
+        group.barrier();
+        CHECK(raw_file{folder + "/again.safetensors"}.bytes == raw_file{path}.bytes);
+    });
+    on_groups({2}, [&](const mpi::communicator& group) {
+        ls::trainer other{group, recipe(of_equal_size, 2)};
+        const auto before = other.weights_hash();
+        CHECK_THROWS_WITH(other.load_weights(path),
+                          Catch::Contains("weights of the network") && Catch::Contains("tanh"));
+        CHECK_THROWS_WITH(other.load_weights(folder + "/none"), Catch::Contains("No such file"));
+        CHECK(other.weights_hash() == before);
+        other.fit(training.set(), ls::steps{1});
+    });
+    const std::string header = raw_file{path}.header();
+    for (const char* name : {"\"0.conv.weight\":{\"dtype\":\"F32\",\"shape\":[9,4]", "\"0.conv.bias\"",
+                             "\"1.batch_norm.mean\"", "\"5.dense.weight\":{\"dtype\":\"F32\",\"shape\":[100,10]"})
+        CHECK(header.find(name) != header.npos);
+    mpi::communicator{}.barrier();
+    if (mpi::communicator{}.rank() == 0) files::remove_all(folder);
+}
+
+}  // namespace
