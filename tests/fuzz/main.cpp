@@ -298,16 +298,20 @@ public:
         jsons_ = {R"({"a":1,"b":[true,false,null,-0.5e1],"c":{"d":"x\\n\\u00e9\\ud83d\\ude00"},"":[[],{}]})",
                   " [1 , 2.25,\n\t\"\xe2\x82\xac\"] ", "18446744073709551615",
                   std::string(64, '[') + std::string(64, ']')};
-        tensors_ = {
-            {R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"U8","shape":[3],"data_offsets":[24,27]}}     )",
-             pixels(27)},
-            {R"({"__metadata__":{"k":"v"},"a":{"shape":[],"dtype":"I64","data_offsets":[0,8]},"e":{"dtype":"BOOL","shape":[0,4],"data_offsets":[8,8]}})",
-             pixels(8)},
-            {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
-             pixels(8)},
-            {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
-             pixels(8)},
-            {"{}", ""}};
+        tensors_ = {{R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                     R"("b":{"dtype":"U8","shape":[3],"data_offsets":[24,27]}}     )",
+                     pixels(27)},
+                    {R"({"__metadata__":{"k":"v"},)"
+                     R"("a":{"shape":[],"dtype":"I64","data_offsets":[0,8]},)"
+                     R"("e":{"dtype":"BOOL","shape":[0,4],"data_offsets":[8,8]}})",
+                     pixels(8)},
+                    {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                     R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+                     pixels(8)},
+                    {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                     R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+                     pixels(8)},
+                    {"{}", ""}};
         arrays_ = {{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }          \n", pixels(24)},
                    {"{'shape': (5,), 'descr': \"|u1\", 'fortran_order': True}\n", pixels(5)},
                    {"{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n", pixels(8)}};

@@ -37,6 +37,7 @@ struct csv_column {
     [[nodiscard]] std::string text() const { return number < 0 ? core::text("\"", name, "\"") : core::text(number); }
 };
 
+/// What a file does not say of itself.
 struct csv_format {
     char separator = ',';
     bool header = true;                  ///< the first line has the names of the columns
@@ -149,7 +150,7 @@ public:
 private:
     static constexpr int none = -1;
 
-    /// The next byte, which is not taken, or none.
+    /// The next byte, which is not taken, or none. Read in pieces of 64 KiB: only the numbers are kept.
     int peek() {
         if (at_ == filled_) {
             at_ = 0;
@@ -158,12 +159,14 @@ private:
         }
         return std::to_integer<int>(buffer_[at_]);
     }
+    /// The same, taken; lines are counted here, also inside of quoted fields.
     int take() {
         const int out = peek();
         at_ += out == none ? 0 : 1;
         if (out == '\n') ++next_line_;
         return out;
     }
+    /// A letter of the field. A quotation mark that is never closed would take the rest of the file.
     void append(int letter) {
         if (text_.size() - (ends_.empty() ? 0 : ends_.back()) == longest_field)
             fail(core::text("column ", count_, " is longer than ", longest_field, " bytes"),
@@ -174,6 +177,7 @@ private:
     bool read_field() {
         int letter = take();
         if (letter == '"') {
+            // Up to a quotation mark that is not one of two; separators and ends of lines are letters here.
             for (;;) {
                 letter = take();
                 if (letter == none)
@@ -255,9 +259,11 @@ public:
     }
 
 private:
+    /// At the end empty lines are left out; before it a line may be missing.
     [[noreturn]] void fail_blank(std::size_t line) const {
         core::fail(core::text("\"", path_, "\", line ", line, " is empty, and others follow"), "remove the empty line");
     }
+    /// Each line has all columns, the names included.
     void require_columns() const {
         if (lines_.count() == columns_) return;
         lines_.fail(core::text(lines_.count(), lines_.count() == 1 ? " column" : " columns", " separated by '",
@@ -265,6 +271,7 @@ private:
                                labels_, " of the label, ", format_.ignored.size(), " ignored"),
                     "declare the data set with as many, name other columns to be ignored, or set another .separator");
     }
+    /// A line of numbers alone would be a sample that is lost.
     void read_names() {
         require_columns();
         bool all_numbers = true;
@@ -277,6 +284,7 @@ private:
             lines_.fail("numbers, where names of columns were expected",
                         "set .header = false, or add a line with names");
     }
+    /// The number of a column.
     [[nodiscard]] std::size_t find(const csv_column& wanted) const {
         if (wanted.number >= 0) {
             if (static_cast<std::size_t>(wanted.number) >= columns_)
@@ -295,6 +303,7 @@ private:
                               wanted.text()),
                    names_.empty() ? "number columns from 0, or set .header = true" : "its columns are " + all);
     }
+    /// Where the number of each column goes.
     void choose_columns() {
         constexpr std::size_t unused = static_cast<std::size_t>(-1);
         if (!format_.labels.empty() && format_.labels.size() != labels_)
@@ -315,6 +324,7 @@ private:
         for (std::size_t& place : place_)
             if (place == unused) place = next++;  // without names, what comes after the sample is the label
     }
+    /// In steps of twice the size; where memory ends, the error says what it was for.
     void grow(std::vector<double>& numbers, std::size_t by) const {
         if (numbers.capacity() - numbers.size() < by) {
             const std::size_t room = 2 * (numbers.size() + by);
@@ -324,6 +334,7 @@ private:
         }
         numbers.resize(numbers.size() + by);
     }
+    /// One sample: the numbers of a line.
     void read_line(csv_contents& out) const {
         require_columns();
         const std::size_t x = out.x.size(), y = out.y.size();
@@ -335,6 +346,7 @@ private:
             (is_label ? out.y[y + place_[i] - features_] : out.x[x + place_[i]]) = value(i, is_label && classes_ > 0);
         }
     }
+    /// A number, or the number of a class; each thing that is neither has a message with its column.
     [[nodiscard]] double value(std::size_t column, bool is_class) const {
         const std::string_view field = lines_.field(column);
         const auto where = [&] {

@@ -64,7 +64,9 @@ private:
         std::string path;  // in the folder of the class
     };
 
+    /// The pictures in a folder of a class, `inside` of it.
     void add(std::uint32_t of_class, const std::string& inside, int levels);
+    /// From the first 4 KiB of each file, where they tell it: PNG and PGM always, JPEG mostly.
     void check_sizes() const;
 
     std::string folder_;
@@ -161,11 +163,13 @@ namespace detail {
     return out;
 }
 
+/// Links are followed.
 [[nodiscard]] LOCKSTEP_FUNCTION bool is_folder(const std::string& path) noexcept {
     struct stat about {};
     return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
 }
 
+/// In small or capital letters of ASCII.
 [[nodiscard]] LOCKSTEP_FUNCTION bool has_ending(std::string_view name, std::string_view ending) noexcept {
     if (name.size() < ending.size()) return false;
     name.remove_prefix(name.size() - ending.size());
@@ -196,6 +200,7 @@ LOCKSTEP_FUNCTION image_list::image_list(std::string folder, std::size_t classes
             core::fail(core::text("\"", folder_, "/", classes_[c], "\" has no pictures"),
                        "add some, or remove the folder");
     }
+    // Whole paths as bytes: neither the locale nor the order in which the system names files matters.
     core::sort(pictures_, [](const picture_file& a, const picture_file& b) {
         return a.of_class != b.of_class ? a.of_class < b.of_class : a.path < b.path;
     });
@@ -215,6 +220,7 @@ LOCKSTEP_FUNCTION void image_list::add(std::uint32_t of_class, const std::string
             add(of_class, path + "/", levels + 1);
             continue;
         }
+        // The first decoder that claims the ending has the file.
         std::uint32_t which = 0;
         for (; which < options_.decoders.size(); ++which)
             if (std::ranges::any_of(options_.decoders[which].endings,
@@ -249,7 +255,7 @@ LOCKSTEP_FUNCTION void image_list::read(std::size_t number, std::vector<std::byt
     core::input_file from{where};
     core::with_memory(core::text("the picture \"", where, "\""), from.size(), "store it in fewer bytes",
                       [&] { file.resize(static_cast<std::size_t>(from.size())); });
-    file.resize(from.read(file));
+    file.resize(from.read(file));  // it may have become shorter
     options_.decoders[pictures_[number].decoder].decode(file, where, expected_, pixels);
 }
 

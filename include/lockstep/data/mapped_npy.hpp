@@ -81,6 +81,7 @@ private:
         pair(const std::string& of_x, const std::string& of_y)
             : x{open_samples(of_x, Sample::extents, "samples")}, y{open_samples(of_y, label_extents(), "labels")} {
             if constexpr (tensor::is_classes<label>) labels_hash = check_labels(y, label::count);
+            // Below half of the memory the page cache keeps all of it, and the hints would only cost time.
             const auto pages = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES));
             is_larger_than_memory = x.bytes().size() / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) > pages / 2;
             if (is_larger_than_memory) x.expect_random_reads();
@@ -116,6 +117,7 @@ LOCKSTEP_FUNCTION std::uint64_t check_labels(const files::npy_file& labels, std:
         core::fail(core::text("\"", labels.path(), "\" holds ", files::name_of(labels.type()),
                               " numbers, class labels are whole numbers"),
                    "store them as numpy.save(path, y.astype('<i4')), or declare the label as a shape");
+    // Labels are a small part of the data: all of them are read once, so that no step finds one that is wrong.
     std::array<std::int64_t, 1024> part;
     std::uint64_t hash = 0;
     for (std::size_t at = 0; at < labels.count(); at += part.size()) {

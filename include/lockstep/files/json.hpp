@@ -18,6 +18,7 @@
 
 namespace lockstep::files {
 
+/// What a value can be, without whole numbers of their own: JSON has one kind of number.
 enum class json_kind { null, boolean, number, string, array, object };
 
 /// Reads one text from its beginning to its end: the caller asks for the value that it expects next.
@@ -71,17 +72,21 @@ public:
     [[noreturn, gnu::cold]] void fail(std::string_view problem, std::string_view remedy) const;
 
 private:
+    /// Throws with what was found instead.
     [[noreturn, gnu::cold]] void fail_expected(std::string_view what) const;
     [[nodiscard]] bool is_next(char letter) const noexcept { return at_ < text_.size() && text_[at_] == letter; }
     void skip_space() noexcept;
+    /// White space, then exactly these letters.
     void word(std::string_view letters, std::string_view what);
     void open(char bracket);
     /// Whether an element follows; otherwise the closing bracket has been read.
     [[nodiscard]] bool more(char bracket, bool is_first);
     [[nodiscard]] std::string member_name();
+    /// Parts of a string: the digits of \\u, what follows a backslash, one character.
     [[nodiscard]] std::uint32_t four_digits();
     void escape(std::string& out);
     void character(std::string& out);
+    /// The digits of the number that comes next, which is checked and stays there.
     [[nodiscard]] std::string_view number(std::string_view what);
     template <class N>
     [[nodiscard]] N whole(std::string_view what);
@@ -119,7 +124,8 @@ private:
     json_writer& finish(char bracket);
     json_writer& add(std::string_view value);
 
-    std::string out_, open_;
+    std::string out_;
+    std::string open_;  // brackets that wait for their end
 };
 
 #if LOCKSTEP_BODIES
@@ -171,6 +177,7 @@ LOCKSTEP_FUNCTION void json_reader::word(std::string_view letters, std::string_v
 
 LOCKSTEP_FUNCTION json_kind json_reader::kind() {
     skip_space();
+    // The first letter tells: null, true, false, a number, and the three that follow in json_kind.
     constexpr std::string_view signs = "ntf-0123456789\"[{";
     const std::size_t which = at_ < text_.size() ? signs.find(text_[at_]) : signs.npos;
     if (which == signs.npos) fail_expected("a value");
@@ -193,6 +200,7 @@ LOCKSTEP_FUNCTION bool json_reader::more(char bracket, bool is_first) {
         --levels_;
         return false;
     }
+    // After a comma an element has to come: the caller reads it, and finds a bracket there to be none.
     if (!is_first) word(",", bracket == '}' ? "\",\" or \"}\"" : "\",\" or \"]\"");
     return true;
 }
@@ -252,6 +260,7 @@ LOCKSTEP_FUNCTION void json_reader::character(std::string& out) {
 }
 
 LOCKSTEP_FUNCTION std::string json_reader::string() {
+    // Character by character: names are short, and what is no UTF-8 must not get into a message or a file name.
     word("\"", "a string");
     std::string out;
     while (!is_next('"')) character(out);
@@ -269,6 +278,7 @@ LOCKSTEP_FUNCTION bool json_reader::boolean() {
 LOCKSTEP_FUNCTION void json_reader::null() { word("null", "null"); }
 
 LOCKSTEP_FUNCTION std::string_view json_reader::number(std::string_view what) {
+    // -? (0 | [1-9][0-9]*) (.[0-9]+)? ([eE][+-]?[0-9]+)?: std::from_chars would take more than JSON allows.
     skip_space();
     std::size_t end = at_;
     const auto letter = [&] { return end < text_.size() ? text_[end] : '\0'; };
@@ -293,6 +303,7 @@ LOCKSTEP_FUNCTION std::string_view json_reader::number(std::string_view what) {
 
 template <class N>
 N json_reader::whole(std::string_view what) {
+    // 1.0 and 1e3 stop at a letter that is no digit: they are numbers, but not whole ones as files count things.
     const std::string_view digits = number(what);
     N out = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
@@ -316,6 +327,7 @@ LOCKSTEP_FUNCTION double json_reader::real() {
 }
 
 LOCKSTEP_FUNCTION void json_reader::skip() {
+    // By the functions that read, so that what is skipped is as valid as what is not.
     const json_kind what = kind();
     if (what == json_kind::null) null();
     if (what == json_kind::boolean) (void)boolean();
@@ -364,6 +376,7 @@ LOCKSTEP_FUNCTION json_writer& json_writer::key(std::string_view name) {
 }
 
 LOCKSTEP_FUNCTION json_writer& json_writer::value(std::string_view string) {
+    // Only what must be escaped is: other readers show the rest as it is.
     std::string quoted{'"'};
     for (std::string_view rest = string; !rest.empty();) {
         const std::size_t size = detail::utf8_length(rest);
@@ -388,6 +401,7 @@ LOCKSTEP_FUNCTION json_writer& json_writer::value(double number) {
 }
 
 LOCKSTEP_FUNCTION const std::string& json_writer::text() const {
+    // Half a text would be a file that nobody can read.
     if (!open_.empty() || out_.empty())
         core::fail(core::text("a JSON text ends inside ", open_.size(), " objects and arrays"), "close them first");
     return out_;

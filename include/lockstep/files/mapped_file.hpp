@@ -61,6 +61,7 @@ LOCKSTEP_FUNCTION mapped_file::mapped_file(const std::string& path) : path_{path
     };
     if (file.size() > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max())) fail("too many");
     const auto size = static_cast<std::size_t>(file.size());
+    // The map stays when the descriptor is closed.
     void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
     if (at == MAP_FAILED) fail(std::generic_category().message(errno));
     bytes_ = {static_cast<const std::byte*>(at), size};
@@ -69,7 +70,7 @@ LOCKSTEP_FUNCTION mapped_file::mapped_file(const std::string& path) : path_{path
 LOCKSTEP_FUNCTION void mapped_file::read_ahead(std::size_t begin, std::size_t size) const noexcept {
     if (begin >= bytes_.size() || size == 0) return;
     static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    const std::size_t first = begin / page * page;
+    const std::size_t first = begin / page * page;  // madvise takes whole pages
     auto* const at = const_cast<std::byte*>(bytes_.data() + first);
     (void)::madvise(at, std::min(bytes_.size() - first, begin - first + size), MADV_WILLNEED);
 }

@@ -119,6 +119,7 @@ public:
         skip_space();
         if (at_ < text_.size()) fail_expected("the end of the header");
         if (!seen[0] || !seen[1] || !seen[2]) fail("has not all of 'descr', 'fortran_order' and 'shape'");
+        // With one extent that is not 1 both orders are the same.
         if (is_column_major && std::ranges::count_if(out.shape, [](std::size_t one) { return one != 1; }) > 1)
             core::fail(core::text("\"", path_, "\" holds ", shape_text(out.shape),
                                   " numbers in column-major order (fortran_order)"),
@@ -136,6 +137,7 @@ private:
         fail(core::text("has ", found.empty() ? "no more" : core::text("\"", found, "\""), " at byte ", first_ + at_,
                         ", expected ", what));
     }
+    /// As Python: blanks and ends of lines between tokens. There is no comment.
     void skip_space() noexcept {
         while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
     }
@@ -148,6 +150,7 @@ private:
     void expect(char letter) {
         if (!take(letter)) fail_expected(core::text("'", letter, "'"));
     }
+    /// In either quotes, as Python prints them; NumPy writes no escapes here.
     std::string_view string() {
         const char quote = take('"') ? '"' : '\'';
         if (quote == '\'') expect('\'');
@@ -162,6 +165,7 @@ private:
         at_ += out ? 4 : 5;
         return out;
     }
+    /// A tuple: (), (3,) or (3, 4).
     std::vector<std::size_t> shape() {
         std::vector<std::size_t> out;
         expect('(');
@@ -183,6 +187,7 @@ private:
         }
         return out;
     }
+    /// One letter for the order of bytes, one for the kind of number, digits for its bytes.
     dtype type() {
         skip_space();
         if (at_ < text_.size() && text_[at_] == '[')
@@ -224,6 +229,7 @@ LOCKSTEP_FUNCTION npy_header parse_npy(std::span<const std::byte> begin, std::ui
     if (version < 1 || version > 3 || byte(7) != 0)
         fail(core::text("has the format ", version, ".", byte(7), ", known are 1.0, 2.0 and 3.0"),
              "write it with numpy.save");
+    // 16 bits in version 1, 32 bits later; little-endian whatever the numbers are.
     std::size_t length = byte(8) | byte(9) << 8;
     if (version > 1) length |= byte(10) << 16 | byte(11) << 24;
     if (length > npy_header::most_bytes)
@@ -232,6 +238,7 @@ LOCKSTEP_FUNCTION npy_header parse_npy(std::span<const std::byte> begin, std::ui
         fail(core::text("has ", file_size, " bytes, its header alone takes ", prefix + length));
     npy_header out = detail::npy_parser{text.substr(prefix, length), prefix, path}.run();
     out.begin = prefix + length;
+    // The file has to end where its numbers do: what follows could be a second array, which nobody would read.
     std::uint64_t size = 0;
     if (!bytes_of(out.shape, out.type, size) || size != file_size - out.begin)
         fail(core::text("has ", file_size - out.begin, " bytes of numbers, its header promises ", shape_text(out.shape),
@@ -253,6 +260,7 @@ LOCKSTEP_FUNCTION std::string npy_head(dtype type, std::span<const std::size_t> 
         core::fail(core::text("an array of ", shape.size(), " extents was to be written, the most are ",
                               npy_header::most_extents),
                    "use fewer extents");
+    // Numbers begin at a multiple of 64 bytes, with an end of line before them, as NumPy writes.
     text.append(63 - (prefix + text.size()) % 64, ' ');
     text += '\n';
     std::string out{detail::npy_magic};

@@ -30,11 +30,13 @@ struct png_state {
     std::size_t left;
     std::array<char, 160> message;
 
+    /// libpng is C: no exception may pass through it.
     [[noreturn]] static void fail(png_structp png, const char* why) {
         auto& state = *static_cast<png_state*>(png_get_error_ptr(png));
         std::strncpy(state.message.data(), why, state.message.size() - 1);
         png_longjmp(png, 1);
     }
+    /// The next bytes of the file.
     static void read(png_structp png, png_bytep to, std::size_t size) {
         auto& state = *static_cast<png_state*>(png_get_io_ptr(png));
         if (size > state.left) png_error(png, "it ends too early");
@@ -46,6 +48,7 @@ struct png_state {
 
 /// The rows of a picture; false: state.message says why not. Nothing here has a destructor: libpng leaves by longjmp.
 [[nodiscard]] inline bool read_png_rows(png_state& state, std::span<const png_bytep> rows, std::size_t row_bytes) {
+    // Low-level calls: the simplified interface would apply a gamma that the file names.
     png_structp png =
         png_create_read_struct(PNG_LIBPNG_VER_STRING, &state, png_state::fail, [](png_structp, const char*) {});
     png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
@@ -64,6 +67,7 @@ struct png_state {
     png_set_expand(png);  // palettes to colours, 1 to 4 bits of grey to 8
     (void)png_set_interlace_handling(png);
     png_read_update_info(png, info);
+    // `rows` has the room that the header promised; a file whose chunks say something else is not read.
     if (png_get_rowbytes(png, info) != row_bytes || png_get_image_height(png, info) != rows.size())
         png_error(png, "its rows have another size than its header says");
     png_read_image(png, const_cast<png_bytepp>(rows.data()));
@@ -72,6 +76,7 @@ struct png_state {
     return true;
 }
 
+/// From the first chunk, which lies at a fixed place: 16 bytes before it, then width, height, bits and colours.
 [[nodiscard]] inline image_size png_size(std::span<const std::byte> begin, const std::string& path) {
     const auto fail = [&](std::string_view problem, std::string_view remedy) {
         core::fail(core::text("\"", path, "\" ", problem), remedy);

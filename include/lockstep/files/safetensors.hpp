@@ -144,6 +144,7 @@ private:
         fail(core::text("has a tensor \"", core::excerpt(tensor.name), "\" ", problem));
     }
 
+    /// A name that is not known is a newer type: that of a file which may be right.
     void read_type(tensor_entry& out) {
         const std::string name = in_.string();
         for (std::size_t i = 0; i < dtypes.size(); ++i)
@@ -154,6 +155,7 @@ private:
                               core::excerpt(name), "; known are ", known),
                    "convert it to one of these types");
     }
+    /// {"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}, members in any order, each once.
     void read_tensor(tensor_entry& out, const std::string& name) {
         out.name = name;
         std::uint64_t range[2] = {}, bytes = 0;
@@ -178,6 +180,7 @@ private:
                 });
         });
         if (!seen[0] || !seen[1] || numbers != 2) fail(out, "without all of dtype, shape and two data_offsets");
+        // What a header says of one array: its range has the bytes of its shape, and lies in the file.
         const bool fits = bytes_of(out.shape, out.type, bytes);
         if (!fits || range[1] < range[0] || range[1] - range[0] != bytes)
             fail(out, core::text("of ", shape_text(out.shape), " ", name_of(out.type), ", ",
@@ -189,6 +192,7 @@ private:
         out.begin = data_begin_ + range[0];
         out.size = bytes;
     }
+    /// What it says of all together: names differ, and ranges cover the data, each byte once.
     void check(std::vector<tensor_entry>& tensors) const {
         core::sort(tensors, [](const tensor_entry& a, const tensor_entry& b) { return a.name < b.name; });
         for (std::size_t i = 1; i < tensors.size(); ++i)
@@ -227,6 +231,7 @@ LOCKSTEP_FUNCTION safetensors_layout lay_out_safetensors(std::vector<tensor_entr
                    remedy);
     };
     safetensors_layout out;
+    // Each size is a multiple of the next one: after whole numbers of 8 bytes those of 4 are aligned, and so on.
     for (const std::size_t size : {8U, 4U, 2U, 1U})
         for (tensor_entry& one : tensors)
             if (size_of(one.type) == size) out.tensors.push_back(std::move(one));
@@ -256,6 +261,7 @@ LOCKSTEP_FUNCTION safetensors_layout lay_out_safetensors(std::vector<tensor_entr
     for (std::size_t i = 1; i < by_name.size(); ++i)
         if (by_name[i]->name == by_name[i - 1]->name) fail(*by_name[i], "twice", "give each tensor a name of its own");
 
+    // The format allows blanks at the end of the header, so that the first array is aligned.
     std::string text = header.text();
     text.append((8 - text.size() % 8) % 8, ' ');
     if (text.size() > safetensors_layout::most_header_bytes)
@@ -277,6 +283,7 @@ LOCKSTEP_FUNCTION safetensors_layout parse_safetensors(std::span<const std::byte
     const auto fail = [&](std::string_view problem) {
         core::fail(core::text("\"", path, "\" ", problem), "pass a .safetensors file, or fetch or copy it again");
     };
+    // Nothing is believed before it is compared with the bytes that are there.
     std::uint64_t length = 0;
     if (begin.size() < prefix) fail(core::text("has ", file_size, " bytes, the length of its header alone takes 8"));
     std::memcpy(&length, begin.data(), prefix);
@@ -324,6 +331,7 @@ LOCKSTEP_FUNCTION void write_safetensors(const std::string& path, const std::vec
                        "pass as many numbers as its shape says");
         entries.push_back(one.entry);
     }
+    // The layout has another order than the caller: each array is looked up by its name, which is its own by now.
     const safetensors_layout layout = lay_out_safetensors(std::move(entries), std::move(metadata));
     core::output_file out;
     out.open(path);

@@ -35,7 +35,8 @@ TEST_CASE("files/safetensors: the bytes of a layout are known before anything is
         {{"b", dtype::u8, {3}}, {"a \"x\"", dtype::f32, {2, 1}}, {"c", dtype::i64, {}}}, {{"step", "7"}});
     const std::string header =
         R"({"__metadata__":{"step":"7"},"c":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
-        R"("a \"x\"":{"dtype":"F32","shape":[2,1],"data_offsets":[8,16]},"b":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})";
+        R"("a \"x\"":{"dtype":"F32","shape":[2,1],"data_offsets":[8,16]},)"
+        R"("b":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})";
     const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
     CHECK(layout.head == prefix(padded.size()) + padded);
     CHECK(layout.file_size == layout.head.size() + 19);
