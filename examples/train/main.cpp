@@ -171,6 +171,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--checkpoint", of.checkpoint, "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--resume", of.resume, "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all");
+    app.add_option("--save-weights", of.save_weights, "safetensors file for the weights at the end");
+    app.add_option("--load-weights", of.load_weights, "begin with the weights of such a file, or of state.safetensors of a checkpoint");
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
     app.add_option("--log", of.log, "file for JSON lines: steps, epochs, end");
     app.add_option("--timeline", of.timeline, "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");

@@ -43,6 +43,7 @@ struct options {
     std::string checkpoint;  // folder; empty: none
     std::size_t checkpoint_every = 500;
     std::string resume;
+    std::string save_weights, load_weights;
     bool plan_only = false;
     bool quiet = false;
 

@@ -238,10 +238,12 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
         if (world.rank() == 0 && !of.quiet)
             ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));
     }
+    if (!of.load_weights.empty()) trainer.load_weights(of.load_weights);
     if (of.steps > 0)
         trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, logs, timeline, checkpoints);
     else
         trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, logs, timeline, checkpoints);
+    if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
     return 0;
 }

@@ -605,7 +605,10 @@ TEST_CASE("training/failures: rows that one rank may not bring to a step", "[tra
         CHECK(trainer.local_hash() == before);
     };
     const std::string remedy = ", allowed are 0 to 9; correct the label, or give the network more outputs";
-    refused("lockstep: row 1 of this rank has the label 10" + remedy, [](auto& mine) { mine.y[1] = 10; });
+    refused(
+        "lockstep: row 1 of this rank has the label 10, allowed are 0 to 9; labels count from 0: subtract 1 if these "
+        "count from 1, or declare more classes",
+        [](auto& mine) { mine.y[1] = 10; });
     refused("lockstep: row 0 of this rank has the label -1" + remedy, [](auto& mine) { mine.y[0] = -1; });
     refused("lockstep: x has 2 rows and y has 1 elements; pass 1 label elements for each row",
             [](auto& mine) { mine.y.pop_back(); });

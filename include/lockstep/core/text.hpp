@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -80,6 +81,12 @@ template <class... Parts>
 
 namespace detail {
 
+/// The sign of what is no number says nothing to people.
+template <class T>
+[[nodiscard]] T without_sign(T number) noexcept {
+    return number == number ? number : std::numeric_limits<T>::quiet_NaN();
+}
+
 LOCKSTEP_FUNCTION void text_part::append_to(std::string& out) const {
     char buffer[64];
     char* end = buffer;
@@ -97,10 +104,10 @@ LOCKSTEP_FUNCTION void text_part::append_to(std::string& out) const {
             end = std::to_chars(buffer, buffer + sizeof buffer, natural_).ptr;
             break;
         case kind::real:
-            end = std::to_chars(buffer, buffer + sizeof buffer, real_).ptr;
+            end = std::to_chars(buffer, buffer + sizeof buffer, without_sign(real_)).ptr;
             break;
         case kind::longer_real:
-            end = std::to_chars(buffer, buffer + sizeof buffer, longer_real_).ptr;
+            end = std::to_chars(buffer, buffer + sizeof buffer, without_sign(longer_real_)).ptr;
             break;
     }
     out.append(buffer, end);
@@ -127,7 +134,9 @@ namespace detail {
 
 LOCKSTEP_FUNCTION std::string fixed(double number, int digits) {
     char buffer[352];
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::fixed, digits).ptr;
+    const auto end =
+        std::to_chars(buffer, buffer + sizeof buffer, detail::without_sign(number), std::chars_format::fixed, digits)
+            .ptr;
     return {buffer, end};
 }
 

@@ -371,7 +371,7 @@ private:
         if (is_class && !(out >= 0 && out < static_cast<double>(classes_) && std::trunc(out) == out))
             lines_.fail(
                 core::text(where(), " has the label ", core::excerpt(field), ", allowed are 0 to ", classes_ - 1),
-                "declare more classes, or correct the line");
+                tensor::label_remedy(out, classes_, "declare more classes, or correct the line"));
         return out;
     }
 

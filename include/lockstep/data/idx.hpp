@@ -132,7 +132,8 @@ public:
             if (std::to_integer<std::size_t>(all[i]) >= Classes)
                 core::fail(core::text("label ", i, " of \"", labels, "\" is ", std::to_integer<int>(all[i]),
                                       ", allowed are 0 to ", Classes - 1),
-                           "declare the data set with more classes, or correct the file");
+                           tensor::label_remedy(std::to_integer<std::size_t>(all[i]), Classes,
+                                                "declare the data set with more classes, or correct the file"));
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return images_->extents[0]; }

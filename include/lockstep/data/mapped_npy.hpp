@@ -127,7 +127,8 @@ LOCKSTEP_FUNCTION std::uint64_t check_labels(const files::npy_file& labels, std:
             if (numbers[i] < 0 || std::cmp_greater_equal(numbers[i], classes))
                 core::fail(core::text("label ", at + i, " of \"", labels.path(), "\" is ", numbers[i],
                                       ", allowed are 0 to ", classes - 1),
-                           "declare the data set with more classes, or correct the file");
+                           tensor::label_remedy(numbers[i], classes,
+                                                "declare the data set with more classes, or correct the file"));
         hash = core::hash(std::as_bytes(numbers), hash);
     }
     return hash;

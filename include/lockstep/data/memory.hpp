@@ -64,7 +64,7 @@ public:
                 if (std::cmp_less(y[i], 0) || std::cmp_greater_equal(y[i], Label::count))
                     core::fail(
                         core::text("label ", i, " in memory is ", +y[i], ", allowed are 0 to ", Label::count - 1),
-                        "declare more classes, or correct the labels");
+                        tensor::label_remedy(y[i], Label::count, "declare more classes, or correct the labels"));
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return x_.size() / Sample::size; }

@@ -108,7 +108,7 @@ struct run_begin {
 /// After each step.
 struct step_event {
     std::uint64_t step = 0;        ///< 1 for the first step of the trainer
-    std::uint64_t epoch = 0;       ///< 0 for the first
+    std::uint64_t epoch = 0;       ///< 1 for the first
     std::size_t samples = 0;       ///< of this minibatch
     double loss = 0;               ///< mean over the minibatch
     double rate = 0;               ///< learning rate
@@ -140,7 +140,7 @@ struct evaluation {
 
 /// After each epoch, or the part of one that fit() ran.
 struct epoch_event {
-    std::uint64_t epoch = 0;
+    std::uint64_t epoch = 0;  ///< 1 for the first
     double loss = 0;     ///< mean over the samples of the epoch
     double seconds = 0;  ///< of the epoch, without validation
     std::optional<evaluation> test;

@@ -120,7 +120,7 @@ LOCKSTEP_FUNCTION void log_file::line(const std::string& text) {
 
 LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {
     file_.line(core::text(
-        event.step, ",", event.epoch + 1, ",", event.samples, ",", event.loss, ",", event.rate, ",",
+        event.step, ",", event.epoch, ",", event.samples, ",", event.loss, ",", event.rate, ",",
         core::fixed(event.seconds, 6), ",", core::fixed(event.samples_per_second, 1), ",",
         core::fixed(event.spent.communication_hidden, 6), ",", core::fixed(event.spent.communication_exposed, 6), ",",
         core::fixed(event.spent.because.last_bucket, 6), ",", core::fixed(event.spent.because.no_progress, 6), ",",
@@ -128,14 +128,14 @@ LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {
 }
 
 LOCKSTEP_FUNCTION void json_log::on_step(const step_event& event) {
-    file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch + 1, R"(,"samples":)",
+    file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch, R"(,"samples":)",
                           event.samples, R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate),
                           R"(,"seconds":)", number(event.seconds), R"(,"samples_per_second":)",
                           number(event.samples_per_second), communication(event.spent), "}"));
 }
 
 LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
-    std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch + 1, R"(,"loss":)", number(event.loss),
+    std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch, R"(,"loss":)", number(event.loss),
                                   R"(,"seconds":)", number(event.seconds));
     if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
     if (event.test && event.test->accuracy) text += core::text(R"(,"test_accuracy":)", number(*event.test->accuracy));

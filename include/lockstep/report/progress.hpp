@@ -83,14 +83,14 @@ LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
     const double per_step = event.seconds / static_cast<double>(event.steps_done);
     open_ = terminal_;
     print(out_,
-          core::text(terminal_ ? "\r" : "", "epoch ", event.epoch + 1, "  step ", event.step, "/",
+          core::text(terminal_ ? "\r" : "", "epoch ", event.epoch, "  step ", event.step, "/",
                      event.step + event.steps_left, "  loss ", core::fixed(event.loss, 4), "  rate ",
                      core::fixed(event.rate, 5), "  ", core::fixed(event.samples_per_second, 0), " samples/s  left ",
                      clock_text(per_step * static_cast<double>(event.steps_left)), terminal_ ? "   " : "\n"));
 }
 
 LOCKSTEP_FUNCTION void progress::on_epoch(const epoch_event& event) {
-    std::string out = core::text(close(), "epoch ", event.epoch + 1, ": loss ", core::fixed(event.loss, 4), ", ",
+    std::string out = core::text(close(), "epoch ", event.epoch, ": loss ", core::fixed(event.loss, 4), ", ",
                                  core::fixed(event.seconds, 1), " s");
     if (event.test) {
         out += core::text(", test loss ", core::fixed(event.test->loss, 4));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/tensor/shape.hpp"
@@ -40,5 +41,13 @@ using label_element = std::conditional_t<is_classes<L>, std::int32_t, T>;
 /// The labels of consecutive samples: label_size<L> elements for each.
 template <Label L, class T>
 using targets = std::span<const label_element<L, T>>;
+
+/// The remedy in an error on a label that no class has: one that is just too large may be of labels from 1 on.
+template <class N>
+[[nodiscard]] constexpr std::string_view label_remedy(N found, std::size_t count, std::string_view otherwise) noexcept {
+    return found == static_cast<N>(count)
+               ? "labels count from 0: subtract 1 if these count from 1, or declare more classes"
+               : otherwise;
+}
 
 }  // namespace lockstep::tensor

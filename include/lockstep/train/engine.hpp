@@ -229,7 +229,7 @@ struct engine {
         totals.bytes_sent +=
             bytes_of(step) + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
         return {.step = totals.steps,
-                .epoch = epoch,
+                .epoch = epoch + 1,
                 .samples = rows.rows(),
                 .loss = loss,
                 .rate = rate,

@@ -74,7 +74,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
     std::size_t seen = 0;
     std::uint64_t done = 0;
     report::epoch_event epoch;
-    epoch.epoch = core.epoch;
+    epoch.epoch = core.epoch + 1;
     std::size_t epoch_samples = 0;
     auto epoch_start = start;
     double aside = 0;  // seconds of observers that work on all ranks
@@ -123,7 +123,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         aside += report::seconds_since(pause);
         core.totals.epochs.push_back(epoch);
         epoch = {};
-        epoch.epoch = core.epoch;
+        epoch.epoch = core.epoch + 1;
         epoch_samples = 0;
         epoch_start = clock::now();
     }

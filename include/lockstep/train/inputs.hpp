@@ -156,8 +156,9 @@ private:
     template <class Who>
     static void require_class(std::int64_t found, std::size_t row, const Who& who) {
         if (found < 0 || static_cast<std::size_t>(found) >= Label::count)
-            core::fail(core::text(who(row), " has the label ", found, ", allowed are 0 to ", Label::count - 1),
-                       "correct the label, or give the network more outputs");
+            core::fail(
+                core::text(who(row), " has the label ", found, ", allowed are 0 to ", Label::count - 1),
+                tensor::label_remedy(found, Label::count, "correct the label, or give the network more outputs"));
     }
 
     std::size_t capacity_;

@@ -39,6 +39,11 @@ TEST_CASE("core/text: fixed digits", "[core]") {
     CHECK(core::fixed(0, 2) == "0.00");
     CHECK(core::fixed(99.996, 2) == "100.00");
     CHECK(core::fixed(std::numeric_limits<double>::quiet_NaN(), 2) == "nan");
+    // Whatever its sign: 0/0 has one on some machines.
+    CHECK(core::fixed(-std::numeric_limits<double>::quiet_NaN(), 2) == "nan");
+    CHECK(core::text(-std::numeric_limits<double>::quiet_NaN()) == "nan");
+    CHECK(core::text(-std::numeric_limits<float>::quiet_NaN(), " ", -std::numeric_limits<float>::infinity()) ==
+          "nan -inf");
     // The longest number there is: a sign, 309 digits, the point.
     CHECK(core::fixed(std::numeric_limits<double>::lowest(), 40).size() == 1 + 309 + 1 + 40);
 }

@@ -131,9 +131,11 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
     CHECK(error("1,2,x\n", {.header = false}) ==
           line(1, "column 2 has \"x\", expected a finite number; correct the line, or name the classes in .classes"));
     for (const std::string text : {"3", "-1", "0.5", "1e30"})
-        CHECK(error("a,b,c\n1,2," + text + "\n") ==
-              line(2, "column 2 (\"c\") has the label " + text +
-                          ", allowed are 0 to 2; declare more classes, or correct the line"));
+        CHECK(
+            error("a,b,c\n1,2," + text + "\n") ==
+            line(2, "column 2 (\"c\") has the label " + text + ", allowed are 0 to 2; " +
+                        (text == "3" ? "labels count from 0: subtract 1 if these count from 1, or declare more classes"
+                                     : "declare more classes, or correct the line")));
     CHECK(
         error("a,b,c\n1,2,pink\n", {.classes = {"red", "green", "blue"}}) ==
         line(

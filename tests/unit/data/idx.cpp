@@ -115,7 +115,8 @@ TEST_CASE("data/idx: each thing that can be wrong with the files has its message
            "<i> has 3 images, but <l> has 2 labels; pass two files of the same part: both of the training set, or both "
            "of the test set");
     expect(three_images(), test::idx_bytes(labels, {3}, std::string{"\0\4\1", 3}),
-           "label 1 of <l> is 4, allowed are 0 to 3; declare the data set with more classes, or correct the file");
+           "label 1 of <l> is 4, allowed are 0 to 3; labels count from 0: subtract 1 if these count from 1, or declare "
+           "more classes");
     expect(three_images(), test::idx_bytes(labels, {3}, std::string{"\0\1\xff", 3}),
            "label 2 of <l> is 255, allowed are 0 to 3; declare the data set with more classes, or correct the file");
 }

@@ -131,9 +131,9 @@ TEST_CASE("data/mapped_npy: each thing that can be wrong has its message", "[dat
                                      "\" holds F32 numbers, class labels are whole numbers; store them as "
                                      "numpy.save(path, y.astype('<i4')), or declare the label as a shape");
     const std::string large = write<int>(here, "large.npy", {3}, {0, 4, 2});
-    CHECK(error(x, large) ==
-          "lockstep: label 1 of \"" + large +
-              "\" is 4, allowed are 0 to 3; declare the data set with more classes, or correct the file");
+    CHECK(error(x, large) == "lockstep: label 1 of \"" + large +
+                                 "\" is 4, allowed are 0 to 3; labels count from 0: subtract 1 if these count from 1, "
+                                 "or declare more classes");
     CHECK(error(x, write<std::uint64_t>(here, "huge.npy", {3}, {0, std::numeric_limits<std::uint64_t>::max(), 2}))
               .find("label 1 of") != std::string::npos);
     CHECK(error(here / "missing.npy", y).find("No such file") != std::string::npos);

@@ -71,7 +71,9 @@ TEST_CASE("data/memory: sizes that do not fit together", "[data]") {
         error(12, {0, 1}) ==
         "lockstep: x has 3 samples of 2x2x1, y has 2 label elements, expected 3; pass 1 label element for each sample");
     CHECK(error(12, {0, 3, 1}) ==
-          "lockstep: label 1 in memory is 3, allowed are 0 to 2; declare more classes, or correct the labels");
+          "lockstep: label 1 in memory is 3, allowed are 0 to 2; labels count from 0: subtract 1 if these count from "
+          "1, or "
+          "declare more classes");
     CHECK(error(12, {0, 2, -1}) ==
           "lockstep: label 2 in memory is -1, allowed are 0 to 2; declare more classes, or correct the labels");
     const std::vector<float> y(5);

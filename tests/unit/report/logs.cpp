@@ -46,7 +46,7 @@ TEST_CASE("report/logs: a log goes on over several fits; a new one starts anew",
             for (std::size_t step = 1; step <= 3; ++step)
                 log.on_step(
                     {.step = 3 * fit + step,
-                     .epoch = 1,
+                     .epoch = 2,
                      .samples = 16,
                      .loss = 0.5,
                      .rate = 0.25,
@@ -79,7 +79,7 @@ TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its lo
         for (std::uint64_t step = resumed_after + 1; step <= last; ++step) {
             lines.on_step({.step = step, .epoch = step / 10});
             objects.on_step({.step = step, .epoch = step / 10});
-            if (step % 10 == 0) objects.on_epoch({.epoch = step / 10 - 1, .test = {}});
+            if (step % 10 == 0) objects.on_epoch({.epoch = step / 10, .test = {}});
         }
     };
     run(0, 30);
@@ -104,8 +104,8 @@ TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") 
     const fresh_file file{"log.jsonl"};
     ls::json_log log{file.path};
     log.on_begin();
-    log.on_step({.step = 1, .epoch = 0, .samples = 8, .loss = std::numeric_limits<double>::infinity(), .rate = 0.5});
-    log.on_epoch({.epoch = 0,
+    log.on_step({.step = 1, .epoch = 1, .samples = 8, .loss = std::numeric_limits<double>::infinity(), .rate = 0.5});
+    log.on_epoch({.epoch = 1,
                   .loss = 0.25,
                   .seconds = 2,
                   .test = ls::report::evaluation{

@@ -13,13 +13,14 @@ TEST_CASE("report/progress: a line for each interval, each epoch and the end", "
     ls::progress lines{out, 5, false};
     for (std::size_t step = 1; step <= 4; ++step)
         lines.on_step({.step = step,
+                       .epoch = 1,
                        .loss = 0.5,
                        .rate = 0.25,
                        .seconds = 2.0 * static_cast<double>(step),
                        .steps_done = step,
                        .steps_left = 4 - step,
                        .samples_per_second = 100});
-    lines.on_epoch({.epoch = 0,
+    lines.on_epoch({.epoch = 1,
                     .loss = 0.25,
                     .seconds = 8,
                     .test = ls::report::evaluation{.loss = 1.5, .accuracy = 0.75, .metrics = {{"top_5", 0.875}}}});
@@ -37,6 +38,6 @@ TEST_CASE("report/progress: a stream that does not take its text is an error", "
                       "needs room, a pipe needs a "
                       "reader");
     ls::progress lines{full};
-    CHECK_THROWS_WITH(lines.on_epoch({.epoch = 0, .test = {}}),
+    CHECK_THROWS_WITH(lines.on_epoch({.epoch = 1, .test = {}}),
                       Catch::Contains("lockstep: the output cannot be written: "));
 }
