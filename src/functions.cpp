@@ -45,6 +45,7 @@
 #include "lockstep/files/mapped_file.hpp"
 #include "lockstep/files/npy.hpp"
 #include "lockstep/files/safetensors.hpp"
+#include "lockstep/infer/predictor.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/model/memory_plan.hpp"
 #include "lockstep/node/one_pass_sum.hpp"

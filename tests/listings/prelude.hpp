@@ -15,6 +15,7 @@
 
 #include <xtensor/xtensor.hpp>
 
+#include "lockstep/infer/predictor.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"

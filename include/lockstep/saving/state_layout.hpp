@@ -25,47 +25,10 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/dtype.hpp"
 #include "lockstep/files/safetensors.hpp"
-#include "lockstep/layers/concept.hpp"
-#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/saving/names.hpp"
 #include "lockstep/tensor/state.hpp"
 
 namespace lockstep::saving {
-
-/// A parameter or statistic of the whole network: `shards` blocks of columns, each rows x columns on its own ranks.
-struct named_array {
-    std::string name;  ///< LAYER.KIND.PARAMETER, such as 0.conv.weights
-    std::size_t rows = 1;
-    std::size_t columns = 1;  ///< of one shard
-    std::size_t shards = 1;
-    std::size_t tensor = 0;  ///< its number in tensor::state_part, without shards; of statistics: that of the layer
-
-    [[nodiscard]] std::size_t size() const noexcept { return rows * columns; }
-};
-
-/// What the state of a network may belong to.
-struct named_arrays {
-    std::vector<named_array> parameters;
-    std::vector<named_array> statistics;
-};
-
-/// All of a network, layer by layer.
-template <class Network>
-[[nodiscard, gnu::cold]] named_arrays names_of() {
-    named_arrays out;
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template at<index>;
-        using layer = typename Network::template layer<index>;
-        const auto add = [&](std::vector<named_array>& to, const tensor::parameter& one, std::size_t shards,
-                             std::size_t number) {
-            to.push_back({core::text(index.value, ".", Network::facts[index].name, ".", one.name), one.rows,
-                          one.columns, shards, number});
-        };
-        for (const auto& one : layer::parameters)
-            add(out.parameters, one, here::is_sharded ? Network::shards : 1, out.parameters.size());
-        for (const auto& one : layer_api::statistics_of<layer>) add(out.statistics, one, 1, index);
-    });
-    return out;
-}
 
 /// A run of numbers in memory that goes to, or comes from, so many bytes from the begin of the data in a file.
 struct file_run {

@@ -15,7 +15,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/saving/disk.hpp"
-#include "lockstep/saving/state_layout.hpp"
+#include "lockstep/saving/names.hpp"
 
 namespace lockstep::saving {
 
@@ -25,12 +25,6 @@ struct weight_names {
     named_arrays arrays;
     std::string network;
 };
-
-/// rows x columns of the whole network; one extent for vectors.
-[[nodiscard]] inline std::vector<std::size_t> shape_of(const named_array& of) {
-    const std::size_t columns = of.columns * of.shards;
-    return of.rows > 1 ? std::vector{of.rows, columns} : std::vector{columns};
-}
 
 /// Writes PATH.writing and gives it its name when all of it is on the disk. Throws core::error.
 template <class T>

@@ -20,6 +20,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/reduce/transport.hpp"
+#include "lockstep/saving/names.hpp"
 
 namespace lockstep::train {
 
@@ -42,18 +43,10 @@ template <class Part>
 template <class Plan>
 [[nodiscard, gnu::cold]] plan_text recipe_of(const Plan& of, std::size_t workers) {
     using net = decltype(of.model);
-    using network = model::network<net, 1>;
-    std::string layers = tensor::to_text<typename net::input>();
     std::string algorithms;
     core::for_each_index<net::size>([&](auto index) {
         const auto& spec = of.model.template node<index>();
-        const auto& fact = network::facts[index];
-        layers += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
-        if (net::graph.inputs(index) > 1 || net::graph.read(index) + 1 != index)
-            for (const std::size_t value : net::graph.of(index)) layers += core::text("<", value + 1);
         if constexpr (requires { std::string{spec.chosen.algorithms()}; }) algorithms += spec.chosen.algorithms();
-        if constexpr (requires { std::string{spec.settings()}; })
-            layers += core::text("(", std::string{spec.settings()}, ")");
     });
     // A lambda has no settings: its values at a few steps stand for it.
     std::string rates;
@@ -67,7 +60,7 @@ template <class Plan>
     add("workers", workers == 0 ? "none" : core::text(workers));
     add("segment", workers == 0 ? "none" : core::text(of.segment));
     add("sums", core::text("those up to ", collectives::name_of(of.sums.last)));
-    add("network", std::move(layers));
+    add("network", saving::text_of(of.model));
     add("choice of algorithms", algorithms.empty() ? "that of the rules" : core::hexadecimal(core::hash(algorithms)));
     add("loss", describe(of.loss));
     add("optimizer", describe(of.optimizer));

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// How the arrays of a network are called in files.
+// Tested by tests/equivalence/weight_files.cpp.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/pack.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/layers/pass.hpp"
+#include "lockstep/model/network.hpp"
+#include "lockstep/tensor/parameter.hpp"
+#include "lockstep/tensor/shape.hpp"
+
+namespace lockstep::saving {
+
+/// A parameter or statistic of the whole network: `shards` blocks of columns, each rows x columns on its own ranks.
+struct named_array {
+    std::string name;  ///< LAYER.KIND.PARAMETER, such as 0.conv.weights
+    std::size_t rows = 1;
+    std::size_t columns = 1;  ///< of one shard
+    std::size_t shards = 1;
+    std::size_t tensor = 0;  ///< its number in tensor::state_part, without shards; of statistics: that of the layer
+
+    [[nodiscard]] std::size_t size() const noexcept { return rows * columns; }
+};
+
+/// What the state of a network may belong to.
+struct named_arrays {
+    std::vector<named_array> parameters;
+    std::vector<named_array> statistics;
+};
+
+/// All of a network, layer by layer.
+template <class Network>
+[[nodiscard, gnu::cold]] named_arrays names_of() {
+    named_arrays out;
+    core::for_each_index<Network::size>([&](auto index) {
+        using here = typename Network::template at<index>;
+        using layer = typename Network::template layer<index>;
+        const auto add = [&](std::vector<named_array>& to, const tensor::parameter& one, std::size_t shards,
+                             std::size_t number) {
+            to.push_back({core::text(index.value, ".", Network::facts[index].name, ".", one.name), one.rows,
+                          one.columns, shards, number});
+        };
+        for (const auto& one : layer::parameters)
+            add(out.parameters, one, here::is_sharded ? Network::shards : 1, out.parameters.size());
+        for (const auto& one : layer_api::statistics_of<layer>) add(out.statistics, one, 1, index);
+    });
+    return out;
+}
+
+/// rows x columns of the whole network; one extent for vectors.
+[[nodiscard]] inline std::vector<std::size_t> shape_of(const named_array& of) {
+    const std::size_t columns = of.columns * of.shards;
+    return of.rows > 1 ? std::vector{of.rows, columns} : std::vector{columns};
+}
+
+/// A network in words: what each layer reads and gives, its parameters and settings. Equal for equal networks.
+template <class Net>
+[[nodiscard, gnu::cold]] std::string text_of(const Net& net) {
+    using network = model::network<Net, 1>;
+    std::string out = tensor::to_text<typename Net::input>();
+    core::for_each_index<Net::size>([&](auto index) {
+        const auto& spec = net.template node<index>();
+        const auto& fact = network::facts[index];
+        out += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
+        if (Net::graph.inputs(index) > 1 || Net::graph.read(index) + 1 != index)
+            for (const std::size_t value : Net::graph.of(index)) out += core::text("<", value + 1);
+        if constexpr (requires { std::string{spec.settings()}; })
+            out += core::text("(", std::string{spec.settings()}, ")");
+    });
+    return out;
+}
+
+}  // namespace lockstep::saving

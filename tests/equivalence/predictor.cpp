@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2
+// A predictor says what the trainer says whose weights it has, bit for bit, for every kind of layer.
+#include "lockstep/infer/predictor.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "equivalence/support.hpp"
+#include "lockstep/layers/batch_norm.hpp"
+#include "lockstep/layers/depthwise_conv.hpp"
+#include "lockstep/layers/layer_norm.hpp"
+#include "lockstep/layers/local_response_norm.hpp"
+#include "lockstep/layers/shortcut.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/tensor/xtensor.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+namespace {
+
+using namespace support;
+using namespace ls::layers;
+
+const samples<> training{96}, test{67, 8};
+
+/// Branches, layers in place, views, and a block that is computed twice in training.
+constexpr auto branched = ls::sequential{ls::input<12, 12, 1>,
+                                         conv<8, 3, conv_options{.padding = 1}>{},
+                                         batch_norm{},
+                                         relu{},
+                                         ls::residual{conv<8, 3, conv_options{.padding = 1}>{}, batch_norm{}, relu{},
+                                                      depthwise_conv<3, conv_options{.padding = 1}>{}},
+                                         ls::concatenate{ls::path{max_pool<2>{}}, ls::path{mean_pool<2>{}, ls::layers::tanh{}}},
+                                         local_response_norm{},
+                                         ls::recompute{conv<6, 3>{}, relu{}},
+                                         flatten{},
+                                         layer_norm{},
+                                         dropout{0.25},
+                                         dense<20>{},
+                                         sigmoid{},
+                                         dense<10>{}};
+
+template <class Net, class Loss>
+void check_net(const Net& net, const Loss& loss) {
+    const mpi::communicator world;
+    const auto path =
+        (std::filesystem::temp_directory_path() / ("lockstep-predictor-" + std::to_string(::getpid()) + ".safetensors"))
+            .string();
+    ls::trainer trainer{world, ls::plan{.model = net,
+                                        .loss = loss,
+                                        .optimizer = ls::optim::sgd{},
+                                        .schedule = ls::optim::constant{.rate = 0.01},
+                                        .batch = 32,
+                                        .seed = 9}};
+    trainer.fit(training.set(), ls::steps{4});
+    const auto said = trainer.predict(test.x);
+    const std::vector<float> expected(said.begin(), said.end());
+    const auto all = trainer.all_weights();
+    for (const std::size_t rows : {std::size_t{1}, std::size_t{7}, std::size_t{128}}) {
+        ls::predictor own{net, all, trainer.running_statistics(), ls::infer::options{.rows = rows}};
+        CHECK(own.predict(test.x) == expected);
+        CHECK(own.predict(test.set()) == expected);
+        CHECK(own.predict(std::span<const float>{}).empty());
+    }
+    if (world.size() > 1) return;
+    trainer.save_weights(path);
+    ls::predictor read{net, path};
+    CHECK(read.predict(std::span<const float>{test.x}) == expected);
+    std::filesystem::remove(path);
+}
+
+TEST_CASE("a predictor has the outputs of the trainer", "[infer]") {
+    check_net(branched, ls::loss::softmax_cross_entropy{});
+    check_net(net, ls::loss::softmax_cross_entropy{});
+}
+
+TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
+    const std::vector<float> weights(ls::model::network<decltype(net), 1>::parameters);
+    const std::span<const float> none{};
+    CHECK_THROWS_WITH((ls::predictor{net, std::span{weights}.first(5), none}), Catch::Contains("5 weights"));
+    CHECK_THROWS_WITH((ls::predictor{net, weights, none, ls::infer::options{.rows = 0}}), Catch::Contains("0 rows"));
+    CHECK_THROWS_WITH((ls::predictor{net, "nowhere.safetensors"}), Catch::Contains("nowhere.safetensors"));
+    ls::predictor one{net, weights, none};
+    std::vector<float> x(2 * sample::size);
+    CHECK_THROWS_WITH(one.predict(std::span<const float>{x}.first(100)), Catch::Contains("100 numbers"));
+    x[sample::size + 3] = std::numeric_limits<float>::quiet_NaN();
+    CHECK_THROWS_WITH(one.predict(std::span<const float>{x}),
+                      Catch::Contains("row 1 of x") && Catch::Contains("position 3"));
+}
+
+}  // namespace
