@@ -20,6 +20,7 @@
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/sync/factors.hpp"
@@ -187,6 +188,7 @@ TEST_CASE("training/allocations: nor with norms of tensors", "[training]") {
     const ls::sync::clip_by_global_norm clip{.norm = 0.1};
     check(ls::compress::none{}, ls::transport::messages, true, ls::optim::lars{}, clip);
     check(ls::compress::none{}, ls::transport::automatic, false, ls::optim::lars{}, clip);
+    check(ls::compress::none{}, ls::transport::messages, false, ls::optim::lamb{});
 }
 
 /// Several workers on some ranks, several ranks for one worker on others; synchronous steps, local ones and means of
