@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <string>
@@ -47,12 +48,14 @@ public:
             --all().listeners;
         }
 
-        void step_begins() noexcept {
-            began_ = now();
+        using time = std::chrono::steady_clock::time_point;
+
+        void step_begins(time now) noexcept {
+            began_ = seconds(now);
             all().step_began.store(began_, std::memory_order_relaxed);
         }
-        void step_ends() noexcept {
-            const double took = now() - began_;
+        void step_ends(time now) noexcept {
+            const double took = seconds(now) - began_;
             all().step_began.store(0, std::memory_order_relaxed);
             if (took > all().longest_step.load(std::memory_order_relaxed))
                 all().longest_step.store(took, std::memory_order_relaxed);
@@ -61,6 +64,10 @@ public:
         void stops() noexcept { all().is_stopping.store(true, std::memory_order_relaxed); }
 
     private:
+        /// As now() below counts them.
+        [[nodiscard]] static double seconds(time when) noexcept {
+            return std::chrono::duration<double>(when.time_since_epoch()).count();
+        }
         double began_ = 0;
     };
 
@@ -93,7 +100,7 @@ private:
         static constinit state one;
         return one;
     }
-    /// In seconds.
+    /// In seconds, of the steady clock: that one is not made for handlers.
     [[nodiscard]] static double now() noexcept {
         timespec time{};
         ::clock_gettime(CLOCK_MONOTONIC, &time);

@@ -87,14 +87,15 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         const std::size_t next = core.position + core.rows.rows();
         if (left > 1) minibatches.begin(next == n ? core.epoch + 1 : core.epoch, next == n ? 0 : next);
         core.totals.seconds.data += report::lap(data_start);
-        listens.step_begins();
+        listens.step_begins(data_start);
         auto event = core.run_step(x, y);
         core.position = core.position + event.samples == n ? 0 : core.position + event.samples;
         if (core.position == 0) ++core.epoch;
         seen += event.samples;
-        event.seconds = report::seconds_since(start) - aside;
+        const auto now = clock::now();
+        event.seconds = std::chrono::duration<double>(now - start).count() - aside;
         event.samples_per_second = static_cast<double>(seen) / event.seconds;
-        listens.step_ends();
+        listens.step_ends(now);
         stop_signal = event.stop_signal;
         if (stop_signal != 0) listens.stops();
         event.steps_done = ++done;
