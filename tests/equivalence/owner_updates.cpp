@@ -211,9 +211,9 @@ TEST_CASE("equivalence/owner_updates: bytes are those of the formula, of the sch
                 }
 
                 trainer.fit(training.set(), ls::steps{3});
-                std::vector<ls::parallel::block> sums;  // three numbers of each lane
+                std::vector<ls::parallel::block> sums;  // four numbers of each lane
                 for (const auto& run : ls::collectives::deal_lanes(ranks, lanes))
-                    sums.push_back({3 * run.first, 3 * run.last});
+                    sums.push_back({4 * run.first, 4 * run.last});
                 const std::size_t for_losses = ls::collectives::all_gather(rank, sums).sent().elements * sizeof(double);
                 CHECK(trainer.report().bytes_sent == 3 * (trainer.averaging_bytes() + for_losses));
                 CHECK(trainer.redistribution_bytes() == 0);

@@ -202,7 +202,7 @@ TEST_CASE("equivalence/statistics: one reduce-scatter and one gather in a step, 
             ls::collectives::tree_reduce_scatter(rank, runs, network::statistics, strips).sent().elements +
             ls::collectives::all_gather(rank, strips).sent().elements;
         std::vector<ls::parallel::block> sums;
-        for (const auto& run : runs) sums.push_back({3 * run.first, 3 * run.last});
+        for (const auto& run : runs) sums.push_back({4 * run.first, 4 * run.last});
         const std::size_t for_losses = ls::collectives::all_gather(rank, sums).sent().elements * sizeof(double);
         CHECK(trainer.report().bytes_sent == 2 * (trainer.averaging_bytes() + scheduled * sizeof(float) + for_losses));
     });
