@@ -325,7 +325,7 @@ LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& 
 LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::string& folder, manifest facts,
                                          const state_parts& parts, const state_layout& layout)
     : ranks_{ranks}, to_{ranks, folder, std::move(facts), layout}, runs_{layout.runs(parts, false)} {
-    together(ranks_, [&] {
+    const auto begin = [&] {
         std::size_t bytes = 0;
         for (const file_run& one : runs_) bytes += one.bytes;
         core::with_memory("a copy of the state", bytes, "leave write_behind out, or use a machine with more memory",
@@ -347,7 +347,13 @@ LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::st
             self.is_written_.store(true, std::memory_order_release);
         };
         thread_ = core::quiet_thread(work, this, "the thread that is to write a checkpoint", "leave write_behind out");
-    });
+    };
+    try {
+        together(ranks_, begin);
+    } catch (...) {
+        wait();  // another rank has no thread: this one's still uses what is about to go
+        throw;
+    }
 }
 
 LOCKSTEP_FUNCTION bool background::is_written_everywhere() const {
