@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/sgd.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/sync/delayed.hpp"
@@ -103,7 +105,8 @@ void check_run(const Make& make, const std::vector<std::vector<int>>& worlds) {
                 CHECK(trainer.report().steps == (stage == 0 ? 0U : stage == 1 ? 6U : 16U));
                 // At the end of an epoch, in the middle of one, and after the last step.
                 const std::size_t until = stage == 0 ? 6 : stage == 1 ? 17 : steps;
-                trainer.fit(training.set(), ls::until_step{until}, ls::checkpoint{here, stage == 0 ? 3U : 8U, 2, which % 2 == 1});
+                trainer.fit(training.set(), ls::until_step{until},
+                            ls::checkpoint{here, stage == 0 ? 3U : 8U, 2, which % 2 == 1});
                 if (stage == 2) CHECK(trainer.state_hash() == expected);
             });
     }
@@ -155,6 +158,7 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
         CHECK_THROWS_WITH(trainer.resume(folder.path + "/none"), Catch::Contains("does not exist"));
         CHECK_THROWS_WITH(trainer.resume(folder.path), Catch::Contains("no complete checkpoint"));
         CHECK_THROWS_WITH(trainer.save("/proc/lockstep"), Catch::Contains("/proc/lockstep"));
+        CHECK_THROWS_WITH(trainer.save(""), Catch::Contains("no folder"));  // not that of the system
         trainer.fit(training.set(), ls::steps{2});
         const std::string path = trainer.save(folder.path);
         CHECK(path == folder.path + "/step-2");
@@ -177,6 +181,53 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
         CHECK_THROWS_WITH(trainer.resume(path), Catch::Contains("has 1000 bytes"));
         CHECK(trainer.state_hash() == hash);
         trainer.fit(training.set(), ls::steps{1});
+
+        // A damaged manifest; a checkpoint that cannot be written in a fit.
+        const std::string later = trainer.save(folder.path);
+        group.barrier();
+        if (group.rank() == 0) files::resize_file(later + "/manifest.json", 100);
+        group.barrier();
+        const auto then = trainer.state_hash();
+        CHECK_THROWS_WITH(trainer.resume(later), Catch::Contains("manifest.json"));
+        CHECK_THROWS_WITH(trainer.fit(training.set(), ls::steps{4}, ls::checkpoint{"/proc/lockstep", 4}),
+                          Catch::Contains("/proc/lockstep"));
+        CHECK(trainer.report().steps == 4);
+        CHECK(trainer.state_hash() != then);
+        trainer.fit(training.set(), ls::steps{1});
+
+        // Arrays of another optimizer, which was allowed by name.
+        const std::string whole = trainer.save(folder.path);
+        CHECK(ls::saving::exists_in(whole));
+        ls::trainer plain{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
+        CHECK_THROWS_WITH(plain.resume(whole, {"optimizer"}), Catch::Contains("0.conv.weight.optimizer.0"));
+        plain.fit(training.set(), ls::steps{1});
+    });
+}
+
+/// Fails on rank 0.
+struct failing {
+    static void on_step(const ls::report::step_event& event) {
+        if (event.step == 3) throw std::runtime_error{"the screen is on fire"};
+    }
+};
+
+TEST_CASE("what a failed run was saving does not outlive it", "[saving]") {
+    const shared_folder folder;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const auto make = [] {
+            return recipe({}, ls::optim::momentum{.beta = 0.9}, ls::compress::none{}, ls::sync::every_step{});
+        };
+        ls::checkpoint saves{folder.path, 2, 2, true};
+        {
+            ls::trainer trainer{group, make()};
+            CHECK_THROWS_WITH(trainer.fit(training.set(), ls::steps{8}, saves, failing{}),
+                              Catch::Contains("the screen is on fire"));
+        }
+        group.barrier();
+        ls::trainer trainer{group, make()};
+        trainer.fit(training.set(), ls::steps{4}, saves);
+        CHECK(ls::saving::exists_in(folder.path));
+        group.barrier();
     });
 }
 

@@ -73,7 +73,6 @@ public:
     [[gnu::cold]] explicit last_words(const group& ranks) {
         speaker() = ranks.aborts().watched_by().get();
         for (const int number : {SIGTERM, SIGINT, SIGUSR1}) handle(number, &last_words::ask);
-        handle(SIGALRM, &last_words::look);
     }
     last_words(const last_words&) = delete;
     last_words& operator=(const last_words&) = delete;
@@ -82,15 +81,15 @@ public:
     static void silence() noexcept { speaker() = nullptr; }
 
 private:
-    /// Not what the application handles, or what its parent has told it to ignore.
-    [[gnu::cold]] static void handle(int number, void (*by)(int)) noexcept {
+    /// Whether the signal is handled so: not what the application handles, or what its parent has told it to ignore.
+    [[gnu::cold]] static bool handle(int number, void (*by)(int)) noexcept {
         struct sigaction before {};
         ::sigaction(number, nullptr, &before);
-        if (before.sa_handler != SIG_DFL) return;
+        if (before.sa_handler != SIG_DFL) return before.sa_handler == by;
         struct sigaction next {};
         next.sa_handler = by;
         next.sa_flags = SA_RESTART;
-        ::sigaction(number, &next, nullptr);
+        return ::sigaction(number, &next, nullptr) == 0;
     }
     [[gnu::cold]] static void ask(int number) {
         const int reason = errno;
@@ -106,7 +105,12 @@ private:
         if (core::stop_request::is_heard()) core::stop_request::is_late() ? say(SIGTERM) : look_soon();
         errno = reason;
     }
+    /// Not where the application has an alarm of its own.
     static void look_soon() noexcept {
+        itimerval under_way{};
+        const bool is_free = ::getitimer(ITIMER_REAL, &under_way) == 0 && under_way.it_value.tv_sec == 0 &&
+                             under_way.it_value.tv_usec == 0;
+        if (!is_free || !handle(SIGALRM, &last_words::look)) return;
         const itimerval tenth{{0, 0}, {0, 100'000}};
         ::setitimer(ITIMER_REAL, &tenth, nullptr);
     }
@@ -269,6 +273,7 @@ LOCKSTEP_FUNCTION void outcome::print(int rank, int size, const watch* by) const
 }
 
 [[noreturn]] LOCKSTEP_FUNCTION void abort_job() noexcept {
+    std::signal(SIGALRM, SIG_DFL);
     ::alarm(3);  // where MPI has lost the others, or a pipe is full, it may not get that far
     std::fflush(nullptr);
     boost::mpi::environment::abort(1);

@@ -29,6 +29,7 @@
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/safetensors.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/saving/disk.hpp"
 #include "lockstep/saving/manifest.hpp"
 #include "lockstep/saving/state_layout.hpp"
@@ -44,13 +45,10 @@ struct found {
 /// All that are complete, the newest first. Not collective. Throws core::error where the folder cannot be read.
 [[nodiscard, gnu::cold]] std::vector<found> list(const std::string& folder);
 
-/// Whether there is one to resume from. Not collective.
-[[nodiscard, gnu::cold]] inline bool exists_in(const std::string& folder) { return !list(folder).empty(); }
-
-/// An error that all ranks throw alike, after which nothing is under way.
-struct agreed_error : core::error {
-    using core::error::error;
-};
+/// Whether there is one to resume from, or the folder is one. Not collective.
+[[nodiscard, gnu::cold]] inline bool exists_in(const std::string& folder) {
+    return exists(folder + "/manifest.json") || !list(folder).empty();
+}
 
 /// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
 template <class F>
@@ -65,7 +63,7 @@ template <class F>
         if (mine.empty()) mine = "lockstep: an exception without a text";
     }
     for (const std::string& one : ranks.gather_all(mine))
-        if (!one.empty()) throw agreed_error{one};
+        if (!one.empty()) throw agreed_error{ranks, one};
 }
 
 /// The text of rank 0, on all ranks. Collective.
@@ -247,6 +245,7 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
     try {
         together(ranks_, [&] {
             if (!is_first) return;
+            if (folder_.empty()) core::fail("a checkpoint has no folder", "name one, such as runs/a");
             make_folders(folder_);
             lock_ = folder_lock{folder_};
             // Of runs that were killed while they wrote.
@@ -325,7 +324,7 @@ LOCKSTEP_FUNCTION std::string save(const comm::group& ranks, const std::string& 
 LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::string& folder, manifest facts,
                                          const state_parts& parts, const state_layout& layout)
     : ranks_{ranks}, to_{ranks, folder, std::move(facts), layout}, runs_{layout.runs(parts, false)} {
-    together(ranks_, [&] {
+    const auto begin = [&] {
         std::size_t bytes = 0;
         for (const file_run& one : runs_) bytes += one.bytes;
         core::with_memory("a copy of the state", bytes, "leave write_behind out, or use a machine with more memory",
@@ -347,7 +346,13 @@ LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::st
             self.is_written_.store(true, std::memory_order_release);
         };
         thread_ = core::quiet_thread(work, this, "the thread that is to write a checkpoint", "leave write_behind out");
-    });
+    };
+    try {
+        together(ranks_, begin);
+    } catch (...) {
+        wait();  // another rank has no thread: this one's still uses what is about to go
+        throw;
+    }
 }
 
 LOCKSTEP_FUNCTION bool background::is_written_everywhere() const {
@@ -387,7 +392,7 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
     });
     out.path = of_first_rank(ranks, out.path);
     text = of_first_rank(ranks, text);
-    out.facts = manifest::read(text, out.path + std::string{detail::manifest_name});
+    together(ranks, [&] { out.facts = manifest::read(text, out.path + std::string{detail::manifest_name}); });
     const std::string name = out.path + std::string{detail::state_name};
     const std::uint64_t block = out.facts.block_bytes;
     together(ranks, [&] {
@@ -421,7 +426,7 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
         header.resize(begin);
     });
     header = of_first_rank(ranks, header);
-    out.file = files::parse_safetensors(detail::bytes_of(header), out.facts.file_bytes, name);
+    together(ranks, [&] { out.file = files::parse_safetensors(detail::bytes_of(header), out.facts.file_bytes, name); });
     out.data_begin = header.size();
     return out;
 }
@@ -434,7 +439,9 @@ LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layou
     };
     const std::size_t both = std::min(there.size(), here.size());
     for (std::size_t i = 0; i < std::max(there.size(), here.size()); ++i) {
-        if (i < both && describe(there[i]) == describe(here[i]) && there[i].begin == here[i].begin) continue;
+        if (i < both && describe(there[i]) == describe(here[i]) &&
+            there[i].begin - there[0].begin == here[i].begin - here[0].begin)
+            continue;
         core::fail(core::text(from.path, " has ", i < there.size() ? describe(there[i]) : "nothing",
                               " where this trainer has ", i < here.size() ? describe(here[i]) : "nothing"),
                    "resume with the network, optimizer, compressor and strategy that wrote it");

@@ -34,20 +34,6 @@ struct shown_state {
     }
 };
 
-/// f() on all ranks. An error of files, on which all have agreed, leaves the trainer alive.
-template <class Plan, class F>
-[[gnu::cold]] void with_files(engine<Plan>& core, const char* name, const std::source_location& where, const F& f) {
-    std::string problem;
-    core.on_all_ranks(name, where, [&] {
-        try {
-            f();
-        } catch (const saving::agreed_error& failure) {
-            problem = failure.what();
-        }
-    });
-    if (!problem.empty()) throw core::error{problem};
-}
-
 /// What trainer::save() and trainer::resume() do.
 template <class Plan>
 struct checkpoints<Plan, void> {
@@ -56,7 +42,7 @@ struct checkpoints<Plan, void> {
     [[gnu::cold]] static std::string save(engine<Plan>& core, const std::string& folder, std::size_t keep,
                                           const std::source_location& where) {
         std::string path;
-        with_files(core, "save", where, [&] {
+        core.on_all_ranks("save", where, [&] {
             const shown_state<Plan> state{core};
             path = saving::save(core.ranks, folder, facts_of(core), state.parts, *state.layout, keep);
         });
@@ -66,7 +52,7 @@ struct checkpoints<Plan, void> {
     [[gnu::cold]] static std::unique_ptr<saving::background> save_behind(engine<Plan>& core, const std::string& folder,
                                                                          const std::source_location& where) {
         std::unique_ptr<saving::background> out;
-        with_files(core, "save_behind", where, [&] {
+        core.on_all_ranks("save_behind", where, [&] {
             const shown_state<Plan> state{core};
             out = std::make_unique<saving::background>(core.ranks, folder, facts_of(core), state.parts, *state.layout);
         });
@@ -75,17 +61,26 @@ struct checkpoints<Plan, void> {
 
     [[gnu::cold]] static void resume(engine<Plan>& core, const std::string& folder,
                                      const std::vector<std::string>& may_change, const std::source_location& where) {
-        with_files(core, "resume", where, [&] {
+        core.on_all_ranks("resume", where, [&] {
             const auto from = saving::open(core.ranks, folder);
             saving::together(core.ranks, [&] {
                 saving::require_same_recipe(from.facts.recipe, recipe_of(core.plan, core.grid.workers), may_change,
                                             from.path);
             });
-            core.change.begin();
+            // A state that depends on the number of steps changes before it can be compared: what fails then is final.
+            if (core.state_depends_on_steps) core.change.begin();
             core.prepare_state(from.facts.at.steps);
             const shown_state<Plan> state{core};
-            saving::require_same_arrays(from, *state.layout);
-            saving::restore(core.ranks, from, state.parts, *state.layout);
+            if (core.state_depends_on_steps)
+                saving::require_same_arrays(from, *state.layout);
+            else
+                saving::together(core.ranks, [&] { saving::require_same_arrays(from, *state.layout); });
+            core.change.begin();
+            try {
+                saving::restore(core.ranks, from, state.parts, *state.layout);
+            } catch (const saving::agreed_error& failure) {
+                throw core::error{failure.what()};  // no trainer goes on with a part of a state
+            }
             core.restored(from.facts.at);
             core.ranks.end_together();
         });
@@ -95,7 +90,7 @@ struct checkpoints<Plan, void> {
     template <class T>
     [[gnu::cold]] static void save_weights(engine<Plan>& core, const std::string& path, std::span<const T> all,
                                            std::span<const T> statistics, const std::source_location& where) {
-        with_files(core, "save_weights", where, [&] {
+        core.on_all_ranks("save_weights", where, [&] {
             saving::together(core.ranks, [&] {
                 if (core.ranks.rank() == 0) saving::write_weights(path, names_of(core), all, statistics);
             });
@@ -104,7 +99,7 @@ struct checkpoints<Plan, void> {
     template <class T>
     [[gnu::cold]] static void read_weights(engine<Plan>& core, const std::string& path, std::span<T> all,
                                            std::span<T> statistics, const std::source_location& where) {
-        with_files(core, "load_weights", where, [&] {
+        core.on_all_ranks("load_weights", where, [&] {
             saving::together(core.ranks, [&] { saving::read_weights(path, names_of(core), all, statistics); });
         });
     }

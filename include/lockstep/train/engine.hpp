@@ -15,6 +15,7 @@
 
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/stop_request.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/saving/progress.hpp"
 #include "lockstep/sync/commit.hpp"
 #include "lockstep/sync/concept.hpp"
@@ -118,7 +119,7 @@ struct engine {
     }
     [[gnu::cold]] ~engine() = default;
 
-    /// Where this rank fails, all others are told why and fail too.
+    /// Where this rank fails, all others are told why and fail too; after an error that all have agreed on they go on.
     template <class F>
     decltype(auto) on_all_ranks(const char* name, const std::source_location& where, F&& f) {
         const comm::watched_call here{ranks.aborts(), name, where};
@@ -130,12 +131,20 @@ struct engine {
             if (stays_failed) ranks.check();
             strategy.complete();
             return f();
+        } catch (const saving::agreed_error& failure) {
+            // Files of all ranks alike, between two steps: the run may go on.
+            if (failure.is_of(ranks)) throw;
+            fail_for_good(stays_failed);
         } catch (...) {
-            if (stays_failed) tell_all(ranks);
-            strategy.abandon();
-            change.found(kernels::first_non_finite(std::span<const T>{arena[weight_slice]}) == weight_slice.count);
-            rethrow_with(change.state().text(grid.rank));
+            fail_for_good(stays_failed);
         }
+    }
+    /// In a handler.
+    [[noreturn, gnu::cold]] void fail_for_good(bool tells_all) {
+        if (tells_all) tell_all(ranks);
+        strategy.abandon();
+        change.found(kernels::first_non_finite(std::span<const T>{arena[weight_slice]}) == weight_slice.count);
+        rethrow_with(change.state().text(grid.rank));
     }
     /// What this rank walks over with one of its sets of weights.
     [[nodiscard]] walk begin_walk(std::size_t set, std::uint64_t step) {
@@ -265,6 +274,7 @@ struct engine {
         return out;
     }
 
+    static constexpr bool state_depends_on_steps = requires(strategy_type & of) { of.prepare_state(std::uint64_t{}); };
     /// Makes the state one that a run of so many steps has: what visit_state() shows then can be overwritten.
     /// Collective.
     [[gnu::cold]] void prepare_state(std::uint64_t steps) {
