@@ -129,8 +129,8 @@ struct chosen_checkpoints {
     static constexpr bool sees_weights = false;
     ls::checkpoint to;
 
-    void on_begin() const {
-        if (!to.folder.empty()) to.on_begin();
+    void on_begin(const ls::report::run_begin& from) {
+        if (!to.folder.empty()) to.on_begin(from);
     }
     template <class Trainer>
     void on_step(Trainer& trainer, const ls::report::step_event& event) {

@@ -40,7 +40,10 @@ public:
     /// As long as it lives, somebody looks at signal() after each step.
     class listener {
     public:
-        listener() noexcept { ++all().listeners; }
+        listener() noexcept {
+            ++all().listeners;
+            all().is_stopping.store(false, std::memory_order_relaxed);
+        }
         listener(const listener&) = delete;
         listener& operator=(const listener&) = delete;
         ~listener() {

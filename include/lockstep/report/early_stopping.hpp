@@ -30,7 +30,8 @@ struct early_stopping {
     double best_loss = std::numeric_limits<double>::infinity();
     std::uint64_t best_epoch = 0;
 
-    void on_begin() const {
+    void on_begin() {
+        waited_ = 0;
         if (patience == 0)
             core::fail("early_stopping has a patience of 0 epochs", "take the number of epochs without a better loss");
     }

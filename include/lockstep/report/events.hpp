@@ -103,6 +103,7 @@ struct fit_begin {
 /// Before the first step of a fit().
 struct run_begin {
     std::uint64_t resumed_after = 0;  ///< steps of the checkpoint that the run goes on from; 0: none
+    std::uint64_t steps = 0;          ///< of the run, that are done
 };
 
 /// After each step.
@@ -141,8 +142,8 @@ struct evaluation {
 /// After each epoch, or the part of one that fit() ran.
 struct epoch_event {
     std::uint64_t epoch = 0;  ///< 1 for the first
-    double loss = 0;     ///< mean over the samples of the epoch
-    double seconds = 0;  ///< of the epoch, without validation
+    double loss = 0;          ///< mean over the samples of the epoch
+    double seconds = 0;       ///< of the epoch, without validation
     std::optional<evaluation> test;
 };
 

@@ -246,7 +246,8 @@ LOCKSTEP_FUNCTION folder_lock::folder_lock(const std::string& folder) {
     open_ = descriptor{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
     if (!open_.is_open()) detail::fail_path("open", path, errno);
     if (detail::again([&] { return ::flock(open_.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
-        core::fail(core::text("another program writes its checkpoints to ", folder), "name a folder for each run");
+        core::fail(core::text("another run, or another checkpoint of this one, is being written to ", folder),
+                   "name a folder for each run, and commit() what is written behind it first");
 }
 
 LOCKSTEP_FUNCTION void add_sums(std::vector<part_sum>& to, std::uint64_t offset, std::span<const std::byte> bytes,

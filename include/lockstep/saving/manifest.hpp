@@ -117,7 +117,8 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
     const std::string_view before = text.substr(0, end);
     if (end == text.npos ||
         !text.substr(end + detail::sum_begin.size()).starts_with(core::hexadecimal(detail::sum_of(before))) ||
-        out.block_bytes == 0 || out.sums.size() != (out.file_bytes + out.block_bytes - 1) / out.block_bytes ||
+        out.block_bytes == 0 || (out.at.position > 0 && out.at.position >= out.at.set) ||
+        out.sums.size() != (out.file_bytes + out.block_bytes - 1) / out.block_bytes ||
         hash != core::hexadecimal(out.recipe_hash()))
         core::fail(core::text(path, " contradicts itself: it was changed"), "use an earlier checkpoint");
     return out;

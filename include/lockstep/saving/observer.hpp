@@ -30,11 +30,12 @@ struct checkpoint {
     bool write_behind = false;
     std::shared_ptr<background> under_way{};  ///< its own
 
-    void on_begin() {
+    void on_begin(const report::run_begin& from) {
         if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
         if (every == 0)
             core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
         under_way = nullptr;  // of a run that has failed
+        require_earlier(folder, from.steps);
     }
     template <class Trainer>
     void on_step(Trainer& trainer, const report::step_event& event) {

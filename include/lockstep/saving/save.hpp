@@ -50,6 +50,14 @@ struct found {
     return exists(folder + "/manifest.json") || !list(folder).empty();
 }
 
+/// Throws core::error where the folder has a checkpoint after so many steps: resume() would take that one, and the run
+/// that is about to write is another one.
+[[gnu::cold]] inline void require_earlier(const std::string& folder, std::uint64_t steps) {
+    if (const auto all = list(folder); !all.empty() && all[0].step > steps)
+        core::fail(core::text(all[0].path, " is of a later step than this run, which is at step ", steps),
+                   "resume from it, delete it, or name a folder for each run");
+}
+
 /// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
 template <class F>
 [[gnu::cold]] void together(const comm::group& ranks, const F& f) {
@@ -248,6 +256,7 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
             if (folder_.empty()) core::fail("a checkpoint has no folder", "name one, such as runs/a");
             make_folders(folder_);
             lock_ = folder_lock{folder_};
+            require_earlier(folder_, facts_.at.steps);
             // Of runs that were killed while they wrote.
             for (const std::string& name : names_in(folder_))
                 if (name.starts_with("writing-")) remove_folder(core::text(folder_, "/", name));

@@ -47,7 +47,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
     const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
                                                                            report::recorder_of(observers...)};
     report::require_different_outputs(core.ranks, observers...);
-    (report::tell_begin(observers, core.ranks, report::run_begin{core.resumed_after}), ...);
+    (report::tell_begin(observers, core.ranks, report::run_begin{core.resumed_after, core.totals.steps}), ...);
     const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
     if (core.order.size() != n) {
         core::with_memory("the order of the samples", n * sizeof(core.order[0]),
@@ -106,7 +106,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         ((goes_on = tell_step(observers, core.grid.rank, self, event) && goes_on), ...);
         if constexpr ((report::ends_at_step<std::remove_const_t<Observers>, Trainer> || ...))
             if (!all_go_on(core.ranks, goes_on)) left = 0;
-        if (stop_signal != 0) break;
+        if (stop_signal != 0 && core.position != 0) break;
         epoch.loss += event.loss * static_cast<double>(event.samples);
         epoch_samples += event.samples;
         if (core.position != 0 && left > 0) continue;
@@ -121,6 +121,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         ((goes_on = tell_epoch(observers, core.grid.rank, self, epoch) && goes_on), ...);
         if constexpr ((report::ends_at_epoch<std::remove_const_t<Observers>, Trainer> || ...))
             if (!all_go_on(core.ranks, goes_on)) left = 0;
+        if (stop_signal != 0) break;
         aside += report::seconds_since(pause);
         core.totals.epochs.push_back(epoch);
         epoch = {};

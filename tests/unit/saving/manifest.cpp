@@ -12,7 +12,7 @@ using ls::saving::manifest;
 
 manifest example() {
     manifest out;
-    out.at = {std::numeric_limits<std::uint64_t>::max(), 3, 1'000'000'007, 5, 60'000};
+    out.at = {std::numeric_limits<std::uint64_t>::max(), 3, 59'999, 5, 60'000};
     out.recipe = {{"seed", "42"}, {"network", "28x28x1 \"conv\"\n->\t7"}, {"rates", "0.1"}};
     out.file_bytes = 33;
     out.block_bytes = 16;
@@ -39,6 +39,9 @@ TEST_CASE("a manifest of a later version or of something else says so", "[saving
     CHECK_THROWS_WITH(manifest::read(later.text(), "m"), Catch::Contains("version 2") && Catch::Contains("newer"));
     CHECK_THROWS_WITH(manifest::read("{\"a\":1}", "m"), Catch::Contains("no manifest"));
     CHECK_THROWS_WITH(manifest::read("[1]", "m"), Catch::Contains("m, byte 0"));
+    manifest beyond = example();
+    beyond.at.position = 60'000;
+    CHECK_THROWS_WITH(manifest::read(beyond.text(), "m"), Catch::Contains("contradicts itself"));
     std::string changed = example().text();
     changed.replace(changed.find("60000"), 5, "60001");
     CHECK_THROWS_WITH(manifest::read(changed, "m"), Catch::Contains("it was changed"));

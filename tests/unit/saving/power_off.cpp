@@ -364,13 +364,15 @@ TEST_CASE("two programs do not write to one folder, and names of others stay", "
     files::create_directories(real.path / "step-5x");
     {
         const ls::saving::folder_lock held{real.path};
-        CHECK_THROWS_WITH(save(real.path, 20, 1), Catch::Contains("another program"));
+        CHECK_THROWS_WITH(save(real.path, 20, 1), Catch::Contains("another run"));
     }
     save(real.path, 10, 1);
     CHECK(ls::saving::list(real.path).at(0).version == 2);
     CHECK(ls::saving::list(real.path).size() == 1);
     save(real.path, 20, 1);
     CHECK(newest(real.path) == 20);
+    CHECK_THROWS_WITH(save(real.path, 15, 1), Catch::Contains("step-20 is of a later step than this run"));
+    CHECK(ls::saving::list(real.path).size() == 1);
     CHECK(files::exists(real.path / "step-notes"));
     CHECK(files::exists(real.path / "step-5x"));
     CHECK_THROWS_WITH(ls::saving::open(ls::comm::group{}, real.path / "none"), Catch::Contains("does not exist"));
