@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// An error that is known to all ranks before any of them throws it: nobody has to be told.
+// An error that is known to all ranks before any of them throws it: no rank has to announce it.
 // Tested by tests/equivalence/checkpoints.cpp.
 
 #include <string>

@@ -207,12 +207,6 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
     return out;
 }
 
-[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string shape_text(const std::vector<std::size_t>& shape) {
-    std::string out;
-    for (const std::size_t one : shape) out += core::text(out.empty() ? "" : "x", one);
-    return out;
-}
-
 [[nodiscard]] LOCKSTEP_FUNCTION std::span<const std::byte> bytes_of(std::string_view text) noexcept {
     return std::as_bytes(std::span{text.data(), text.size()});
 }
@@ -444,7 +438,7 @@ LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layou
     const auto here = detail::layout_of(layout, from.facts.at.steps).tensors;
     const auto& there = from.file.tensors;
     const auto describe = [](const files::tensor_entry& of) {
-        return core::text(of.name, " (", detail::shape_text(of.shape), ", ", files::name_of(of.type), ")");
+        return core::text(of.name, " (", files::shape_text(of.shape), ", ", files::name_of(of.type), ")");
     };
     const std::size_t both = std::min(there.size(), here.size());
     for (std::size_t i = 0; i < std::max(there.size(), here.size()); ++i) {
