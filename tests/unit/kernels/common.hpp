@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "double_kernels.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/resources.hpp"
 #include "lockstep/parallel/loop.hpp"
