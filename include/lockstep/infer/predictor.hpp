@@ -123,6 +123,11 @@ public:
         return out;
     }
 
+    /// What it was made from: the network, all weights layer by layer, and the running statistics.
+    [[nodiscard]] const Net& net() const noexcept { return net_; }
+    [[nodiscard]] std::span<const T> weights() const noexcept { return weights_; }
+    [[nodiscard]] std::span<const T> running_statistics() const noexcept { return statistics_; }
+
     /// Bytes for values and scratch.
     [[nodiscard]] std::size_t memory_bytes() const noexcept { return plan_.bytes; }
 
