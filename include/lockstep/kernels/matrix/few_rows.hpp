@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Products of a few rows, as of single predictions: B is read once, as it lies, at the bandwidth of the caches.
-// Tested by tests/unit/kernels/matrix/few_rows.cpp.
+// Tested by tests/unit/kernels/matrix/gemm.cpp.
 
 #include <algorithm>
 #include <array>
