@@ -13,7 +13,8 @@ const numbers = file => { const bytes = fs.readFileSync(file); return new Float3
   const networks = [];
   for (let line; (line = (await lines.next()).value) !== 'ready';) networks.push(JSON.parse(line));
   let below = 0, wrong = 0;
-  for (const {name, batches} of networks) {
+  const only = new RegExp(process.env.ONLY || '');
+  for (const {name, batches} of networks.filter(one => only.test(one.name))) {
     const at = path.join(folder, name);
     const session = await ort.InferenceSession.create(at + '.onnx', {intraOpNumThreads: 1, interOpNumThreads: 1, graphOptimizationLevel: 'all'});
     const sample = session.inputMetadata[0].shape.slice(1), size = sample.reduce((a, b) => a * b, 1);
