@@ -9,6 +9,13 @@ foreach(name IN ITEMS png jpeg)
     list(REMOVE_ITEM LOCKSTEP_HEADERS lockstep/files/${name}.hpp)
   endif()
 endforeach()
+# What some headers need beside the library, where it is found.
+set(lockstep_optional_targets ${lockstep_image_targets})
+if(TARGET lockstep::onnx)
+  list(APPEND lockstep_optional_targets lockstep::onnx)
+else()
+  list(FILTER LOCKSTEP_HEADERS EXCLUDE REGEX "^lockstep/infer/onnx")
+endif()
 
 # Warnings only; for checks that run no code.
 add_library(lockstep_warnings INTERFACE)

@@ -31,21 +31,35 @@ using namespace ls::layers;
 const samples<> training{96}, test{67, 8};
 
 /// Branches, layers in place, views, and a block that is computed twice in training.
-constexpr auto branched = ls::sequential{ls::input<12, 12, 1>,
-                                         conv<8, 3, conv_options{.padding = 1}>{},
-                                         batch_norm{},
-                                         relu{},
-                                         ls::residual{conv<8, 3, conv_options{.padding = 1}>{}, batch_norm{}, relu{},
-                                                      depthwise_conv<3, conv_options{.padding = 1}>{}},
-                                         ls::concatenate{ls::path{max_pool<2>{}}, ls::path{mean_pool<2>{}, ls::layers::tanh{}}},
-                                         local_response_norm{},
-                                         ls::recompute{conv<6, 3>{}, relu{}},
-                                         flatten{},
-                                         layer_norm{},
-                                         dropout{0.25},
-                                         dense<20>{},
-                                         sigmoid{},
-                                         dense<10>{}};
+constexpr auto branched =
+    ls::sequential{ls::input<12, 12, 1>,
+                   conv<8, 3, conv_options{.padding = 1}>{},
+                   batch_norm{},
+                   relu{},
+                   ls::residual{conv<8, 3, conv_options{.padding = 1}>{}, batch_norm{}, relu{},
+                                depthwise_conv<3, conv_options{.padding = 1}>{}},
+                   ls::concatenate{ls::path{max_pool<2>{}}, ls::path{mean_pool<2>{}, ls::layers::tanh{}}},
+                   local_response_norm{},
+                   ls::recompute{conv<6, 3>{}, relu{}},
+                   flatten{},
+                   layer_norm{},
+                   dropout{0.25},
+                   dense<20>{},
+                   sigmoid{},
+                   dense<10>{}};
+
+/// A normalisation that computes the sum and the relu after it, as in a ResNet: of the layer before it and of another.
+constexpr auto fused = ls::sequential{
+    ls::input<12, 12, 1>,
+    conv<4, 3, conv_options{.padding = 1}>{},
+    batch_norm{},
+    relu{},
+    ls::residual{conv<4, 3, conv_options{.padding = 1}>{}, batch_norm{}},
+    relu{},
+    ls::add{shortcut<6, 2>{}, ls::path{conv<6, 3, conv_options{.stride = 2, .padding = 1}>{}, batch_norm{}}},
+    relu{},
+    global_mean_pool{},
+    dense<10>{}};
 
 template <class Net, class Loss>
 void check_net(const Net& net, const Loss& loss) {
@@ -63,7 +77,7 @@ void check_net(const Net& net, const Loss& loss) {
     const auto said = trainer.predict(test.x);
     const std::vector<float> expected(said.begin(), said.end());
     const auto all = trainer.all_weights();
-    for (const std::size_t rows : {std::size_t{1}, std::size_t{7}, std::size_t{128}}) {
+    for (const std::size_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 128}) {
         ls::predictor own{net, all, trainer.running_statistics(), ls::infer::options{.rows = rows}};
         CHECK(own.predict(test.x) == expected);
         CHECK(own.predict(test.set()) == expected);
@@ -78,6 +92,7 @@ void check_net(const Net& net, const Loss& loss) {
 
 TEST_CASE("a predictor has the outputs of the trainer", "[infer]") {
     check_net(branched, ls::loss::softmax_cross_entropy{});
+    check_net(fused, ls::loss::softmax_cross_entropy{});
     check_net(net, ls::loss::softmax_cross_entropy{});
 }
 

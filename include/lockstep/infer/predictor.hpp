@@ -123,6 +123,11 @@ public:
         return out;
     }
 
+    /// What it was made from: the network, all weights layer by layer, and the running statistics.
+    [[nodiscard]] const Net& net() const noexcept { return net_; }
+    [[nodiscard]] std::span<const T> weights() const noexcept { return weights_; }
+    [[nodiscard]] std::span<const T> running_statistics() const noexcept { return statistics_; }
+
     /// Bytes for values and scratch.
     [[nodiscard]] std::size_t memory_bytes() const noexcept { return plan_.bytes; }
 
@@ -153,7 +158,7 @@ private:
                 return core::checked_product("bytes of a layer", std::size_t{numbers}..., sizeof(T));
             };
             auto& node = out[index];
-            node.reads = Net::graph.of(index);
+            node.reads = network::graph.of(index);
             node.traits = layer_api::traits_of<layer>;
             if constexpr (!layer_api::traits_of<layer>.is_view) {
                 node.value = bytes(how_.rows, layer::output::size);
@@ -172,17 +177,17 @@ private:
             using here = typename network::template at<index>;
             using layer = typename here::type;
             constexpr auto traits = layer_api::traits_of<layer>;
-            const T* const first = value(Net::graph.read(index));
+            const T* const first = value(network::graph.read(index));
             if constexpr (traits.is_view) {
                 values_[index] = first;
             } else {
                 T* const y = reinterpret_cast<T*>(memory + plan_.values[index]);
                 layer_api::forward_pass<T, layer> pass;
                 if constexpr (layer_api::is_join<layer>)
-                    for (std::size_t k = 0; k < here::inputs; ++k) pass.x[k] = value(Net::graph.read(index, k));
+                    for (std::size_t k = 0; k < here::inputs; ++k) pass.x[k] = value(network::graph.read(index, k));
                 else
                     pass.x = {first, count};
-                if constexpr (traits.has_addend) pass.addend = {value(Net::graph.read(index, 1)), count};
+                if constexpr (traits.has_addend) pass.addend = {value(network::graph.read(index, 1)), count};
                 pass.y = {y, count};
                 pass.w = {weights_.data() + network::offset(index)};
                 pass.saved = {memory + plan_.saved[index], how_.rows * layer_api::saved_bytes<layer, T>};
@@ -242,7 +247,11 @@ LOCKSTEP_FUNCTION value_plan::value_plan(std::span<const node> nodes) {
         if (nodes[i].traits.is_view) continue;
         const std::size_t from = nodes[i].reads[0], owner = from == model::the_samples ? from : root[from];
         // Not where another input is read from the same memory, or later on.
-        const bool in_place = nodes[i].traits.in_place && nodes[i].reads.size() == 1 && owner != model::the_samples &&
+        const bool reads_once =
+            nodes[i].reads.size() == 1 ||
+            (nodes[i].traits.has_addend &&
+             (nodes[i].reads[1] == model::the_samples ? nodes[i].reads[1] : root[nodes[i].reads[1]]) != owner);
+        const bool in_place = nodes[i].traits.in_place && reads_once && owner != model::the_samples &&
                               last[owner] == i && nodes[owner].value == nodes[i].value;
         if (in_place) {
             piece[i] = piece[owner];

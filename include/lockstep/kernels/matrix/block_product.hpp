@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 
+#include "lockstep/kernels/matrix/few_rows.hpp"
 #include "lockstep/kernels/matrix/lane_tile.hpp"
 #include "lockstep/kernels/matrix/matrix_tile.hpp"
 #include "lockstep/kernels/matrix/near_product.hpp"
@@ -77,6 +78,7 @@ public:
           lanes_{lanes} {}
 
     void run() noexcept {
+        if (!has_lanes() && few_rows_product<T>::takes(p_)) return few_rows_product<T>::run(p_);
         if constexpr (near_product<T>::exists) {
             const bool fits = p_.tb == transpose::no || p_.k <= blocks::depth;
             if (fits && !has_lanes() && near_product<T>::takes(p_)) return near_product<T>::run(p_, packed_b_);

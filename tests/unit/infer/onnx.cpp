@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a file is and what it refuses; that others read the same outputs from it is shown by tests/onnx.
+#include "lockstep/infer/onnx.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+namespace {
+
+constexpr auto net = ls::sequential{ls::input<3, 2, 2>, flatten{}, dense<4>{}, batch_norm{}, relu{}};
+const std::vector<float> weights(12 * 4 + 4 + 8, 0.5F), statistics(8, 1.0F);
+
+onnx::ModelProto parsed(const std::string& bytes) {
+    onnx::ModelProto out;
+    REQUIRE(out.ParseFromString(bytes));
+    return out;
+}
+template <class T = float>
+std::string bytes(const ls::infer::onnx_options& how = {}) {
+    const std::vector<T> w(weights.begin(), weights.end()), s(statistics.begin(), statistics.end());
+    return ls::infer::onnx_bytes<std::remove_cvref_t<decltype(net)>, T>(net, w, s, how);
+}
+template <class F>
+std::string said(const F& f) {
+    try {
+        f();
+    } catch (const ls::core::error& error) {
+        return error.what();
+    }
+    return "nothing";
+}
+
+/// A layer that says nothing.
+template <class S>
+struct silent_layer : ls::layer_api::dropout_layer<S> {
+    static constexpr std::string_view name = "silent";
+    void write_onnx(auto&) const {}
+};
+struct silent {
+    template <class S>
+    constexpr auto on(S) const {
+        return silent_layer<S>{};
+    }
+};
+
+}  // namespace
+
+TEST_CASE("infer/onnx: constants have the names of a weight file, images are in the order of ONNX") {
+    std::vector<float> numbers = weights;
+    for (std::size_t i = 0; i < 48; ++i) numbers[i] = static_cast<float>(i);
+    const auto model =
+        parsed(ls::infer::onnx_bytes<std::remove_cvref_t<decltype(net)>, float>(net, numbers, statistics));
+    CHECK(model.opset_import(0).version() == 17);
+    std::vector<std::string> names, operations;
+    for (const auto& one : model.graph().initializer()) names.push_back(one.name());
+    for (const auto& one : model.graph().node()) operations.push_back(one.op_type());
+    CHECK(names == std::vector<std::string>{"1.dense.weight", "1.dense.bias", "2.batch_norm.scale",
+                                            "2.batch_norm.shift", "2.batch_norm.mean", "2.batch_norm.variance"});
+    CHECK(operations == std::vector<std::string>{"Transpose", "Flatten", "Gemm", "BatchNormalization", "Relu"});
+    // Rows of the weights, (pixel, channel) before, now (channel, pixel).
+    const std::string& raw = model.graph().initializer(0).raw_data();
+    for (std::size_t channel = 0; channel < 2; ++channel)
+        for (std::size_t pixel = 0; pixel < 6; ++pixel)
+            for (std::size_t j = 0; j < 4; ++j) {
+                float there = 0;
+                std::memcpy(&there, raw.data() + 4 * ((channel * 6 + pixel) * 4 + j), 4);
+                CHECK(there == numbers[(pixel * 2 + channel) * 4 + j]);
+            }
+}
+
+TEST_CASE("infer/onnx: ends in either order, names, and doubles") {
+    const auto extents = [](const onnx::ValueInfoProto& of) {
+        std::vector<std::int64_t> out;
+        for (const auto& one : of.type().tensor_type().shape().dim()) out.push_back(one.dim_value());
+        return out;
+    };
+    const auto usual = parsed(bytes());
+    CHECK(usual.graph().input(0).name() == "x");
+    CHECK(usual.graph().input(0).type().tensor_type().shape().dim(0).dim_param() == "batch");
+    CHECK(extents(usual.graph().input(0)) == std::vector<std::int64_t>{0, 3, 2, 2});
+    CHECK(extents(usual.graph().output(0)) == std::vector<std::int64_t>{0, 4});
+    CHECK(usual.graph().node(usual.graph().node_size() - 1).output(0) == "y");
+    const auto other = parsed(
+        bytes({.images = ls::infer::image_order::channels_rows_columns, .input = "pictures", .output = "scores"}));
+    CHECK(extents(other.graph().input(0)) == std::vector<std::int64_t>{0, 2, 3, 2});
+    CHECK(other.graph().node(0).op_type() == "Flatten");
+    CHECK(other.graph().input(0).name() == "pictures");
+    CHECK(other.graph().output(0).name() == "scores");
+    const auto wide = parsed(bytes<double>());
+    CHECK(wide.graph().initializer(0).data_type() == onnx::TensorProto::DOUBLE);
+    CHECK(wide.graph().input(0).type().tensor_type().elem_type() == onnx::TensorProto::DOUBLE);
+}
+
+TEST_CASE("infer/onnx: what cannot be written is an error with the values") {
+    const auto path = (std::filesystem::temp_directory_path() / "lockstep-unit-onnx.onnx").string();
+    const auto write = [&](const std::vector<float>& w, const std::vector<float>& s) {
+        return said([&] { ls::write_onnx(path, net, w, s); });
+    };
+    CHECK_THAT(write({1, 2}, statistics),
+               Catch::Contains("given 2 weights and 8 running statistics for a network of 60 and 8"));
+    CHECK_THAT(write(weights, {}), Catch::Contains("60 weights and 0 running statistics"));
+    std::vector<float> bad = weights;
+    bad[7] = std::numeric_limits<float>::quiet_NaN();
+    CHECK_THAT(write(bad, statistics), Catch::Contains("weight 7 is nan"));
+    bad = statistics;
+    bad[3] = std::numeric_limits<float>::infinity();
+    CHECK_THAT(write(weights, bad), Catch::Contains("running statistic 3 is inf"));
+    CHECK_FALSE(std::filesystem::exists(path));
+    CHECK_THAT(said([] { (void)bytes({.input = "x", .output = "x"}); }),
+               Catch::Contains("input 'x' and the output 'x'"));
+    CHECK_THAT(said([] { (void)bytes({.input = ""}); }), Catch::Contains("give each a name"));
+    const auto mute = ls::sequential{ls::input<3>, silent{}};
+    CHECK_THAT(said([&] { ls::write_onnx(path, mute, std::vector<float>{}, std::vector<float>{}); }),
+               Catch::Contains("layer 0.silent wrote no ONNX value"));
+    CHECK_THAT(said([&] { ls::write_onnx("/nowhere/at/all.onnx", net, weights, statistics); }),
+               Catch::Contains("/nowhere/at/all.onnx"));
+}
+
+TEST_CASE("infer/onnx: a file is written as a whole, of a predictor as of its numbers") {
+    const auto path = (std::filesystem::temp_directory_path() / "lockstep-unit-predictor.onnx").string();
+    ls::write_onnx(path, ls::predictor{net, weights, statistics});
+    std::ifstream file{path, std::ios::binary};
+    const std::string content{std::istreambuf_iterator<char>{file}, {}};
+    CHECK(content == bytes());
+    CHECK_FALSE(std::filesystem::exists(path + ".writing"));
+    std::filesystem::remove(path);
+}
