@@ -95,6 +95,9 @@ template <class T, class Dataset>
     std::string_view remedy =
         "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has");
 
+/// How long a fit() runs is one number above or equal to 0 on all ranks. Collective.
+[[gnu::cold]] void require_time(const comm::group& ranks, double seconds);
+
 /// A sampler that depends on more than its arguments would deal some samples twice and others never. Collective.
 [[gnu::cold]] void require_same_order(const comm::group& ranks, std::span<const std::uint64_t> order);
 
@@ -116,6 +119,19 @@ LOCKSTEP_FUNCTION void require_equal(const comm::group& ranks, std::size_t mine,
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         if (all[rank] != all[0])
             core::fail(core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]), remedy);
+}
+
+LOCKSTEP_FUNCTION void require_time(const comm::group& ranks, double seconds) {
+    const auto all = ranks.gather_all(seconds);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        if (!(std::isfinite(all[rank]) && all[rank] >= 0))
+            core::fail(core::text("fit() is to run for ", all[rank], " seconds",
+                                  rank == 0 ? std::string{} : core::text(" on rank ", rank)),
+                       "pass a number of seconds of at least 0: seconds{600}");
+        if (all[rank] != all[0])
+            core::fail(core::text("rank 0 is to fit for ", all[0], " seconds, rank ", rank, " for ", all[rank]),
+                       "call fit() with the same number on every rank");
+    }
 }
 
 LOCKSTEP_FUNCTION void rethrow_with(const std::string& line) {

@@ -121,8 +121,8 @@ inline constexpr bool is_communicator = std::is_constructible_v<comm::group, con
 template <class Until>
 inline constexpr bool counts_epochs = std::is_same_v<Until, epochs> || std::is_same_v<Until, until_epoch>;
 template <class Until>
-inline constexpr bool is_epochs_or_steps =
-    counts_epochs<Until> || std::is_same_v<Until, steps> || std::is_same_v<Until, until_step>;
+inline constexpr bool is_epochs_or_steps = counts_epochs<Until> || std::is_same_v<Until, steps> ||
+                                           std::is_same_v<Until, until_step> || std::is_same_v<Until, seconds>;
 template <class Found, class Wanted>
 inline constexpr bool fits_loss = std::is_same_v<Found, Wanted>;
 

@@ -30,6 +30,7 @@
 #include "lockstep/train/recipe.hpp"
 #include "lockstep/train/refusals.hpp"
 #include "lockstep/train/statistics.hpp"
+#include "lockstep/train/time_limit.hpp"
 #include "lockstep/train/walks.hpp"
 #include "lockstep/train/weights.hpp"
 
@@ -176,7 +177,9 @@ struct engine {
             });
         const double rate = static_cast<double>(plan.schedule(step));
         losses.fill(2, rate);
-        losses.fill(3, core::stop_request::signal());
+        // Half a number more says on rank 0, which has the first lane, that the time is over.
+        const double signal = core::stop_request::signal();
+        losses.fill(3, limit.is_set() && grid.rank == 0 && limit.is_over(clock::now()) ? signal + 0.5 : signal);
         return rate;
     }
 
@@ -242,7 +245,8 @@ struct engine {
                 .samples = rows.rows(),
                 .loss = loss,
                 .rate = rate,
-                .stop_signal = static_cast<int>(losses.largest(3))};
+                .stop_signal = static_cast<int>(losses.largest(3)),
+                .time_is_over = losses.at(0, 3) != std::trunc(losses.at(0, 3))};
     }
 
     /// Shows what outlives a step. Weights are complete.
@@ -394,6 +398,7 @@ struct engine {
     std::size_t position = 0;
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
     std::size_t restored_set = 0;     // samples_of_set() of a run that goes on
+    time_limit limit;
     report::totals totals;
     report::seconds_spent told;
 };
