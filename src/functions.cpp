@@ -53,6 +53,7 @@
 #include "lockstep/node/shared_segment.hpp"
 #include "lockstep/node/shared_strips.hpp"
 #include "lockstep/node/shared_window.hpp"
+#include "lockstep/optim/rate_search.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/reduce/concept.hpp"

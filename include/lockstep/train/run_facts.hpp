@@ -48,6 +48,9 @@ private:
     std::unique_ptr<engine<Plan>> engine_;
 };
 
+/// For headers of this folder that work on a trainer from outside.
+struct engine_access;
+
 /// The plain queries of a trainer.
 template <class Plan>
 class run_facts {
@@ -114,6 +117,16 @@ protected:
         : core_{std::in_place, plan, ranks, call} {}
 
     owned_engine<Plan> core_;
+
+private:
+    friend engine_access;
+};
+
+struct engine_access {
+    template <class Plan>
+    [[nodiscard]] static engine<Plan>& of(const run_facts<Plan>& trainer) {
+        return *trainer.core_;
+    }
 };
 
 }  // namespace lockstep::train
