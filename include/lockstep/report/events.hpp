@@ -257,6 +257,10 @@ LOCKSTEP_FUNCTION std::string to_text(const totals& run) {
            line("backward", run.seconds.backward) + line("update", run.seconds.update) +
            line("communication exposed", run.seconds.communication_exposed);
     const auto& because = run.seconds.because;
+    if (run.last_fit.steps > 0 && run.last_fit.steps != run.steps)
+        out += core::text("  of these in the last fit() ", run.last_fit.steps,
+                          run.last_fit.steps == 1 ? " step in " : " steps in ", core::fixed(run.last_fit.seconds, 3),
+                          " s\n");
     if (run.ranks > 1)
         out += core::text("  exposed because: last bucket ", core::fixed(because.last_bucket, 3), " s, no progress ",
                           core::fixed(because.no_progress, 3), " s, large bucket ",
