@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is no template, of every header that says LOCKSTEP_BODIES.
 #define LOCKSTEP_COMPILES_FUNCTIONS
+#include "lockstep/check_gradients.hpp"
 #include "lockstep/collectives/algorithm_table.hpp"
 #include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/collectives/all_to_all.hpp"
