@@ -29,10 +29,10 @@ namespace lockstep {
 
 /// What a check may be told; the defaults fit layers of numbers of size 1.
 struct gradient_options {
-    double step = 0;        ///< h of the differences; 0: 1e-5 in double, 1/64 in float
-    double resolution = 0;  ///< the least error that has to show, in parts of an array's largest derivative; 0: 1e-4
-                            ///< in double, 0.1 in float
-    std::uint64_t seed = 1;  ///< of x, weights, labels and the gradient that comes in
+    double step = 0;          ///< h of the differences; 0: 1e-5 in double, 1/64 in float
+    double resolution = 0;    ///< the least error that has to show, in parts of an array's largest derivative; 0: 1e-4
+                              ///< in double, 0.1 in float
+    std::uint64_t seed = 1;   ///< of x, weights, labels and the gradient that comes in
     std::size_t most = 4096;  ///< entries of an array that are looked at: all, or so many that are spread over it
 };
 
@@ -40,10 +40,10 @@ struct gradient_options {
 ///
 /// With D(h) = sum_i g_i (y_i(+h) - y_i(-h)) / 2h for each entry, where g is the gradient that comes in, an entry is
 /// wrong where backward is farther from D(h) than 2 |D(2h) - D(h)| + 4 u sum_i |g_i| (1 + |y_i|) n / h, over the y that
-/// change. The first term is six times the truncation error of a smooth function, c h^2 = (D(2h) - D(h)) / 3; the second
-/// bounds rounding: u is half an epsilon, n the operations of an output. An entry is neither right nor wrong but unsure
-/// where that is more than `resolution` times the largest D of its array, at a kink, say, or where nothing depends on
-/// the array.
+/// change. The first term is six times the truncation error of a smooth function, c h^2 = (D(2h) - D(h)) / 3; the
+/// second bounds rounding: u is half an epsilon, n the operations of an output. An entry is neither right nor wrong but
+/// unsure where that is more than `resolution` times the largest D of its array, at a kink, say, or where nothing
+/// depends on the array.
 struct gradient_check {
     struct entry {
         std::string array;      ///< x, a parameter of the layer, or y of a loss
@@ -55,7 +55,7 @@ struct gradient_check {
         [[nodiscard]] double error() const noexcept { return std::fabs(backward - difference); }
         [[nodiscard]] bool is_wrong() const noexcept { return !(error() <= tolerance); }
     };
-    std::string name;           ///< of the layer or loss, its input and the precision
+    std::string name;             ///< of the layer or loss, its input and the precision
     std::vector<entry> worst{};   ///< of each array: of its sure entries the one with the largest error over tolerance
     std::vector<entry> doubts{};  ///< of each array with unsure entries: the least sure one
     std::size_t checked = 0, wrong = 0, unsure = 0;
@@ -179,8 +179,7 @@ template <class T = double, layer_api::Described L>
         incoming{how.seed, core::purpose::user, 3};
 
     using numbers_of = detail::aligned_numbers<T>;
-    numbers_of x{rows * L::input::size}, w{weights}, y{rows * L::output::size}, dy{y.all().size()},
-        dx{x.all().size()};
+    numbers_of x{rows * L::input::size}, w{weights}, y{rows * L::output::size}, dy{y.all().size()}, dx{x.all().size()};
     const parallel::team team{1};
     numbers_of scratch{layer_api::scratch_size<T>(layer, rows, lanes.count(), team)},
         partials{std::max(weights, statistics) * layer_api::partial_sums<L>(lanes.count(), team)},
@@ -320,8 +319,8 @@ LOCKSTEP_FUNCTION void gradient_check::add(const std::vector<entry>& all, double
 }
 
 LOCKSTEP_FUNCTION std::string gradient_check::text() const {
-    std::string out = core::text("gradients of ", name, ": ", checked, " checked, ", wrong, " wrong, ", unsure,
-                                 " unsure");
+    std::string out =
+        core::text("gradients of ", name, ": ", checked, " checked, ", wrong, " wrong, ", unsure, " unsure");
     const auto line = [&](const char* what, const entry& one) {
         out += core::text("\n    ", what, " in ", one.array, ": number ", one.index, ", backward ", one.backward,
                           ", central difference ", one.difference, ", tolerance ", one.tolerance);

@@ -2,8 +2,8 @@
 // The check of gradients finds what is wrong, says where, and is not sure where it cannot be.
 #include "lockstep/check_gradients.hpp"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -127,9 +127,10 @@ TEST_CASE("gradients/check: what is wrong is found, with the entry", "[gradients
         CHECK(check<mistake::dx_not_written>(seed).wrong == 44);
         CHECK_FALSE(check<mistake::not_a_number>(seed).passes());
     }
-    CHECK_THROWS_WITH(check<mistake::one_entry>().require(),
-                      Catch::StartsWith("lockstep: gradients of square on 4 in double: 48 checked, 1 wrong, 0 unsure") &&
-                          Catch::Contains("wrong, the worst in x: number 13, backward "));
+    CHECK_THROWS_WITH(
+        check<mistake::one_entry>().require(),
+        Catch::StartsWith("lockstep: gradients of square on 4 in double: 48 checked, 1 wrong, 0 unsure") &&
+            Catch::Contains("wrong, the worst in x: number 13, backward "));
 }
 
 TEST_CASE("gradients/check: no entry passes for want of a derivative", "[gradients]") {
@@ -161,5 +162,6 @@ TEST_CASE("gradients/check: options", "[gradients]") {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     for (const ls::gradient_options& bad : {ls::gradient_options{.step = -1}, ls::gradient_options{.step = nan},
                                             ls::gradient_options{.resolution = -1}, ls::gradient_options{.most = 0}})
-        CHECK_THROWS_WITH(ls::check_gradients(square{}, shape<4>{}, bad), Catch::Contains("gradients are to be checked with step"));
+        CHECK_THROWS_WITH(ls::check_gradients(square{}, shape<4>{}, bad),
+                          Catch::Contains("gradients are to be checked with step"));
 }

@@ -54,9 +54,7 @@ struct rows {
             y.push_back(first_two);
         }
     }
-    [[nodiscard]] auto set() const {
-        return ls::data::in_memory<ls::tensor::shape<width>, ls::tensor::shape<2>>(x, y);
-    }
+    [[nodiscard]] auto set() const { return ls::data::in_memory<ls::tensor::shape<width>, ls::tensor::shape<2>>(x, y); }
 };
 const rows all{0, 100};
 

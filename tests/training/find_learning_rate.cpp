@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
-// The search for a learning rate: the losses of a run with these rates, the same on any number of ranks, and afterwards a trainer that does not
-// know of it.
+// The search for a learning rate: the losses of a run with these rates, the same on any number of ranks, and afterwards
+// a trainer that does not know of it.
 #include "lockstep/train/find_learning_rate.hpp"
 
 #include <catch2/catch.hpp>
@@ -53,11 +53,12 @@ const rows all{100};
 constexpr ls::rate_range range{.from = 1e-4, .to = 1e3, .steps = 60};
 
 auto adam_with_statistics() {
-    return ls::plan{.model = ls::sequential{ls::input<6>, dense<8>{}, batch_norm{}, ls::layers::tanh{}, dropout{0.25}, dense<1>{}},
-                    .loss = ls::loss::mean_squared_error{},
-                    .optimizer = ls::optim::adam{},
-                    .schedule = ls::optim::constant{.rate = 0.01},
-                    .batch = 24};
+    return ls::plan{
+        .model = ls::sequential{ls::input<6>, dense<8>{}, batch_norm{}, ls::layers::tanh{}, dropout{0.25}, dense<1>{}},
+        .loss = ls::loss::mean_squared_error{},
+        .optimizer = ls::optim::adam{},
+        .schedule = ls::optim::constant{.rate = 0.01},
+        .batch = 24};
 }
 constexpr auto small = ls::sequential{ls::input<6>, dense<8>{}, ls::layers::tanh{}, dense<1>{}};
 auto residuals_and_pending_gradients() {
@@ -168,7 +169,8 @@ TEST_CASE("the curve has the losses of a run with these rates, up to where it di
     std::size_t best = 0;
     for (std::size_t i = 0; i < seen.all.size(); ++i) {
         CHECK(seen.all[i] == found.curve[i].loss);
-        CHECK(found.curve[i].rate == Approx(1e-4 * std::exp(std::log(1e7) * static_cast<double>(i) / 59)).epsilon(1e-12));
+        CHECK(found.curve[i].rate ==
+              Approx(1e-4 * std::exp(std::log(1e7) * static_cast<double>(i) / 59)).epsilon(1e-12));
         mean = 0.9 * mean + 0.1 * seen.all[i];
         const double smoothed = mean / (1 - std::pow(0.9, static_cast<double>(i + 1)));
         CHECK(found.curve[i].smoothed == Approx(smoothed).epsilon(1e-12));
@@ -218,7 +220,8 @@ TEST_CASE("ranges that make no sense", "[training]") {
         return support::of_all(world, mine ? 1 : 0) == std::vector<int>(4, 1);
     };
     constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinite = std::numeric_limits<double>::infinity();
-    for (const auto& [from, to] : {std::pair{0.0, 1.0}, {-1.0, 1.0}, {1.0, 1.0}, {2.0, 1.0}, {nan, 1.0}, {1.0, infinite}})
+    for (const auto& [from, to] :
+         {std::pair{0.0, 1.0}, {-1.0, 1.0}, {1.0, 1.0}, {2.0, 1.0}, {nan, 1.0}, {1.0, infinite}})
         CHECK(says({.from = from, .to = to}, "learning rates are searched from"));
     CHECK(says({.steps = 1}, "in 1 step;"));
     CHECK(says({.steps = std::size_t(-3)}, "take 2 to 1000000"));

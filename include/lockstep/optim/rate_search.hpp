@@ -42,7 +42,7 @@ struct rate_search {
     std::vector<point> curve;
     bool has_diverged = false;         ///< the loss has grown too much, or is not finite: no higher rate was tried
     std::optional<double> suggestion;  ///< a tenth of the rate with the least smoothed loss; none where it never fell
-    std::optional<double> steepest;    ///< the rate at which the smoothed loss falls fastest over the logarithm of rates
+    std::optional<double> steepest;  ///< the rate at which the smoothed loss falls fastest over the logarithm of rates
 
     /// A loss at the next rate. False: it ends the search.
     [[gnu::cold]] bool add(const rate_range& of, double rate, double loss);
@@ -64,7 +64,8 @@ LOCKSTEP_FUNCTION void rate_range::check() const {
         core::fail(core::text("a learning rate is searched in ", steps, steps == 1 ? " step" : " steps"),
                    "take 2 to 1000000; 100 are usual");
     if (!(smoothing >= 0 && smoothing < 1))
-        core::fail(core::text("the losses of a search are smoothed with ", smoothing), "take a number from 0 to below 1");
+        core::fail(core::text("the losses of a search are smoothed with ", smoothing),
+                   "take a number from 0 to below 1");
     if (!(ends_above > 1))
         core::fail(core::text("a search ends where the loss is ", ends_above, " times the least one"),
                    "take a number above 1");

@@ -131,17 +131,17 @@ struct run_begin {
 
 /// After each step.
 struct step_event {
-    std::uint64_t step = 0;        ///< 1 for the first step of the trainer
-    std::uint64_t epoch = 0;       ///< 1 for the first
-    std::size_t samples = 0;       ///< of this minibatch
-    double loss = 0;               ///< mean over the minibatch
-    double rate = 0;               ///< learning rate
-    int stop_signal = 0;           ///< asks for the end of the run, on all ranks alike; 0: nothing does
-    bool time_is_over = false;     ///< the last step of a fit() for some seconds, on all ranks alike
-    double seconds = 0;            ///< since fit() began
-    std::uint64_t steps_done = 0;  ///< of this fit()
-    std::uint64_t steps_left = 0;  ///< of a fit() for some seconds: 1 until the last one, which has 0
-    double seconds_asked = 0;      ///< of a fit() for some seconds; 0: it counts steps
+    std::uint64_t step = 0;         ///< 1 for the first step of the trainer
+    std::uint64_t epoch = 0;        ///< 1 for the first
+    std::size_t samples = 0;        ///< of this minibatch
+    double loss = 0;                ///< mean over the minibatch
+    double rate = 0;                ///< learning rate
+    int stop_signal = 0;            ///< asks for the end of the run, on all ranks alike; 0: nothing does
+    bool time_is_over = false;      ///< the last step of a fit() for some seconds, on all ranks alike
+    double seconds = 0;             ///< since fit() began
+    std::uint64_t steps_done = 0;   ///< of this fit()
+    std::uint64_t steps_left = 0;   ///< of a fit() for some seconds: 1 until the last one, which has 0
+    double seconds_asked = 0;       ///< of a fit() for some seconds; 0: it counts steps
     double samples_per_second = 0;  ///< since fit() began
     seconds_spent spent{};          ///< on this rank, since the end of the step before
 };

@@ -107,22 +107,22 @@ LOCKSTEP_FUNCTION std::size_t watched_columns() noexcept {
 
 LOCKSTEP_FUNCTION std::string bar_text(const step_event& event, std::size_t columns) {
     const bool is_timed = event.seconds_asked > 0, ends = event.steps_left == 0;
-    const double done = ends       ? 1
-                        : is_timed ? event.seconds / event.seconds_asked
-                                   : static_cast<double>(event.steps_done) /
-                                         static_cast<double>(event.steps_done + event.steps_left);
+    const double done =
+        ends       ? 1
+        : is_timed ? event.seconds / event.seconds_asked
+                   : static_cast<double>(event.steps_done) / static_cast<double>(event.steps_done + event.steps_left);
     const double share = done < 1 ? done : 1;
-    const double left = ends       ? 0
-                        : is_timed ? event.seconds_asked - event.seconds
-                                   : event.seconds / static_cast<double>(event.steps_done) *
-                                         static_cast<double>(event.steps_left);
+    const double left =
+        ends       ? 0
+        : is_timed ? event.seconds_asked - event.seconds
+                   : event.seconds / static_cast<double>(event.steps_done) * static_cast<double>(event.steps_left);
     std::string percent = core::fixed(static_cast<double>(static_cast<int>(100 * share)), 0);
     percent.insert(0, 3 - percent.size(), ' ');
-    const std::string facts = core::text(
-        "epoch ", event.epoch, "  step ", event.step,
-        is_timed ? std::string{} : core::text("/", event.step + event.steps_left), "  loss ",
-        core::fixed(event.loss, 4), "  ", core::fixed(event.samples_per_second, 0), " samples/s  left ",
-        clock_text(left));
+    const std::string facts =
+        core::text("epoch ", event.epoch, "  step ", event.step,
+                   is_timed ? std::string{} : core::text("/", event.step + event.steps_left), "  loss ",
+                   core::fixed(event.loss, 4), "  ", core::fixed(event.samples_per_second, 0), " samples/s  left ",
+                   clock_text(left));
     // The last column stays free: some terminals begin a line after it.
     const std::size_t others = facts.size() + 10;
     const std::size_t width = columns < others + 8 ? 0 : columns - others < 40 ? columns - others : 40;

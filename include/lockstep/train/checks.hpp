@@ -160,10 +160,11 @@ template <class Output, class T, class Loss>
                       "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that "
                       "returns the sum; it must "
                       "fit the output of the network");
-        static_assert(has_outputs_for<Loss, Output>,
-                      "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with "
-                      "a softmax over one "
-                      "output, which is always 1; add outputs, or take mean_squared_error");
+        static_assert(
+            has_outputs_for<Loss, Output>,
+            "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with "
+            "a softmax over one "
+            "output, which is always 1; add outputs, or take mean_squared_error");
         static_assert(has_settings_for<Loss, Output>,
                       "lockstep: the loss has settings for another number of outputs than the network has: give "
                       "weighted_softmax_cross_entropy one weight for each class");

@@ -194,7 +194,8 @@ struct engine {
         const bool is_trial = trial_rate.has_value();
         if (!std::isfinite(loss) && !is_trial) refuse_step(change, core::text("the loss is ", loss), step + 1);
         if constexpr (types::has_norms)
-            if (const std::size_t bad = strategy.measure_norms(weights()); bad < sync::tensor_count<network>() && !is_trial)
+            if (const std::size_t bad = strategy.measure_norms(weights());
+                bad < sync::tensor_count<network>() && !is_trial)
                 refuse_norm<network>(change, bad, step + 1);
         // Its messages go before the weights, or they would wait for these.
         if constexpr (network::statistics > 0) {

@@ -32,7 +32,8 @@ public:
     [[nodiscard]] bool is_here() const noexcept { return engine_ != nullptr; }
     [[nodiscard]] engine<Plan>& operator*() const {
         if (engine_ == nullptr)
-            core::fail("this trainer has been moved from and has no weights any more", "use the one that it was moved to");
+            core::fail("this trainer has been moved from and has no weights any more",
+                       "use the one that it was moved to");
         return *engine_;
     }
     [[nodiscard]] engine<Plan>* operator->() const { return &**this; }
@@ -72,12 +73,13 @@ public:
     [[nodiscard]] std::size_t memory_bytes() const { return core_->arena.bytes(); }
     /// What they are for.
     [[nodiscard]] report::memory_by_kind memory() const {
-        report::memory_by_kind out{.weights = (core_->weight_slice.count + core_->observed.running().size()) * sizeof(T),
-                                   .gradients = core_->strategy.gradient_numbers() * sizeof(T),
-                                   .optimizer = core_->strategy.slot_numbers() * sizeof(T),
-                                   .activations = core_->run.memory().bytes,
-                                   .scratch = core_->run.memory().largest_scratch(),
-                                   .messages = core_->strategy.message_bytes()};
+        report::memory_by_kind out{
+            .weights = (core_->weight_slice.count + core_->observed.running().size()) * sizeof(T),
+            .gradients = core_->strategy.gradient_numbers() * sizeof(T),
+            .optimizer = core_->strategy.slot_numbers() * sizeof(T),
+            .activations = core_->run.memory().bytes,
+            .scratch = core_->run.memory().largest_scratch(),
+            .messages = core_->strategy.message_bytes()};
         out.data = core_->arena.bytes() - out.sum();
         return out;
     }
@@ -87,7 +89,9 @@ public:
     [[nodiscard]] std::size_t buckets() const { return core_->strategy.bucket_count(); }
     /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on
     /// one rank and where gradients go through shared memory.
-    [[nodiscard]] std::string all_reduce_algorithm() const { return core_->memory.is_shared() ? "" : core_->rule.text(); }
+    [[nodiscard]] std::string all_reduce_algorithm() const {
+        return core_->memory.is_shared() ? "" : core_->rule.text();
+    }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
     /// averaged now and then, the mean over such a period.
     [[nodiscard]] std::size_t averaging_bytes() const { return core_->strategy.bytes_per_step(); }

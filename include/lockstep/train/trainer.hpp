@@ -68,8 +68,9 @@ public:
     /// ls::program).
     template <class Dataset, class Until, class... Observers>
     report::fit_made fit(const Dataset& set, Until until, Observers&&... observers) {
-        static_assert(is_epochs_or_steps<Until>, "lockstep: fit runs for epochs{n}, steps{n} or seconds{s}, or to "
-                                                 "until_epoch{n} or until_step{n}");
+        static_assert(is_epochs_or_steps<Until>,
+                      "lockstep: fit runs for epochs{n}, steps{n} or seconds{s}, or to "
+                      "until_epoch{n} or until_step{n}");
         if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset, T, input, label, loss_type>()) {
             const auto run = [&] { return train::fit(*core_, *this, set, until, observers...); };
             const auto made = core_->on_all_ranks("fit", until.where, run);
@@ -134,7 +135,8 @@ public:
         core_->on_all_ranks("load_weights", where, [&] {
             require_loadable<network>(core_->ranks, all, statistics);
             core_->change.agree(
-                core_->losses.pending(), [&] { core_->losses.start(); }, [&] { return core_->losses.progress(); }, [] {});
+                core_->losses.pending(), [&] { core_->losses.start(); }, [&] { return core_->losses.progress(); },
+                [] {});
             core_->change.begin();
             cut_weights<network>(all, core_->weights(), core_->grid);
             core_->tell_loaded();
@@ -148,8 +150,9 @@ public:
     /// programs. Written by rank 0, and there as a whole or not. Throws core::error on all ranks alike. Collective.
     void save_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
         const auto all = all_weights(where);
-        with_files(
-            [&](auto files) { files.save_weights(*core_, path, std::span<const T>{all}, running_statistics(), where); });
+        with_files([&](auto files) {
+            files.save_weights(*core_, path, std::span<const T>{all}, running_statistics(), where);
+        });
     }
     /// The same from such a file, or from state.safetensors of a checkpoint: names, shapes and network have to be those
     /// of this trainer. Every rank reads it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/report/progress.hpp"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
@@ -85,7 +85,8 @@ TEST_CASE("report/progress: a bar fits any terminal", "[report]") {
 TEST_CASE("report/progress: lines of a run for some seconds", "[report]") {
     std::ostringstream out;
     ls::progress lines{out, 5, false};
-    for (const std::uint64_t done : {1U, 2U, 3U}) lines.on_step(event_at(done, done < 3 ? 1 : 0, 4.0 * static_cast<double>(done), 14));
+    for (const std::uint64_t done : {1U, 2U, 3U})
+        lines.on_step(event_at(done, done < 3 ? 1 : 0, 4.0 * static_cast<double>(done), 14));
     CHECK(out.str() ==
           "epoch 2  step 101  loss 0.5000  rate 0.25000  100 samples/s  left 0:10\n"
           "epoch 2  step 103  loss 0.5000  rate 0.25000  100 samples/s  left 0:00\n");
