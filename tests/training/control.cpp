@@ -146,7 +146,25 @@ TEST_CASE("no time, a time that is none, and other times on ranks", "[training]"
                                         ls::trainer other{world, recipe()};
                                         other.fit(all.set(), ls::seconds{1.0 + world.rank()});
                                     },
-                                    "rank 0 is to fit for 1 seconds, rank 1 for 2")));
+                                    "rank 0 has 1 seconds to fit, rank 1 has 2 seconds")));
+    // Another kind of number is another length.
+    const auto fits = [&](auto on_first, auto on_others, const std::string& words) {
+        return everywhere(world, throws(
+                                     [&] {
+                                         ls::trainer other{world, recipe()};
+                                         if (world.rank() == 0)
+                                             other.fit(all.set(), on_first);
+                                         else
+                                             other.fit(all.set(), on_others);
+                                     },
+                                     words));
+    };
+    if (world.size() > 1) {
+        CHECK(fits(ls::seconds{1}, ls::steps{5}, "rank 0 has 1 seconds to fit, rank 1 has 5 steps"));
+        CHECK(fits(ls::epochs{2}, ls::steps{2}, "rank 0 has 2 epochs to fit, rank 1 has 2 steps"));
+        CHECK(
+            fits(ls::until_epoch{2}, ls::until_step{2}, "has 2 epochs of the whole run to fit, rank 1 has 2 steps of"));
+    }
 }
 
 /// 5, 7 and 9 rows on three ranks, 8 on one.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/report/events.hpp"
@@ -37,11 +38,18 @@ template <class Plan>
 /// All ranks are to run alike. Collective.
 template <class Until>
 [[gnu::cold]] void require_same_end(const comm::group& ranks, const Until& until) {
+    fit_length mine;
+    constexpr std::string_view unit = std::is_same_v<Until, report::seconds>      ? "seconds"
+                                      : std::is_same_v<Until, report::steps>      ? "steps"
+                                      : std::is_same_v<Until, report::epochs>     ? "epochs"
+                                      : std::is_same_v<Until, report::until_step> ? "steps of the whole run"
+                                                                                  : "epochs of the whole run";
+    std::ranges::copy(unit, mine.unit.begin());
     if constexpr (std::is_same_v<Until, report::seconds>)
-        require_time(ranks, until.count);
+        mine.seconds = until.count;
     else
-        require_equal(ranks, until.count, counts_epochs<Until> ? "epochs to fit" : "steps to fit",
-                      "call fit() with the same number on every rank");
+        mine.count = until.count;
+    require_same_length(ranks, mine);
 }
 
 /// trainer::fit() with checked types. `self`: what observers are shown.
