@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is no template, of every header that says LOCKSTEP_BODIES.
 #define LOCKSTEP_COMPILES_FUNCTIONS
+#include "lockstep/check_gradients.hpp"
 #include "lockstep/collectives/algorithm_table.hpp"
 #include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/collectives/all_to_all.hpp"
@@ -53,6 +54,7 @@
 #include "lockstep/node/shared_segment.hpp"
 #include "lockstep/node/shared_strips.hpp"
 #include "lockstep/node/shared_window.hpp"
+#include "lockstep/optim/rate_search.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/reduce/concept.hpp"

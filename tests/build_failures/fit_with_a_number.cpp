@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How long to train as a bare number.
-// build error: lockstep: fit runs for epochs\{n\} or steps\{n\}, or to until_epoch\{n\} or until_step\{n\}
+// build error: lockstep: fit runs for epochs\{n\}, steps\{n\} or seconds\{s\}, or to until_epoch\{n\} or until_step\{n\}
 #include <boost/mpi/environment.hpp>
 
 #include "lockstep/data/digits.hpp"

@@ -193,11 +193,16 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
         if (of.is("nan") && place == "step") x[5] = std::numeric_limits<float>::quiet_NaN();
         (void)trainer.step(x, y);
     };
+    const auto step_for = [&] {
+        if (of.is("nan")) x[5] = std::numeric_limits<float>::quiet_NaN();
+        (void)trainer.step_for(std::chrono::milliseconds{20}, x, y);
+    };
     const auto evaluate = [&] { (void)trainer.evaluate(set); };
     auto weights = trainer.all_weights();
     if (of.is("count") && place == "load") weights.pop_back();
     const auto call = [&] {
         if (place == "step") return step();
+        if (place == "step_for") return step_for();
         if (place == "evaluate") return evaluate();
         if (place == "hash") return (void)trainer.weights_hash();
         if (place == "load") return trainer.load_weights(weights);
@@ -213,7 +218,7 @@ int training(const boost::mpi::communicator& world, const fault& of, const std::
         trainer.fit(set, ls::steps{100'000'000});
     }
     fit();
-    const bool in_calls = place == "step" || place == "predict" || place == "hash" || place == "load";
+    const bool in_calls = place == "step" || place == "step_for" || place == "predict" || place == "hash" || place == "load";
     set.failing_case = in_calls ? "" : of.what;
     const fault here{in_calls ? of.what : "", of.bad};
     // The bad rank calls something else, or the same in another order.

@@ -15,10 +15,12 @@
 
 #include <xtensor/xtensor.hpp>
 
+#include "lockstep/check_gradients.hpp"
 #include "lockstep/infer/predictor.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/find_learning_rate.hpp"
 
 namespace mpi = boost::mpi;
 namespace ls = lockstep;

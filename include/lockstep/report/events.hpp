@@ -2,6 +2,7 @@
 #pragma once
 // What a run tells its observers, and the report at its end.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -80,6 +81,23 @@ struct until_step {
     std::source_location where = std::source_location::current();
 };
 
+/// seconds{600}: so much wall-clock time from the call on, by the clock of rank 0, with all that observers do in it. No
+/// step is begun that is expected to end later, by how long the one before it took; but where the time is not 0, there
+/// is one step at least. How many there are depends on the machine, what they compute does not: so many steps{n} have
+/// the same bits.
+struct seconds {
+    double count;
+    std::source_location where;
+
+    constexpr seconds(double number, const std::source_location& at = std::source_location::current())
+        : count{number}, where{at} {}
+    /// seconds{10min}
+    template <class Rep, class Period>
+    constexpr seconds(std::chrono::duration<Rep, Period> time,
+                      const std::source_location& at = std::source_location::current())
+        : count{std::chrono::duration<double>(time).count()}, where{at} {}
+};
+
 /// Where a fit() begins: epochs and steps of the run that are done, and minibatches of the epoch that it is in.
 struct fit_begin {
     std::uint64_t epochs = 0, steps = 0;
@@ -100,6 +118,11 @@ struct fit_begin {
     return until.count > from.steps ? until.count - from.steps : 0;
 }
 
+/// As many as there are room for: the time decides.
+[[nodiscard]] inline std::uint64_t steps_until(const seconds& until, const fit_begin&) noexcept {
+    return until.count > 0 ? core::largest_size : 0;
+}
+
 /// Before the first step of a fit().
 struct run_begin {
     std::uint64_t resumed_after = 0;  ///< steps of the checkpoint that the run goes on from; 0: none
@@ -108,17 +131,36 @@ struct run_begin {
 
 /// After each step.
 struct step_event {
-    std::uint64_t step = 0;        ///< 1 for the first step of the trainer
-    std::uint64_t epoch = 0;       ///< 1 for the first
-    std::size_t samples = 0;       ///< of this minibatch
-    double loss = 0;               ///< mean over the minibatch
-    double rate = 0;               ///< learning rate
-    int stop_signal = 0;           ///< asks for the end of the run, on all ranks alike; 0: nothing does
-    double seconds = 0;            ///< since fit() began
-    std::uint64_t steps_done = 0;  ///< of this fit()
-    std::uint64_t steps_left = 0;
+    std::uint64_t step = 0;         ///< 1 for the first step of the trainer
+    std::uint64_t epoch = 0;        ///< 1 for the first
+    std::size_t samples = 0;        ///< of this minibatch
+    double loss = 0;                ///< mean over the minibatch
+    double rate = 0;                ///< learning rate
+    int stop_signal = 0;            ///< asks for the end of the run, on all ranks alike; 0: nothing does
+    bool time_is_over = false;      ///< the last step of a fit() for some seconds, on all ranks alike
+    double seconds = 0;             ///< since fit() began
+    std::uint64_t steps_done = 0;   ///< of this fit()
+    std::uint64_t steps_left = 0;   ///< of a fit() for some seconds: 1 until the last one, which has 0
+    double seconds_asked = 0;       ///< of a fit() for some seconds; 0: it counts steps
     double samples_per_second = 0;  ///< since fit() began
     seconds_spent spent{};          ///< on this rank, since the end of the step before
+};
+
+/// What a fit() returns.
+struct fit_made {
+    std::uint64_t steps = 0;  ///< of this fit()
+    double seconds = 0;       ///< from the call to the end of its last step, with observers; on this rank
+    int stop_signal = 0;      ///< what has ended it, on all ranks alike; 0: nothing has
+};
+
+/// What trainer.step_for() returns.
+struct steps_made {
+    std::uint64_t steps = 0;     ///< of this call, equal on all ranks; 0: the time allowed none
+    std::uint64_t step = 0;      ///< of the trainer, after them
+    std::optional<double> loss;  ///< of the last one, before its update: mean over the rows of all ranks
+    double seconds = 0;          ///< of the call, on this rank
+    int stop_signal = 0;         ///< asks for the end of the run, on all ranks alike; 0: nothing does
+    seconds_spent spent{};       ///< on this rank
 };
 
 /// A metric over a data set: its sum over the samples, divided by their number.
@@ -172,6 +214,7 @@ struct totals {
     seconds_spent seconds;       ///< of this rank; observers are told those of rank 0
     std::size_t bytes_sent = 0;  ///< by this rank
     std::vector<epoch_event> epochs;
+    fit_made last_fit;  ///< the one that is under way or the last one
 
     [[nodiscard]] double samples_per_second() const noexcept {
         return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0;
@@ -214,6 +257,10 @@ LOCKSTEP_FUNCTION std::string to_text(const totals& run) {
            line("backward", run.seconds.backward) + line("update", run.seconds.update) +
            line("communication exposed", run.seconds.communication_exposed);
     const auto& because = run.seconds.because;
+    if (run.last_fit.steps > 0 && run.last_fit.steps != run.steps)
+        out += core::text("  of these in the last fit() ", run.last_fit.steps,
+                          run.last_fit.steps == 1 ? " step in " : " steps in ", core::fixed(run.last_fit.seconds, 3),
+                          " s\n");
     if (run.ranks > 1)
         out += core::text("  exposed because: last bucket ", core::fixed(because.last_bucket, 3), " s, no progress ",
                           core::fixed(because.no_progress, 3), " s, large bucket ",
@@ -230,6 +277,7 @@ LOCKSTEP_FUNCTION std::string to_text(const totals& run) {
 
 namespace lockstep {
 using report::epochs;
+using report::seconds;
 using report::steps;
 using report::until_epoch;
 using report::until_step;

@@ -147,7 +147,8 @@ LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
 }
 
 LOCKSTEP_FUNCTION void json_log::on_end(const totals& run) {
-    file_.line(core::text(R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples,
+    file_.line(core::text(R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"fit_steps":)",
+                          run.last_fit.steps, R"(,"fit_seconds":)", number(run.last_fit.seconds),
                           R"(,"samples_per_second":)", number(run.samples_per_second()), R"(,"bytes_sent":)",
                           run.bytes_sent, R"(,"forward":)", number(run.seconds.forward), R"(,"backward":)",
                           number(run.seconds.backward), R"(,"communication_hidden":)",

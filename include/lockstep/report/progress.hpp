@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Progress for people: one line that is written over on a terminal, one line per interval elsewhere. An observer.
+// Progress for people: a bar that is written over on a terminal, one line per interval elsewhere. An observer.
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -24,17 +28,19 @@ namespace lockstep::report {
 /// 1:02:03 or 2:03.
 [[nodiscard, gnu::cold]] std::string clock_text(double seconds);
 
-/// Whether standard output is a terminal with a reader. mpirun gives its first rank one of its own, which has no width.
-[[nodiscard]] inline bool is_watched_terminal() noexcept {
-    winsize size{};
-    return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-}
+/// Columns of the terminal that standard output is, or that mpirun writes to for its first rank, to which it gives one
+/// without a width; 0: it is none, or not one for lines that are written over (TERM=dumb, NO_COLOR is set).
+[[nodiscard, gnu::cold]] std::size_t watched_columns() noexcept;
+
+/// One line for a terminal, shorter than `columns`: percentage, a bar, and how far and how fast the run is.
+[[nodiscard, gnu::cold]] std::string bar_text(const step_event& event, std::size_t columns);
 
 /// Writes and flushes. Throws core::error where the stream did not take it: a full disk, a pipe without a reader.
 [[gnu::cold]] void print(std::ostream& out, std::string_view text);
 
-/// progress{std::cout}. Rank 0 writes: step, loss, learning rate, samples/s and the time left; a line for each epoch;
-/// the report at the end.
+/// progress{std::cout}. Rank 0 writes: how much of the fit() is done, step, loss, samples/s and the time left; a line
+/// for each epoch; the report at the end. On a terminal a bar in one line that is written over, elsewhere (a file, a
+/// pipe, TERM=dumb, NO_COLOR) a line at times.
 class progress {
 public:
     /// `interval`: seconds between lines where `out` is no terminal. `end_report`: whether fit() ends with the report.
@@ -42,14 +48,16 @@ public:
         : out_{out},
           interval_{interval},
           end_report_{end_report},
-          terminal_{typeid(out) == typeid(std::ostream) && is_watched_terminal()} {}
+          terminal_{typeid(out) == typeid(std::ostream) && watched_columns() > 0} {}
+    /// What is written after a failure begins a line.
+    ~progress() { leave_line(); }
 
     [[gnu::cold]] void on_step(const step_event& event);
     [[gnu::cold]] void on_epoch(const epoch_event& event);
     [[gnu::cold]] void on_end(const totals& run);
 
 private:
-    [[nodiscard]] std::string_view close() noexcept { return std::exchange(open_, false) ? "\n" : ""; }
+    [[gnu::cold]] void leave_line() noexcept;
 
     std::ostream& out_;
     double interval_;
@@ -77,21 +85,85 @@ LOCKSTEP_FUNCTION void print(std::ostream& out, std::string_view text) {
                    "check where it goes: a file needs room, a pipe needs a reader");
 }
 
+LOCKSTEP_FUNCTION std::size_t watched_columns() noexcept {
+    const auto* const kind = std::getenv("TERM");
+    const auto* const no_color = std::getenv("NO_COLOR");
+    if (kind == nullptr || std::string_view{kind} == "dumb") return 0;
+    if (no_color != nullptr && *no_color != '\0') return 0;
+    const auto columns = [](int file) -> std::size_t {
+        winsize size{};
+        return isatty(file) != 0 && ioctl(file, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    };
+    if (isatty(STDOUT_FILENO) == 0) return 0;
+    if (const std::size_t own = columns(STDOUT_FILENO); own > 0) return own;
+    char path[32];
+    std::snprintf(path, sizeof path, "/proc/%d/fd/1", static_cast<int>(getppid()));
+    const int file = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0) return 0;
+    const std::size_t of_launcher = columns(file);
+    close(file);
+    return of_launcher;
+}
+
+LOCKSTEP_FUNCTION std::string bar_text(const step_event& event, std::size_t columns) {
+    const bool is_timed = event.seconds_asked > 0, ends = event.steps_left == 0;
+    const double done =
+        ends       ? 1
+        : is_timed ? event.seconds / event.seconds_asked
+                   : static_cast<double>(event.steps_done) / static_cast<double>(event.steps_done + event.steps_left);
+    const double share = done < 1 ? done : 1;
+    const double left =
+        ends       ? 0
+        : is_timed ? event.seconds_asked - event.seconds
+                   : event.seconds / static_cast<double>(event.steps_done) * static_cast<double>(event.steps_left);
+    std::string percent = core::fixed(static_cast<double>(static_cast<int>(100 * share)), 0);
+    percent.insert(0, 3 - percent.size(), ' ');
+    const std::string facts =
+        core::text("epoch ", event.epoch, "  step ", event.step,
+                   is_timed ? std::string{} : core::text("/", event.step + event.steps_left), "  loss ",
+                   core::fixed(event.loss, 4), "  ", core::fixed(event.samples_per_second, 0), " samples/s  left ",
+                   clock_text(left));
+    // The last column stays free: some terminals begin a line after it.
+    const std::size_t others = facts.size() + 10;
+    const std::size_t width = columns < others + 8 ? 0 : columns - others < 40 ? columns - others : 40;
+    const auto filled = static_cast<std::size_t>(share * static_cast<double>(width));
+    std::string out = percent + " % ";
+    if (width > 0) out += "[" + std::string(filled, '#') + std::string(width - filled, '.') + "] ";
+    out += facts;
+    if (out.size() >= columns) out.resize(columns > 0 ? columns - 1 : 0);
+    return out;
+}
+
+LOCKSTEP_FUNCTION void progress::leave_line() noexcept {
+    try {
+        if (std::exchange(open_, false)) print(out_, "\n");
+    } catch (...) {
+        // Where the stream takes nothing any more there is no line to leave.
+    }
+}
+
 LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
     if (event.steps_left > 0 && event.steps_done > 1 && event.seconds - last_ < (terminal_ ? 0.2 : interval_)) return;
     last_ = event.seconds;
+    if (const std::size_t columns = terminal_ ? watched_columns() : 0; columns > 0) {
+        open_ = true;
+        return print(out_, core::text("\r", bar_text(event, columns), "\x1b[K"));
+    }
+    const bool is_timed = event.seconds_asked > 0;
     const double per_step = event.seconds / static_cast<double>(event.steps_done);
-    open_ = terminal_;
-    print(out_,
-          core::text(terminal_ ? "\r" : "", "epoch ", event.epoch, "  step ", event.step, "/",
-                     event.step + event.steps_left, "  loss ", core::fixed(event.loss, 4), "  rate ",
-                     core::fixed(event.rate, 5), "  ", core::fixed(event.samples_per_second, 0), " samples/s  left ",
-                     clock_text(per_step * static_cast<double>(event.steps_left)), terminal_ ? "   " : "\n"));
+    const double left = event.steps_left == 0 ? 0
+                        : is_timed            ? event.seconds_asked - event.seconds
+                                              : per_step * static_cast<double>(event.steps_left);
+    print(out_, core::text("epoch ", event.epoch, "  step ", event.step,
+                           is_timed ? std::string{} : core::text("/", event.step + event.steps_left), "  loss ",
+                           core::fixed(event.loss, 4), "  rate ", core::fixed(event.rate, 5), "  ",
+                           core::fixed(event.samples_per_second, 0), " samples/s  left ", clock_text(left), "\n"));
 }
 
 LOCKSTEP_FUNCTION void progress::on_epoch(const epoch_event& event) {
-    std::string out = core::text(close(), "epoch ", event.epoch, ": loss ", core::fixed(event.loss, 4), ", ",
-                                 core::fixed(event.seconds, 1), " s");
+    // In place of the bar, which comes again below.
+    std::string out = core::text(std::exchange(open_, false) ? "\r\x1b[K" : "", "epoch ", event.epoch, ": loss ",
+                                 core::fixed(event.loss, 4), ", ", core::fixed(event.seconds, 1), " s");
     if (event.test) {
         out += core::text(", test loss ", core::fixed(event.test->loss, 4));
         if (event.test->accuracy)
@@ -103,7 +175,9 @@ LOCKSTEP_FUNCTION void progress::on_epoch(const epoch_event& event) {
 }
 
 LOCKSTEP_FUNCTION void progress::on_end(const totals& run) {
-    print(out_, core::text(close(), end_report_ ? to_text(run) : ""));
+    std::string out = std::exchange(open_, false) ? "\n" : "";
+    if (end_report_) out += to_text(run);
+    print(out_, out);
 }
 
 #endif

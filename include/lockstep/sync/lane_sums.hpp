@@ -104,14 +104,21 @@ class row_counts {
 public:
     [[gnu::cold]] row_counts(const partition::grid& on, const comm::group& ranks);
 
-    [[nodiscard]] std::span<const std::size_t> gather(std::size_t mine) {
-        counts_[rank_] = mine;
+    /// `declines`: what rank 0 tells the others with its number, which is below 2^63.
+    [[nodiscard]] std::span<const std::size_t> gather(std::size_t mine, bool declines = false) {
+        counts_[rank_] = mine + (declines ? sign : 0);
         gather_.run(counts_, {});
+        declined_ = counts_[0] >= sign;
+        counts_[0] %= sign;
         return counts_;
     }
+    [[nodiscard]] bool first_declines() const noexcept { return declined_; }
 
 private:
+    static constexpr std::size_t sign = std::size_t{1} << 63;
+
     std::size_t rank_;
+    bool declined_ = false;
     comm::buffer<std::size_t> counts_;
     comm::operation<std::size_t> gather_;
 };

@@ -95,6 +95,15 @@ template <class T, class Dataset>
     std::string_view remedy =
         "give every rank the same data set (a rank reads only its rows), or call step() with the rows it has");
 
+/// How long a fit() is to run: a number of epochs, steps, .. (`unit`), for seconds the bits of a double.
+struct fit_length {
+    std::array<char, 24> unit{};
+    std::uint64_t count = 0;
+    double seconds = 0;
+};
+/// It is the same on all ranks, and seconds are at least 0. Collective.
+[[gnu::cold]] void require_same_length(const comm::group& ranks, const fit_length& mine);
+
 /// A sampler that depends on more than its arguments would deal some samples twice and others never. Collective.
 [[gnu::cold]] void require_same_order(const comm::group& ranks, std::span<const std::uint64_t> order);
 
@@ -116,6 +125,25 @@ LOCKSTEP_FUNCTION void require_equal(const comm::group& ranks, std::size_t mine,
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         if (all[rank] != all[0])
             core::fail(core::text("rank 0 has ", all[0], " ", what, ", rank ", rank, " has ", all[rank]), remedy);
+}
+
+LOCKSTEP_FUNCTION void require_same_length(const comm::group& ranks, const fit_length& mine) {
+    const auto all = ranks.gather_all(mine);
+    const auto is_time = [](const fit_length& one) { return std::string_view{one.unit.data()} == "seconds"; };
+    const auto in_words = [&](const fit_length& one) {
+        return is_time(one) ? core::text(one.seconds, " seconds") : core::text(one.count, " ", one.unit.data());
+    };
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        const fit_length &first = all[0], &one = all[rank];
+        if (is_time(one) && !(std::isfinite(one.seconds) && one.seconds >= 0))
+            core::fail(core::text("fit() is to run for ", one.seconds, " seconds",
+                                  rank == 0 ? std::string{} : core::text(" on rank ", rank)),
+                       "pass a number of seconds of at least 0: seconds{600}");
+        if (one.unit != first.unit || one.count != first.count || one.seconds != first.seconds)
+            core::fail(core::text("rank 0 has ", in_words(first), " to fit, rank ", rank, " has ",
+                                  one.unit != first.unit || is_time(one) ? in_words(one) : core::text(one.count)),
+                       "call fit() with the same number on every rank");
+    }
 }
 
 LOCKSTEP_FUNCTION void rethrow_with(const std::string& line) {

@@ -98,6 +98,8 @@ inline constexpr bool factors_take_network<Net, true> = []<std::size_t... Index>
     return (layer_api::traits_of<typename model::bound<Net, 1, Index>::whole>.has_factors || ...);
 }
 (std::make_index_sequence<Net::size>{});
+template <class Loss>
+inline constexpr bool is_named = !std::is_same_v<Loss, loss_left_out>;
 template <class Loss, class Output, class T>
 inline constexpr bool is_loss_for = loss::Loss<Loss, T, Output>;
 template <class Loss, class Output>
@@ -121,8 +123,8 @@ inline constexpr bool is_communicator = std::is_constructible_v<comm::group, con
 template <class Until>
 inline constexpr bool counts_epochs = std::is_same_v<Until, epochs> || std::is_same_v<Until, until_epoch>;
 template <class Until>
-inline constexpr bool is_epochs_or_steps =
-    counts_epochs<Until> || std::is_same_v<Until, steps> || std::is_same_v<Until, until_step>;
+inline constexpr bool is_epochs_or_steps = counts_epochs<Until> || std::is_same_v<Until, steps> ||
+                                           std::is_same_v<Until, until_step> || std::is_same_v<Until, seconds>;
 template <class Found, class Wanted>
 inline constexpr bool fits_loss = std::is_same_v<Found, Wanted>;
 
@@ -149,20 +151,27 @@ template <bool Sound, class Part, class Substitute>
 /// The loss of a plan, or what stands in for it where it does not fit the output of the network.
 template <class Output, class T, class Loss>
 [[nodiscard]] constexpr auto sound_loss(const Loss& loss) {
-    static_assert(is_loss_for<Loss, Output, T>,
-                  "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that "
-                  "returns the sum; it must "
-                  "fit the output of the network");
-    static_assert(has_outputs_for<Loss, Output>,
-                  "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with "
-                  "a softmax over one "
-                  "output, which is always 1; add outputs, or take mean_squared_error");
-    static_assert(has_settings_for<Loss, Output>,
-                  "lockstep: the loss has settings for another number of outputs than the network has: give "
-                  "weighted_softmax_cross_entropy one weight for each class");
-    constexpr bool fits =
-        is_loss_for<Loss, Output, T> && has_outputs_for<Loss, Output> && has_settings_for<Loss, Output>;
-    return or_else<fits>(loss, no_loss{});
+    static_assert(is_named<Loss>,
+                  "lockstep: the plan has no loss: name one, as in .loss = ls::softmax_cross_entropy{}");
+    if constexpr (!is_named<Loss>) {
+        return no_loss{};
+    } else {
+        static_assert(is_loss_for<Loss, Output, T>,
+                      "lockstep: a loss has label<Output>, name, settings() and a noexcept (y, target, dy, scale) that "
+                      "returns the sum; it must "
+                      "fit the output of the network");
+        static_assert(
+            has_outputs_for<Loss, Output>,
+            "lockstep: the network has fewer outputs than its loss needs: with fewer it trains nothing, as with "
+            "a softmax over one "
+            "output, which is always 1; add outputs, or take mean_squared_error");
+        static_assert(has_settings_for<Loss, Output>,
+                      "lockstep: the loss has settings for another number of outputs than the network has: give "
+                      "weighted_softmax_cross_entropy one weight for each class");
+        constexpr bool fits =
+            is_loss_for<Loss, Output, T> && has_outputs_for<Loss, Output> && has_settings_for<Loss, Output>;
+        return or_else<fits>(loss, no_loss{});
+    }
 }
 
 /// A bound layer, with a message where it is not complete.

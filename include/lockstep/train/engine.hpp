@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <type_traits>
@@ -30,6 +31,7 @@
 #include "lockstep/train/recipe.hpp"
 #include "lockstep/train/refusals.hpp"
 #include "lockstep/train/statistics.hpp"
+#include "lockstep/train/time_limit.hpp"
 #include "lockstep/train/walks.hpp"
 #include "lockstep/train/weights.hpp"
 
@@ -174,9 +176,11 @@ struct engine {
                 const auto [part, target] = of_rows<label>(out, y, own);
                 losses(here.first_lane + lane, 0) = plan.loss(part, target, dy.part(own.first, own.size()), scale);
             });
-        const double rate = static_cast<double>(plan.schedule(step));
+        const double rate = trial_rate ? *trial_rate : static_cast<double>(plan.schedule(step));
         losses.fill(2, rate);
-        losses.fill(3, core::stop_request::signal());
+        // Half a number more says on rank 0, which has the first lane, that the time is over.
+        const double signal = core::stop_request::signal();
+        losses.fill(3, limit.is_set() && grid.rank == 0 && limit.is_over(clock::now()) ? signal + 0.5 : signal);
         return rate;
     }
 
@@ -187,14 +191,16 @@ struct engine {
         const double loss = strategy.reduce_loss(losses, step) / static_cast<double>(rows.rows());
         if (const std::size_t lane = losses.first_other(2); lane < grid.lanes || !(std::isfinite(rate) && rate >= 0))
             refuse_rate(change, losses, grid, lane, step + 1);
-        if (!std::isfinite(loss)) refuse_step(change, core::text("the loss is ", loss), step + 1);
+        const bool is_trial = trial_rate.has_value();
+        if (!std::isfinite(loss) && !is_trial) refuse_step(change, core::text("the loss is ", loss), step + 1);
         if constexpr (types::has_norms)
-            if (const std::size_t bad = strategy.measure_norms(weights()); bad < sync::tensor_count<network>())
+            if (const std::size_t bad = strategy.measure_norms(weights());
+                bad < sync::tensor_count<network>() && !is_trial)
                 refuse_norm<network>(change, bad, step + 1);
         // Its messages go before the weights, or they would wait for these.
         if constexpr (network::statistics > 0) {
             auto watch = clock::now();
-            if (!observed.finish(rows.rows()))
+            if (!observed.finish(rows.rows()) && !is_trial)
                 refuse_step(change, "a mean of what layers observe is not finite", step + 1);
             change.begin();
             observed.absorb(plan.model);
@@ -203,7 +209,7 @@ struct engine {
         const bool finite = strategy.commit(arena[weight_slice], rate, step);
         ++totals.steps;
         ranks.aborts().passed();
-        if (!finite) {
+        if (!finite && !is_trial) {
             strategy.complete();
             refuse_weights<network>(spoilt_weights(), totals.steps);
         }
@@ -242,7 +248,8 @@ struct engine {
                 .samples = rows.rows(),
                 .loss = loss,
                 .rate = rate,
-                .stop_signal = static_cast<int>(losses.largest(3))};
+                .stop_signal = static_cast<int>(losses.largest(3)),
+                .time_is_over = losses.at(0, 3) != std::trunc(losses.at(0, 3))};
     }
 
     /// Shows what outlives a step. Weights are complete.
@@ -394,6 +401,8 @@ struct engine {
     std::size_t position = 0;
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
     std::size_t restored_set = 0;     // samples_of_set() of a run that goes on
+    time_limit limit;
+    std::optional<double> trial_rate;  // in place of the schedule's; steps with it may spoil all weights
     report::totals totals;
     report::seconds_spent told;
 };

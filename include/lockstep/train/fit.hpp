@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/report/events.hpp"
@@ -33,16 +35,34 @@ template <class Plan>
     return out;
 }
 
-/// trainer::fit() with checked types. `self`: what observers are shown. Returns the signal that has ended it, or 0.
+/// All ranks are to run alike. Collective.
+template <class Until>
+[[gnu::cold]] void require_same_end(const comm::group& ranks, const Until& until) {
+    fit_length mine;
+    constexpr std::string_view unit = std::is_same_v<Until, report::seconds>      ? "seconds"
+                                      : std::is_same_v<Until, report::steps>      ? "steps"
+                                      : std::is_same_v<Until, report::epochs>     ? "epochs"
+                                      : std::is_same_v<Until, report::until_step> ? "steps of the whole run"
+                                                                                  : "epochs of the whole run";
+    std::ranges::copy(unit, mine.unit.begin());
+    if constexpr (std::is_same_v<Until, report::seconds>)
+        mine.seconds = until.count;
+    else
+        mine.count = until.count;
+    require_same_length(ranks, mine);
+}
+
+/// trainer::fit() with checked types. `self`: what observers are shown.
 template <class Plan, class Trainer, class Dataset, class Until, class... Observers>
-int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
+report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
     using clock = std::chrono::steady_clock;
+    constexpr bool is_timed = std::is_same_v<Until, report::seconds>;
+    const auto called = clock::now();
     require_samples(set, "fit");
     require_equal(core.ranks, set.size(), "samples to fit");
     agree_on(core.ranks, set);
     require_same_samples<typename engine<Plan>::T>(core.ranks, set);
-    require_equal(core.ranks, until.count, counts_epochs<Until> ? "epochs to fit" : "steps to fit",
-                  "call fit() with the same number on every rank");
+    require_same_end(core.ranks, until);
     core.ranks.aborts().passed();
     const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
                                                                            report::recorder_of(observers...)};
@@ -69,6 +89,8 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         return core.samples.template read<Dataset>(set, rows, {core.plan.seed, epoch}, ahead);
     };
     core::stop_request::listener listens;
+    std::optional<time_limit::use> limited;
+    if constexpr (is_timed) limited.emplace(core.limit, called, until.count);
     read_ahead minibatches{load, core.plan.prefetch};
     const auto start = clock::now();
     std::size_t seen = 0;
@@ -79,6 +101,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
     auto epoch_start = start;
     double aside = 0;  // seconds of observers that work on all ranks
     int stop_signal = 0;
+    auto& made = core.totals.last_fit = {};
     while (left > 0) {
         auto data_start = clock::now();
         core.strategy.begin(core.totals.steps);
@@ -88,6 +111,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         if (left > 1) minibatches.begin(next == n ? core.epoch + 1 : core.epoch, next == n ? 0 : next);
         core.totals.seconds.data += report::lap(data_start);
         listens.step_begins(data_start);
+        core.limit.step_begins(data_start);
         auto event = core.run_step(x, y);
         core.position = core.position + event.samples == n ? 0 : core.position + event.samples;
         if (core.position == 0) ++core.epoch;
@@ -96,10 +120,17 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
         event.seconds = std::chrono::duration<double>(now - start).count() - aside;
         event.samples_per_second = static_cast<double>(seen) / event.seconds;
         listens.step_ends(now);
+        core.limit.step_ends(now);
         stop_signal = event.stop_signal;
         if (stop_signal != 0) listens.stops();
         event.steps_done = ++done;
         event.steps_left = --left;
+        if constexpr (is_timed) {
+            if (event.time_is_over) left = 0;
+            event.steps_left = left > 0 ? 1 : 0;
+            event.seconds_asked = until.count;
+        }
+        made = {done, std::chrono::duration<double>(now - called).count(), stop_signal};
         if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
         event.spent = core.spent_since();
         bool goes_on = true;
@@ -133,7 +164,7 @@ int fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Obse
     if (done == 0 && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     (tell_end(observers, core.grid.rank, self, self.report()), ...);
     core.ranks.end_together();  // observers of all ranks have had the chance to fail
-    return stop_signal;
+    return made;
 }
 
 }  // namespace lockstep::train

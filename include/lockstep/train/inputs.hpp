@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
@@ -25,6 +26,13 @@ namespace lockstep::train {
 /// The numbers that a program brings are those that the network computes in: they are used in place.
 template <class Found, class T>
 inline constexpr bool is_computed_in = std::is_same_v<Found, T>;
+
+/// What may stand in y. std::in_range takes no bool and no character.
+template <class Found, class Label>
+inline constexpr bool is_label_number =
+    tensor::is_classes<Label>
+        ? std::is_integral_v<Found> && !std::is_same_v<Found, bool> && !std::is_same_v<Found, char>
+        : std::is_arithmetic_v<Found>;
 
 /// Room for `rows` samples. Every sample is checked to be finite and every class number to be in range: one look at
 /// each number.
@@ -81,12 +89,17 @@ public:
             core::fail(core::text("x has ", out.count, " rows and y has ", labels.size(), " elements"),
                        core::text("pass ", per_label, " label elements for each row"));
         const auto who = [](std::size_t row) { return core::text("row ", row, " of this rank"); };
-        if constexpr (tensor::is_classes<Label>)
-            for (std::size_t row = 0; row < labels.size(); ++row)
-                require_class(std::in_range<std::int64_t>(labels[row]) ? static_cast<std::int64_t>(labels[row]) : -1,
-                              row, who);
-        out.y = in_place(labels, y_[used_]);
-        check_y({out.y, labels.size()}, who);
+        static_assert(is_label_number<typename decltype(labels)::value_type, Label>,
+                      "lockstep: class labels are whole numbers: pass std::vector<std::int32_t>, say, as y");
+        if constexpr (is_label_number<typename decltype(labels)::value_type, Label>) {
+            if constexpr (tensor::is_classes<Label>)
+                for (std::size_t row = 0; row < labels.size(); ++row)
+                    require_class(
+                        std::in_range<std::int64_t>(labels[row]) ? static_cast<std::int64_t>(labels[row]) : -1, row,
+                        who);
+            out.y = in_place(labels, y_[used_]);
+            check_y({out.y, labels.size()}, who);
+        }
         return out;
     }
     template <class X>

@@ -40,17 +40,20 @@ struct real {
     using type = T;
 };
 
+/// Of a plan that names none: a trainer of it does not compile.
+struct loss_left_out {};
+
 /// The number of ranks, `threads`, `transport`, `factors`, `all_reduce` (but for ring and halving-doubling), `timeout`,
 /// `bucket`, `overlap`, `progress_thread` and `prefetch` change no bit of the weights. A model partition adds features
 /// in another order. With a compressor `workers` and `segment` decide as well, with sync::local_sgd `workers`: with
 /// workers = 0, one for each rank, runs are equal for equal numbers of ranks.
-template <class Model, class Loss, class Optimizer = optim::momentum, class Schedule = optim::constant,
+template <class Model, class Loss = loss_left_out, class Optimizer = optim::momentum, class Schedule = optim::constant,
           class Partition = partition::data, class Compressor = compress::none, class Initialise = model::he,
           class Sampler = data::shuffled, class Precision = real<float>, class Sync = sync::every_step,
           class Clip = sync::no_clipping, class Factors = sync::no_factors>
 struct plan {
     Model model;
-    Loss loss;
+    Loss loss{};
     Optimizer optimizer{};
     Schedule schedule{};  ///< learning rate at each step
     Partition partition{};

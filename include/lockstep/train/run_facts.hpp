@@ -5,11 +5,52 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "lockstep/train/engine.hpp"
 
 namespace lockstep::train {
+
+/// A trainer's engine, which stays where it is when the trainer moves. Whoever uses a trainer that was moved from gets
+/// a core::error.
+template <class Plan>
+class owned_engine {
+public:
+    template <class... From>
+    [[gnu::cold]] explicit owned_engine(std::in_place_t, const From&... from)
+        : engine_{std::make_unique<engine<Plan>>(from...)} {}
+    owned_engine(owned_engine&&) noexcept = default;
+    owned_engine& operator=(owned_engine&& from) noexcept {
+        if (this != &from) give_back();
+        engine_ = std::move(from.engine_);
+        return *this;
+    }
+    ~owned_engine() { give_back(); }
+
+    [[nodiscard]] bool is_here() const noexcept { return engine_ != nullptr; }
+    [[nodiscard]] engine<Plan>& operator*() const {
+        if (engine_ == nullptr)
+            core::fail("this trainer has been moved from and has no weights any more",
+                       "use the one that it was moved to");
+        return *engine_;
+    }
+    [[nodiscard]] engine<Plan>* operator->() const { return &**this; }
+
+private:
+    /// After a failure the memory that MPI may still read stays until the end of the program.
+    void give_back() noexcept {
+        if (engine_ != nullptr && engine_->ranks.size() > 1 && engine_->ranks.aborts().failed())
+            comm::leak_until_exit(std::move(engine_->arena));
+        engine_.reset();
+    }
+
+    std::unique_ptr<engine<Plan>> engine_;
+};
+
+/// For headers of this folder that work on a trainer from outside.
+struct engine_access;
 
 /// The plain queries of a trainer.
 template <class Plan>
@@ -21,62 +62,75 @@ class run_facts {
 public:
     /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be
     /// used.
-    [[nodiscard]] sync::weights_state weights_state() const noexcept { return core_.change.state(); }
+    [[nodiscard]] sync::weights_state weights_state() const { return core_->change.state(); }
 
-    [[nodiscard]] const Plan& recipe() const noexcept { return core_.plan; }
+    [[nodiscard]] const Plan& recipe() const { return core_->plan; }
     /// What decides every bit of the run, a line for each name and value. Equal hashes of it: equal bits, on any number
     /// of ranks.
-    [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_.plan, core_.grid.workers)); }
-    [[nodiscard]] const partition::grid& grid() const noexcept { return core_.grid; }
-    [[nodiscard]] const comm::group& ranks() const noexcept { return core_.ranks; }
-    [[nodiscard]] std::size_t memory_bytes() const noexcept { return core_.arena.bytes(); }
+    [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_->plan, core_->grid.workers)); }
+    [[nodiscard]] const partition::grid& grid() const { return core_->grid; }
+    [[nodiscard]] const comm::group& ranks() const { return core_->ranks; }
+    [[nodiscard]] std::size_t memory_bytes() const { return core_->arena.bytes(); }
     /// What they are for.
-    [[nodiscard]] report::memory_by_kind memory() const noexcept {
-        report::memory_by_kind out{.weights = (core_.weight_slice.count + core_.observed.running().size()) * sizeof(T),
-                                   .gradients = core_.strategy.gradient_numbers() * sizeof(T),
-                                   .optimizer = core_.strategy.slot_numbers() * sizeof(T),
-                                   .activations = core_.run.memory().bytes,
-                                   .scratch = core_.run.memory().largest_scratch(),
-                                   .messages = core_.strategy.message_bytes()};
-        out.data = core_.arena.bytes() - out.sum();
+    [[nodiscard]] report::memory_by_kind memory() const {
+        report::memory_by_kind out{
+            .weights = (core_->weight_slice.count + core_->observed.running().size()) * sizeof(T),
+            .gradients = core_->strategy.gradient_numbers() * sizeof(T),
+            .optimizer = core_->strategy.slot_numbers() * sizeof(T),
+            .activations = core_->run.memory().bytes,
+            .scratch = core_->run.memory().largest_scratch(),
+            .messages = core_->strategy.message_bytes()};
+        out.data = core_->arena.bytes() - out.sum();
         return out;
     }
     /// How gradients and weights go from rank to rank, and why so.
-    [[nodiscard]] const std::string& transport() const noexcept { return core_.memory.text(); }
-    [[nodiscard]] std::size_t optimizer_numbers() const noexcept { return core_.strategy.slot_numbers(); }
-    [[nodiscard]] std::size_t buckets() const noexcept { return core_.strategy.bucket_count(); }
+    [[nodiscard]] const std::string& transport() const { return core_->memory.text(); }
+    [[nodiscard]] std::size_t optimizer_numbers() const { return core_->strategy.slot_numbers(); }
+    [[nodiscard]] std::size_t buckets() const { return core_->strategy.bucket_count(); }
     /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on
     /// one rank and where gradients go through shared memory.
-    [[nodiscard]] std::string all_reduce_algorithm() const { return core_.memory.is_shared() ? "" : core_.rule.text(); }
+    [[nodiscard]] std::string all_reduce_algorithm() const {
+        return core_->memory.is_shared() ? "" : core_->rule.text();
+    }
     /// What this rank sends in a step of a full minibatch to average gradients and share weights; of weights that are
     /// averaged now and then, the mean over such a period.
-    [[nodiscard]] std::size_t averaging_bytes() const noexcept { return core_.strategy.bytes_per_step(); }
+    [[nodiscard]] std::size_t averaging_bytes() const { return core_->strategy.bytes_per_step(); }
     /// Whether the layer sends its rows of x and dy in place of its gradient: see plan::factors.
-    [[nodiscard]] bool sends_factors(std::size_t layer) const noexcept {
-        if constexpr (core_type::types::factors::are_used) return core_.strategy.sends_factors(layer);
+    [[nodiscard]] bool sends_factors(std::size_t layer) const {
+        if constexpr (core_type::types::factors::are_used) return core_->strategy.sends_factors(layer);
         return false;
     }
     /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is
     /// collective.
     [[nodiscard]] std::size_t redistribution_bytes() {
         if constexpr (shards > 1) {
-            deal full{core_.grid};
-            full.whole(core_.plan.batch);
-            return core_.run.bytes_for(full);
+            deal full{core_->grid};
+            full.whole(core_->plan.batch);
+            return core_->run.bytes_for(full);
         }
         return 0;
     }
     [[nodiscard]] report::totals report() const {
-        auto out = core_.totals;
-        out.seconds = core_.strategy.times().added_to(core_.totals.seconds);
+        auto out = core_->totals;
+        out.seconds = core_->strategy.times().added_to(core_->totals.seconds);
         return out;
     }
 
 protected:
     [[gnu::cold]] run_facts(const Plan& plan, const comm::group& ranks, const comm::watched_call& call)
-        : core_{plan, ranks, call} {}
+        : core_{std::in_place, plan, ranks, call} {}
 
-    mutable core_type core_;  // a look at the weights may have to wait for them
+    owned_engine<Plan> core_;
+
+private:
+    friend engine_access;
+};
+
+struct engine_access {
+    template <class Plan>
+    [[nodiscard]] static engine<Plan>& of(const run_facts<Plan>& trainer) {
+        return *trainer.core_;
+    }
 };
 
 }  // namespace lockstep::train

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@
 #include "lockstep/train/engine.hpp"
 #include "lockstep/train/fit.hpp"
 #include "lockstep/train/inference.hpp"
-#include "lockstep/train/run_facts.hpp"
+#include "lockstep/train/stepping.hpp"
 #include "lockstep/train/weights.hpp"
 
 namespace lockstep::train {
@@ -35,9 +36,9 @@ namespace lockstep::train {
 /// almost always those of the last complete step. On several ranks a trainer that has failed does nothing more: each
 /// further call throws the same again.
 template <class Plan>
-class trainer : public run_facts<Plan> {
+class trainer : public stepping<Plan> {
     using core_type = engine<Plan>;
-    using run_facts<Plan>::core_;
+    using stepping<Plan>::core_;
     using T = typename core_type::T;
     using loss_type = typename core_type::loss_type;
     static constexpr std::size_t shards = core_type::shards;
@@ -55,50 +56,28 @@ public:
     trainer(const Ranks& ranks, const P& plan, const std::source_location& where = std::source_location::current())
         : trainer{group_of(ranks, where), sound(plan), where, 0} {}
 
-    trainer(const trainer&) = delete;
-    trainer& operator=(const trainer&) = delete;
-    /// After a failure the memory that MPI may still read stays until the end of the program.
-    ~trainer() {
-        if (core_.ranks.size() == 1 || !core_.ranks.aborts().failed()) return;
-        comm::leak_until_exit(std::move(core_.arena));
-    }
+    /// At any time but within a fit(); what was the trainer before has nothing any more, and says so when it is used.
+    /// Not collective: memory, groups and what is under way stay where they are.
+    trainer(trainer&&) noexcept = default;
+    trainer& operator=(trainer&&) noexcept = default;
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is
-    /// epochs{n} or steps{n}, counted from where the last fit() stopped, or until_epoch{n} or until_step{n}, counted
-    /// from the begin of the run. `observers`: progress, logs, validate,
-    /// checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see ls::program).
+    /// epochs{n}, steps{n} or seconds{s}, counted from where the last fit() stopped, or until_epoch{n} or
+    /// until_step{n}, counted from the begin of the run. Returns how many steps that were. `observers`: progress, logs,
+    /// validate, checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see
+    /// ls::program).
     template <class Dataset, class Until, class... Observers>
-    void fit(const Dataset& set, Until until, Observers&&... observers) {
+    report::fit_made fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>,
-                      "lockstep: fit runs for epochs{n} or steps{n}, or to until_epoch{n} or until_step{n}");
+                      "lockstep: fit runs for epochs{n}, steps{n} or seconds{s}, or to "
+                      "until_epoch{n} or until_step{n}");
         if constexpr (is_epochs_or_steps<Until> && check_dataset<Dataset, T, input, label, loss_type>()) {
-            const auto run = [&] { return train::fit(core_, *this, set, until, observers...); };
-            if (const int signal = core_.on_all_ranks("fit", until.where, run); signal != 0)
-                throw core::interrupted{signal, core_.totals.steps};
+            const auto run = [&] { return train::fit(*core_, *this, set, until, observers...); };
+            const auto made = core_->on_all_ranks("fit", until.where, run);
+            if (made.stop_signal != 0) throw core::interrupted{made.stop_signal, core_->totals.steps};
+            return made;
         }
-    }
-
-    /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has
-    /// room for the rows that fit() would deal it of a full one: batch x its lanes / lanes, rounded up. Where weights
-    /// of a strip become infinite or NaN, its owner throws; the other ranks do at the latest in their next call. `x`:
-    /// rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements
-    /// are T.
-    template <class X, class Y>
-    report::step_event step(const X& x, const Y& y,
-                            const std::source_location& where = std::source_location::current()) {
-        return core_.on_all_ranks("step", where, [&] {
-            core_.strategy.begin(core_.totals.steps);
-            const auto rows = core_.samples.take(x, y);
-            core_.rows.brought(core_.counts.gather(rows.count));
-            if (core_.rows.rows() == 0)
-                core::fail("no rank brought a sample to this step", "call step() with at least one row on some rank");
-            require_step_rows<typename core_type::net>(core_.rows, core_.grid);
-            auto event = core_.run_step(rows.x, rows.y);
-            core_.strategy.complete();
-            core_.ranks.aborts().passed();
-            event.spent = core_.spent_since();
-            return event;
-        });
+        return {};
     }
 
     /// Mean loss and accuracy over a data set that every rank can read, and further metrics: `evaluate(set,
@@ -109,7 +88,7 @@ public:
                                                const std::source_location& where = std::source_location::current()) {
         constexpr bool metrics_fit = (check_metric<Metrics, output, label, T>() && ...);
         if constexpr (check_dataset<Dataset, T, input, label, loss_type>() && metrics_fit)
-            return core_.on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });
+            return core_->on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });
         else
             return {};
     }
@@ -121,8 +100,8 @@ public:
     auto predict(const X& x, const std::source_location& where = std::source_location::current()) {
         static_assert(tensor::has_views<const T>,
                       "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
-        return core_.on_all_ranks("predict", where, [&] {
-            if constexpr (tensor::has_views<const T>) return forward_alone().predict(core_.samples.take_x(x));
+        return core_->on_all_ranks("predict", where, [&] {
+            if constexpr (tensor::has_views<const T>) return forward_alone().predict(core_->samples.take_x(x));
         });
     }
 
@@ -134,7 +113,7 @@ public:
                                const std::source_location& where = std::source_location::current()) const {
         static_assert(tensor::has_views<const T>,
                       "lockstep: weights() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
-        const auto found = find_numbers<network>(layer, name, view("weights", where), core_.observed.running());
+        const auto found = find_numbers<network>(layer, name, view("weights", where), core_->observed.running());
         if constexpr (tensor::has_views<const T>)
             return tensor::views<const T>::of(std::span<const T>{found.numbers}, found.extents);
     }
@@ -144,7 +123,7 @@ public:
     [[nodiscard]] std::vector<T> all_weights(
         const std::source_location& where = std::source_location::current()) const {
         return look("all_weights", where, [&] {
-            return gather_weights<network>(std::span<const T>{whole_weights()}, core_.grid, core_.group);
+            return gather_weights<network>(std::span<const T>{whole_weights()}, core_->grid, core_->group);
         });
     }
 
@@ -153,16 +132,17 @@ public:
     /// stay as they are. Collective.
     void load_weights(std::span<const T> all, std::span<const T> statistics = {},
                       const std::source_location& where = std::source_location::current()) {
-        core_.on_all_ranks("load_weights", where, [&] {
-            require_loadable<network>(core_.ranks, all, statistics);
-            core_.change.agree(
-                core_.losses.pending(), [&] { core_.losses.start(); }, [&] { return core_.losses.progress(); }, [] {});
-            core_.change.begin();
-            cut_weights<network>(all, core_.weights(), core_.grid);
-            core_.tell_loaded();
-            std::ranges::copy(statistics, core_.observed.running().begin());
-            core_.change.loaded();
-            core_.ranks.end_together();
+        core_->on_all_ranks("load_weights", where, [&] {
+            require_loadable<network>(core_->ranks, all, statistics);
+            core_->change.agree(
+                core_->losses.pending(), [&] { core_->losses.start(); }, [&] { return core_->losses.progress(); },
+                [] {});
+            core_->change.begin();
+            cut_weights<network>(all, core_->weights(), core_->grid);
+            core_->tell_loaded();
+            std::ranges::copy(statistics, core_->observed.running().begin());
+            core_->change.loaded();
+            core_->ranks.end_together();
         });
     }
 
@@ -170,27 +150,28 @@ public:
     /// programs. Written by rank 0, and there as a whole or not. Throws core::error on all ranks alike. Collective.
     void save_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
         const auto all = all_weights(where);
-        with_files(
-            [&](auto files) { files.save_weights(core_, path, std::span<const T>{all}, running_statistics(), where); });
+        with_files([&](auto files) {
+            files.save_weights(*core_, path, std::span<const T>{all}, running_statistics(), where);
+        });
     }
     /// The same from such a file, or from state.safetensors of a checkpoint: names, shapes and network have to be those
     /// of this trainer. Every rank reads it.
     void load_weights(const std::string& path, const std::source_location& where = std::source_location::current()) {
         std::vector<T> all(network::parameters), statistics(network::statistics);
-        with_files([&](auto files) { files.read_weights(core_, path, std::span{all}, std::span{statistics}, where); });
+        with_files([&](auto files) { files.read_weights(*core_, path, std::span{all}, std::span{statistics}, where); });
         load_weights(all, statistics, where);
     }
 
     /// The running statistics of all layers, one after the other: the same on every rank. None for a network without
     /// such layers. A view of the trainer's memory: the next step changes it.
-    [[nodiscard]] std::span<const T> running_statistics() const noexcept { return core_.observed.running(); }
+    [[nodiscard]] std::span<const T> running_statistics() const noexcept { return core_->observed.running(); }
 
     /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but
     /// see plan::sums). Collective as all_weights() is.
     [[nodiscard]] std::uint64_t weights_hash(
         const std::source_location& where = std::source_location::current()) const {
         return look("weights_hash", where, [&] {
-            const auto all = gather_weights<network>(std::span<const T>{whole_weights()}, core_.grid, core_.group);
+            const auto all = gather_weights<network>(std::span<const T>{whole_weights()}, core_->grid, core_->group);
             return with_statistics(core::hash(std::as_bytes(std::span{all})));
         });
     }
@@ -203,36 +184,36 @@ public:
     /// weights, statistics, slots of the optimizer, residuals and factors of workers, what the strategy keeps.
     template <class Visitor>
     void visit_state(Visitor&& visit, const std::source_location& where = std::source_location::current()) {
-        core_.on_all_ranks("visit_state", where, [&] { core_.visit_state(visit); });
+        core_->on_all_ranks("visit_state", where, [&] { core_->visit_state(visit); });
     }
     /// Writes all of that to FOLDER/step-N, readable by any number of ranks, and deletes older checkpoints there but
     /// `keep` (0: none). Returns its path. Throws core::error, on all ranks alike, where that cannot be; then the
     /// folder and the trainer are as they were. See docs/checkpoints.md. Collective.
     auto save(const std::string& folder, std::size_t keep = 0,
               const std::source_location& where = std::source_location::current()) {
-        return with_files([&](auto files) { return files.save(core_, folder, keep, where); });
+        return with_files([&](auto files) { return files.save(*core_, folder, keep, where); });
     }
     /// The same on a thread, from a copy of the state: what it returns has is_written(), and commit(keep), which is
     /// collective. Meanwhile the run goes on. A fit() has checkpoint{.write_behind = true}.
     auto save_behind(const std::string& folder, const std::source_location& where = std::source_location::current()) {
-        return with_files([&](auto files) { return files.save_behind(core_, folder, where); });
+        return with_files([&](auto files) { return files.save_behind(*core_, folder, where); });
     }
     /// Goes on where the newest checkpoint in the folder (or the one that it is) ends, with the bits of a run that was
     /// not interrupted, on any number of ranks. `may_change`: lines of the recipe that need not be equal. Throws
     /// core::error where there is none, or one of another recipe, or a damaged one. Collective.
     void resume(const std::string& folder, const std::vector<std::string>& may_change = {},
                 const std::source_location& where = std::source_location::current()) {
-        with_files([&](auto files) { files.resume(core_, folder, may_change, where); });
+        with_files([&](auto files) { files.resume(*core_, folder, may_change, where); });
     }
     /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks.
     /// Collective.
     [[nodiscard]] std::uint64_t state_hash(const std::source_location& where = std::source_location::current()) {
-        return core_.on_all_ranks("state_hash", where, [&] { return core_.state_hash(); });
+        return core_->on_all_ranks("state_hash", where, [&] { return core_->state_hash(); });
     }
 
 private:
     /// What cannot be made on one rank, for want of memory say, is told to all.
-    trainer(comm::group ranks, const Plan& plan, const std::source_location& where, int) try : run_facts
+    trainer(comm::group ranks, const Plan& plan, const std::source_location& where, int) try : stepping
         <Plan>{plan, ranks, comm::watched_call(ranks.aborts(), "trainer", where)} {}
     catch (...) {
         if (ranks.size() > 1) tell_all(ranks);
@@ -252,26 +233,26 @@ private:
     /// and possible after a failure.
     template <class F>
     auto look(const char* name, const std::source_location& where, const F& f) const {
-        if constexpr (shards > 1 || core_type::has_worker_weights) return core_.on_all_ranks(name, where, f);
-        const comm::watched_call here{core_.ranks.aborts(), name, where};
+        if constexpr (shards > 1 || core_type::has_worker_weights) return core_->on_all_ranks(name, where, f);
+        const comm::watched_call here{core_->ranks.aborts(), name, where};
         return f();
     }
 
     /// The network's forward walk, without training.
     [[nodiscard]] inference<T, network, label, Plan> forward_alone() {
-        return {.plan = core_.plan,
-                .ranks = core_.ranks,
-                .grid = core_.grid,
-                .capacity = core_.capacity,
+        return {.plan = core_->plan,
+                .ranks = core_->ranks,
+                .grid = core_->grid,
+                .capacity = core_->capacity,
                 .weights = whole_weights().data(),
-                .statistics = core_.observed.place(),
-                .key = core_.key(layer_api::mode::inference),
-                .run = core_.run,
-                .brought = core_.samples,
-                .rows = core_.rows,
-                .counts = core_.counts,
-                .sums = core_.losses,
-                .team = core_.team};
+                .statistics = core_->observed.place(),
+                .key = core_->key(layer_api::mode::inference),
+                .run = core_->run,
+                .brought = core_->samples,
+                .rows = core_->rows,
+                .counts = core_->counts,
+                .sums = core_->losses,
+                .team = core_->team};
     }
 
     [[nodiscard]] std::uint64_t with_statistics(std::uint64_t hash) const noexcept {
@@ -279,7 +260,7 @@ private:
     }
 
     /// Weights are complete wherever somebody looks at them.
-    [[nodiscard]] std::span<T> whole_weights() const { return core_.whole_weights(); }
+    [[nodiscard]] std::span<T> whole_weights() const { return core_->whole_weights(); }
     /// The same, for a member that hands out a view of this rank.
     [[nodiscard]] std::span<T> view(const char* name, const std::source_location& where) const {
         if constexpr (core_type::has_worker_weights) return look(name, where, [&] { return whole_weights(); });
@@ -290,8 +271,13 @@ private:
 template <class Ranks, class P>
 trainer(const Ranks&, const P&) -> trainer<sound_plan<P>>;
 
+/// The trainer of a plan of this type, for a member of a class: `ls::trainer_of<decltype(my_plan)> trainer;`.
+template <class P>
+using trainer_of = trainer<sound_plan<std::remove_cvref_t<P>>>;
+
 }  // namespace lockstep::train
 
 namespace lockstep {
 using train::trainer;
+using train::trainer_of;
 }  // namespace lockstep

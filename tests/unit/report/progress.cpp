@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/report/progress.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <string>
 
@@ -40,4 +43,61 @@ TEST_CASE("report/progress: a stream that does not take its text is an error", "
     ls::progress lines{full};
     CHECK_THROWS_WITH(lines.on_epoch({.epoch = 1, .test = {}}),
                       Catch::Contains("lockstep: the output cannot be written: "));
+}
+
+namespace {
+
+ls::report::step_event event_at(std::uint64_t done, std::uint64_t left, double seconds, double asked = 0) {
+    return {.step = 100 + done,
+            .epoch = 2,
+            .loss = 0.5,
+            .rate = 0.25,
+            .seconds = seconds,
+            .steps_done = done,
+            .steps_left = left,
+            .seconds_asked = asked,
+            .samples_per_second = 100};
+}
+
+}  // namespace
+
+TEST_CASE("report/progress: a bar fits any terminal", "[report]") {
+    using ls::report::bar_text;
+    const std::string facts = "epoch 2  step 130/200  loss 0.5000  100 samples/s  left 0:07";
+    CHECK(bar_text(event_at(30, 70, 3), 200) == " 30 % [" + std::string(12, '#') + std::string(28, '.') + "] " + facts);
+    CHECK(bar_text(event_at(30, 70, 3), 78) == " 30 % [##......] " + facts);
+    CHECK(bar_text(event_at(30, 70, 3), 77) == " 30 % " + facts);
+    CHECK(bar_text(event_at(30, 70, 3), 20) == " 30 % epoch 2  step");
+    for (std::size_t columns = 0; columns < 120; ++columns)
+        for (const std::uint64_t done : {1U, 2U, 99U, 100U}) {
+            const auto line = bar_text(event_at(done, 100 - done, 1), columns);
+            CHECK(line.size() < std::max<std::size_t>(columns, 1));
+        }
+    CHECK(bar_text(event_at(100, 0, 3), 90).starts_with("100 % [####"));
+    CHECK(bar_text(event_at(99, 1, 3), 90).starts_with(" 99 % [####"));
+    // For some seconds: the time decides, and steps have no end that is known.
+    CHECK(bar_text(event_at(30, 1, 15, 60), 78) ==
+          " 25 % [###.........] epoch 2  step 130  loss 0.5000  100 samples/s  left 0:45");
+    CHECK(bar_text(event_at(30, 1, 90, 60), 78).starts_with("100 % ["));
+    CHECK(bar_text(event_at(30, 0, 50, 60), 60).starts_with("100 % epoch 2"));
+}
+
+TEST_CASE("report/progress: lines of a run for some seconds", "[report]") {
+    std::ostringstream out;
+    ls::progress lines{out, 5, false};
+    for (const std::uint64_t done : {1U, 2U, 3U})
+        lines.on_step(event_at(done, done < 3 ? 1 : 0, 4.0 * static_cast<double>(done), 14));
+    CHECK(out.str() ==
+          "epoch 2  step 101  loss 0.5000  rate 0.25000  100 samples/s  left 0:10\n"
+          "epoch 2  step 103  loss 0.5000  rate 0.25000  100 samples/s  left 0:00\n");
+}
+
+/// What tests/terminal looks at.
+TEST_CASE("report/progress: on standard output", "[.terminal]") {
+    ls::progress shown{std::cout, 5, false};
+    for (std::uint64_t done = 1; done <= 100; ++done) {
+        shown.on_step(event_at(done, 100 - done, 0.25 * static_cast<double>(done)));
+        if (done == 50) shown.on_epoch({.epoch = 1, .loss = 0.25, .seconds = 5, .test = {}});
+    }
+    shown.on_end({});
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// When a time is over: rank 0 looks at its clock in each step and tells the others with its losses.
+// Tested by tests/training/control.cpp.
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+namespace lockstep::train {
+
+/// Of one trainer. On rank 0, which decides for all.
+class time_limit {
+public:
+    using clock = std::chrono::steady_clock;
+
+    /// As long as it lives, steps are to end within so many seconds after `from`.
+    class use {
+    public:
+        use(time_limit& of, clock::time_point from, double seconds) noexcept : of_{of} {
+            of.end_ = seconds_at(from) + seconds;
+        }
+        use(const use&) = delete;
+        use& operator=(const use&) = delete;
+        ~use() { of_.end_ = none; }
+
+    private:
+        time_limit& of_;
+    };
+
+    [[nodiscard]] bool is_set() const noexcept { return end_ != none; }
+    void step_begins(clock::time_point now) noexcept { began_ = seconds_at(now); }
+    void step_ends(clock::time_point now) noexcept { typical_ = seconds_at(now) - began_; }
+
+    /// In a step: whether it is the last one, because the next is expected to end too late. Steps take as long as the
+    /// one before did.
+    [[nodiscard]] bool is_over(clock::time_point now) const noexcept {
+        return std::fmax(seconds_at(now), began_ + typical_) + typical_ > end_;
+    }
+    /// Before the first step. What was expected of a single slow step must not forbid all further ones.
+    [[nodiscard]] bool allows_first(clock::time_point now) noexcept {
+        const double left = end_ - seconds_at(now);
+        const bool out = left > 0 && typical_ <= left;
+        if (!out && left > 0) typical_ /= 2;
+        return out;
+    }
+
+private:
+    static constexpr double none = std::numeric_limits<double>::infinity();
+
+    [[nodiscard]] static double seconds_at(clock::time_point when) noexcept {
+        return std::chrono::duration<double>(when.time_since_epoch()).count();
+    }
+
+    double end_ = none;   // by the clock, in seconds
+    double began_ = 0;    // the step that is being made
+    double typical_ = 0;  // how long the last one took; 0: there was none
+};
+
+}  // namespace lockstep::train

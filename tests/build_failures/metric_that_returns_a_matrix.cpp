@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A metric that returns a matrix.
+// build error: lockstep: a metric has label<Output>, name and a noexcept .y, target. that returns a sum, or sum_count<Output>, a noexcept add.pass. and result.sums, rows.; its labels are those of the loss
+#include <boost/mpi/environment.hpp>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/data/memory.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+struct counts {
+    static constexpr std::string_view name = "counts";
+    template <ls::tensor::Shape Output>
+    using label = Output;
+
+    std::array<std::array<double, 2>, 2> operator()(const auto&, const auto&) const noexcept { return {}; }
+};
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<8>, dense<2>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::mean_squared_error{}}};
+    const std::vector<float> x(8 * 64), y(2 * 64);
+    const auto set = ls::data::in_memory<ls::tensor::shape<8>, ls::tensor::shape<2>>(x, y);
+    return trainer.evaluate(set, ls::metrics::list{counts{}}).samples == 64 ? 0 : 1;
+}

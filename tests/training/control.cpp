@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 3
+// Runs for a time, steps for a time, and trainers that move: all ranks do the same, with the bits of counted steps.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "equivalence/groups.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/data/memory.hpp"
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/optim/momentum.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+namespace mpi = boost::mpi;
+using namespace ls::layers;
+using namespace std::chrono_literals;
+
+constexpr std::size_t width = 6, batch = 24;
+
+auto recipe() {
+    return ls::plan{.model = ls::sequential{ls::input<width>, dense<8>{}, ls::layers::tanh{}, dense<2>{}},
+                    .loss = ls::loss::mean_squared_error{},
+                    .optimizer = ls::optim::momentum{},
+                    .schedule = ls::optim::constant{.rate = 0.01},
+                    .batch = batch};
+}
+
+/// Rows first .. first + count - 1 of a function of six numbers.
+struct rows {
+    std::vector<float> x, y;
+    rows(std::size_t first, std::size_t count) {
+        const ls::core::random_stream random{5, ls::core::purpose::user};
+        for (std::size_t row = first; row < first + count; ++row) {
+            float sum = 0, first_two = 0;
+            for (std::size_t i = 0; i < width; ++i) {
+                x.push_back(2 * random.uniform(row * width + i) - 1);
+                sum += x.back();
+                if (i < 2) first_two += x.back();
+            }
+            y.push_back(sum);
+            y.push_back(first_two);
+        }
+    }
+    [[nodiscard]] auto set() const { return ls::data::in_memory<ls::tensor::shape<width>, ls::tensor::shape<2>>(x, y); }
+};
+const rows all{0, 100};
+
+/// f() throws on this rank, with this in its words.
+template <class F>
+bool throws(const F& f, const std::string& words) {
+    try {
+        f();
+    } catch (const ls::core::error& failure) {
+        UNSCOPED_INFO(failure.what());
+        return std::string{failure.what()}.find(words) != std::string::npos;
+    }
+    return false;
+}
+/// On all ranks.
+bool everywhere(const mpi::communicator& world, bool mine) {
+    bool out = true;
+    for (const bool one : ls::comm::group{world}.gather_all(mine)) out = out && one;
+    return out;
+}
+template <class T>
+bool equal_everywhere(const mpi::communicator& world, const T& mine) {
+    bool out = true;
+    for (const T& one : ls::comm::group{world}.gather_all(mine)) out = out && one == mine;
+    return everywhere(world, out);
+}
+
+/// Sleeps in each step, on the last rank only: the clock of the first one decides.
+struct slow {
+    static constexpr bool on_every_rank = true, sees_weights = false;
+    std::chrono::milliseconds time;
+    std::vector<ls::report::step_event> seen{};
+    void on_step(const ls::report::step_event& event) {
+        seen.push_back(event);
+        std::this_thread::sleep_for(time);
+    }
+};
+
+TEST_CASE("fit() for some seconds makes counted steps, on all ranks alike", "[training]") {
+    const mpi::communicator world;
+    const bool is_last = world.rank() == world.size() - 1;
+    ls::trainer timed{world, recipe()};
+    slow first{is_last ? 10ms : 0ms};
+    const auto made = timed.fit(all.set(), ls::seconds{0.25}, first);
+    CHECK(equal_everywhere(world, made.steps));
+    CHECK(made.steps >= 1);
+    CHECK(made.steps == timed.report().steps);
+    CHECK(timed.report().last_fit.steps == made.steps);
+    // It is the time that has ended it: the next step would have been expected to end later, or the clock is past it.
+    if (world.rank() == 0) CHECK(made.seconds > 0.05);
+    REQUIRE(first.seen.size() == made.steps);
+    for (std::size_t i = 0; i < first.seen.size(); ++i) {
+        const bool ends = i + 1 == first.seen.size();
+        CHECK(first.seen[i].time_is_over == ends);
+        CHECK(first.seen[i].steps_left == (ends ? 0U : 1U));
+        CHECK(first.seen[i].seconds_asked == 0.25);
+    }
+
+    // A second one, with the time as a duration, and reading ahead; then a counted fit() goes on.
+    const auto more = timed.fit(all.set(), ls::seconds{20ms});
+    CHECK(more.steps >= 1);
+    const auto counted = timed.fit(all.set(), ls::steps{3});
+    CHECK(counted.steps == 3);
+    ls::trainer whole{world, recipe()};
+    const auto same = whole.fit(all.set(), ls::until_step{made.steps + more.steps + 3});
+    CHECK(same.steps == made.steps + more.steps + 3);
+    CHECK(whole.state_hash() == timed.state_hash());
+}
+
+TEST_CASE("no time, a time that is none, and other times on ranks", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, recipe()};
+    const auto before = trainer.state_hash();
+    CHECK(trainer.fit(all.set(), ls::seconds{0}).steps == 0);
+    CHECK(trainer.fit(all.set(), ls::seconds{-0.0}).steps == 0);
+    CHECK(trainer.state_hash() == before);
+    CHECK(trainer.fit(all.set(), ls::seconds{1e-9}).steps == 1);
+    CHECK(trainer.fit(all.set(), ls::epochs{0}).steps == 0);
+    for (const double time : {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+        CHECK(everywhere(world, throws(
+                                    [&] {
+                                        ls::trainer other{world, recipe()};
+                                        other.fit(all.set(), ls::seconds{time});
+                                    },
+                                    "pass a number of seconds of at least 0")));
+    if (world.size() > 1)
+        CHECK(everywhere(world, throws(
+                                    [&] {
+                                        ls::trainer other{world, recipe()};
+                                        other.fit(all.set(), ls::seconds{1.0 + world.rank()});
+                                    },
+                                    "rank 0 has 1 seconds to fit, rank 1 has 2 seconds")));
+    // Another kind of number is another length.
+    const auto fits = [&](auto on_first, auto on_others, const std::string& words) {
+        return everywhere(world, throws(
+                                     [&] {
+                                         ls::trainer other{world, recipe()};
+                                         if (world.rank() == 0)
+                                             other.fit(all.set(), on_first);
+                                         else
+                                             other.fit(all.set(), on_others);
+                                     },
+                                     words));
+    };
+    if (world.size() > 1) {
+        CHECK(fits(ls::seconds{1}, ls::steps{5}, "rank 0 has 1 seconds to fit, rank 1 has 5 steps"));
+        CHECK(fits(ls::epochs{2}, ls::steps{2}, "rank 0 has 2 epochs to fit, rank 1 has 2 steps"));
+        CHECK(
+            fits(ls::until_epoch{2}, ls::until_step{2}, "has 2 epochs of the whole run to fit, rank 1 has 2 steps of"));
+    }
+}
+
+/// 5, 7 and 9 rows on three ranks, 8 on one.
+rows own_rows(const mpi::communicator& world) {
+    if (world.size() == 1) return {0, 8};
+    const std::size_t rank = static_cast<std::size_t>(world.rank());
+    return {10 * rank, world.size() == 3 ? 3 + 2 * rank : 2};
+}
+
+TEST_CASE("step_for() makes steps on the rows of each rank until the time is over", "[training]") {
+    const mpi::communicator world;
+    const rows own = own_rows(world);
+    ls::trainer trainer{world, recipe()};
+    std::uint64_t steps = 0;
+    double loss = 0;
+    for (const auto budget : {30ms, 5ms, 0ms, -3ms, 20ms}) {
+        // What other ranks ask for does not count.
+        const auto made = trainer.step_for(world.rank() == 0 ? budget : 100s, own.x, own.y);
+        CHECK(equal_everywhere(world, made.steps));
+        CHECK(made.loss.has_value() == (made.steps > 0));
+        if (budget <= 0ms) CHECK(made.steps == 0);
+        if (made.loss) loss = *made.loss;
+        steps += made.steps;
+        CHECK(made.step == steps);
+    }
+    CHECK(steps > 0);
+    CHECK(trainer.report().steps == steps);
+    ls::trainer one_by_one{world, recipe()};
+    double last = 0;
+    for (std::uint64_t step = 0; step < steps; ++step) last = one_by_one.step(own.x, own.y).loss;
+    CHECK(last == loss);
+    CHECK(one_by_one.state_hash() == trainer.state_hash());
+    // And with a data set after it.
+    trainer.fit(all.set(), ls::steps{2});
+    one_by_one.fit(all.set(), ls::steps{2});
+    CHECK(one_by_one.state_hash() == trainer.state_hash());
+}
+
+TEST_CASE("a slow step forbids further ones for a while only", "[training]") {
+    const mpi::communicator world;
+    ls::train::time_limit limit;
+    const auto now = std::chrono::steady_clock::now();
+    limit.step_begins(now);
+    limit.step_ends(now + 64ms);
+    const ls::train::time_limit::use limited{limit, now, 0.010};
+    int declined = 0;
+    while (!limit.allows_first(now)) REQUIRE(++declined < 10);
+    CHECK(declined == 3);  // 64, 32, 16 ms are too much
+    CHECK_FALSE(limit.allows_first(now + 11ms));
+    limit.step_begins(now);
+    limit.step_ends(now + 3ms);
+    limit.step_begins(now + 3ms);
+    CHECK_FALSE(limit.is_over(now + 4ms));  // 6, 9
+    limit.step_begins(now + 6ms);
+    CHECK(limit.is_over(now + 7ms));  // 9, 12
+}
+
+TEST_CASE("step_for() refuses what step() refuses, and a budget that is no number", "[training]") {
+    const mpi::communicator world;
+    const auto refuses = [&](auto budget, const std::vector<float>& x, const std::vector<float>& y,
+                             const std::string& words) {
+        ls::trainer trainer{world, recipe()};
+        return everywhere(world, throws([&] { trainer.step_for(budget, x, y); }, words));
+    };
+    const rows own = own_rows(world);
+    const std::vector<float> none;
+    CHECK(refuses(1ms, none, none, "no rank brought a sample"));
+    CHECK(refuses(0ms, none, none, "no rank brought a sample"));
+    CHECK(refuses(1ms, own.x, none, "has 0 elements"));
+    CHECK(refuses(std::chrono::duration<double>{std::numeric_limits<double>::quiet_NaN()}, own.x, own.y,
+                  "a budget that is not a number"));
+}
+
+/// A trainer that is a member.
+class surrogate {
+public:
+    explicit surrogate(const mpi::communicator& world) : trainer_{world, recipe()} {}
+    void learn(std::size_t steps) { trainer_.fit(all.set(), ls::steps{steps}); }
+    [[nodiscard]] std::uint64_t hash() { return trainer_.state_hash(); }
+
+private:
+    ls::trainer_of<decltype(recipe())> trainer_;
+};
+
+TEST_CASE("a trainer moves with its class, before and after its first steps", "[training]") {
+    const mpi::communicator world;
+    ls::trainer still{world, recipe()};
+    still.fit(all.set(), ls::steps{7});
+    const auto hash = still.state_hash();
+
+    std::vector<surrogate> several;
+    for (int i = 0; i < 5; ++i) several.emplace_back(world);  // the vector grows
+    std::optional<surrogate> maybe;
+    maybe.emplace(world);
+    std::optional<surrogate> taken = std::move(maybe);
+    for (auto& one : several) one.learn(3);
+    taken->learn(3);
+    several.push_back(std::move(*taken));
+    several.insert(several.begin(), surrogate{world});
+    several.front().learn(3);
+    surrogate last = std::move(several.back());
+    several.back() = surrogate{world};  // what was moved from takes another one
+    several.back().learn(3);
+    for (auto& one : several) {
+        one.learn(4);
+        CHECK(one.hash() == hash);
+    }
+    last.learn(4);
+    CHECK(last.hash() == hash);
+
+    ls::trainer first{world, recipe()};
+    auto second = std::move(first);
+    second.fit(all.set(), ls::steps{7});
+    CHECK(second.state_hash() == hash);
+    // NOLINTNEXTLINE(bugprone-use-after-move)
+    CHECK(throws([&] { first.fit(all.set(), ls::steps{1}); }, "this trainer has been moved from"));
+    CHECK(throws([&] { (void)first.weights_state(); }, "use the one that it was moved to"));
+    auto& itself = second;
+    second = std::move(itself);
+    CHECK(second.state_hash() == hash);
+}
+
+}  // namespace
