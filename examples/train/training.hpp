@@ -31,8 +31,10 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/report/html_report.hpp"
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
+#include "lockstep/report/tensorboard.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/factors.hpp"
@@ -82,18 +84,30 @@ private:
     std::optional<ls::data::mnist> files_;
 };
 
-/// Logs that may be absent.
+/// Logs that may be absent. Those that ask all ranks are told on all of them, the others on rank 0.
 struct chosen_logs {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+
+    bool writes;
     std::optional<ls::progress> lines;
     std::optional<ls::csv_log> csv;
-    std::optional<ls::json_log> json;
+    std::optional<ls::tensorboard> curves;
     std::optional<ls::report::log_file> report;
+    std::optional<ls::json_log> json;
+    std::optional<ls::html_report> page;
 
-    explicit chosen_logs(const options& of) {
+    chosen_logs(const options& of, bool is_first, const std::string& plan) : writes{is_first} {
         if (!of.quiet) lines.emplace(std::cout);
         if (!of.csv.empty()) csv.emplace(of.csv);
-        if (!of.log.empty()) json.emplace(of.log);
+        if (!of.tensorboard.empty()) curves.emplace(of.tensorboard);
         if (!of.report.empty()) report.emplace(of.report);
+        if (!of.log.empty()) json.emplace(of.log);
+        if (!of.html.empty())
+            page.emplace(ls::html_report{.path = of.html,
+                                         .name = ls::core::text(of.net, " on ", of.data),
+                                         .about = plan,
+                                         .picture = of.timeline.empty() ? "" : of.timeline + ".svg"});
     }
     /// None is written if two of them are one.
     [[nodiscard]] std::vector<std::string> files() const {
@@ -101,25 +115,38 @@ struct chosen_logs {
         if (csv) out.push_back(csv->files()[0]);
         if (json) out.push_back(json->files()[0]);
         if (report) out.push_back(report->path());
+        if (page) out.push_back(page->files()[0]);
         return out;
     }
-    void on_begin(const ls::report::run_begin& from) {
-        if (csv) csv->on_begin(from);
-        if (json) json->on_begin(from);
-        if (report) report->open();
+    template <class Trainer>
+    void on_begin(Trainer& trainer, const ls::report::run_begin& from) {
+        if (csv && writes) csv->on_begin(from);
+        if (report && writes) report->open();
+        if (curves && writes) curves->on_begin(trainer, from);
+        if (json) json->on_begin(trainer, from);
+        if (page) page->on_begin(trainer, from);
     }
     void on_step(const ls::report::step_event& event) {
-        if (csv) csv->on_step(event);
         if (json) json->on_step(event);
+        if (page) page->on_step(event);
+        if (!writes) return;
+        if (csv) csv->on_step(event);
+        if (curves) curves->on_step(event);
         if (lines) lines->on_step(event);
     }
-    void on_epoch(const ls::report::epoch_event& event) {
+    template <class Trainer>
+    void on_epoch(Trainer& trainer, const ls::report::epoch_event& event) {
         if (json) json->on_epoch(event);
-        if (lines) lines->on_epoch(event);
+        if (page) page->on_epoch(trainer, event);
+        if (curves && writes) curves->on_epoch(event);
+        if (lines && writes) lines->on_epoch(event);
     }
-    void on_end(const ls::report::totals& of) {
-        if (json) json->on_end(of);
-        if (lines) lines->on_end(of);
+    template <class Trainer>
+    void on_end(Trainer& trainer, const ls::report::totals& of) {
+        if (json) json->on_end(trainer, of);
+        if (page) page->on_end(trainer, of);
+        if (curves && writes) curves->on_end(of);
+        if (lines && writes) lines->on_end(of);
     }
 };
 
@@ -230,7 +257,7 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
         ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
                                                    test.size(), " to test\n", table));
     if (of.plan_only) return 0;
-    chosen_logs logs{of};
+    chosen_logs logs{of, world.rank() == 0, table};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
     if (!of.resume.empty()) {
@@ -240,9 +267,9 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
     }
     if (!of.load_weights.empty()) trainer.load_weights(of.load_weights);
     if (of.steps > 0)
-        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, logs, timeline, checkpoints);
+        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, timeline, logs, checkpoints);
     else
-        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, logs, timeline, checkpoints);
+        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, timeline, logs, checkpoints);
     if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
     return 0;

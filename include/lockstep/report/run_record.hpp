@@ -230,7 +230,10 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
         try {
             found = detail::parse_line(line, place);
         } catch (const core::error&) {
-            if (end == text.npos && events > 0) break;
+            if (events == 0)
+                core::fail(core::text(source, " is no log of a run: line ", number, " is ", core::excerpt(line)),
+                           "name a file that ls::json_log, ls::html_report or train --log has written");
+            if (end == text.npos) break;  // killed in the middle of a line
             throw;
         }
         ++events;
@@ -265,7 +268,7 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
             out.weights_hash = found.weights_hash;
         } else {
             core::fail(core::text(place, ": \"", core::excerpt(found.event), "\" is no event of a run"),
-                       "name a file that ls::json_log or train --log has written");
+                       "name a file that ls::json_log, ls::html_report or train --log has written");
         }
     }
     if (events == 0)
