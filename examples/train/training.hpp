@@ -31,10 +31,7 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
-#include "lockstep/report/html_report.hpp"
-#include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
-#include "lockstep/report/tensorboard.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/factors.hpp"
@@ -43,6 +40,7 @@
 #include "lockstep/train/summary.hpp"
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "../run_files.hpp"
 #include "options.hpp"
 
 namespace example {
@@ -82,88 +80,6 @@ public:
 private:
     std::optional<ls::data::digits> drawn_;
     std::optional<ls::data::mnist> files_;
-};
-
-/// Logs that may be absent. Those that ask all ranks are told on all of them, the others on rank 0.
-struct chosen_logs {
-    static constexpr bool on_every_rank = true;
-    static constexpr bool sees_weights = false;
-
-    bool writes;
-    std::optional<ls::progress> lines;
-    std::optional<ls::csv_log> csv;
-    std::optional<ls::tensorboard> curves;
-    std::optional<ls::report::log_file> report;
-    std::optional<ls::json_log> json;
-    std::optional<ls::html_report> page;
-
-    chosen_logs(const options& of, bool is_first, const std::string& plan) : writes{is_first} {
-        if (!of.quiet) lines.emplace(std::cout);
-        if (!of.csv.empty()) csv.emplace(of.csv);
-        if (!of.tensorboard.empty()) curves.emplace(of.tensorboard);
-        if (!of.report.empty()) report.emplace(of.report);
-        if (!of.log.empty()) json.emplace(of.log);
-        if (!of.html.empty())
-            page.emplace(ls::html_report{.path = of.html,
-                                         .name = ls::core::text(of.net, " on ", of.data),
-                                         .about = plan,
-                                         .picture = of.timeline.empty() ? "" : of.timeline + ".svg"});
-    }
-    /// None is written if two of them are one.
-    [[nodiscard]] std::vector<std::string> files() const {
-        std::vector<std::string> out;
-        if (csv) out.push_back(csv->files()[0]);
-        if (json) out.push_back(json->files()[0]);
-        if (report) out.push_back(report->path());
-        if (page) out.push_back(page->files()[0]);
-        return out;
-    }
-    template <class Trainer>
-    void on_begin(Trainer& trainer, const ls::report::run_begin& from) {
-        if (csv && writes) csv->on_begin(from);
-        if (report && writes) report->open();
-        if (curves && writes) curves->on_begin(trainer, from);
-        if (json) json->on_begin(trainer, from);
-        if (page) page->on_begin(trainer, from);
-    }
-    void on_step(const ls::report::step_event& event) {
-        if (json) json->on_step(event);
-        if (page) page->on_step(event);
-        if (!writes) return;
-        if (csv) csv->on_step(event);
-        if (curves) curves->on_step(event);
-        if (lines) lines->on_step(event);
-    }
-    template <class Trainer>
-    void on_epoch(Trainer& trainer, const ls::report::epoch_event& event) {
-        if (json) json->on_epoch(event);
-        if (page) page->on_epoch(trainer, event);
-        if (curves && writes) curves->on_epoch(event);
-        if (lines && writes) lines->on_epoch(event);
-    }
-    template <class Trainer>
-    void on_end(Trainer& trainer, const ls::report::totals& of) {
-        if (json) json->on_end(trainer, of);
-        if (page) page->on_end(trainer, of);
-        if (curves && writes) curves->on_end(of);
-        if (lines && writes) lines->on_end(of);
-    }
-};
-
-/// Checkpoints, if a folder is named.
-struct chosen_checkpoints {
-    static constexpr bool on_every_rank = true;
-    static constexpr bool sees_weights = false;
-    ls::checkpoint to;
-
-    void on_begin(const ls::report::run_begin& from) {
-        if (!to.folder.empty()) to.on_begin(from);
-    }
-    template <class Trainer>
-    void on_step(Trainer& trainer, const ls::report::step_event& event) {
-        if (!to.folder.empty()) to.on_step(trainer, event);
-    }
-    void on_end(const ls::report::totals& of) { to.on_end(of); }
 };
 
 inline nlohmann::json configuration(const options& of) {
@@ -257,7 +173,7 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
         ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
                                                    test.size(), " to test\n", table));
     if (of.plan_only) return 0;
-    chosen_logs logs{of, world.rank() == 0, table};
+    chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg"};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
     if (!of.resume.empty()) {

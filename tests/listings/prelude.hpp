@@ -17,6 +17,9 @@
 
 #include "lockstep/infer/predictor.hpp"
 #include "lockstep/lockstep.hpp"
+#include "lockstep/report/html_report.hpp"
+#include "lockstep/report/tensorboard.hpp"
+#include "lockstep/report/timeline.hpp"
 #include "lockstep/tensor/xtensor.hpp"
 #include "lockstep/train/checkpoint.hpp"
 

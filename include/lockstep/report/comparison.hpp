@@ -339,12 +339,16 @@ LOCKSTEP_FUNCTION std::string comparison_page(const std::vector<run_record>& run
     html::chart steps{.title = "Training loss of steps", .x_name = "step", .is_logarithmic = true};
     html::chart test_loss{.title = "Test loss", .x_name = "epoch", .is_logarithmic = true};
     html::chart accuracy{.title = "Test accuracy", .x_name = "epoch"};
-    html::chart timed{.title = "Training loss by time", .x_name = "seconds of training", .is_logarithmic = true};
+    html::chart timed{
+        .title = "Training loss by time", .x_name = "seconds of training", .is_logarithmic = true, .counts_x = false};
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const std::string name = core::text(detail::letter(i), ": ", runs[i].name);
         const int color = static_cast<int>(i % 8);
+        // Equal curves lie on each other: those below are wider.
+        const double width = 2 + 2.5 * std::min(3.0, static_cast<double>(runs.size() - 1 - i));
         html::series of_loss{.name = name, .color = color, .has_dots = true},
-            of_test = of_loss, of_accuracy = of_loss, of_time = of_loss, of_steps{.name = name, .color = color};
+            of_test = of_loss, of_accuracy = of_loss, of_time = of_loss,
+            of_steps{.name = name, .color = color, .width = width};
         double seconds = 0;
         for (const auto& epoch : runs[i].epochs) {
             const auto x = static_cast<double>(epoch.epoch);
@@ -365,7 +369,8 @@ LOCKSTEP_FUNCTION std::string comparison_page(const std::vector<run_record>& run
     }
     std::vector<std::string> head{""};
     for (std::size_t i = 0; i < runs.size(); ++i) head.push_back(detail::letter(i));
-    std::string body = core::text("<h1>", runs.size(), " runs</h1>\n");
+    std::string body =
+        core::text("<h1>", runs.size(), " runs</h1>\n<p class=\"lead\">Side by side, from their logs.</p>\n");
     body += html::section("Overview", html::table("Seconds are of training, without validation", head,
                                                   detail::overview(runs, to ? to : common_target(runs)), true));
     body += "<div class=\"charts\">\n";

@@ -41,6 +41,7 @@ struct series {
     std::vector<point> points{};
     bool is_faint = false;  ///< behind the others
     bool has_dots = false;
+    double width = 0;  ///< pixels; 0: as the others
 };
 struct chart {
     std::string title;
@@ -49,6 +50,7 @@ struct chart {
     std::vector<series> curves{};
     bool is_logarithmic = false;  ///< where all values are above 0
     bool from_zero = false;
+    bool counts_x = true;  ///< x are whole numbers
 };
 /// A <figure> with its curves, axes and legend; one sentence where there is nothing to draw.
 [[nodiscard, gnu::cold]] std::string to_html(const chart& of);
@@ -250,7 +252,7 @@ LOCKSTEP_FUNCTION std::string to_html(const chart& of) {
                           "</figcaption><p class=\"note\">No value yet.</p></figure>\n");
     if (of.from_zero && !of.is_logarithmic) y_values.take(0);
     const bool is_logarithmic = of.is_logarithmic && y_values.least > 0 && y_values.most > 20 * y_values.least;
-    const auto x = detail::linear_axis(x_values, 4, true, false);
+    const auto x = detail::linear_axis(x_values, 4, of.counts_x, false);
     const auto y = is_logarithmic ? detail::logarithmic_axis(y_values) : detail::linear_axis(y_values, 5, false, true);
     std::string grid, labels, curves, words, key;
     for (const double tick : y.ticks) {
@@ -270,8 +272,9 @@ LOCKSTEP_FUNCTION std::string to_html(const chart& of) {
         const std::string last = curve.points.empty() ? "" : number(curve.points.back().y);
         const std::string name = escape(curve.name),
                           color = core::text("c", curve.color, of.curves.size() == 1 ? " alone" : "");
-        curves += core::text("<path class=\"curve ", color, curve.is_faint ? " faint" : "", "\" data-name=\"", name,
-                             "\" data-points=\"", count, "\" d=\"", path, "\"/>");
+        curves += core::text("<path class=\"curve ", color, curve.is_faint ? " faint" : "", "\"",
+                             curve.width > 0 ? core::text(" style=\"stroke-width:", curve.width, "px\"") : "",
+                             " data-name=\"", name, "\" data-points=\"", count, "\" d=\"", path, "\"/>");
         if (curve.has_dots && count <= 60)
             curves += core::text("<path class=\"dots ", color, "\" d=\"", detail::dots_of(curve, x, y), "\"/>");
         key += core::text("<span class=\"key ", color, curve.is_faint ? " faint" : "", "\"><i></i>", name,
