@@ -53,6 +53,9 @@ struct target {
 /// epochs.
 [[nodiscard, gnu::cold]] std::optional<target> common_target(const std::vector<run_record>& runs);
 
+/// Seconds of training until the end of an epoch, also of a run that was resumed inside of it.
+[[nodiscard, gnu::cold]] double seconds_until(const run_record& run, const epoch_point& epoch);
+
 /// Seconds of training until a run has reached it, by the ends of its epochs.
 struct reached {
     double seconds = 0;
@@ -300,12 +303,17 @@ LOCKSTEP_FUNCTION std::optional<target> common_target(const std::vector<run_reco
     return {};
 }
 
+LOCKSTEP_FUNCTION double seconds_until(const run_record& run, const epoch_point& epoch) {
+    const auto at = std::lower_bound(run.steps.begin(), run.steps.end(), epoch.step,
+                                     [](const step_point& point, std::uint64_t step) { return point.step < step; });
+    return at == run.steps.end() ? std::numeric_limits<double>::quiet_NaN() : at->seconds;
+}
+
 LOCKSTEP_FUNCTION std::optional<reached> time_to(const run_record& run, const target& to) {
-    double seconds = 0;
     for (const auto& epoch : run.epochs) {
-        seconds += epoch.seconds;
         const double value = detail::value_of(epoch, to);
-        if (to.from_below ? value >= to.value : value <= to.value) return reached{seconds, epoch.epoch};
+        if (to.from_below ? value >= to.value : value <= to.value)
+            return reached{seconds_until(run, epoch), epoch.epoch};
     }
     return {};
 }
@@ -349,12 +357,10 @@ LOCKSTEP_FUNCTION std::string comparison_page(const std::vector<run_record>& run
         html::series of_loss{.name = name, .color = color, .has_dots = true},
             of_test = of_loss, of_accuracy = of_loss, of_time = of_loss,
             of_steps{.name = name, .color = color, .width = width};
-        double seconds = 0;
         for (const auto& epoch : runs[i].epochs) {
             const auto x = static_cast<double>(epoch.epoch);
-            seconds += epoch.seconds;
             of_loss.points.push_back({x, epoch.loss});
-            of_time.points.push_back({seconds, epoch.loss});
+            of_time.points.push_back({seconds_until(runs[i], epoch), epoch.loss});
             of_test.points.push_back({x, epoch.metric("loss")});
             of_accuracy.points.push_back({x, epoch.metric("accuracy")});
         }

@@ -69,7 +69,11 @@ TEST_CASE("report/comparison: recipes, also where one lacks a line", "[report]")
 }
 
 TEST_CASE("report/comparison: targets and the time to them", "[report]") {
-    const auto a = run_of({1}, {0.5, 0.75, 0.875}), b = run_of({1}, {0.25, 0.75, 0.5});
+    auto a = run_of({3, 2, 1}, {0.5, 0.75, 0.875}), b = run_of({3, 2, 1}, {0.25, 0.75, 0.5});
+    for (std::size_t i = 0; i < 3; ++i) {
+        a.steps[i].seconds = b.steps[i].seconds = 2 * static_cast<double>(i + 1);
+        a.epochs[i].step = b.epochs[i].step = i + 1;
+    }
     const auto common = report::common_target({a, b});
     REQUIRE(common);
     CHECK(common->metric == "accuracy");
