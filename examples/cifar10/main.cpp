@@ -52,7 +52,14 @@ void describe(CLI::App& app, example::options& of) {
         ->check(example::whole_number(0))
         ->excludes(test_samples)
         ->capture_default_str();
+    app.add_option("--checkpoint", of.checkpoint, "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
+    app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--resume", of.resume, "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all");
+    app.add_option("--save-weights", of.save_weights, "safetensors file for the weights at the end");
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
+    app.add_option("--log", of.log, "file for JSON lines: begin, steps, epochs, end; `lockstep-compare` puts such files side by side");
+    app.add_option("--html", of.html, "file for a page of the run, written anew after each epoch: curves, time, memory, the recipe");
+    app.add_option("--tensorboard", of.tensorboard, "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");
     app.add_option("--report", of.report, "file for the final report as JSON");
     app.add_flag("--direct", of.direct, "convolutions without Winograd's algorithm");
     app.add_flag("--plan", of.plan_only, "print the plan and stop");

@@ -27,7 +27,14 @@ struct options {
     std::size_t test_samples = 10'000;
     std::size_t held_out = 0;
     std::string csv;
+    std::string log;
     std::string report;
+    std::string html;
+    std::string tensorboard;  // folder
+    std::string checkpoint;   // folder; empty: none
+    std::size_t checkpoint_every = 500;
+    std::string resume;
+    std::string save_weights;
     bool direct = false;
     bool plan_only = false;
     bool quiet = false;

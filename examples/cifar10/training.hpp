@@ -18,50 +18,16 @@
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/optim/weight_decay.hpp"
-#include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
 #include "lockstep/train/summary.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "../run_files.hpp"
 #include "options.hpp"
 #include "section.hpp"
 
 namespace example {
 
 namespace ls = lockstep;
-
-/// Lines for people, and files that may be absent.
-struct chosen_logs {
-    std::optional<ls::progress> lines;
-    std::optional<ls::csv_log> csv;
-    std::optional<ls::report::log_file> report;
-
-    explicit chosen_logs(const options& of) {
-        if (!of.quiet) lines.emplace(std::cout, 30);
-        if (!of.csv.empty()) csv.emplace(of.csv);
-        if (!of.report.empty()) report.emplace(of.report);
-    }
-    /// None is written if two of them are one.
-    [[nodiscard]] std::vector<std::string> files() const {
-        std::vector<std::string> out;
-        if (csv) out.push_back(csv->files()[0]);
-        if (report) out.push_back(report->path());
-        return out;
-    }
-    void on_begin() {
-        if (csv) csv->on_begin();
-        if (report) report->open();
-    }
-    void on_step(const ls::report::step_event& event) {
-        if (csv) csv->on_step(event);
-        if (lines) lines->on_step(event);
-    }
-    void on_epoch(const ls::report::epoch_event& event) {
-        if (lines) lines->on_epoch(event);
-    }
-    void on_end(const ls::report::totals& of) {
-        if (lines) lines->on_end(of);
-    }
-};
 
 template <class Trainer>
 void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
@@ -120,11 +86,18 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
         ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
                                                    test.size(), of.held_out > 0 ? " held out to test\n" : " to test\n", table));
     if (of.plan_only) return 0;
-    chosen_logs logs{of};
+    chosen_logs logs{of, world.rank() == 0, table, "ResNet-20", "", 30};
+    chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
+    if (!of.resume.empty()) {
+        trainer.resume(of.resume);
+        if (world.rank() == 0 && !of.quiet)
+            ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));
+    }
     if (of.steps > 0)
-        trainer.fit(train, ls::steps{of.steps}, ls::validate{test}, logs);
+        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, logs, checkpoints);
     else
-        trainer.fit(train, ls::epochs{of.epochs}, ls::validate{test}, logs);
+        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, logs, checkpoints);
+    if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
     return 0;
 }

@@ -174,9 +174,12 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--save-weights", of.save_weights, "safetensors file for the weights at the end");
     app.add_option("--load-weights", of.load_weights, "begin with the weights of such a file, or of state.safetensors of a checkpoint");
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
-    app.add_option("--log", of.log, "file for JSON lines: steps, epochs, end");
+    app.add_option("--log", of.log, "file for JSON lines: begin, steps, epochs, end; `lockstep-compare` puts such files side by side");
     app.add_option("--timeline", of.timeline, "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");
     app.add_option("--report", of.report, "file for the final report as JSON");
+    app.add_option("--html", of.html,
+                   "file for a page of the run, written anew after each epoch: curves, time, memory, the recipe; with --timeline a recorded step");
+    app.add_option("--tensorboard", of.tensorboard, "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");
     app.add_flag("--plan", of.plan_only, "print the plan and stop");
     app.add_flag("--quiet", of.quiet, "print nothing unless something fails");
 }

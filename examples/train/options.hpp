@@ -40,6 +40,8 @@ struct options {
     std::string log;
     std::string timeline;
     std::string report;
+    std::string html;
+    std::string tensorboard;  // folder
     std::string checkpoint;  // folder; empty: none
     std::size_t checkpoint_every = 500;
     std::string resume;

@@ -31,7 +31,6 @@
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
-#include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
@@ -41,6 +40,7 @@
 #include "lockstep/train/summary.hpp"
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "../run_files.hpp"
 #include "options.hpp"
 
 namespace example {
@@ -80,63 +80,6 @@ public:
 private:
     std::optional<ls::data::digits> drawn_;
     std::optional<ls::data::mnist> files_;
-};
-
-/// Logs that may be absent.
-struct chosen_logs {
-    std::optional<ls::progress> lines;
-    std::optional<ls::csv_log> csv;
-    std::optional<ls::json_log> json;
-    std::optional<ls::report::log_file> report;
-
-    explicit chosen_logs(const options& of) {
-        if (!of.quiet) lines.emplace(std::cout);
-        if (!of.csv.empty()) csv.emplace(of.csv);
-        if (!of.log.empty()) json.emplace(of.log);
-        if (!of.report.empty()) report.emplace(of.report);
-    }
-    /// None is written if two of them are one.
-    [[nodiscard]] std::vector<std::string> files() const {
-        std::vector<std::string> out;
-        if (csv) out.push_back(csv->files()[0]);
-        if (json) out.push_back(json->files()[0]);
-        if (report) out.push_back(report->path());
-        return out;
-    }
-    void on_begin(const ls::report::run_begin& from) {
-        if (csv) csv->on_begin(from);
-        if (json) json->on_begin(from);
-        if (report) report->open();
-    }
-    void on_step(const ls::report::step_event& event) {
-        if (csv) csv->on_step(event);
-        if (json) json->on_step(event);
-        if (lines) lines->on_step(event);
-    }
-    void on_epoch(const ls::report::epoch_event& event) {
-        if (json) json->on_epoch(event);
-        if (lines) lines->on_epoch(event);
-    }
-    void on_end(const ls::report::totals& of) {
-        if (json) json->on_end(of);
-        if (lines) lines->on_end(of);
-    }
-};
-
-/// Checkpoints, if a folder is named.
-struct chosen_checkpoints {
-    static constexpr bool on_every_rank = true;
-    static constexpr bool sees_weights = false;
-    ls::checkpoint to;
-
-    void on_begin(const ls::report::run_begin& from) {
-        if (!to.folder.empty()) to.on_begin(from);
-    }
-    template <class Trainer>
-    void on_step(Trainer& trainer, const ls::report::step_event& event) {
-        if (!to.folder.empty()) to.on_step(trainer, event);
-    }
-    void on_end(const ls::report::totals& of) { to.on_end(of); }
 };
 
 inline nlohmann::json configuration(const options& of) {
@@ -230,7 +173,7 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
         ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
                                                    test.size(), " to test\n", table));
     if (of.plan_only) return 0;
-    chosen_logs logs{of};
+    chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg"};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
     if (!of.resume.empty()) {
@@ -240,9 +183,9 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
     }
     if (!of.load_weights.empty()) trainer.load_weights(of.load_weights);
     if (of.steps > 0)
-        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, logs, timeline, checkpoints);
+        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, timeline, logs, checkpoints);
     else
-        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, logs, timeline, checkpoints);
+        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, timeline, logs, checkpoints);
     if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
     return 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Logs for programs: a CSV file with a line for each step, and JSON lines with an object for each step, epoch and end.
-// Observers.
+// Logs for programs: a CSV file with a line for each step, and JSON lines with an object for each begin, step, epoch
+// and end. Observers.
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -14,10 +15,12 @@
 #include <utility>
 
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/report/events.hpp"
+#include "lockstep/report/launch.hpp"
 
 namespace lockstep::report {
 
@@ -64,17 +67,45 @@ private:
     log_file file_;
 };
 
-/// json_log{"run.jsonl"}: one object on each line, "event" is step, epoch or end. A number that JSON cannot hold is
-/// null.
+/// A hash of the weights, or 0 on a rank that need not know it: all ranks have to call where looks at the weights are
+/// collective.
+template <class Trainer>
+[[nodiscard, gnu::cold]] std::uint64_t hash_for_logs(const Trainer& trainer) {
+    if constexpr (requires { Trainer::looks_are_collective; })
+        if (Trainer::looks_are_collective || trainer.ranks().rank() == 0) return trainer.weights_hash();
+    return 0;
+}
+
+/// json_log{"run.jsonl"}: one object on each line, "event" is begin (of a fit(): recipe, ranks, threads, command),
+/// step, epoch or end (with weights_hash, that of the trainer). A number that JSON cannot hold is null.
+/// lockstep-compare reads it.
 class json_log {
 public:
+    static constexpr bool on_every_rank = true;  // for the hash
+    static constexpr bool sees_weights = false;
+
     explicit json_log(std::string path) : file_{std::move(path)} {}
 
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
     void on_begin(const run_begin& from = {}) { file_.open(from, R"({"event":"step","step":)"); }
+    template <class Trainer>
+    [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
+        writes_ = trainer.ranks().rank() == 0;
+        if (!writes_) return;
+        on_begin(from);
+        file_.line(begin_line(from.steps, trainer.ranks().size(), trainer.recipe().threads, trainer.recipe_text()));
+    }
     void on_step(const step_event& event);
     void on_epoch(const epoch_event& event);
-    void on_end(const totals& run);
+    void on_end(const totals& run) { end(run, ""); }
+    template <class Trainer>
+    [[gnu::cold]] void on_end(const Trainer& trainer, const totals& run) {
+        end(run, core::text(R"(,"weights_hash":")", core::hexadecimal(hash_for_logs(trainer)), '"'));
+    }
+
+    /// The object that a fit() begins with, after so many steps of the run.
+    [[nodiscard, gnu::cold]] static std::string begin_line(std::uint64_t steps, std::size_t ranks, std::size_t threads,
+                                                           std::string_view recipe_text);
 
 private:
     /// Seconds, and why they were exposed.
@@ -86,8 +117,10 @@ private:
                           number(seconds.because.large_bucket), R"(,"slow_rank":)", number(seconds.because.slow_rank));
     }
     static std::string number(double value) { return std::isfinite(value) ? core::text(value) : "null"; }
+    [[gnu::cold]] void end(const totals& run, std::string_view also);
 
     log_file file_;
+    bool writes_ = true;
 };
 
 #if LOCKSTEP_BODIES
@@ -127,7 +160,23 @@ LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {
         core::fixed(event.spent.because.large_bucket, 6), ",", core::fixed(event.spent.because.slow_rank, 6)));
 }
 
+LOCKSTEP_FUNCTION std::string json_log::begin_line(std::uint64_t steps, std::size_t ranks, std::size_t threads,
+                                                   std::string_view recipe_text) {
+    std::string recipe;
+    while (!recipe_text.empty()) {
+        const std::string_view line = recipe_text.substr(0, recipe_text.find('\n'));
+        const std::size_t colon = std::min(line.find(": "), line.size());
+        recipe += core::text(recipe.empty() ? "" : ",", core::json_string(core::printable(line.substr(0, colon))), ":",
+                             core::json_string(core::printable(line.substr(std::min(colon + 2, line.size())))));
+        recipe_text.remove_prefix(std::min(line.size() + 1, recipe_text.size()));
+    }
+    return core::text(R"({"event":"begin","steps":)", steps, R"(,"ranks":)", ranks, R"(,"threads":)", threads,
+                      R"(,"host":)", core::json_string(core::printable(host_name())), R"(,"command":)",
+                      core::json_string(core::printable(command_line(ranks))), R"(,"recipe":{)", recipe, "}}");
+}
+
 LOCKSTEP_FUNCTION void json_log::on_step(const step_event& event) {
+    if (!writes_) return;
     file_.line(core::text(R"({"event":"step","step":)", event.step, R"(,"epoch":)", event.epoch, R"(,"samples":)",
                           event.samples, R"(,"loss":)", number(event.loss), R"(,"rate":)", number(event.rate),
                           R"(,"seconds":)", number(event.seconds), R"(,"samples_per_second":)",
@@ -135,6 +184,7 @@ LOCKSTEP_FUNCTION void json_log::on_step(const step_event& event) {
 }
 
 LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
+    if (!writes_) return;
     std::string text = core::text(R"({"event":"epoch","epoch":)", event.epoch, R"(,"loss":)", number(event.loss),
                                   R"(,"seconds":)", number(event.seconds));
     if (event.test) text += core::text(R"(,"test_loss":)", number(event.test->loss));
@@ -146,15 +196,16 @@ LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
     file_.line(text + "}");
 }
 
-LOCKSTEP_FUNCTION void json_log::on_end(const totals& run) {
-    file_.line(core::text(R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"fit_steps":)",
-                          run.last_fit.steps, R"(,"fit_seconds":)", number(run.last_fit.seconds),
-                          R"(,"samples_per_second":)", number(run.samples_per_second()), R"(,"bytes_sent":)",
-                          run.bytes_sent, R"(,"forward":)", number(run.seconds.forward), R"(,"backward":)",
-                          number(run.seconds.backward), R"(,"communication_hidden":)",
-                          number(run.seconds.communication_hidden), R"(,"communication_exposed":)",
-                          number(run.seconds.communication_exposed), R"(,"update":)", number(run.seconds.update),
-                          R"(,"data":)", number(run.seconds.data), R"(,"core_hours":)", number(run.core_hours()), "}"));
+LOCKSTEP_FUNCTION void json_log::end(const totals& run, std::string_view also) {
+    if (!writes_) return;
+    file_.line(core::text(
+        R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"fit_steps":)",
+        run.last_fit.steps, R"(,"fit_seconds":)", number(run.last_fit.seconds), R"(,"samples_per_second":)",
+        number(run.samples_per_second()), R"(,"bytes_sent":)", run.bytes_sent, R"(,"forward":)",
+        number(run.seconds.forward), R"(,"backward":)", number(run.seconds.backward), R"(,"communication_hidden":)",
+        number(run.seconds.communication_hidden), R"(,"communication_exposed":)",
+        number(run.seconds.communication_exposed), R"(,"update":)", number(run.seconds.update), R"(,"data":)",
+        number(run.seconds.data), R"(,"core_hours":)", number(run.core_hours()), also, "}"));
 }
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // How a trainer tells its observers. An observer has any of on_begin(), on_begin(ranks) or on_begin(run_begin),
-// on_step(event), on_epoch(event), on_end(report), the last three also with the trainer as first argument. Where
+// on_step(event), on_epoch(event), on_end(report), the last four also with the trainer as first argument. Where
 // on_step or on_epoch returns false, the run ends there on all ranks.
 
 #include <concepts>
@@ -70,6 +70,7 @@ inline constexpr bool is_observer = requires(Observer& o, const comm::group& ran
     o.on_begin(ranks);
 }
 || requires(Observer& o, const run_begin& from) { o.on_begin(from); }
+|| requires(Observer& o, Trainer& t, const run_begin& from) { o.on_begin(t, from); }
 || requires(Observer& o) { o.on_begin(); }
 || requires(Observer& o, Trainer& t, step_event& e) { o.on_step(t, e); }
 || requires(Observer& o, step_event& e) { o.on_step(e); }
@@ -92,10 +93,12 @@ template <class... Observers>
 }
 
 /// Before the first step of a fit(): what cannot work should fail now.
-template <class Observer>
-void tell_begin(Observer& observer, const comm::group& ranks, const run_begin& from) {
+template <class Observer, class Trainer>
+void tell_begin(Observer& observer, const comm::group& ranks, Trainer& trainer, const run_begin& from) {
     if (ranks.rank() != 0 && !on_every_rank<Observer>) return;
-    if constexpr (requires { observer.on_begin(from); })
+    if constexpr (requires { observer.on_begin(trainer, from); })
+        observer.on_begin(trainer, from);
+    else if constexpr (requires { observer.on_begin(from); })
         observer.on_begin(from);
     else if constexpr (requires { observer.on_begin(ranks); })
         observer.on_begin(ranks);

@@ -67,7 +67,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
                                                                            report::recorder_of(observers...)};
     report::require_different_outputs(core.ranks, observers...);
-    (report::tell_begin(observers, core.ranks, report::run_begin{core.resumed_after, core.totals.steps}), ...);
+    (report::tell_begin(observers, core.ranks, self, report::run_begin{core.resumed_after, core.totals.steps}), ...);
     const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
     if (core.order.size() != n) {
         core::with_memory("the order of the samples", n * sizeof(core.order[0]),

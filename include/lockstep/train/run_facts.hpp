@@ -60,6 +60,9 @@ class run_facts {
     static constexpr std::size_t shards = core_type::shards;
 
 public:
+    /// Whether all ranks have to look at the weights together: weights_hash(), all_weights().
+    static constexpr bool looks_are_collective = shards > 1 || core_type::has_worker_weights;
+
     /// What the weights on this rank are, also after a failure: those after how many steps, and whether they can be
     /// used.
     [[nodiscard]] sync::weights_state weights_state() const { return core_->change.state(); }

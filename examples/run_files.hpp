@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What the example trainers write beside their lines: files and folders that the options name, or do not.
+
+#include <iostream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/report/html_report.hpp"
+#include "lockstep/report/logs.hpp"
+#include "lockstep/report/progress.hpp"
+#include "lockstep/report/tensorboard.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+namespace example {
+
+namespace ls = lockstep;
+
+/// Logs that may be absent. Those that ask all ranks are told on all of them, the others on rank 0.
+struct chosen_logs {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+
+    bool writes;
+    std::optional<ls::progress> lines;
+    std::optional<ls::csv_log> csv;
+    std::optional<ls::tensorboard> curves;
+    std::optional<ls::report::log_file> report;
+    std::optional<ls::json_log> json;
+    std::optional<ls::html_report> page;
+
+    /// `plan`: the text of ls::summary. `picture`: of a timeline.
+    template <class Options>
+    chosen_logs(const Options& of, bool is_first, const std::string& plan, std::string_view net, const std::string& picture = {},
+                double interval = 5)
+        : writes{is_first} {
+        if (!of.quiet) lines.emplace(std::cout, interval);
+        if (!of.csv.empty()) csv.emplace(of.csv);
+        if (!of.tensorboard.empty()) curves.emplace(of.tensorboard);
+        if (!of.report.empty()) report.emplace(of.report);
+        if (!of.log.empty()) json.emplace(of.log);
+        if (!of.html.empty())
+            page.emplace(ls::html_report{.path = of.html,
+                                         .name = ls::core::text(net, " on ", of.data),
+                                         .about = plan,
+                                         .picture = picture});
+    }
+    /// None is written if two of them are one.
+    [[nodiscard]] std::vector<std::string> files() const {
+        std::vector<std::string> out;
+        if (csv) out.push_back(csv->files()[0]);
+        if (json) out.push_back(json->files()[0]);
+        if (report) out.push_back(report->path());
+        if (page) out.push_back(page->files()[0]);
+        return out;
+    }
+    template <class Trainer>
+    void on_begin(Trainer& trainer, const ls::report::run_begin& from) {
+        if (csv && writes) csv->on_begin(from);
+        if (report && writes) report->open();
+        if (curves && writes) curves->on_begin(trainer, from);
+        if (json) json->on_begin(trainer, from);
+        if (page) page->on_begin(trainer, from);
+    }
+    void on_step(const ls::report::step_event& event) {
+        if (json) json->on_step(event);
+        if (page) page->on_step(event);
+        if (!writes) return;
+        if (csv) csv->on_step(event);
+        if (curves) curves->on_step(event);
+        if (lines) lines->on_step(event);
+    }
+    template <class Trainer>
+    void on_epoch(Trainer& trainer, const ls::report::epoch_event& event) {
+        if (json) json->on_epoch(event);
+        if (page) page->on_epoch(trainer, event);
+        if (curves && writes) curves->on_epoch(event);
+        if (lines && writes) lines->on_epoch(event);
+    }
+    template <class Trainer>
+    void on_end(Trainer& trainer, const ls::report::totals& of) {
+        if (json) json->on_end(trainer, of);
+        if (page) page->on_end(trainer, of);
+        if (curves && writes) curves->on_end(of);
+        if (lines && writes) lines->on_end(of);
+    }
+};
+
+/// Checkpoints, if a folder is named.
+struct chosen_checkpoints {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+    ls::checkpoint to;
+
+    void on_begin(const ls::report::run_begin& from) {
+        if (!to.folder.empty()) to.on_begin(from);
+    }
+    template <class Trainer>
+    void on_step(Trainer& trainer, const ls::report::step_event& event) {
+        if (!to.folder.empty()) to.on_step(trainer, event);
+    }
+    void on_end(const ls::report::totals& of) { to.on_end(of); }
+};
+
+}  // namespace example

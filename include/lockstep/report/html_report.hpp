@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A page of a run for browsers: an observer.
+// Tested by tests/reports/run.cpp.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/group.hpp"
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/report/events.hpp"
+#include "lockstep/report/launch.hpp"
+#include "lockstep/report/logs.hpp"
+#include "lockstep/report/run_page.hpp"
+#include "lockstep/report/run_record.hpp"
+#include "lockstep/report/whole_file.hpp"
+
+namespace lockstep::report {
+
+/// html_report{"report.html"}: one page with everything in it, for any browser, also of a phone: curves of loss,
+/// metrics and rate, time by kind, a typical step, communication, memory, the recipe, the command, the machine, and a
+/// table of the epochs. Written by rank 0 at the begin, after each epoch and at the end of fit(), each time as a whole,
+/// so it can be read during the run. Metrics are those of validate{set}, named before it. A run that is resumed goes on
+/// with the page that is there. Cost: about 20 ns a step; an epoch gathers the times and the memory of all ranks and
+/// writes some 100 KB; the hash at the end reads all weights. Throws core::error on all ranks where the page cannot be
+/// written.
+struct html_report {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+
+    std::string path;
+    std::string name{};     ///< of the run; empty: the path
+    std::string about{};    ///< a text for the page, such as ls::summary(trainer)
+    std::string picture{};  ///< an SVG file that is shown at the end if it is there: that of a timeline, named before
+    /// What it keeps for itself.
+    struct kept {
+        run_record run{};
+        page_facts facts{};
+        step_curve curve{};
+        bool writes = false, is_open = false;
+        std::uint64_t step = 0, begun_after = 0;
+        double before = 0, seconds = 0;  // of earlier fits, and of this one
+    };
+    kept own{};
+
+    [[nodiscard]] std::array<std::string, 1> files() const { return {path}; }
+
+    template <class Trainer>
+    [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
+        const comm::group& ranks = trainer.ranks();
+        const auto hosts = ranks.gather_all(std::string_view{host_name()});
+        const std::size_t between_layers = trainer.redistribution_bytes();
+        own.writes = ranks.rank() == 0;
+        if (!own.writes) return;
+        if (!own.is_open) begin(from);
+        own.run.ranks = ranks.size();
+        own.run.threads = trainer.recipe().threads;
+        own.run.host = host_name();
+        own.run.command = command_line(ranks.size());
+        own.run.recipe = lines_of(trainer.recipe_text());
+        own.run.has_ended = false;
+        own.run.weights_hash.clear();
+        own.before += std::exchange(own.seconds, 0);
+        own.facts.hosts = hosts;
+        own.facts.memory = trainer.memory();
+        own.facts.memory_bytes = trainer.memory_bytes();
+        own.facts.bytes_per_step = trainer.averaging_bytes() + between_layers;
+        own.facts.transport = trainer.transport();
+        write();
+    }
+    void on_step(const step_event& event) {
+        if (!own.writes) return;
+        own.step = event.step;
+        own.seconds = event.seconds;
+        own.curve.add({.step = event.step,
+                       .epoch = event.epoch,
+                       .samples = event.samples,
+                       .loss = event.loss,
+                       .rate = event.rate,
+                       .seconds = own.before + event.seconds});
+    }
+    template <class Trainer>
+    [[gnu::cold]] void on_epoch(Trainer& trainer, const epoch_event& event) {
+        if (own.writes) own.run.epochs.push_back(point_of(event, own.step));
+        gather(trainer);
+        if (own.writes) write();
+    }
+    template <class Trainer>
+    [[gnu::cold]] void on_end(Trainer& trainer, const totals& run) {
+        gather(trainer);
+        const std::uint64_t hash = hash_for_logs(trainer);
+        if (!own.writes) return;
+        own.run.has_ended = true;
+        own.run.samples_per_second = run.samples_per_second();
+        own.run.weights_hash = core::hexadecimal(hash);
+        add_picture();
+        write();
+    }
+
+private:
+    [[nodiscard, gnu::cold]] static std::vector<std::pair<std::string, std::string>> lines_of(std::string_view text);
+    /// Takes over the page of the run that is resumed, up to that step.
+    [[gnu::cold]] void begin(const run_begin& from);
+    [[gnu::cold]] void add_picture();
+    [[gnu::cold]] void write();
+
+    template <class Trainer>
+    [[gnu::cold]] void gather(Trainer& trainer) {
+        const totals mine = trainer.report();
+        const auto seconds = trainer.ranks().gather_all(mine.seconds);
+        const auto memory = trainer.ranks().gather_all(memory_of_process());
+        if (!own.writes) return;
+        own.facts.seconds = seconds;
+        own.facts.process = memory;
+        own.facts.steps = mine.steps;
+        own.facts.samples = mine.samples;
+        own.facts.timed_steps = mine.steps - std::min(mine.steps, own.begun_after);
+    }
+};
+
+#if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION std::vector<std::pair<std::string, std::string>> html_report::lines_of(std::string_view text) {
+    std::vector<std::pair<std::string, std::string>> out;
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        const std::size_t colon = std::min(line.find(": "), line.size());
+        out.emplace_back(line.substr(0, colon), line.substr(std::min(colon + 2, line.size())));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+    }
+    return out;
+}
+
+LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
+    if (path.empty()) core::fail("a report has no path", "name a file: html_report{\"report.html\"}");
+    own.is_open = true;
+    own.begun_after = from.resumed_after;
+    if (from.resumed_after > 0 && core::why_unreadable(path).empty()) {
+        run_record before;
+        try {
+            before = read_run(path);
+        } catch (const core::error&) {
+            before = {};  // another file of that name is none of this run
+        }
+        for (const auto& step : before.steps)
+            if (step.step <= from.resumed_after) own.curve.add(step);
+        for (const auto& epoch : before.epochs)
+            if (epoch.step <= from.resumed_after) own.run.epochs.push_back(epoch);
+        if (!own.curve.points().empty()) own.before = own.curve.points().back().seconds;
+    }
+    own.run.name = name.empty() ? path : name;
+    own.facts.about = about;
+    own.step = from.steps;
+}
+
+LOCKSTEP_FUNCTION void html_report::add_picture() {
+    constexpr std::size_t most = 8'000'000;
+    if (picture.empty() || !core::why_unreadable(picture).empty()) return;
+    own.facts.picture = core::read_text(picture, "the picture of a step", most, "record fewer steps or ranks");
+}
+
+LOCKSTEP_FUNCTION void html_report::write() {
+    std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    char when[64] = {};
+    if (::gmtime_r(&now, &parts) != nullptr) std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &parts);
+    own.facts.written = when;
+    own.run.steps = own.curve.points();
+    write_whole(path, run_page(own.run, own.facts));
+}
+
+#endif
+
+}  // namespace lockstep::report
+
+namespace lockstep {
+using report::html_report;
+}  // namespace lockstep

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/report/comparison.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lockstep/report/whole_file.hpp"
+
+// The program on files: tests/reports/check_compare.
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace report = lockstep::report;
+
+report::run_record run_of(const std::vector<double>& losses, const std::vector<double>& accuracies = {}) {
+    report::run_record out;
+    for (const double loss : losses)
+        out.steps.push_back({.step = out.steps.size() + 1, .epoch = 1, .samples = 1, .loss = loss});
+    for (const double accuracy : accuracies)
+        out.epochs.push_back({.epoch = out.epochs.size() + 1,
+                              .step = 1,
+                              .loss = 1 - accuracy,
+                              .seconds = 2,
+                              .test = {{"accuracy", accuracy}}});
+    return out;
+}
+
+std::string text_of(const fs::path& path) {
+    std::ifstream file{path};
+    return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+}  // namespace
+
+TEST_CASE("report/comparison: the first step that differs", "[report]") {
+    const auto a = run_of({3, 2, 1});
+    CHECK(report::have_same_bits(a, a));
+    CHECK_FALSE(report::have_same_bits(run_of({}), run_of({})));
+    CHECK_FALSE(report::have_same_bits(a, run_of({3, 2})));
+    CHECK(report::steps_in_common(a, run_of({3, 2})).same == 2);
+    const auto common = report::steps_in_common(a, run_of({3, 2.0000000000000004, 1}));
+    REQUIRE(common.first);
+    CHECK(common.first->step == 2);
+    CHECK(common.same == 1);
+    auto hashed = a, other = a;
+    hashed.weights_hash = "1";
+    CHECK(report::have_same_bits(a, hashed));
+    other.weights_hash = "2";
+    CHECK_FALSE(report::have_same_bits(hashed, other));
+    const double no_number = std::numeric_limits<double>::quiet_NaN();
+    CHECK(report::have_same_bits(run_of({no_number}), run_of({no_number})));
+}
+
+TEST_CASE("report/comparison: recipes, also where one lacks a line", "[report]") {
+    auto a = run_of({1}), b = run_of({1});
+    a.recipe = {{"seed", "1"}, {"batch", "8"}};
+    b.recipe = {{"batch", "8"}, {"seed", "2"}, {"clip", "1"}};
+    const auto found = report::recipe_differences({a, b});
+    REQUIRE(found.size() == 2);
+    CHECK(found[0].name == "seed");
+    CHECK(found[0].values == std::vector<std::string>{"1", "2"});
+    CHECK(found[1].values == std::vector<std::string>{"-", "1"});
+}
+
+TEST_CASE("report/comparison: targets and the time to them", "[report]") {
+    auto a = run_of({3, 2, 1}, {0.5, 0.75, 0.875}), b = run_of({3, 2, 1}, {0.25, 0.75, 0.5});
+    for (std::size_t i = 0; i < 3; ++i) {
+        a.steps[i].seconds = b.steps[i].seconds = 2 * static_cast<double>(i + 1);
+        a.epochs[i].step = b.epochs[i].step = i + 1;
+    }
+    const auto common = report::common_target({a, b});
+    REQUIRE(common);
+    CHECK(common->metric == "accuracy");
+    CHECK(common->value == 0.75);
+    CHECK(report::time_to(a, *common)->seconds == 4);
+    CHECK(report::time_to(b, *common)->epoch == 2);
+    CHECK_FALSE(report::time_to(b, report::target::parse("accuracy=0.8")));
+    CHECK(report::time_to(a, report::target::parse("training loss=0.25"))->epoch == 2);
+    CHECK_FALSE(report::common_target({run_of({1})}));
+    CHECK(report::common_target({a, run_of({1})}) == std::nullopt);
+    for (const char* wrong : {"", "accuracy", "=1", "accuracy=", "accuracy=1x", "accuracy=nan"})
+        CHECK_THROWS_WITH(report::target::parse(wrong), Catch::Contains("is no target; write METRIC=VALUE"));
+}
+
+TEST_CASE("report/comparison: empty runs and odd names", "[report]") {
+    auto odd = run_of({}, {});
+    odd.name = "<script>\x1b[31m";
+    const auto text = report::compare({odd, run_of({1}, {0.5})});
+    CHECK(text.find('\x1b') == text.npos);
+    CHECK(text.find("have no step in common") != text.npos);
+    const auto page = report::comparison_page({odd, run_of({1}, {0.5})});
+    CHECK(page.find("<script>\\x1b") == page.npos);
+    CHECK(page.find("&lt;script&gt;\\x1b") != page.npos);
+}
+
+TEST_CASE("report/whole_file: the old file or the new one, also through a link", "[report]") {
+    const fs::path folder = fs::temp_directory_path() / "lockstep-whole-file";
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    const auto path = (folder / "page").string(), link = (folder / "link").string();
+    report::write_whole(path, "one");
+    fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+    fs::create_symlink("page", link);
+    report::write_whole(link, "two");
+    CHECK(text_of(path) == "two");
+    CHECK(fs::is_symlink(link));
+    CHECK((fs::status(path).permissions() & fs::perms::all) == (fs::perms::owner_read | fs::perms::owner_write));
+    CHECK_THROWS_WITH(report::write_whole(folder.string(), "x"), Catch::Contains("Is a directory"));
+    CHECK_THROWS_WITH(report::write_whole("/dev/full", "x"), Catch::Contains("No space left on device"));
+    CHECK(fs::is_character_file("/dev/full"));
+    CHECK_NOTHROW(report::write_whole("/dev/null", "x"));
+    fs::create_symlink("nowhere/at/all", folder / "broken");
+    CHECK_THROWS_WITH(report::write_whole((folder / "broken").string(), "x"),
+                      Catch::Contains("a link that leads nowhere"));
+    CHECK(std::distance(fs::directory_iterator{folder}, fs::directory_iterator{}) == 3);
+    fs::remove_all(folder);
+}

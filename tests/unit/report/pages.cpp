@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lockstep/report/run_page.hpp"
+
+// How a browser reads a page: tests/reports/check_page.
+
+namespace {
+
+namespace report = lockstep::report;
+namespace html = lockstep::report::html;
+
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
+
+std::size_t count(const std::string& text, const std::string& what) {
+    std::size_t out = 0;
+    for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++out;
+    return out;
+}
+
+std::string draw(const std::vector<html::point>& points) {
+    return html::to_html({.title = "T", .curves = {{.name = "c", .points = points}}, .is_logarithmic = true});
+}
+
+}  // namespace
+
+TEST_CASE("report/pages: text stays text", "[report]") {
+    CHECK(html::escape("<script>\"&'\x01\xff") == "&lt;script&gt;&quot;&amp;&#39;\\x01\\xff");
+    const std::string odd = "\"><script>alert(1)</script>";
+    report::run_record run;
+    run.name = run.host = run.command = odd;
+    run.ranks = 1;
+    run.recipe = {{odd, odd}};
+    run.steps = {{.step = 1, .samples = 1, .loss = 1, .seconds = 1}};
+    run.epochs = {{.epoch = 1, .step = 1, .loss = 1, .seconds = 1, .test = {{odd, 1}}}};
+    run.weights_hash = odd;
+    const std::string page = report::run_page(run, {.written = odd,
+                                                    .hosts = {odd},
+                                                    .memory_bytes = 1,
+                                                    .bytes_per_step = 1,
+                                                    .transport = odd,
+                                                    .about = odd,
+                                                    .picture = odd});
+    // The library's own two elements, and their ends.
+    CHECK(count(page, "<script") == 2);
+    CHECK(count(page, "</script") == 2);
+    CHECK(count(page, "\"><script>") == 0);
+    // Nothing is loaded.
+    CHECK(count(page, "http:") + count(page, "https:") + count(page, "url(") == 0);
+}
+
+TEST_CASE("report/pages: numbers for people", "[report]") {
+    CHECK(html::number(0.123456) == "0.1235");
+    CHECK(html::number(12345.6) == "12,346");
+    CHECK(html::number(-1234) == "-1,234");
+    CHECK(html::number(no_number) == "not a number");
+    CHECK(html::number(-std::numeric_limits<double>::infinity()) == "-infinite");
+    CHECK(html::duration(0.0123) == "12.3 ms");
+    CHECK(html::duration(3723) == "1:02:03 h");
+    CHECK(html::duration(125) == "2:05 min");
+    CHECK(html::bytes(999) == "999 B");
+    CHECK(html::bytes(30.16e6) == "30.16 MB");
+}
+
+TEST_CASE("report/pages: a curve has each finite point once, inside of the plot", "[report]") {
+    CHECK(draw({}).find("No value yet") != std::string::npos);
+    CHECK(draw({{1, no_number}}).find("No value yet") != std::string::npos);
+    for (const auto& points : std::vector<std::vector<html::point>>{{{5, 2}},
+                                                                    {{1, 0}, {2, 0}},
+                                                                    {{1, -3}, {2, 1e300}},
+                                                                    {{1, 1e-300}, {2, 1e300}},
+                                                                    {{1, 0.01}, {2, 1}, {3, no_number}, {4, 0.5}},
+                                                                    {{1, 1e15}, {2, 1e15 + 1}},
+                                                                    {{1, -1.7e308}, {2, 1.7e308}}}) {
+        const std::string page = draw(points);
+        std::size_t finite = 0;
+        for (const auto& at : points) finite += std::isfinite(at.y) ? 1 : 0;
+        CHECK(page.find(" data-points=\"" + std::to_string(finite) + "\"") != std::string::npos);
+        const std::size_t from = page.find("\" d=\"", page.find("data-points")) + 5;
+        const std::string path = page.substr(from, page.find('"', from) - from);
+        CAPTURE(path);
+        CHECK(count(path, "M") + count(path, "L") == finite);
+        CHECK(path.find("nan") == path.npos);
+        CHECK(path.find("inf") == path.npos);
+        CHECK(path.find('-') == path.npos);
+        CHECK(page.size() < 10'000);
+    }
+    // A gap: the line begins again.
+    CHECK(count(draw({{1, 1}, {2, 2}, {3, no_number}, {4, 1}, {5, 2}}), "M0.0 ") >= 1);
+}
+
+TEST_CASE("report/pages: empty, short and long runs", "[report]") {
+    CHECK(report::run_page({}, {}).find("Under way after 0 steps") != std::string::npos);
+    report::run_record run;
+    report::step_curve curve;
+    for (std::uint64_t epoch = 1; epoch <= 500; ++epoch) {
+        for (std::uint64_t i = 0; i < 100; ++i)
+            curve.add({.step = 100 * (epoch - 1) + i + 1,
+                       .epoch = epoch,
+                       .samples = 1,
+                       .loss = epoch > 400 ? no_number : 1,
+                       .seconds = static_cast<double>(epoch)});
+        run.epochs.push_back({.epoch = epoch,
+                              .step = 100 * epoch,
+                              .loss = epoch > 400 ? no_number : 1,
+                              .seconds = 1,
+                              .test = {{"accuracy", 0.5}}});
+    }
+    run.steps = curve.points();
+    const std::string page = report::run_page(run, {});
+    CHECK(count(page, "<tr>") == 501);
+    CHECK(page.find("data-name=\"training\" data-points=\"400\"") != page.npos);
+    CHECK(page.find("data-name=\"test\" data-points=\"500\"") != page.npos);
+    CHECK(page.size() < 500'000);
+}

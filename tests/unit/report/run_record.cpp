@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/report/run_record.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "lockstep/report/launch.hpp"
+#include "lockstep/report/logs.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+namespace report = lockstep::report;
+
+report::run_record example() {
+    report::run_record out;
+    out.ranks = 3;
+    out.threads = 2;
+    out.host = "h";
+    out.command = "mpirun -n 3 './a b' </script>";
+    out.recipe = {{"seed", "1"}, {"odd \"name\"", "a\\b </script>"}};
+    for (std::uint64_t step = 1; step <= 6; ++step)
+        out.steps.push_back({.step = step,
+                             .epoch = (step + 2) / 3,
+                             .samples = 8,
+                             .loss = 1.0 / static_cast<double>(step),
+                             .rate = 0.1,
+                             .seconds = 0.5 * static_cast<double>(step)});
+    out.steps[4].loss = std::numeric_limits<double>::quiet_NaN();
+    out.epochs = {{.epoch = 1, .step = 3, .loss = 0.75, .seconds = 1.5, .test = {{"loss", 0.5}, {"accuracy", 0.25}}},
+                  {.epoch = 2, .step = 6, .loss = 0.5, .seconds = 1.5, .test = {{"loss", 0.25}, {"accuracy", 0.5}}}};
+    out.has_ended = true;
+    out.weights_hash = "0123456789abcdef";
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("report/run_record: a curve has few points, and their means are those of the steps", "[report]") {
+    std::mt19937 random{1};
+    for (const std::size_t most : {2, 3, 7, 64})
+        for (const std::size_t steps : {0, 1, 2, 3, 7, 8, 64, 65, 1000}) {
+            report::step_curve curve{most};
+            std::vector<report::step_point> all;
+            for (std::uint64_t step = 1; step <= steps; ++step) {
+                all.push_back({.step = step,
+                               .epoch = 1,
+                               .samples = 1 + random() % 9,
+                               .loss = static_cast<double>(random() % 100),
+                               .rate = static_cast<double>(step),
+                               .seconds = static_cast<double>(2 * step)});
+                curve.add(all.back());
+            }
+            CAPTURE(most, steps);
+            CHECK(curve.points().size() <= most);
+            CHECK(curve.points().size() * curve.steps_of_a_point() >= steps);
+            std::size_t at = 0;
+            for (const auto& point : curve.points()) {
+                double sum = 0;
+                std::uint64_t samples = 0;
+                for (; at < all.size() && all[at].step <= point.step; ++at) {
+                    sum += all[at].loss * static_cast<double>(all[at].samples);
+                    samples += all[at].samples;
+                }
+                REQUIRE(point.samples == samples);
+                CHECK(point.loss == Approx(sum / static_cast<double>(samples)));
+                CHECK(point.rate == static_cast<double>(point.step));
+                CHECK(point.seconds == 2 * static_cast<double>(point.step));
+            }
+            CHECK(at == all.size());
+        }
+}
+
+TEST_CASE("report/run_record: what was written is read again, and ends no element of a page", "[report]") {
+    const auto run = example();
+    const std::string lines = report::to_lines(run);
+    CHECK(lines.find('<') == lines.npos);
+    for (const bool in_page : {false, true}) {
+        const auto read = report::parse_run(
+            in_page ? ls::core::text("<html>", report::events_begin, lines, report::events_end, "</html>") : lines,
+            "x");
+        CHECK(read.ranks == 3);
+        CHECK(read.threads == 2);
+        CHECK(read.command == run.command);
+        CHECK(read.recipe == run.recipe);
+        CHECK(read.weights_hash == run.weights_hash);
+        CHECK(read.has_ended);
+        REQUIRE(read.steps.size() == run.steps.size());
+        for (std::size_t i = 0; i < run.steps.size(); ++i) {
+            CHECK(read.steps[i].step == run.steps[i].step);
+            CHECK(read.steps[i].seconds == run.steps[i].seconds);
+            CHECK((read.steps[i].loss == run.steps[i].loss || (i == 4 && std::isnan(read.steps[i].loss))));
+        }
+        REQUIRE(read.epochs.size() == 2);
+        CHECK(read.epochs[1].step == 6);
+        CHECK(read.epochs[1].test == run.epochs[1].test);
+        CHECK(std::isnan(read.epochs[1].metric("none")));
+        CHECK(read.metrics() == std::vector<std::string>{"loss", "accuracy"});
+    }
+}
+
+TEST_CASE("report/run_record: a json_log is read; seconds go on over fits", "[report]") {
+    const std::string path = (std::filesystem::temp_directory_path() / "lockstep-run-record.jsonl").string();
+    {
+        ls::json_log log{path};
+        for (std::uint64_t fit = 0; fit < 2; ++fit) {
+            log.on_begin();
+            for (std::uint64_t step = 1; step <= 2; ++step)
+                log.on_step({.step = 2 * fit + step,
+                             .epoch = 1,
+                             .samples = 4,
+                             .loss = 0.5,
+                             .seconds = static_cast<double>(step)});
+            log.on_epoch(
+                {.epoch = fit + 1, .loss = 0.5, .seconds = 2, .test = report::evaluation{.loss = 1, .accuracy = 0.5}});
+        }
+        log.on_end({});
+    }
+    // Killed inside of a line.
+    std::ofstream{path, std::ios::app} << R"({"event":"st)";
+    const auto run = report::read_run(path);
+    std::filesystem::remove(path);
+    REQUIRE(run.steps.size() == 4);
+    CHECK(run.steps[2].seconds == 3);
+    CHECK(run.steps[3].seconds == 4);
+    REQUIRE(run.epochs.size() == 2);
+    CHECK(run.epochs[0].step == 2);
+    CHECK(run.epochs[1].step == 4);
+}
+
+TEST_CASE("report/run_record: other files are refused by name and line", "[report]") {
+    const auto read = [](std::string_view text) { return report::parse_run(text, "r.jsonl"); };
+    CHECK_THROWS_WITH(read(""), Catch::Contains("r.jsonl holds no event of a run; name a file"));
+    CHECK_THROWS_WITH(read("step,epoch\n1,2\n"),
+                      Catch::Contains("r.jsonl is no log of a run: line 1 is step,epoch; name a file"));
+    CHECK_THROWS_WITH(read("{\"event\":\"step\",\"step\":1}\n{\"event\":\"st\n"), Catch::Contains("r.jsonl, line 2"));
+    CHECK_THROWS_WITH(read("{\"event\":\"step\",\"step\":-1}\n"), Catch::Contains("is no log of a run: line 1 is {"));
+    CHECK_THROWS_WITH(read("{\"weights\":[1,2]}\n"), Catch::Contains("line 1: \"\" is no event of a run"));
+    CHECK_THROWS_WITH(read("[1]\n"), Catch::Contains("line 1 is [1]; name"));
+    CHECK_THROWS_WITH(report::read_run("/no/such/file"),
+                      Catch::Contains("/no/such/file: No such file or directory; name"));
+    CHECK_THROWS_WITH(report::read_run("/dev/zero"), Catch::Contains("cannot read the log of a run, /dev/zero"));
+}
+
+TEST_CASE("report/launch: a command can be given to a shell again", "[report]") {
+    CHECK(report::shell_line({"./train", "--lr=0.1", "a b", "it's", "", "$x", "<b>"}) ==
+          "./train --lr=0.1 'a b' 'it'\\''s' '' '$x' '<b>'");
+    CHECK(report::command_line(1).find("test_report") != std::string::npos);
+    CHECK(report::command_line(3).starts_with("mpirun -n 3 "));
+    const auto memory = report::memory_of_process();
+    CHECK(memory.resident > 1'000'000);
+    CHECK(memory.peak >= memory.resident);
+}
