@@ -44,8 +44,11 @@ public:
           end_report_{end_report},
           terminal_{typeid(out) == typeid(std::ostream) && is_watched_terminal()} {}
 
+    /// Writes a line, if it is time.
     [[gnu::cold]] void on_step(const step_event& event);
+    /// Writes a line.
     [[gnu::cold]] void on_epoch(const epoch_event& event);
+    /// Writes the report, if asked to.
     [[gnu::cold]] void on_end(const totals& run);
 
 private:
