@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
         if (!folder.empty() && ls::saving::exists_in(folder)) trainer.resume(folder);
 
         const ls::data::digits training{.count = 3'200}, held_out{.count = 500, .first = 1'000'000};
-        const ls::until_epoch end{2};
+        const ls::until_epoch end{argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 2};
         if (folder.empty()) trainer.fit(training, end, ls::validate{held_out}, ls::progress{std::cout, 30});
         else trainer.fit(training, end, ls::validate{held_out}, ls::progress{std::cout, 30}, ls::checkpoint{folder, 25, 2});
 
