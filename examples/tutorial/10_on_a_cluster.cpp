@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
         ls::trainer trainer{world, ls::plan{
             .model = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<64>{}, relu{}, dense<10>{}},
             .loss = ls::softmax_cross_entropy{},
-            .schedule = ls::optim::warmup_cosine{.peak = 0.05, .warmup = 10, .total = 100},
+            .schedule = ls::optim::constant{.rate = 0.02},
             .batch = 64,
             .lanes = 16,  // at most 16 ranks
             .threads = threads != nullptr ? std::strtoul(threads, nullptr, 10) : 1,
