@@ -33,7 +33,7 @@ def main(folder: Path) -> int:
         for target in page.links + page.needed:
             parts = urlsplit(target)
             if parts.scheme or parts.netloc:
-                if target in page.needed and parts.scheme != "data":
+                if target in page.needed and parts.scheme not in ("data", "javascript", "about"):
                     wrong.append((path, target + " (needed to see the page)"))
                 continue
             count += 1

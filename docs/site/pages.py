@@ -33,7 +33,8 @@ From the docstrings of the headers, by doxygen:
 
 - <a href="api/index.html">Start page</a>
 - <a href="api/annotated.html">All types</a>
-- <a href="api/files.html">All headers</a>
+- <a href="api/classlockstep_1_1train_1_1trainer.html">trainer</a>
+- <a href="api/structlockstep_1_1train_1_1plan.html">plan</a>
 """
 
 
