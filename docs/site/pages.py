@@ -3,18 +3,21 @@
 """pages.py REPOSITORY FOLDER: copies the pages, and the files that they link to, to FOLDER, and writes index.md with the navigation.
 
 The navigation has what exists: a page of the list below that is not there is left out, one that the list does not name stands below `More`."""
+import fnmatch
 import re
 import shutil
 import sys
 from pathlib import Path
 
 NAVIGATION = {
-    "Start": ["README", "docs/install", "docs/tutorial/*"],
+    "Start": ["README", "docs/install"],
+    "Tutorial": ["docs/tutorial/*"],
     "Guides": ["docs/howto", "docs/control", "docs/reports", "docs/inference", "docs/checkpoints", "docs/clusters", "docs/from-pytorch-ddp",
                "docs/from-horovod", "docs/troubleshooting"],
     "Concepts": ["docs/concepts", "docs/glossary", "docs/design"],
-    "Reference": ["docs/components", "docs/reference", "api", "benchmarks/RESULTS", "docs/names", "CONTRIBUTING"],
+    "Reference": ["docs/components", "docs/reference", "api", "benchmarks/RESULTS", "benchmarks/README", "docs/names", "CONTRIBUTING"],
 }
+TITLES = {"README": "Overview <README>"}
 OUTSIDE = ["README.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md", "benchmarks/README.md"]
 INDEX = """# lockstep
 
@@ -52,10 +55,10 @@ def main(repository: Path, folder: Path) -> None:
     names = [str(page.with_suffix("")) for page in found] + ["api"]
     index, left = INDEX, [name for name in names]
     for title, patterns in list(NAVIGATION.items()) + [("More", ["*"])]:
-        here = [name for pattern in patterns for name in sorted(left) if Path(name).match(pattern) or pattern == "*"]
+        here = [name for pattern in patterns for name in sorted(left) if fnmatch.fnmatchcase(name, pattern)]
         left = [name for name in left if name not in here]
         if here:
-            index += f"\n```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n:hidden:\n\n" + "\n".join(here) + "\n```\n"
+            index += f"\n```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n:hidden:\n\n" + "\n".join(TITLES.get(name, name) for name in here) + "\n```\n"
     (folder / "index.md").write_text(index, encoding="utf-8")
     (folder / "api.md").write_text(API, encoding="utf-8")
 
