@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 
 from conan import ConanFile
+from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
+from conan.tools.system.package_manager import Apt
 
 required_conan_version = ">=2.0"
 
@@ -17,9 +19,6 @@ class Lockstep(ConanFile):
     license = "BSD-3-Clause"
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    # march: what lockstep::native passes to -march where a program does not set LOCKSTEP_ARCH.
-    options = {"openmp": [True, False], "march": ["ANY"]}
-    default_options = {"openmp": True, "march": "native"}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     no_copy_source = True
 
@@ -30,12 +29,19 @@ class Lockstep(ConanFile):
     def layout(self):
         cmake_layout(self)
 
+    def validate(self):
+        # A profile that names no standard is that of a compiler whose default may be older: the targets ask for C++20 themselves.
+        if self.settings.get_safe("compiler.cppstd"):
+            check_min_cppstd(self, 20)
+
+    def system_requirements(self):
+        # Packages of Debian and Ubuntu, as in scripts/setup. Where they come from modules: -c tools.system.package_manager:mode=report
+        Apt(self).install(["libopenmpi-dev", "openmpi-bin", "libboost-mpi-dev", "libxsimd-dev", "libxtensor-dev", "zlib1g-dev"])
+
     def generate(self):
         toolchain = CMakeToolchain(self)
         for part in "TESTS", "EXAMPLES", "BENCHMARKS":
             toolchain.cache_variables[f"LOCKSTEP_{part}"] = False
-        toolchain.cache_variables["LOCKSTEP_OPENMP"] = bool(self.options.openmp)
-        toolchain.cache_variables["LOCKSTEP_ARCH"] = str(self.options.march)
         toolchain.generate()
 
     def build(self):
@@ -45,8 +51,8 @@ class Lockstep(ConanFile):
         CMake(self).install()
 
     def package_id(self):
-        del self.info.settings.compiler
-        del self.info.settings.build_type
+        # Headers: one package for every compiler. The instruction set is that of the program: LOCKSTEP_ARCH.
+        self.info.clear()
 
     def package_info(self):
         # The package's own configuration is found, none is made in its place.

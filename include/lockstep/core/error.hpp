@@ -19,6 +19,7 @@ namespace lockstep::core {
 /// become printable, the problem on one line.
 class error : public std::runtime_error {
 public:
+    /// From what is wrong, with the values, and what to do.
     error(const std::string& problem, const std::string& remedy);
 
     /// A whole message that another rank has already put together.
@@ -27,6 +28,7 @@ public:
     /// Adds a line to what(), once: what a caller knows of the state that the failure leaves. Later lines are dropped.
     [[gnu::cold]] void add_line(const std::string& line);
 
+    /// The message and its last line.
     [[nodiscard]] const char* what() const noexcept override {
         return with_line_ ? with_line_->c_str() : std::runtime_error::what();
     }

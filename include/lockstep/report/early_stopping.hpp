@@ -20,21 +20,23 @@ namespace lockstep::report {
 /// end of the fit(); the optimizer's state stays that of the last step. Cost: a copy of all weights on every rank for
 /// each epoch that is the best so far.
 struct early_stopping {
-    static constexpr bool on_every_rank = true;
+    static constexpr bool on_every_rank = true;  ///< it looks at all weights
 
     std::size_t patience = 5;  ///< epochs
-    bool keep_best = true;
-    double least = 0;
+    bool keep_best = true;     ///< whether the weights of the best epoch come back
+    double least = 0;          ///< by how much the loss has to fall
 
     /// Of the best epoch.
     double best_loss = std::numeric_limits<double>::infinity();
-    std::uint64_t best_epoch = 0;
+    std::uint64_t best_epoch = 0;  ///< its number, from 1
 
+    /// Throws core::error for a patience of 0.
     void on_begin() {
         waited_ = 0;
         if (patience == 0)
             core::fail("early_stopping has a patience of 0 epochs", "take the number of epochs without a better loss");
     }
+    /// False ends the run. Throws core::error where no validate{set} is named before it. Collective.
     template <class Trainer>
     [[nodiscard]] bool on_epoch(Trainer& trainer, const epoch_event& event) {
         if (!event.test)
@@ -49,6 +51,7 @@ struct early_stopping {
         }
         return waited_ < patience;
     }
+    /// Takes back the best weights. Collective.
     template <class Trainer>
     void on_end(Trainer& trainer, const totals&) {
         using weights = kept<typename Trainer::value_type>;
@@ -59,11 +62,13 @@ struct early_stopping {
     /// What it keeps for itself.
     template <class T>
     struct kept {
-        std::vector<T> all, statistics;
+        std::vector<T> all;         ///< weights
+        std::vector<T> statistics;  ///< running statistics
     };
-    std::any best_{};
-    std::size_t waited_ = 0;
+    std::any best_{};         ///< its own
+    std::size_t waited_ = 0;  ///< its own
 
+    /// Copies the weights. Collective.
     template <class Trainer>
     void keep(Trainer& trainer) {
         const auto statistics = trainer.running_statistics();

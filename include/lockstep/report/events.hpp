@@ -27,22 +27,25 @@ struct exposed_because {
     double slow_rank = 0;     ///< another rank had not finished its work
     double other = 0;         ///< exchanges of a model partition, statistics, losses on their way
 
+    /// All of them, in seconds.
     [[nodiscard]] double sum() const noexcept { return last_bucket + no_progress + large_bucket + slow_rank + other; }
 };
 
 /// Wall time of one rank. Communication is hidden while kernels run beside it, exposed while the rank does nothing but
 /// wait for it.
 struct seconds_spent {
-    double data = 0;
-    double forward = 0;
-    double backward = 0;
+    double data = 0;      ///< reading samples and labels, in seconds, as all of these
+    double forward = 0;   ///< kernels of forward and the loss
+    double backward = 0;  ///< kernels of backward
     double update =
         0;  ///< of this rank's strips; through shared memory also their sums and the copies into other ranks' weights
-    double communication_hidden = 0;
-    double communication_exposed = 0;
-    exposed_because because{};  ///< sums up to communication_exposed
+    double communication_hidden = 0;   ///< under way while kernels ran
+    double communication_exposed = 0;  ///< waited for
+    exposed_because because{};         ///< sums up to communication_exposed
 
+    /// Hidden and exposed.
     [[nodiscard]] double communication() const noexcept { return communication_hidden + communication_exposed; }
+    /// Wall time: all but what is hidden.
     [[nodiscard]] double total() const noexcept { return data + forward + backward + update + communication_exposed; }
 };
 
@@ -63,22 +66,24 @@ struct seconds_spent {
 /// How many steps or epochs a fit() is to run. epochs{10}: ten more epochs. steps{200}: 200 more steps.
 /// Where it is written stands for the place of the call in messages.
 struct epochs {
-    std::size_t count = 1;
-    std::source_location where = std::source_location::current();
+    std::size_t count = 1;                                         ///< how many
+    std::source_location where = std::source_location::current();  ///< named in messages
 };
+/// Steps of a fit(), counted from where it is.
 struct steps {
-    std::size_t count = 1;
-    std::source_location where = std::source_location::current();
+    std::size_t count = 1;                                         ///< how many
+    std::source_location where = std::source_location::current();  ///< named in messages
 };
 
 /// The same for the whole run, whatever a checkpoint or earlier calls have done of it: none, if it is that far already.
 struct until_epoch {
-    std::size_t count = 1;
-    std::source_location where = std::source_location::current();
+    std::size_t count = 1;                                         ///< how many
+    std::source_location where = std::source_location::current();  ///< named in messages
 };
+/// Steps of the whole run.
 struct until_step {
-    std::size_t count = 1;
-    std::source_location where = std::source_location::current();
+    std::size_t count = 1;                                         ///< how many
+    std::source_location where = std::source_location::current();  ///< named in messages
 };
 
 /// seconds{600}: so much wall-clock time from the call on, by the clock of rank 0, with all that observers do in it. No
@@ -100,7 +105,8 @@ struct seconds {
 
 /// Where a fit() begins: epochs and steps of the run that are done, and minibatches of the epoch that it is in.
 struct fit_begin {
-    std::uint64_t epochs = 0, steps = 0;
+    std::uint64_t epochs = 0;     ///< done in the run
+    std::uint64_t steps = 0;      ///< done in the run
     std::size_t minibatches = 0;  ///< of an epoch
     std::size_t begun = 0;        ///< of them
 };
@@ -165,17 +171,17 @@ struct steps_made {
 
 /// A metric over a data set: its sum over the samples, divided by their number.
 struct metric_value {
-    std::string_view name;
-    double value = 0;
+    std::string_view name;  ///< as in the metric: found["top_k"]
+    double value = 0;       ///< mean over the samples
 };
 
 /// The mean loss and the share of correctly classified samples (classification only) over a data set, and the metrics
 /// that were asked for.
 struct evaluation {
-    double loss = 0;
-    std::optional<double> accuracy;
-    std::size_t samples = 0;
-    std::vector<metric_value> metrics{};
+    double loss = 0;                      ///< mean over the samples
+    std::optional<double> accuracy;       ///< share in [0, 1]; nothing where labels are no classes
+    std::size_t samples = 0;              ///< that were evaluated
+    std::vector<metric_value> metrics{};  ///< those that are one number, in the order of the list
 
     /// The metric of this name. Throws core::error if it was not asked for.
     [[nodiscard]] double operator[](std::string_view name) const;
@@ -183,10 +189,10 @@ struct evaluation {
 
 /// After each epoch, or the part of one that fit() ran.
 struct epoch_event {
-    std::uint64_t epoch = 0;  ///< 1 for the first
-    double loss = 0;          ///< mean over the samples of the epoch
-    double seconds = 0;       ///< of the epoch, without validation
-    std::optional<evaluation> test;
+    std::uint64_t epoch = 0;         ///< 1 for the first
+    double loss = 0;                 ///< mean over the samples of the epoch
+    double seconds = 0;              ///< of the epoch, without validation
+    std::optional<evaluation> test;  ///< of validate{set}, named before; nothing without it
 };
 
 /// Bytes of a trainer's memory on one rank, all of it there before the first step.
@@ -200,6 +206,7 @@ struct memory_by_kind {
     std::size_t messages = 0;  ///< sums of gradients on their way, state of the compressor
     std::size_t data = 0;      ///< samples and labels, and what is left
 
+    /// All kinds, in bytes.
     [[nodiscard]] std::size_t sum() const noexcept {
         return weights + gradients + optimizer + activations + data + messages;
     }
@@ -207,18 +214,20 @@ struct memory_by_kind {
 
 /// What has been done since the trainer was made.
 struct totals {
-    std::uint64_t steps = 0;
-    std::uint64_t samples = 0;
-    std::size_t ranks = 1;
-    std::size_t threads = 1;
-    seconds_spent seconds;       ///< of this rank; observers are told those of rank 0
-    std::size_t bytes_sent = 0;  ///< by this rank
-    std::vector<epoch_event> epochs;
-    fit_made last_fit;  ///< the one that is under way or the last one
+    std::uint64_t steps = 0;          ///< since the trainer was made or resumed
+    std::uint64_t samples = 0;        ///< of all ranks together
+    std::size_t ranks = 1;            ///< of the trainer
+    std::size_t threads = 1;          ///< on each rank
+    seconds_spent seconds;            ///< of this rank; observers are told those of rank 0
+    std::size_t bytes_sent = 0;       ///< by this rank
+    std::vector<epoch_event> epochs;  ///< of the run
+    fit_made last_fit;                ///< the one that is under way or the last one
 
+    /// Samples of all ranks for each second of wall time.
     [[nodiscard]] double samples_per_second() const noexcept {
         return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0;
     }
+    /// Wall time x ranks x threads.
     [[nodiscard]] double core_hours() const noexcept {
         return seconds.total() * static_cast<double>(ranks * threads) / 3600;
     }

@@ -28,6 +28,7 @@ namespace lockstep::report {
 /// be written, or if this process writes it already.
 class log_file {
 public:
+    /// `head`: the first line; empty: none.
     explicit log_file(std::string path, std::string head = {}) : path_{std::move(path)}, head_{std::move(head)} {}
 
     /// Empties the file, before hours of work are spent on what goes into it.
@@ -39,7 +40,9 @@ public:
     /// A run that goes on from a checkpoint keeps the whole lines up to the first one of a later step, if the file has
     /// its head. `mark`: what stands before the number of the step in a line of a step.
     [[gnu::cold]] void open(const run_begin& from, std::string_view mark);
+    /// Writes and flushes one line. Throws core::error where the disk is full.
     void line(const std::string& text);
+    /// Where it writes.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
 private:
@@ -53,14 +56,18 @@ private:
 /// has other causes).
 class csv_log {
 public:
+    /// Opens nothing yet: fit() does, on rank 0.
     explicit csv_log(std::string path)
         : file_{std::move(path),
                 "step,epoch,samples,loss,rate,seconds,samples_per_second,"
                 "communication_hidden,communication_exposed,last_bucket,no_progress,"
                 "large_bucket,slow_rank"} {}
 
+    /// What it writes.
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
+    /// Opens the file; a resumed run goes on in it.
     void on_begin(const run_begin& from = {}) { file_.open(from, ""); }
+    /// A line.
     void on_step(const step_event& event);
 
 private:
@@ -84,9 +91,12 @@ public:
     static constexpr bool on_every_rank = true;  // for the hash
     static constexpr bool sees_weights = false;
 
+    /// Opens nothing yet: fit() does, on rank 0.
     explicit json_log(std::string path) : file_{std::move(path)} {}
 
+    /// What it writes.
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
+    /// Opens the file; a resumed run goes on in it.
     void on_begin(const run_begin& from = {}) { file_.open(from, R"({"event":"step","step":)"); }
     template <class Trainer>
     [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
@@ -95,7 +105,9 @@ public:
         on_begin(from);
         file_.line(begin_line(from.steps, trainer.ranks().size(), trainer.recipe().threads, trainer.recipe_text()));
     }
+    /// A line.
     void on_step(const step_event& event);
+    /// A line.
     void on_epoch(const epoch_event& event);
     void on_end(const totals& run) { end(run, ""); }
     template <class Trainer>
@@ -199,8 +211,8 @@ LOCKSTEP_FUNCTION void json_log::on_epoch(const epoch_event& event) {
 LOCKSTEP_FUNCTION void json_log::end(const totals& run, std::string_view also) {
     if (!writes_) return;
     file_.line(core::text(
-        R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"fit_steps":)",
-        run.last_fit.steps, R"(,"fit_seconds":)", number(run.last_fit.seconds), R"(,"samples_per_second":)",
+        R"({"event":"end","steps":)", run.steps, R"(,"samples":)", run.samples, R"(,"fit_steps":)", run.last_fit.steps,
+        R"(,"fit_seconds":)", number(run.last_fit.seconds), R"(,"samples_per_second":)",
         number(run.samples_per_second()), R"(,"bytes_sent":)", run.bytes_sent, R"(,"forward":)",
         number(run.seconds.forward), R"(,"backward":)", number(run.seconds.backward), R"(,"communication_hidden":)",
         number(run.seconds.communication_hidden), R"(,"communication_exposed":)",

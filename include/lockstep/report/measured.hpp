@@ -23,7 +23,7 @@ inline constexpr bool is_measured = ((std::is_same_v<Metric, Metrics> ? 1 : 0) +
 /// `found.get<metrics::confusion_matrix>()` what a metric makes of several sums.
 template <class... Metrics>
 struct measured : evaluation {
-    core::pack<metrics::value_of<Metrics>...> values{};
+    core::pack<metrics::value_of<Metrics>...> values{};  ///< in the order of the list
 
     /// The value of a metric of the list, of the type that its result() returns; a double without one.
     template <class Metric>
@@ -35,6 +35,7 @@ struct measured : evaluation {
         else
             core::fail("there is no such metric", "pass it to evaluate()");
     }
+    /// The same of a temporary.
     template <class Metric>
     [[nodiscard]] metrics::value_of<Metric> get() && {
         return std::as_const(*this).template get<Metric>();

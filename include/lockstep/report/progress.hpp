@@ -52,8 +52,11 @@ public:
     /// What is written after a failure begins a line.
     ~progress() { leave_line(); }
 
+    /// Writes a line, if it is time.
     [[gnu::cold]] void on_step(const step_event& event);
+    /// Writes a line.
     [[gnu::cold]] void on_epoch(const epoch_event& event);
+    /// Writes the report, if asked to.
     [[gnu::cold]] void on_end(const totals& run);
 
 private:

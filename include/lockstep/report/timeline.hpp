@@ -35,20 +35,25 @@ namespace lockstep::report {
 /// event, about two for each layer of a step; nothing after `steps` steps.
 class timeline {
 public:
-    static constexpr bool on_every_rank = true;
-    static constexpr bool sees_weights = false;
+    static constexpr bool on_every_rank = true;  ///< it gathers events
+    static constexpr bool sees_weights = false;  ///< they may arrive later
 
     /// `path`: empty writes nothing. `steps`: how many are recorded. `picture`: an SVG file with a typical one of them;
     /// empty: none.
     explicit timeline(std::string path, std::size_t steps = 50, std::string picture = {});
+    /// Moves.
     timeline(timeline&&) noexcept = default;
     /// What is left of a run that ended with an exception.
     ~timeline();
 
+    /// What fit() records into; null where the path is empty.
     [[nodiscard]] recorder* events_of_this_rank() noexcept { return path_.empty() ? nullptr : &recorder_; }
 
+    /// What it writes.
     [[nodiscard]] std::array<std::string, 2> files() const { return {path_, path_.empty() ? "" : picture_}; }
+    /// Opens the file of this rank. Collective.
     [[gnu::cold]] void on_begin(const comm::group& ranks);
+    /// Writes what has been recorded, about twice a second.
     void on_step(const step_event&) {
         if (written_ == recorder_.events.size()) return;
         const auto now = recorder::clock::now();

@@ -21,15 +21,16 @@ namespace lockstep::saving {
 /// `.write_behind` the state is copied instead, a thread writes the copy, and a later step commits it: memory for
 /// another state, and a core that is free.
 struct checkpoint {
-    static constexpr bool on_every_rank = true;
-    static constexpr bool sees_weights = false;
+    static constexpr bool on_every_rank = true;  ///< all ranks write
+    static constexpr bool sees_weights = false;  ///< save() waits for them itself
 
-    std::string folder;
-    std::uint64_t every = 1000;  ///< steps
-    std::size_t keep = 2;        ///< 0: all of them
-    bool write_behind = false;
+    std::string folder;                       ///< on a file system that all ranks see
+    std::uint64_t every = 1000;               ///< steps
+    std::size_t keep = 2;                     ///< 0: all of them
+    bool write_behind = false;                ///< whether a thread writes a copy
     std::shared_ptr<background> under_way{};  ///< its own
 
+    /// Throws core::error for settings that make no sense, and for a folder with a later step.
     void on_begin(const report::run_begin& from) {
         if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
         if (every == 0)
@@ -37,6 +38,7 @@ struct checkpoint {
         under_way = nullptr;  // of a run that has failed
         require_earlier(folder, from.steps);
     }
+    /// Saves where it is due. Collective.
     template <class Trainer>
     void on_step(Trainer& trainer, const report::step_event& event) {
         const bool is_due = event.step % every == 0 || event.stop_signal != 0;
@@ -49,10 +51,12 @@ struct checkpoint {
         else
             (void)trainer.save(folder, keep);
     }
+    /// Waits for what is being written. Collective.
     void on_end(const report::totals&) {
         if (under_way) finish();
     }
 
+    /// Commits what a thread has written. Collective.
     void finish() { (void)std::exchange(under_way, nullptr)->commit(keep); }
 };
 

@@ -37,7 +37,7 @@ namespace lockstep::train {
 /// The element type that a network computes in: `.precision = real<double>{}`.
 template <class T>
 struct real {
-    using type = T;
+    using type = T;  ///< float or double
 };
 
 /// Of a plan that names none: a trainer of it does not compile.
@@ -52,17 +52,17 @@ template <class Model, class Loss = loss_left_out, class Optimizer = optim::mome
           class Sampler = data::shuffled, class Precision = real<float>, class Sync = sync::every_step,
           class Clip = sync::no_clipping, class Factors = sync::no_factors>
 struct plan {
-    Model model;
+    Model model;  ///< a sequential
     Loss loss{};
-    Optimizer optimizer{};
-    Schedule schedule{};  ///< learning rate at each step
-    Partition partition{};
-    Compressor compressor{};
-    Initialise initialise{};
-    Sampler sampler{};
-    Precision precision{};
-    Sync sync{};  ///< when ranks exchange what: sync::every_step
-    Clip clip{};  ///< of the mean gradient: sync::clip_by_global_norm{.norm = 1}
+    Optimizer optimizer{};    ///< one update for each weight and step
+    Schedule schedule{};      ///< learning rate at each step
+    Partition partition{};    ///< which rank has which part of the network
+    Compressor compressor{};  ///< of gradients
+    Initialise initialise{};  ///< of weights, by seed
+    Sampler sampler{};        ///< order of an epoch, by seed and epoch
+    Precision precision{};    ///< of all numbers of the network
+    Sync sync{};              ///< when ranks exchange what: sync::every_step
+    Clip clip{};              ///< of the mean gradient: sync::clip_by_global_norm{.norm = 1}
     Factors
         factors{};  ///< dense layers that send rows of x and dy in place of gradients: sync::no_factors, sync::factors
     std::size_t batch = 64;  ///< samples of the GLOBAL minibatch, whatever the number of ranks
@@ -73,8 +73,8 @@ struct plan {
     std::size_t workers = 0;
     std::size_t segment =
         std::size_t{1} << 16U;  ///< numbers of a tensor that a compressor sees at once; 0: whole tensors
-    std::uint64_t seed = 1;
-    std::size_t threads = 1;  ///< on each rank
+    std::uint64_t seed = 1;     ///< of everything random
+    std::size_t threads = 1;    ///< on each rank
     std::size_t bucket =
         1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
     bool overlap = true;  ///< gradients and weights travel while layers are computed; false: between backward and the

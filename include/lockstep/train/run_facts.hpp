@@ -67,12 +67,16 @@ public:
     /// used.
     [[nodiscard]] sync::weights_state weights_state() const { return core_->change.state(); }
 
+    /// The plan.
     [[nodiscard]] const Plan& recipe() const { return core_->plan; }
     /// What decides every bit of the run, a line for each name and value. Equal hashes of it: equal bits, on any number
     /// of ranks.
     [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_->plan, core_->grid.workers)); }
+    /// Which replica, shard, lanes and workers this rank has.
     [[nodiscard]] const partition::grid& grid() const { return core_->grid; }
+    /// All ranks of the trainer, in a communicator of its own.
     [[nodiscard]] const comm::group& ranks() const { return core_->ranks; }
+    /// Bytes of the arena on this rank: all that a step needs.
     [[nodiscard]] std::size_t memory_bytes() const { return core_->arena.bytes(); }
     /// What they are for.
     [[nodiscard]] report::memory_by_kind memory() const {
@@ -88,7 +92,9 @@ public:
     }
     /// How gradients and weights go from rank to rank, and why so.
     [[nodiscard]] const std::string& transport() const { return core_->memory.text(); }
+    /// Numbers in the slots of the optimizer on this rank.
     [[nodiscard]] std::size_t optimizer_numbers() const { return core_->strategy.slot_numbers(); }
+    /// Into how many sums a step divides the gradients.
     [[nodiscard]] std::size_t buckets() const { return core_->strategy.bucket_count(); }
     /// How messages are summed: a table of algorithms by bytes of a bucket, and the costs it was chosen by. Empty on
     /// one rank and where gradients go through shared memory.
@@ -113,6 +119,7 @@ public:
         }
         return 0;
     }
+    /// What has been done so far, with the seconds and bytes of this rank.
     [[nodiscard]] report::totals report() const {
         auto out = core_->totals;
         out.seconds = core_->strategy.times().added_to(core_->totals.seconds);
@@ -120,6 +127,7 @@ public:
     }
 
 protected:
+    /// From the trainer.
     [[gnu::cold]] run_facts(const Plan& plan, const comm::group& ranks, const comm::watched_call& call)
         : core_{std::in_place, plan, ranks, call} {}
 

@@ -21,13 +21,13 @@ namespace lockstep::train {
 
 /// One layer of the table.
 struct layer_row {
-    std::string_view name;
-    std::string output;
-    std::size_t parameters = 0;
-    double flops = 0;  ///< forward, one sample
-    bool sharded = false;
-    bool runs_again = false;  ///< forward, in backward
-    std::string remark;       ///< what the layer wants to add: `remark()`
+    std::string_view name;       ///< of the layer
+    std::string output;          ///< its shape, as text
+    std::size_t parameters = 0;  ///< of the whole layer
+    double flops = 0;            ///< forward, one sample
+    bool sharded = false;        ///< cut by a model partition
+    bool runs_again = false;     ///< forward, in backward
+    std::string remark;          ///< what the layer wants to add: `remark()`
 };
 
 template <class Network, class Net>

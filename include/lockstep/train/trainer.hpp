@@ -44,12 +44,12 @@ class trainer : public stepping<Plan> {
     static constexpr std::size_t shards = core_type::shards;
 
 public:
-    using value_type = T;
-    using network = typename core_type::network;
-    using input = typename core_type::input;
-    using output = typename core_type::output;
-    using label = typename core_type::label;
-    using label_element = typename core_type::label_element;
+    using value_type = T;                                     ///< float or double
+    using network = typename core_type::network;              ///< with its layers, parameters and statistics
+    using input = typename core_type::input;                  ///< shape of a sample
+    using output = typename core_type::output;                ///< shape of an output
+    using label = typename core_type::label;                  ///< classes<n>, or a shape
+    using label_element = typename core_type::label_element;  ///< int or the value type
 
     /// `ranks`: an MPI_Comm or a boost::mpi::communicator, which is duplicated, or a comm::group. Collective.
     template <class Ranks, class P>
