@@ -100,27 +100,27 @@ public:
         }
     }
 
-    /// The solver's own restart file: two numbers and the whole plate, written and read by its rank 0.
-    void save(const std::string& path, std::uint64_t round, std::uint64_t trained) {
+    /// The solver's own restart file: the round and the whole plate, written and read by its rank 0.
+    void save(const std::string& path, std::uint64_t round) {
         const auto plate_rows = gather();
         if (rank_ != 0) return;
         std::ofstream file{path + ".part", std::ios::binary};
-        file.write(reinterpret_cast<const char*>(&round), sizeof round).write(reinterpret_cast<const char*>(&trained), sizeof trained);
+        file.write(reinterpret_cast<const char*>(&round), sizeof round);
         file.write(reinterpret_cast<const char*>(plate_rows.data()), static_cast<std::streamsize>(plate_rows.size() * sizeof(float)));
         if (!file.flush() || std::rename((path + ".part").c_str(), path.c_str()) != 0) throw std::runtime_error{path + " cannot be written"};
     }
-    bool load(const std::string& path, std::uint64_t& round, std::uint64_t& trained) {
+    bool load(const std::string& path, std::uint64_t& round) {
         std::vector<float> all(rank_ == 0 ? height * width : 0);
-        std::uint64_t numbers[3] = {0, 0, 0};
+        std::uint64_t numbers[2] = {0, 0};  // the round, and whether there is a file
         if (std::ifstream file{path, std::ios::binary}; rank_ == 0 && file) {
-            file.read(reinterpret_cast<char*>(numbers), 2 * sizeof numbers[0]);
+            file.read(reinterpret_cast<char*>(numbers), sizeof numbers[0]);
             file.read(reinterpret_cast<char*>(all.data()), static_cast<std::streamsize>(all.size() * sizeof(float)));
             if (!file) throw std::runtime_error{path + " is too short"};
-            numbers[2] = 1;
+            numbers[1] = 1;
         }
-        MPI_Bcast(numbers, 3, MPI_UINT64_T, 0, ranks_);
-        if (numbers[2] == 0) return false;
-        round = numbers[0], trained = numbers[1];
+        MPI_Bcast(numbers, 2, MPI_UINT64_T, 0, ranks_);
+        if (numbers[1] == 0) return false;
+        round = numbers[0];
         std::vector<float> own(static_cast<std::size_t>(own_rows() * width));
         const auto [sizes, places] = in_cells();
         MPI_Scatterv(all.data(), sizes.data(), places.data(), MPI_FLOAT, own.data(), static_cast<int>(own.size()), MPI_FLOAT, 0, ranks_);
@@ -199,10 +199,11 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
     // << lockstep
     std::uint64_t round = 0, trained = 0, without = 0;
     double loss = 0;
-    if (!folder.empty() && now.load(folder + "/plate", round, trained)) {
+    if (!folder.empty() && now.load(folder + "/plate", round)) {
         // >> lockstep
-        surrogate.resume(folder + "/surrogate/step-" + std::to_string(trained));
+        surrogate.resume(folder + "/surrogate");
         const auto hash = surrogate.state_hash();
+        trained = surrogate.report().steps;
         // << lockstep
         if (now.rank() == 0) std::printf("goes on after round %lu and step %lu, state %016lx\n", round, trained, hash);
     }
@@ -231,11 +232,12 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
                         without);
     }
     if (!folder.empty()) {
+        // The surrogate first: where only that is saved, it goes on with a little more experience than the solver knows of.
         // >> lockstep
         surrogate.save(folder + "/surrogate", 2);
         const auto hash = surrogate.state_hash();
         // << lockstep
-        now.save(folder + "/plate", round, trained);
+        now.save(folder + "/plate", round);
         if (now.rank() == 0) std::printf("saved after round %lu and step %lu, state %016lx\n", round, trained, hash);
     }
     if (round < rounds) return;

@@ -217,8 +217,8 @@ TEST_CASE("training/agreement: ranks that hold different data of one size", "[tr
     for (const bool evaluates : {false, true}) {
         ls::trainer trainer{world, recipe()};
         const auto before = trainer.local_hash();
-        const auto text =
-            failure_of([&] { evaluates ? (void)trainer.evaluate(own.set()) : trainer.fit(own.set(), ls::steps{1}); });
+        const auto text = failure_of(
+            [&] { evaluates ? (void)trainer.evaluate(own.set()) : (void)trainer.fit(own.set(), ls::steps{1}); });
         if (world.size() == 1)
             CHECK(text.empty());
         else

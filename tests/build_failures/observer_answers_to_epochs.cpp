@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an observer answers to an epoch is obeyed, or does not compile: a number is no bool.
+// build error: lockstep: on_step and on_epoch of an observer return nothing, or a bool: false ends the run
+#include <boost/mpi/environment.hpp>
+#include <vector>
+
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+struct losses {
+    std::vector<double> seen;
+    double on_epoch(const ls::report::epoch_event& event) {
+        seen.push_back(event.loss);
+        return 0;
+    }
+};
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}}};
+    losses all;
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1}, all);
+}
