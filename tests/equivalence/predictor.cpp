@@ -5,12 +5,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <span>
 #include <string>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -108,6 +113,31 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
     x[sample::size + 3] = std::numeric_limits<float>::quiet_NaN();
     CHECK_THROWS_WITH(one.predict(std::span<const float>{x}),
                       Catch::Contains("row 1 of x") && Catch::Contains("position 3"));
+}
+
+/// Nothing is shared between predictors, and a row has the same bits alone and among others.
+TEST_CASE("predictors of several threads have the outputs of one", "[infer]") {
+    using network = ls::model::network<std::remove_cvref_t<decltype(fused)>, 1>;
+    std::vector<float> weights(network::parameters), statistics(network::statistics, 1.0F);
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 0.3F * std::sin(static_cast<float>(i));
+    ls::predictor one{fused, weights, statistics};
+    const auto expected = one.predict(test.x);
+    constexpr std::size_t inputs = network::input::size, outputs = network::output::size;
+    std::array<std::size_t, 3> wrong{};
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t thread = 0; thread < wrong.size(); ++thread)
+            threads.emplace_back([&, thread] {
+                ls::predictor own{one.net(), one.weights(), one.running_statistics()};
+                for (std::size_t first = 0; first + 9 <= test.y.size(); ++first)
+                    for (const std::size_t rows : {thread, 7 + thread}) {
+                        const auto y = own.predict(std::span{test.x}.subspan(first * inputs, rows * inputs));
+                        const auto part = std::span{expected}.subspan(first * outputs, rows * outputs);
+                        wrong[thread] += !std::ranges::equal(y, part);
+                    }
+            });
+    }
+    CHECK(wrong == std::array<std::size_t, 3>{});
 }
 
 }  // namespace
