@@ -32,7 +32,7 @@ class Lockstep(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in "TESTS", "EXAMPLES", "BENCHMARKS":
+        for part in "TESTS", "EXAMPLES", "BENCHMARKS", "TOOLS":
             toolchain.cache_variables[f"LOCKSTEP_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_OPENMP"] = bool(self.options.openmp)
         toolchain.cache_variables["LOCKSTEP_ARCH"] = str(self.options.march)
