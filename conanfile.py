@@ -40,7 +40,7 @@ class Lockstep(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in "TESTS", "EXAMPLES", "BENCHMARKS":
+        for part in "TESTS", "EXAMPLES", "BENCHMARKS", "TOOLS":
             toolchain.cache_variables[f"LOCKSTEP_{part}"] = False
         toolchain.generate()
 

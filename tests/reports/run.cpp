@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
                     ls::validate{test, ls::metrics::top_k{.k = 3}}, ls::json_log{folder + "/run.jsonl"},
                     ls::csv_log{folder + "/run.csv"}, ls::tensorboard{folder + "/events"},
                     ls::html_report{.path = folder + "/run.html", .name = argc > 3 ? argv[3] : ""},
-                    ls::checkpoint{folder + "/saved", 7, 1});
+                    ls::checkpoint{folder + "/saved", 4, 1});
         return 0;
     });
 }

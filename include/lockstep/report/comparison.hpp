@@ -353,8 +353,8 @@ LOCKSTEP_FUNCTION std::string comparison_page(const std::vector<run_record>& run
         const std::string name = core::text(detail::letter(i), ": ", runs[i].name);
         const int color = static_cast<int>(i % 8);
         // Equal curves lie on each other: those below are wider.
-        const double width = 2 + 2.5 * std::min(3.0, static_cast<double>(runs.size() - 1 - i));
-        html::series of_loss{.name = name, .color = color, .has_dots = true},
+        const double width = 2 + 1.5 * std::min(3.0, static_cast<double>(runs.size() - 1 - i));
+        html::series of_loss{.name = name, .color = color, .has_dots = true, .width = width},
             of_test = of_loss, of_accuracy = of_loss, of_time = of_loss,
             of_steps{.name = name, .color = color, .width = width};
         for (const auto& epoch : runs[i].epochs) {

@@ -32,7 +32,7 @@ namespace lockstep::report {
 /// metrics and rate, time by kind, a typical step, communication, memory, the recipe, the command, the machine, and a
 /// table of the epochs. Written by rank 0 at the begin, after each epoch and at the end of fit(), each time as a whole,
 /// so it can be read during the run. Metrics are those of validate{set}, named before it. A run that is resumed goes on
-/// with the page that is there. Cost: about 20 ns a step; an epoch gathers the times and the memory of all ranks and
+/// with the page that is there. Cost: about 30 ns a step; an epoch gathers the times and the memory of all ranks and
 /// writes some 100 KB; the hash at the end reads all weights. Throws core::error on all ranks where the page cannot be
 /// written.
 struct html_report {

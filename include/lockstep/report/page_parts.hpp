@@ -129,7 +129,8 @@ LOCKSTEP_FUNCTION std::string bytes(double count) {
     constexpr std::string_view units[] = {" B", " kB", " MB", " GB", " TB"};
     std::size_t unit = 0;
     for (; count >= 1000 && unit + 1 < std::size(units); ++unit) count /= 1000;
-    return number(count) + std::string{units[unit]};
+    const int digits = unit == 0 || count >= 99.95 ? 0 : count >= 9.995 ? 1 : 2;
+    return core::fixed(count, digits) + std::string{units[unit]};
 }
 
 namespace detail {

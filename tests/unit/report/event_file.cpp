@@ -89,7 +89,6 @@ TEST_CASE("report/event_file: entries of every n-th step", "[report]") {
     CHECK(size(tenth) == empty);
     for (std::uint64_t step = 1; step <= 20; ++step)
         for (auto* to : {&every, &tenth}) to->on_step({.step = step, .samples = 8, .loss = 1, .seconds = 1e-3});
-    CHECK(size(every) == empty);
-    for (auto* to : {&every, &tenth}) to->on_end({});
+    // All of it is there before the end.
     CHECK(size(every) - empty == 10 * (size(tenth) - empty));
 }

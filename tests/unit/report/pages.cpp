@@ -64,7 +64,8 @@ TEST_CASE("report/pages: numbers for people", "[report]") {
     CHECK(html::duration(3723) == "1:02:03 h");
     CHECK(html::duration(125) == "2:05 min");
     CHECK(html::bytes(999) == "999 B");
-    CHECK(html::bytes(30.16e6) == "30.16 MB");
+    CHECK(html::bytes(30.16e6) == "30.2 MB");
+    CHECK(html::bytes(2.33e9) == "2.33 GB");
 }
 
 TEST_CASE("report/pages: a curve has each finite point once, inside of the plot", "[report]") {
