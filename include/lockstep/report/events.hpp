@@ -91,9 +91,10 @@ struct until_step {
 /// is one step at least. How many there are depends on the machine, what they compute does not: so many steps{n} have
 /// the same bits.
 struct seconds {
-    double count;
-    std::source_location where;
+    double count;                ///< how many
+    std::source_location where;  ///< named in messages
 
+    /// seconds{600}
     constexpr seconds(double number, const std::source_location& at = std::source_location::current())
         : count{number}, where{at} {}
     /// seconds{10min}

@@ -88,8 +88,8 @@ template <class Trainer>
 /// lockstep-compare reads it.
 class json_log {
 public:
-    static constexpr bool on_every_rank = true;  // for the hash
-    static constexpr bool sees_weights = false;
+    static constexpr bool on_every_rank = true;  ///< for the hash
+    static constexpr bool sees_weights = false;  ///< until the end
 
     /// Opens nothing yet: fit() does, on rank 0.
     explicit json_log(std::string path) : file_{std::move(path)} {}
@@ -98,6 +98,7 @@ public:
     [[nodiscard]] std::array<std::string, 1> files() const { return {file_.path()}; }
     /// Opens the file; a resumed run goes on in it.
     void on_begin(const run_begin& from = {}) { file_.open(from, R"({"event":"step","step":)"); }
+    /// The same, and a line with the recipe. On ranks other than 0 it writes nothing.
     template <class Trainer>
     [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
         writes_ = trainer.ranks().rank() == 0;
@@ -109,7 +110,9 @@ public:
     void on_step(const step_event& event);
     /// A line.
     void on_epoch(const epoch_event& event);
+    /// The last line, without a hash.
     void on_end(const totals& run) { end(run, ""); }
+    /// The last line, with the hash of all weights. Collective where looks at weights are.
     template <class Trainer>
     [[gnu::cold]] void on_end(const Trainer& trainer, const totals& run) {
         end(run, core::text(R"(,"weights_hash":")", core::hexadecimal(hash_for_logs(trainer)), '"'));

@@ -53,7 +53,7 @@ template <class Model, class Loss = loss_left_out, class Optimizer = optim::mome
           class Clip = sync::no_clipping, class Factors = sync::no_factors>
 struct plan {
     Model model;  ///< a sequential
-    Loss loss{};
+    Loss loss{};              ///< of one sample, averaged over the global minibatch
     Optimizer optimizer{};    ///< one update for each weight and step
     Schedule schedule{};      ///< learning rate at each step
     Partition partition{};    ///< which rank has which part of the network

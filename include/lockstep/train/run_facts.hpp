@@ -13,15 +13,17 @@
 
 namespace lockstep::train {
 
-/// A trainer's engine, which stays where it is when the trainer moves. Whoever uses a trainer that was moved from gets
-/// a core::error.
+/// A trainer's engine, which stays where it is when the trainer moves. A trainer that was moved from throws core::error.
 template <class Plan>
 class owned_engine {
 public:
+    /// An engine made of these arguments.
     template <class... From>
     [[gnu::cold]] explicit owned_engine(std::in_place_t, const From&... from)
         : engine_{std::make_unique<engine<Plan>>(from...)} {}
+    /// The other one is empty afterwards.
     owned_engine(owned_engine&&) noexcept = default;
+    /// The same; gives back what was here.
     owned_engine& operator=(owned_engine&& from) noexcept {
         if (this != &from) give_back();
         engine_ = std::move(from.engine_);
@@ -29,13 +31,16 @@ public:
     }
     ~owned_engine() { give_back(); }
 
+    /// Whether the trainer was not moved from.
     [[nodiscard]] bool is_here() const noexcept { return engine_ != nullptr; }
+    /// Throws core::error where the trainer was moved from.
     [[nodiscard]] engine<Plan>& operator*() const {
         if (engine_ == nullptr)
             core::fail("this trainer has been moved from and has no weights any more",
                        "use the one that it was moved to");
         return *engine_;
     }
+    /// The same.
     [[nodiscard]] engine<Plan>* operator->() const { return &**this; }
 
 private:
@@ -131,13 +136,15 @@ protected:
     [[gnu::cold]] run_facts(const Plan& plan, const comm::group& ranks, const comm::watched_call& call)
         : core_{std::in_place, plan, ranks, call} {}
 
-    owned_engine<Plan> core_;
+    owned_engine<Plan> core_;  ///< all of the trainer
 
 private:
     friend engine_access;
 };
 
+/// Reads the engine of a trainer.
 struct engine_access {
+    /// Throws core::error where the trainer was moved from.
     template <class Plan>
     [[nodiscard]] static engine<Plan>& of(const run_facts<Plan>& trainer) {
         return *trainer.core_;

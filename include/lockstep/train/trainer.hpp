@@ -59,6 +59,7 @@ public:
     /// At any time but within a fit(); what was the trainer before has nothing any more, and says so when it is used.
     /// Not collective: memory, groups and what is under way stay where they are.
     trainer(trainer&&) noexcept = default;
+    /// The same; the weights that were here are given back.
     trainer& operator=(trainer&&) noexcept = default;
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is
