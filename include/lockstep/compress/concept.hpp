@@ -65,8 +65,8 @@ struct encoding {
 /// in.values to write to: snaps what it sends of p and encodes it, for compressors that choose what they send. For
 /// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
 /// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sees_whole_tensors()`, in place of the trait;
-/// `max_bytes<T>(n, step)`, the longest message of a step, and `changes()`, the steps at which that differs from the
-/// step before, ascending: messages of a step then take no more room than that.
+/// `max_bytes<T>(n, step, from)`, the longest message of a step and tensor, and `changes()`, the steps at which that
+/// differs from the step before, ascending: messages then take no more room than that.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
@@ -125,11 +125,12 @@ template <class C>
         return C::slot_count;
 }
 
-/// The longest message in this step.
+/// The longest message of n numbers of this tensor in this step.
 template <class T, Compressor<T> C>
-[[nodiscard]] constexpr std::size_t max_bytes_at(const C& compressor, std::size_t n, std::uint64_t step) {
-    if constexpr (requires { compressor.template max_bytes<T>(n, step); })
-        return compressor.template max_bytes<T>(n, step);
+[[nodiscard]] constexpr std::size_t max_bytes_at(const C& compressor, std::size_t n, std::uint64_t step,
+                                                 const origin& from) {
+    if constexpr (requires { compressor.template max_bytes<T>(n, step, from); })
+        return compressor.template max_bytes<T>(n, step, from);
     else
         return compressor.template max_bytes<T>(n);
 }

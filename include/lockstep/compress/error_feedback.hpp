@@ -61,8 +61,8 @@ struct error_feedback {
         return inner.template max_bytes<T>(n);
     }
     template <class T>
-    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step) const {
-        return max_bytes_at<T>(inner, n, step);
+    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step, const origin& from) const {
+        return max_bytes_at<T>(inner, n, step, from);
     }
     template <class T>
     [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
@@ -111,6 +111,8 @@ struct error_feedback<Inner> {
     }
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
 
     template <class T>
     void initialise(const shared_pass<T>& all) const noexcept {
@@ -124,7 +126,7 @@ struct error_feedback<Inner> {
         if constexpr (Number == 0) kernels::add(in.values, residual);
         auto inside = in;
         inside.values = residual;
-        inside.state = in.state.from(1, Inner::slot_count);
+        inside.state = in.state.from(1, slots() - 1);
         inner.encode(round, inside, out);
         if constexpr (Number + 1 == rounds.size())
             inner.decode_own(inside, std::span<const round_element<T, rounds[Number]>>{out}, T{-1}, residual);

@@ -137,8 +137,9 @@ private:
         constexpr std::string_view what = "bytes of a message";
         std::vector<std::size_t> out{0};
         for (const piece& one : deal_.pieces) {
-            const std::size_t most = is_dense(one) ? core::checked_product(what, one.count, sizeof(T))
-                                                   : compress::max_bytes_at<T>(compressor_, one.count, step);
+            const std::size_t most = is_dense(one)
+                                         ? core::checked_product(what, one.count, sizeof(T))
+                                         : compress::max_bytes_at<T>(compressor_, one.count, step, one.from());
             out.push_back(core::checked_sum(what, out.back(), core::checked_sum(what, most, header + 7) / 8 * 8));
         }
         return out;
