@@ -45,7 +45,7 @@ template <class Subset>
 void check_subset_feedback(const Subset& of) {
     if (of.unbiased)
         core::fail(
-            core::text("error_feedback around ", Subset::name, " with unbiased = 1 would send more than there is"),
+            core::text("error_feedback around ", Subset::name, " with .unbiased = true would send more than there is"),
             "leave unbiased out, or error_feedback");
 }
 

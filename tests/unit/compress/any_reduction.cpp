@@ -57,7 +57,7 @@ TEMPLATE_TEST_CASE("compress/any_reduction: says what it holds says", "[compress
 TEST_CASE("compress/any_reduction: error feedback inside, copies, check", "[compress]") {
     one_sum chosen{error_feedback{random_k{.ratio = 0.1}}};
     CHECK(slots_of(chosen) == 1);
-    CHECK(chosen.settings() == "error_feedback(inner=random_k(ratio=0.1 unbiased=0))");
+    CHECK(chosen.settings() == "error_feedback(inner=random_k(ratio=0.1 unbiased=false))");
     CHECK_NOTHROW(chosen.check());
     const one_sum other{random_block{.ratio = 0}};
     chosen = other;

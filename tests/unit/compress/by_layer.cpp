@@ -47,7 +47,7 @@ TEST_CASE("compress/by_layer: state, settings and check are those of its parts",
     static_assert(decltype(parts)::slot_count == 1);
     static_assert(!traits_of<decltype(parts)>.dense_vectors);
     CHECK(parts.settings() ==
-          "dense=error_feedback(inner=top_k(ratio=0.01)) convolutions=quantize(bits=8 bucket=512 stochastic=1) "
+          "dense=error_feedback(inner=top_k(ratio=0.01)) convolutions=quantize(bits=8 bucket=512 stochastic=true) "
           "vectors=none");
     CHECK_THROWS_WITH((by_layer{top_k{}, quantize{.bits = 0}}.check()), Catch::Contains("quantize has bits = 0"));
     CHECK_THROWS_WITH((by_layer{top_k{}, top_k{}, top_k{.ratio = 0}}.check()), Catch::Contains("top_k has ratio = 0"));

@@ -127,7 +127,7 @@ TEMPLATE_TEST_CASE("compress/chain: numbers that are not finite are never left o
 TEST_CASE("compress/chain: traits, settings and check are those of its parts", "[compress]") {
     static_assert(traits_of<chain<top_k, quantize>>.dense_vectors);
     CHECK(chain{top_k{.ratio = 0.01}, quantize{}}.settings() ==
-          "top_k(ratio=0.01) quantize(bits=4 bucket=512 stochastic=1)");
+          "top_k(ratio=0.01) quantize(bits=4 bucket=512 stochastic=true)");
     CHECK_THROWS_WITH((chain{top_k{.ratio = 2}, quantize{}}.check()), Catch::Contains("top_k has ratio = 2"));
     CHECK_THROWS_WITH((chain{top_k{}, quantize{.bits = 33}}.check()), Catch::Contains("quantize has bits = 33"));
     CHECK_THROWS_AS((chain{top_k{}, quantize{.bits = 2}}.check_feedback()), core::error);

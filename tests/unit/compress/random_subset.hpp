@@ -146,8 +146,8 @@ void checks_its_settings() {
     CHECK_THROWS_AS(R{.ratio = std::numeric_limits<double>::quiet_NaN()}.check(), core::error);
     CHECK_NOTHROW(error_feedback<R>{R{}}.check());
     CHECK_THROWS_WITH((error_feedback<R>{R{.unbiased = true}}.check()),
-                      Catch::Contains("with unbiased = 1 would send more than there is; leave unbiased out"));
-    CHECK(R{.ratio = 0.5}.settings() == "ratio=0.5 unbiased=0");
+                      Catch::Contains("with .unbiased = true would send more than there is; leave unbiased out"));
+    CHECK(R{.ratio = 0.5}.settings() == "ratio=0.5 unbiased=false");
 }
 
 }  // namespace lockstep::compress::testing
