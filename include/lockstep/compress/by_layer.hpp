@@ -9,11 +9,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/compress/choice.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress {
@@ -26,13 +29,18 @@ template <class Dense, class Convolutions = Dense, class Vectors = none>
 struct by_layer {
     static_assert(Compressor<Dense> && Compressor<Convolutions> && Compressor<Vectors>,
                   "lockstep: by_layer takes three compressors: for dense weights, for convolutions and for vectors");
-    Dense dense{};
-    Convolutions convolutions{};
-    Vectors vectors{};
+    // What does not fit is replaced, so that the sentence above stays the only error.
+    using dense_type = std::conditional_t<Compressor<Dense>, Dense, none>;
+    using convolutions_type = std::conditional_t<Compressor<Convolutions>, Convolutions, none>;
+    using vectors_type = std::conditional_t<Compressor<Vectors>, Vectors, none>;
+    dense_type dense{};
+    convolutions_type convolutions{};
+    vectors_type vectors{};
 
     static constexpr std::string_view name = "by_layer";
-    static constexpr std::size_t slot_count = std::max(
-        {std::size_t{Dense::slot_count}, std::size_t{Convolutions::slot_count}, std::size_t{Vectors::slot_count}});
+    static constexpr std::size_t slot_count =
+        std::max({std::size_t{dense_type::slot_count}, std::size_t{convolutions_type::slot_count},
+                  std::size_t{vectors_type::slot_count}});
 
     [[nodiscard]] std::string settings() const {
         return core::text("dense=", detail::describe(dense), " convolutions=", detail::describe(convolutions),

@@ -11,13 +11,22 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+#include <type_traits>
 
 #include "lockstep/compress/index_value.hpp"
+#include "lockstep/compress/none.hpp"
+#include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress {
+
+template <class C>
+inline constexpr bool is_sparsifier = Sparsifier<C>;
+/// A compressor that keeps nothing from step to step.
+template <class C>
+inline constexpr bool is_stateless = false;
+template <Compressor C>
+inline constexpr bool is_stateless<C> = C::slot_count == 0;
 
 /// Sends the elements that `sparsifier` selects, their values as `values` compresses them: top-k, then quantised
 /// (SparCML, Renggli et al., SC'19; Qsparse-local-SGD, Basu et al., NeurIPS 2019). The k values are cut in blocks of
@@ -28,18 +37,21 @@ namespace lockstep::compress {
 /// they are for `values`. `values` keeps no state: elements move from step to step.
 template <class S, class V>
 struct chain {
-    static_assert(Sparsifier<S> && Compressor<V> && V::slot_count == 0,
+    static_assert(is_sparsifier<S> && is_stateless<V>,
                   "lockstep: chain takes a sparsifier such as top_k, and a compressor without state for its values, "
                   "such as quantize");
-    S sparsifier{};
-    V values{};
+    // What does not fit is replaced, so that the sentence above stays the only error.
+    using sparsifier_type = std::conditional_t<Sparsifier<S>, S, top_k>;
+    using values_type = std::conditional_t<is_stateless<V>, V, none>;
+    sparsifier_type sparsifier{};
+    values_type values{};
 
     static constexpr std::string_view name = "chain";
-    static constexpr compress::traits traits = traits_of<S>;
-    static constexpr std::size_t slot_count = S::slot_count;
+    static constexpr compress::traits traits = traits_of<sparsifier_type>;
+    static constexpr std::size_t slot_count = sparsifier_type::slot_count;
 
     [[nodiscard]] std::string settings() const {
-        return core::text(S::name, "(", std::string{sparsifier.settings()}, ") ", V::name, "(",
+        return core::text(sparsifier_type::name, "(", std::string{sparsifier.settings()}, ") ", values_type::name, "(",
                           std::string{values.settings()}, ")");
     }
     void check() const {
@@ -50,7 +62,7 @@ struct chain {
         if constexpr (requires { values.check_feedback(); }) values.check_feedback();
     }
     /// For warm_up: the same with another ratio.
-    [[nodiscard]] chain with_ratio(double ratio) const requires requires(S one) { one.ratio = 0.5; }
+    [[nodiscard]] chain with_ratio(double ratio) const requires requires(sparsifier_type one) { one.ratio = 0.5; }
     {
         chain out = *this;
         out.sparsifier.ratio = ratio;

@@ -10,9 +10,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/none.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress {
@@ -98,12 +100,13 @@ template <class Inner>
 struct measured {
     static_assert(Compressor<Inner>,
                   "lockstep: measured goes around a compressor; write measured{compress::top_k{}, &statistics}");
-    Inner inner{};
+    using inner_type = std::conditional_t<Compressor<Inner>, Inner, none>;
+    inner_type inner{};
     statistics* to = nullptr;
 
-    static constexpr std::string_view name = Inner::name;
-    static constexpr compress::traits traits = traits_of<Inner>;
-    static constexpr std::size_t slot_count = Inner::slot_count;
+    static constexpr std::string_view name = inner_type::name;
+    static constexpr compress::traits traits = traits_of<inner_type>;
+    static constexpr std::size_t slot_count = inner_type::slot_count;
 
     [[nodiscard]] std::string settings() const { return inner.settings(); }
     void check() const {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,15 +50,19 @@ template <class Inner, class First = none>
 struct warm_up {
     static_assert(Compressor<Inner> && Compressor<First>,
                   "lockstep: warm_up goes around a compressor; write warm_up{compress::top_k{.ratio = 0.001}, 100}");
-    Inner inner{};
+    // What does not fit is replaced, so that the sentence above stays the only error.
+    using inner_type = std::conditional_t<Compressor<Inner>, Inner, none>;
+    using first_type = std::conditional_t<Compressor<First>, First, none>;
+    inner_type inner{};
     std::uint64_t each = 0;   ///< steps
     std::uint64_t start = 0;  ///< steps
     std::array<double, 4> ratios{0.25, 0.063, 0.015, 0.004};
-    First first{};
+    first_type first{};
 
     static constexpr std::string_view name = "warm_up";
-    static constexpr compress::traits traits = traits_of<Inner>;
-    static constexpr std::size_t slot_count = std::max(std::size_t{Inner::slot_count}, std::size_t{First::slot_count});
+    static constexpr compress::traits traits = traits_of<inner_type>;
+    static constexpr std::size_t slot_count =
+        std::max(std::size_t{inner_type::slot_count}, std::size_t{first_type::slot_count});
 
     [[nodiscard]] std::string settings() const {
         return core::text("inner=", detail::describe(inner), " each=", each, " ratios=", ratios[0], ",", ratios[1], ",",
@@ -68,8 +73,8 @@ struct warm_up {
     void check() const {
         detail::check(inner);
         detail::check(first);
-        if (each > 0 && !has_ratio<Inner>)
-            core::fail(core::text("warm_up has each = ", each, " for ", Inner::name, ", which has no ratio"),
+        if (each > 0 && !has_ratio<inner_type>)
+            core::fail(core::text("warm_up has each = ", each, " for ", inner_type::name, ", which has no ratio"),
                        "leave it out, and give the steps before it as .start");
         for (const double ratio : ratios)
             if (!(ratio > 0 && ratio <= 1))
@@ -96,7 +101,7 @@ struct warm_up {
     [[nodiscard]] std::size_t max_bytes(std::size_t n) const {
         std::size_t most =
             std::max(std::size_t{first.template max_bytes<T>(n)}, std::size_t{inner.template max_bytes<T>(n)});
-        if constexpr (has_ratio<Inner>)
+        if constexpr (has_ratio<inner_type>)
             for (const double ratio : ratios)
                 most = std::max(most, std::size_t{with_ratio(inner, ratio).template max_bytes<T>(n)});
         return 1 + most;
@@ -108,7 +113,7 @@ struct warm_up {
     template <class T>
     [[nodiscard]] std::size_t scratch_size(std::size_t n) const {
         std::size_t most = std::max(compress::scratch_size<T>(first, n), compress::scratch_size<T>(inner, n));
-        if constexpr (has_ratio<Inner>)
+        if constexpr (has_ratio<inner_type>)
             for (const double ratio : ratios)
                 most = std::max(most, compress::scratch_size<T>(with_ratio(inner, ratio), n));
         return most;
@@ -145,7 +150,7 @@ private:
     template <class F>
     std::size_t with(std::size_t which, const F& f) const {
         if (which == 0) return f(which, first);
-        if constexpr (has_ratio<Inner>)
+        if constexpr (has_ratio<inner_type>)
             if (which < stages - 1) return f(which, with_ratio(inner, ratios[which - 1]));
         return f(which, inner);
     }
