@@ -54,6 +54,11 @@ struct error_feedback {
         return inner.template max_bytes<T>(n);
     }
     template <class T>
+        requires requires(const inner_type& one, const matrix& shape) { one.template max_bytes<T>(shape); }
+    [[nodiscard]] constexpr std::size_t max_bytes(const matrix& shape) const {
+        return inner.template max_bytes<T>(shape);
+    }
+    template <class T>
     [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
         return compress::scratch_size<T>(inner, n);
     }

@@ -35,13 +35,6 @@ using round_element = std::conditional_t<Combine == algebra::exact_sum, std::uin
 template <std::size_t Number>
 using round_number = std::integral_constant<std::size_t, Number>;
 
-/// What a reduction sees at once, in row-major order: a whole tensor, or a segment of one as a single row.
-struct matrix {
-    std::size_t rows = 1;
-    std::size_t columns = 1;
-    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
-};
-
 /// What a reduction needs for one matrix.
 template <std::size_t Rounds>
 struct reduction_sizes {

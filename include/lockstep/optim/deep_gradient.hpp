@@ -2,6 +2,7 @@
 #pragma once
 // Deep gradient compression: momentum before sparse messages, forgotten where numbers are sent. Models Optimizer, with
 // proposals.
+// Tested by tests/unit/reduce/proposals.cpp.
 
 #include <array>
 #include <cmath>

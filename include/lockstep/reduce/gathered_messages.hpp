@@ -121,13 +121,17 @@ private:
     [[nodiscard]] static constexpr bool is_dense(const piece& of) noexcept {
         return compress::traits_of<C>.dense_vectors && of.is_vector();
     }
+    [[nodiscard]] static constexpr compress::matrix shape_of(const piece& of) noexcept {
+        if (of.count == of.rows * of.columns) return {of.rows, of.columns};
+        return {1, of.count};
+    }
     /// Where the message of each piece begins among those of a worker, and where the last one ends.
     [[nodiscard, gnu::cold]] std::vector<std::size_t> offsets() const {
         constexpr std::string_view what = "bytes of a message";
         std::vector<std::size_t> out{0};
         for (const piece& one : deal_.pieces) {
             const std::size_t most = is_dense(one) ? core::checked_product(what, one.count, sizeof(T))
-                                                   : std::size_t{compressor_.template max_bytes<T>(one.count)};
+                                                   : compress::max_bytes<T>(compressor_, shape_of(one));
             out.push_back(core::checked_sum(what, out.back(), core::checked_sum(what, most, header + 7) / 8 * 8));
         }
         return out;
@@ -180,6 +184,7 @@ private:
                     .state = tensor::slots<T>{state.data() + worker * C::slot_count * n_, C::slot_count, n_, n_}.part(
                         one.first, one.count),
                     .scratch = (*arena_)[scratch_],
+                    .shape = shape_of(one),
                     .random = core::random_stream{deal_.seed, core::purpose::rounding, series,
                                                   static_cast<std::uint32_t>(step_)}
                                   .from(one.offset / 4),
