@@ -23,6 +23,13 @@ struct traits {
         false;  ///< pieces are whole tensors with their rows and columns, whatever the segment of the plan
 };
 
+/// What is compressed at once, in row-major order: a whole tensor, or a segment of one as a single row.
+struct matrix {
+    std::size_t rows = 1;
+    std::size_t columns = 1;
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
+};
+
 /// The tensor that a vector is, or is a segment of.
 struct origin {
     std::size_t tensor = 0;  ///< number among all of the network; each shard of a model partition is one of its own
@@ -33,13 +40,10 @@ struct origin {
 
     /// A tensor of one extent: a bias, a scale.
     [[nodiscard]] constexpr bool is_vector() const noexcept { return rows == 1 || columns == 1; }
-};
-
-/// What a reduction sees at once, in row-major order: a whole tensor, or a segment of one as a single row.
-struct matrix {
-    std::size_t rows = 1;
-    std::size_t columns = 1;
-    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
+    /// Of `count` numbers of it: all of the tensor, or a segment as a row.
+    [[nodiscard]] constexpr matrix shape(std::size_t count) const noexcept {
+        return count == rows * columns ? matrix{rows, columns} : matrix{1, count};
+    }
 };
 
 /// One vector to be written as a message.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/collectives/algorithm_table.hpp"
@@ -125,14 +126,14 @@ concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& aren
     fixed.visit_state([](const tensor::state_part<T>&) {}, std::size_t{0});
 };
 
-/// Shows a visitor what a reducer keeps for each worker of this rank: `slots` arrays of n numbers side by side, of
-/// which `one` has its part.
+/// Shows a visitor what a reducer keeps for each worker of this rank, as `role`: `slots` arrays of n numbers side by
+/// side, of which `one` has its part.
 template <class T, class Visitor>
 void visit_worker_state(Visitor&& visit, const worker_deal& of, const piece& one, std::span<T> state, std::size_t slots,
-                        std::size_t n, std::size_t set, bool speaks) {
+                        std::size_t n, std::size_t set, bool speaks, std::string_view role = "compressor") {
     for (std::size_t worker = 0; worker < of.own.size(); ++worker)
         for (std::size_t slot = 0; slot < slots; ++slot)
-            visit(tensor::state_part<T>{.role = "compressor",
+            visit(tensor::state_part<T>{.role = role,
                                         .slot = slot,
                                         .set = set,
                                         .tensor = one.tensor,

@@ -109,6 +109,11 @@ public:
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }
+    /// Once its messages are written: adds what they decode to for a worker of this rank, n numbers.
+    void decode_own(std::size_t worker, std::span<T> sum) const {
+        for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
+            (void)decode(deal_.own.first + worker, which, sum);
+    }
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const piece& one : deal_.pieces)
