@@ -10,16 +10,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/deep_gradient.hpp"
 #include "lockstep/optim/one_bit_adam.hpp"
+#include "lockstep/partition/hybrid.hpp"
+#include "lockstep/partition/model.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace {
@@ -41,12 +45,14 @@ struct machine {
 constexpr machine machines[] = {{1, true, false, 1},         {1, false, false, 2},         {1U << 16U, true, true, 2},
                                 {1U << 20U, true, false, 2}, {1U << 20U, false, false, 1}, {1, true, true, 1}};
 
-template <class Optimizer, class Compressor>
-auto recipe(const Optimizer& optimizer, const Compressor& compressor, std::size_t workers, const machine& on = {}) {
+template <class Optimizer, class Compressor, class Partition = ls::partition::data>
+auto recipe(const Optimizer& optimizer, const Compressor& compressor, std::size_t workers, const machine& on = {},
+            const Partition& partition = {}) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .optimizer = optimizer,
                     .schedule = ls::optim::constant{.rate = optimizer.name == "deep_gradient" ? 0.02 : 0.002},
+                    .partition = partition,
                     .compressor = compressor,
                     .batch = 61,
                     .lanes = workers == 3 ? 12U : 8U,
@@ -80,7 +86,7 @@ outcome run(const Ranks& ranks, const Plan& plan) {
     ls::trainer trainer{ranks, plan};
     losses seen;
     trainer.fit(training.set(), ls::steps{steps}, seen);
-    CHECK(trainer.weights_hash() == trainer.local_hash());
+    if (trainer.grid().shards == 1) CHECK(trainer.weights_hash() == trainer.local_hash());
     return {trainer.weights_hash(), trainer.state_hash(), seen.values};
 }
 
@@ -140,6 +146,26 @@ TEST_CASE("equivalence/proposals: deep gradient compression has the same bits on
 TEST_CASE("equivalence/proposals: runs go on after a checkpoint on other ranks", "[equivalence]") {
     goes_on([](std::size_t of, const machine& on) { return one_bit(of, on); });
     goes_on([](std::size_t of, const machine& on) { return deep(of, on); });
+}
+
+TEST_CASE("equivalence/proposals: shards propose alike on any number of groups, also beside a reduction in rounds",
+          "[equivalence]") {
+    constexpr auto hybrid = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}};
+    for (const std::size_t workers : {8, 3}) {
+        std::map<int, outcome> of_size;
+        const auto add = [&](const mpi::communicator& group) {
+            const machine& on = machines[(workers + static_cast<std::size_t>(group.size())) % std::size(machines)];
+            of_size[group.size()] = run(group, recipe(ls::optim::one_bit_adam{.warm_up = 4},
+                                                      error_feedback{ls::compress::power_sgd{}}, workers, on, hybrid));
+        };
+        on_groups({8}, add);
+        on_groups({2, 6}, add);
+        on_groups({4, 4}, add);
+        for (const auto& [size, found] : of_size) {
+            INFO(size << " ranks, " << workers << " workers");
+            CHECK(found == of_size.at(8));
+        }
+    }
 }
 
 TEST_CASE("equivalence/proposals: the warm-up of 1-bit Adam is Adam without a compressor", "[equivalence]") {
