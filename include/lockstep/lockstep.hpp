@@ -8,6 +8,7 @@
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/half.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"

@@ -90,6 +90,8 @@ struct error_feedback<Inner> {
     static constexpr compress::traits traits = traits_of<Inner>;
     static constexpr std::size_t slot_count = 1 + Inner::slot_count;
     static constexpr auto rounds = Inner::rounds;
+    template <class T>
+    using element = typename detail::element_for<Inner, T, algebra::ordered_sum>::type;
 
     [[nodiscard]] std::string settings() const {
         return core::text("inner=", Inner::name, "(", std::string{inner.settings()}, ")");
@@ -109,7 +111,7 @@ struct error_feedback<Inner> {
     }
     template <std::size_t Number, class T>
     void encode(round_number<Number> round, const worker_pass<T>& in,
-                std::span<round_element<T, rounds[Number]>> out) const noexcept {
+                std::span<element_of<Inner, T, Number>> out) const noexcept {
         // The residual becomes p in its own place, and stays it for all rounds.
         const std::span<T> residual = in.state[0];
         if constexpr (Number == 0) kernels::add(in.values, residual);
@@ -118,21 +120,21 @@ struct error_feedback<Inner> {
         inside.state = in.state.from(1, Inner::slot_count);
         inner.encode(round, inside, out);
         if constexpr (Number + 1 == rounds.size())
-            inner.decode_own(inside, std::span<const round_element<T, rounds[Number]>>{out}, T{-1}, residual);
+            inner.decode_own(inside, std::span<const element_of<Inner, T, Number>>{out}, T{-1}, residual);
     }
     template <std::size_t Number, class T>
     void combined(round_number<Number> round, const shared_pass<T>& all,
-                  std::span<const round_element<T, rounds[Number]>> result) const noexcept {
+                  std::span<const element_of<Inner, T, Number>> result) const noexcept {
         inner.combined(round, all, result);
     }
     template <class T>
-    void finish(const shared_pass<T>& all, std::span<const round_element<T, rounds.back()>> result,
+    void finish(const shared_pass<T>& all, std::span<const element_of<Inner, T, rounds.size() - 1>> result,
                 std::span<T> mean) const noexcept {
         inner.finish(all, result, mean);
     }
     template <class T>
-    void decode_own(const worker_pass<T>& in, std::span<const round_element<T, rounds.back()>> elements, T scale,
-                    std::span<T> sum) const noexcept {
+    void decode_own(const worker_pass<T>& in, std::span<const element_of<Inner, T, rounds.size() - 1>> elements,
+                    T scale, std::span<T> sum) const noexcept {
         inner.decode_own(in, elements, scale, sum);
     }
 };
