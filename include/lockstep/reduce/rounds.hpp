@@ -373,16 +373,23 @@ private:
             .kept = (*arena_)[kept_].subspan(worker * kept_length_ + one.kept, one.sizes.kept),
             .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
             .random = core::random_stream{deal_.seed, core::purpose::rounding, series, step_}.from(one.what.offset / 4),
-            .team = team_};
+            .team = team_,
+            .common = common_of(one, step_),
+            .step = step_,
+            .from = one.what.from()};
+    }
+    [[nodiscard]] core::random_stream common_of(const part& one, std::uint32_t step) const noexcept {
+        const auto series = static_cast<std::uint32_t>(one.what.tensor);
+        return core::random_stream{deal_.seed, core::purpose::reduction, series, step}.from(one.what.offset / 4);
     }
     [[nodiscard]] compress::shared_pass<T> shared_of(const part& one, std::uint32_t step) const noexcept {
-        const auto series = static_cast<std::uint32_t>(one.what.tensor);
-        return {
-            .shape = one.shape,
-            .workers = deal_.workers,
-            .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
-            .random = core::random_stream{deal_.seed, core::purpose::reduction, series, step}.from(one.what.offset / 4),
-            .team = team_};
+        return {.shape = one.shape,
+                .workers = deal_.workers,
+                .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+                .random = common_of(one, step),
+                .team = team_,
+                .step = step,
+                .from = one.what.from()};
     }
 
     R reduction_;
