@@ -61,12 +61,12 @@ struct error_feedback {
         return inner.template max_bytes<T>(n);
     }
     template <class T>
-    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step) const {
-        return max_bytes_at<T>(inner, n, step);
+    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step, const origin& from) const {
+        return max_bytes_at<T>(inner, n, step, from);
     }
     template <class T>
-    [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
-        return compress::scratch_size<T>(inner, n);
+    [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n, const origin& from) const {
+        return compress::scratch_size<T>(inner, n, from);
     }
 
     template <class T>
@@ -111,6 +111,7 @@ struct error_feedback<Inner> {
         if constexpr (requires { inner.check(); }) inner.check();
         if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
     }
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
 
@@ -126,7 +127,7 @@ struct error_feedback<Inner> {
         if constexpr (Number == 0) kernels::add(in.values, residual);
         auto inside = in;
         inside.values = residual;
-        inside.state = in.state.from(1, Inner::slot_count);
+        inside.state = in.state.from(1, slots() - 1);
         inner.encode(round, inside, out);
         if constexpr (Number + 1 == rounds.size())
             inner.decode_own(inside, std::span<const element_of<Inner, T, Number>>{out}, T{-1}, residual);

@@ -41,13 +41,14 @@ struct channel {
     std::uint64_t step = 0;
     origin from{};
 
-    channel(const C& which, std::size_t size)
+    channel(const C& which, std::size_t size, const origin& tensor = {})
         : compressor{which},
           n{size},
-          words(which.template max_bytes<T>(size) / 8 + 4, 0xA5A5A5A5A5A5A5A5ULL),
-          most{which.template max_bytes<T>(size)},
+          words(max_bytes_at<T>(which, size, 0, tensor) / 8 + 4, 0xA5A5A5A5A5A5A5A5ULL),
+          most{max_bytes_at<T>(which, size, 0, tensor)},
           slots(compress::slots_of(which) * size),
-          scratch(compress::scratch_size<T>(which, size)) {}
+          scratch(compress::scratch_size<T>(which, size, tensor)),
+          from{tensor} {}
 
     std::span<const std::byte> encode(std::span<const T> values,
                                       core::random_stream random = {1, core::purpose::rounding}) {
