@@ -125,6 +125,7 @@ public:
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
           is_first_{of.ranks.rank() == 0},
+          slots_{compress::slots_of(reduction)},
           inside_{make_sum_of_shared_worker<T>(of)} {
         lay_out();
         ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
@@ -139,8 +140,7 @@ public:
             work_bytes = std::max(work_bytes, sum->work_size() * sizeof(E));
         });
         dense_sum_ = make_sum<T>(of, dense_length_, true);
-        state_ =
-            arena.reserve<T>(core::checked_product("numbers of a reduction", std::size_t{R::slot_count}, own(), of.n));
+        state_ = arena.reserve<T>(core::checked_product("numbers of a reduction", slots_, own(), of.n));
         shared_ = arena.reserve<T>(shared_length_);
         kept_ = arena.reserve<T>(core::checked_product("numbers of a reduction", own(), kept_length_));
         data_ = arena.reserve<std::byte>(data_bytes);
@@ -221,7 +221,7 @@ public:
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const part& one : parts_) {
             if (one.is_dense) continue;
-            visit_worker_state(visit, deal_, one.what, (*arena_)[state_], std::size_t{R::slot_count}, n_, set, speaks_);
+            visit_worker_state(visit, deal_, one.what, (*arena_)[state_], slots_, n_, set, speaks_);
             visit(tensor::state_part<T>{.role = "reduction",
                                         .set = set,
                                         .tensor = one.what.tensor,
@@ -364,12 +364,12 @@ private:
     }
     [[nodiscard]] compress::worker_pass<T> pass_of(std::size_t worker, const part& one) const noexcept {
         const auto series = static_cast<std::uint32_t>(one.what.tensor * deal_.workers + deal_.own.first + worker);
-        T* const state = (*arena_)[state_].data() + worker * R::slot_count * n_;
+        T* const state = (*arena_)[state_].data() + worker * slots_ * n_;
         return {
             .shape = one.shape,
             .workers = deal_.workers,
             .values = values_of(worker, one),
-            .state = tensor::slots<T>{state, R::slot_count, n_, n_}.part(one.what.first, one.what.count),
+            .state = tensor::slots<T>{state, slots_, n_, n_}.part(one.what.first, one.what.count),
             .kept = (*arena_)[kept_].subspan(worker * kept_length_ + one.kept, one.sizes.kept),
             .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
             .random = core::random_stream{deal_.seed, core::purpose::rounding, series, step_}.from(one.what.offset / 4),
@@ -398,6 +398,7 @@ private:
     worker_deal deal_;
     bool speaks_;    // of those that share a worker,
     bool is_first_;  // and of all
+    std::size_t slots_;
     std::vector<part> parts_;
     std::array<std::size_t, round_count> length_{};  // of each round: elements of a worker
     std::size_t flag_ = 0;  // 1: the last element of the first round says that a worker is not finite

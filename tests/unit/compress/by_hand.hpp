@@ -27,7 +27,7 @@ struct by_hand {
     std::size_t tensor;
     parallel::team team;
     reduction_sizes<R::rounds.size()> sizes = reduction.sizes(shape, workers);
-    std::vector<T> state = std::vector<T>(workers * R::slot_count * shape.size());
+    std::vector<T> state = std::vector<T>(workers * slots_of(reduction) * shape.size());
     std::vector<T> shared = std::vector<T>(sizes.shared);
     std::vector<T> kept = std::vector<T>(workers * sizes.kept, T{-1});
     std::vector<element_of<R, T, R::rounds.size() - 1>> last{};  ///< what each worker has encoded for the last round
@@ -53,7 +53,7 @@ struct by_hand {
         return {.shape = shape,
                 .workers = workers,
                 .values = values.subspan(worker * n, n),
-                .state = tensor::slots<T>{state.data() + worker * R::slot_count * n, R::slot_count, n, n},
+                .state = tensor::slots<T>{state.data() + worker * slots_of(reduction) * n, slots_of(reduction), n, n},
                 .kept = std::span{kept}.subspan(worker * sizes.kept, sizes.kept),
                 .shared = shared,
                 .random = {seed, core::purpose::rounding, static_cast<std::uint32_t>(tensor * workers + worker), step},
