@@ -12,10 +12,14 @@
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/half.hpp"
+#include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/sign_vote.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/partition/hybrid.hpp"
@@ -136,6 +140,13 @@ TEST_CASE("equivalence/workers: power_sgd of ranks 1 and 2 has the same bits on 
     same_everywhere(normalised, error_feedback{power_sgd{.rank = 2}}, 3, 12);
     same_everywhere(net, power_sgd{}, 5, 17);
     same_everywhere(net, error_feedback{power_sgd{}}, 1, 8);
+}
+
+TEST_CASE("equivalence/workers: bits, votes and numbers of 16 bits have the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    same_everywhere(net, ls::compress::two_sided{error_feedback{ls::compress::one_bit{}}}, 8, 8);
+    same_everywhere(net, ls::compress::sign_vote{.momentum = 0.9}, 8, 8);
+    same_everywhere(net, error_feedback{ls::compress::bfloat16{.stochastic = true}}, 8, 8);
 }
 
 TEST_CASE("equivalence/workers: shards of a model partition compress alike on any number of groups", "[equivalence]") {

@@ -15,6 +15,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/half.hpp"
+#include "lockstep/simd/random_words.hpp"
 
 namespace lockstep::compress {
 
@@ -58,7 +59,7 @@ struct wire_format {
                 }
                 Number* const to = out.data() + first;
                 if (stochastic) {
-                    in.random.words(first, std::span{words}.first(count));
+                    simd::random_words(in.random, first, std::span{words}.first(count));
                     simd::narrow(std::span<const float>{some}, std::span<const std::uint32_t>{words}, to);
                 } else {
                     simd::narrow(std::span<const float>{some}, to);

@@ -33,6 +33,26 @@ inline constexpr T too_large = std::is_same_v<T, float> ? T{0x1p126F} : static_c
 /// The largest magnitude of a bucket; NaN if it is to decode to NaN.
 template <class T>
 [[nodiscard]] T largest_of(std::span<const T> values) noexcept {
+#if defined(__AVX512F__)
+    // The bits of magnitudes are ordered as the magnitudes are, infinity and then NaN above all.
+    if constexpr (std::is_same_v<T, float>) {
+        const __m512i size = _mm512_set1_epi32(0x7fffffff);
+        __m512i most = _mm512_setzero_si512(), other = most;
+        std::size_t i = 0;
+        for (; i + 32 <= values.size(); i += 32) {
+            most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_loadu_si512(values.data() + i), size));
+            other = _mm512_max_epu32(other, _mm512_and_si512(_mm512_loadu_si512(values.data() + i + 16), size));
+        }
+        for (; i < values.size(); i += 16) {
+            const std::size_t count = std::min<std::size_t>(16, values.size() - i);
+            const auto here = static_cast<__mmask16>((1U << count) - 1);
+            most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_maskz_loadu_epi32(here, values.data() + i), size));
+        }
+        const auto largest =
+            std::bit_cast<float>(static_cast<std::uint32_t>(_mm512_reduce_max_epu32(_mm512_max_epu32(most, other))));
+        return largest < too_large<float> ? largest : std::numeric_limits<float>::quiet_NaN();
+    }
+#endif
     using vector = simd::batch<T>;
     vector most(T{0});
     vector poison(T{0});
@@ -52,12 +72,12 @@ template <class T>
 }
 
 /// The Euclidean norm, at least the largest magnitude; NaN if the bucket is to decode to NaN. Squares are added in
-/// double: eight sums of every eighth number, then these in pairs.
+/// double: sixteen sums of every sixteenth number, then these in pairs.
 template <class T>
 [[nodiscard]] T norm_of(std::span<const T> values) noexcept {
     const T largest = largest_of(values);
     if (!(largest > 0)) return largest;
-    constexpr std::size_t ways = 8;
+    constexpr std::size_t ways = 16;
     // By a power of two, so that no square overflows or loses bits.
     const double shrink = std::ldexp(1.0, -std::ilogb(largest));
     std::array<double, ways> sums{};

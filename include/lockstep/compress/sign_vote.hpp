@@ -15,6 +15,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/bytes.hpp"
+#include "lockstep/simd/part.hpp"
 
 namespace lockstep::compress {
 
@@ -98,10 +101,23 @@ private:
     template <class T>
     static void write_signs(const worker_pass<T>& in, std::span<const T> voters,
                             std::span<std::uint32_t> out) noexcept {
-        ternary_fields{in.workers}.write(in.team, in.values.size(), out, [&](std::size_t i) {
-            if (voters.empty()) return 1U;
-            return 1U + (voters[i] > 0 ? 1U : 0U) - (voters[i] < 0 ? 1U : 0U);
-        });
+        using vector = simd::batch<T>;
+        const vector zero(T{0}), one(T{1}), two(T{2});
+        ternary_fields{in.workers}.write_runs(
+            in.team, in.values.size(), out, [&](std::size_t first, std::span<std::uint8_t> codes) {
+                if (voters.empty()) return (void)std::ranges::fill(codes, std::uint8_t{1});
+                const auto code = [&](const vector& value) {
+                    return select(value > zero, two, select(value < zero, zero, one));
+                };
+                const T* const from = voters.data() + first;
+                std::size_t i = 0;
+                for (; i + simd::width<T> <= codes.size(); i += simd::width<T>)
+                    simd::store_bytes<T>(codes.data() + i, code(simd::load(from + i)));
+                if (i == codes.size()) return;
+                std::array<std::uint8_t, simd::width<T>> rest;
+                simd::store_bytes<T>(rest.data(), code(simd::load_first(from + i, codes.size() - i)));
+                std::copy_n(rest.begin(), codes.size() - i, codes.begin() + static_cast<std::ptrdiff_t>(i));
+            });
     }
 };
 

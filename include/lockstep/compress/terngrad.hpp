@@ -17,6 +17,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/random_words.hpp"
 
 namespace lockstep::compress {
 
@@ -79,22 +80,16 @@ struct terngrad {
     template <class T>
     void encode(round_number<1>, const worker_pass<T>& in, std::span<std::uint32_t> out) const noexcept {
         const ternary_fields fields{in.workers};
-        const std::size_t each = fields.each(), bits = fields.bits(), n = in.values.size();
         const T scale = in.shared[0], most = in.kept[0];
-        parallel::for_blocks(in.team, out.size(), 512, [&](parallel::block part) {
-            std::array<std::uint32_t, 16> words;
-            for (std::size_t at = part.first; at < part.last; ++at) {
-                const std::size_t first = at * each, count = std::min(each, n - first);
-                in.random.words(first, std::span{words}.first(count));
-                std::uint32_t packed = 0;
-                for (std::size_t i = 0; i < count; ++i) {
-                    const T value = in.values[first + i];
-                    // A word is below 2^32 x probability: for probability 1 always.
-                    const T chance = scale > 0 ? std::min(std::abs(value), most) / scale : T{0};
-                    const bool sent = std::int64_t{words[i]} < static_cast<std::int64_t>(chance * T{0x1p32F});
-                    packed |= (sent ? value < 0 ? 0U : 2U : 1U) << (i * bits);
-                }
-                out[at] = packed;
+        fields.write_runs(in.team, in.values.size(), out, [&](std::size_t first, std::span<std::uint8_t> codes) {
+            std::array<std::uint32_t, ternary_fields::longest_run> words;
+            simd::random_words(in.random, first, std::span{words}.first(codes.size()));
+            for (std::size_t i = 0; i < codes.size(); ++i) {
+                const T value = in.values[first + i];
+                // A word is below 2^32 x probability: for probability 1 always.
+                const T chance = scale > 0 ? std::min(std::abs(value), most) / scale : T{0};
+                const bool sent = std::int64_t{words[i]} < static_cast<std::int64_t>(chance * T{0x1p32F});
+                codes[i] = sent ? value < 0 ? 0 : 2 : 1;
             }
         });
     }

@@ -108,6 +108,28 @@ struct float16 {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                             _mm512_cvtps_ph(from, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
+    /// Stochastic.
+    static void store(float16* to, floats from, const std::uint32_t* words) noexcept {
+        const auto all = [](std::uint32_t bits) { return _mm512_set1_epi32(static_cast<int>(bits)); };
+        const __m512i whole = _mm512_castps_si512(from), word = _mm512_loadu_si512(words);
+        const __m512i sign = _mm512_srli_epi32(_mm512_and_si512(whole, all(0x80000000U)), 16);
+        const __m512i size = _mm512_and_si512(whole, all(0x7fffffffU));
+        const __m512i sum = _mm512_add_epi32(size, _mm512_srli_epi32(word, 19));
+        __m512i out = _mm512_srli_epi32(_mm512_sub_epi32(sum, all(0x38000000U)), 13);
+        // Multiples of 2^-24.
+        const __m512 steps = _mm512_mul_ps(_mm512_castsi512_ps(size), _mm512_set1_ps(0x1p24F));
+        const __mmask16 small = _mm512_cmplt_epu32_mask(size, all(0x38800000U));
+        const __m512i below = _mm512_maskz_cvttps_epi32(small, steps);
+        const __m512 part = _mm512_sub_ps(steps, _mm512_cvtepi32_ps(below));
+        const __m512i bound = _mm512_maskz_cvttps_epi32(small, _mm512_mul_ps(part, _mm512_set1_ps(0x1p24F)));
+        const __mmask16 up = _mm512_mask_cmplt_epu32_mask(small, _mm512_srli_epi32(word, 8), bound);
+        out = _mm512_mask_mov_epi32(out, small, _mm512_mask_add_epi32(below, up, below, all(1)));
+        out = _mm512_mask_mov_epi32(out, _mm512_cmpge_epu32_mask(size, all(0x47800000U)), all(0x7c00U));
+        const __mmask16 none = _mm512_cmpgt_epu32_mask(size, all(detail::float_infinity));
+        const __m512i quiet = _mm512_and_si512(_mm512_srli_epi32(size, 13), all(0x3ffU));
+        out = _mm512_mask_or_epi32(out, none, quiet, all(0x7e00U));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(_mm512_or_si512(out, sign)));
+    }
 #elif defined(__F16C__)
     using floats = __m256;
     [[nodiscard]] static floats load(const float16* from) noexcept {
@@ -151,6 +173,17 @@ struct bfloat16 {
         const __m512i out = _mm512_mask_or_epi32(near, none, upper, _mm512_set1_epi32(0x40));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(out));
     }
+    /// Stochastic.
+    static void store(bfloat16* to, floats from, const std::uint32_t* words) noexcept {
+        const __m512i whole = _mm512_castps_si512(from), upper = _mm512_srli_epi32(whole, 16);
+        const __m512i size = _mm512_and_si512(whole, _mm512_set1_epi32(0x7fffffff));
+        const __m512i draw = _mm512_srli_epi32(_mm512_loadu_si512(words), 16);
+        const __mmask16 finite = _mm512_cmplt_epu32_mask(size, _mm512_set1_epi32(0x7f800000));
+        __m512i out = _mm512_mask_srli_epi32(upper, finite, _mm512_add_epi32(whole, draw), 16);
+        const __mmask16 none = _mm512_cmp_ps_mask(from, from, _CMP_UNORD_Q);
+        out = _mm512_mask_or_epi32(out, none, upper, _mm512_set1_epi32(0x40));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(out));
+    }
 #endif
 };
 
@@ -158,6 +191,10 @@ namespace detail {
 template <class Number>
 inline constexpr bool has_casts = requires {
     typename Number::floats;
+};
+template <class Number>
+inline constexpr bool has_stochastic_casts = requires(Number* to, const std::uint32_t* words) {
+    Number::store(to, typename Number::floats{}, words);
 };
 }  // namespace detail
 
@@ -176,7 +213,14 @@ inline void narrow(std::span<const float> from, Number* to) noexcept {
 /// The same with stochastic rounding: a word for each number.
 template <class Number>
 inline void narrow(std::span<const float> from, std::span<const std::uint32_t> words, Number* to) noexcept {
-    for (std::size_t at = 0; at < from.size(); ++at) to[at] = Number{from[at], words[at]};
+    std::size_t at = 0;
+    if constexpr (detail::has_stochastic_casts<Number>)
+        for (; at + detail::cast_width <= from.size(); at += detail::cast_width) {
+            typename Number::floats values;
+            __builtin_memcpy(&values, from.data() + at, sizeof(values));
+            Number::store(to + at, values, words.data() + at);
+        }
+    for (; at < from.size(); ++at) to[at] = Number{from[at], words[at]};
 }
 /// to = from, exactly.
 template <class Number>

@@ -148,6 +148,25 @@ TEMPLATE_TEST_CASE("simd/half: the mean over all words is the number", "[simd]",
     }
 }
 
+TEMPLATE_TEST_CASE("simd/half: arrays are rounded stochastically as single numbers are", "[simd]", simd::float16,
+                   simd::bfloat16) {
+    const lockstep::core::random_stream random{4, lockstep::core::purpose::user};
+    const std::size_t n = reference::floats.size();
+    std::vector<float> values(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = std::bit_cast<float>(reference::floats[i]);
+    for (std::uint64_t draw = 0; draw < 50; ++draw) {
+        std::vector<std::uint32_t> words(n);
+        random.words(n * draw, words);
+        std::vector<TestType> narrow(n + 1, of_bits<TestType>(0x1234));
+        simd::narrow(std::span<const float>{values}, std::span<const std::uint32_t>{words}, narrow.data());
+        for (std::size_t i = 0; i < n; ++i) {
+            INFO(std::hex << reference::floats[i] << " " << words[i]);
+            REQUIRE(narrow[i] == TestType{values[i], words[i]});
+        }
+        REQUIRE(narrow.back().bits == 0x1234);
+    }
+}
+
 TEMPLATE_TEST_CASE("simd/half: what is too large is infinite, what is none stays none", "[simd]", simd::float16,
                    simd::bfloat16) {
     const float largest = is_binary16<TestType> ? 65504.0F : 0x1.fep127F;
