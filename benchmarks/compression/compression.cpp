@@ -77,7 +77,7 @@ void compressor(const options& given, std::span<const float> values, const std::
     const std::size_t n = values.size();
     const compress::origin from{.rows = n / given.columns, .columns = given.columns};
     std::vector<std::uint64_t> message(compress::max_bytes_at<float>(which, n, 0, from) / 8 + 1);
-    std::vector<float> sum(n), scratch(compress::scratch_size<float>(which, n, from));
+    std::vector<float> sum(n), scratch(compress::scratch_size<float>(which, n));
     std::size_t bytes = 0;
     measure(given, values, name + " encode", [&] {
         bytes = which.encode(compress::encoding<float>{.values = values,

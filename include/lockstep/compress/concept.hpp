@@ -58,9 +58,9 @@ struct encoding {
 template <class T>
 struct sealing {
     std::span<T> sum;
-    tensor::slots<T>
-        state;             ///< shared_slots of them, as long as sum, zero before the first step, the same on all ranks
-    std::span<T> scratch;  ///< scratch_size elements, from a multiple of 8 bytes on
+    tensor::slots<T> state;        ///< shared_slots of them, as long as sum, zero before the first step
+    std::span<std::byte> message;  ///< room for max_bytes_at of this step, starting at a multiple of 8 bytes
+    std::span<T> scratch;          ///< scratch_size(sum.size()) elements
     core::random_stream random{0, core::purpose::reduction};  ///< word i belongs to number i
     std::uint64_t step = 0;                                   ///< of the run, from 0
     origin from{};
@@ -77,11 +77,10 @@ struct sealing {
 /// in.values to write to: snaps what it sends of p and encodes it, for compressors that choose what they send. For
 /// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
 /// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sees_whole_tensors()`, in place of the trait;
-/// `max_bytes<T>(n, step)`, the longest message of a step, and `changes()`, the steps at which that differs from the
-/// step before, ascending: messages of a step then take no more room than that. What depends on the shape of the tensor
-/// as well takes a last argument `const origin&`: `max_bytes<T>(n, from)` or `(n, step, from)`, `scratch_size<T>(n,
-/// from)`. `seal(sealing)`, noexcept, changes the sum of all workers before the update, with `shared_slots()` arrays of
-/// state that belong to no worker.
+/// `max_bytes<T>(n, step, from)`, the longest message of a step and tensor, and `changes()`, the steps at which that
+/// differs from the step before, ascending: messages then take no more room than that. `seal(sealing)`,
+/// noexcept, changes the sum of all workers before the update, with `shared_slots()` arrays of state that belong to no
+/// worker.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
@@ -98,10 +97,8 @@ concept Compressor = std::copy_constructible<C> &&
 
 /// Elements of scratch for a vector of n: what the compressor says, or none.
 template <class T, Compressor<T> C>
-[[nodiscard]] constexpr std::size_t scratch_size(const C& compressor, std::size_t n, const origin& from = {}) {
-    if constexpr (requires { compressor.template scratch_size<T>(n, from); })
-        return compressor.template scratch_size<T>(n, from);
-    else if constexpr (requires { compressor.template scratch_size<T>(n); })
+[[nodiscard]] constexpr std::size_t scratch_size(const C& compressor, std::size_t n) {
+    if constexpr (requires { compressor.template scratch_size<T>(n); })
         return compressor.template scratch_size<T>(n);
     else
         return 0;
@@ -157,16 +154,12 @@ inline constexpr bool has_seal = requires(const C& compressor, const sealing<T>&
     requires noexcept(compressor.seal(in));
 };
 
-/// The longest message in this step.
+/// The longest message of n numbers of this tensor in this step.
 template <class T, Compressor<T> C>
 [[nodiscard]] constexpr std::size_t max_bytes_at(const C& compressor, std::size_t n, std::uint64_t step,
-                                                 const origin& from = {}) {
+                                                 const origin& from) {
     if constexpr (requires { compressor.template max_bytes<T>(n, step, from); })
         return compressor.template max_bytes<T>(n, step, from);
-    else if constexpr (requires { compressor.template max_bytes<T>(n, from); })
-        return compressor.template max_bytes<T>(n, from);
-    else if constexpr (requires { compressor.template max_bytes<T>(n, step); })
-        return compressor.template max_bytes<T>(n, step);
     else
         return compressor.template max_bytes<T>(n);
 }

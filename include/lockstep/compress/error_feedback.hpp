@@ -22,6 +22,11 @@ namespace lockstep::compress {
 /// What error feedback can go around.
 template <class Inner>
 inline constexpr bool is_inner = Compressor<Inner>;
+/// two_sided goes around everything else: what is around it would not compress the way back.
+template <class Inner>
+inline constexpr bool is_outermost = has_seal<Inner, float> && !requires {
+    Inner::holds_any;
+};
 
 /// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014);
 /// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly, not up to rounding, for every inner compressor here:
@@ -34,6 +39,8 @@ struct error_feedback {
     static_assert(
         is_inner<Inner>,
         "lockstep: error_feedback goes around a compressor; write error_feedback{compress::top_k{.ratio = 0.01}}");
+    static_assert(!is_outermost<Inner>,
+                  "lockstep: two_sided goes around error_feedback; write two_sided{error_feedback{..}}");
     using inner_type = std::conditional_t<is_inner<Inner>, Inner, none>;
     inner_type inner;
 
@@ -65,8 +72,8 @@ struct error_feedback {
         return max_bytes_at<T>(inner, n, step, from);
     }
     template <class T>
-    [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n, const origin& from) const {
-        return compress::scratch_size<T>(inner, n, from);
+    [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
+        return compress::scratch_size<T>(inner, n);
     }
 
     template <class T>
@@ -114,6 +121,7 @@ struct error_feedback<Inner> {
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
 
     template <class T>
     void initialise(const shared_pass<T>& all) const noexcept {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What compressors share that send some elements of a vector with their indices: the concept Sparsifier, their messages
-// and their settings. Tested by tests/unit/compress/top_k.cpp and threshold.cpp.
+// and their settings.
+// Tested by tests/unit/compress/top_k.cpp.
 
 #include <algorithm>
 #include <cmath>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
@@ -15,7 +16,6 @@
 #include "lockstep/core/checked.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bits.hpp"
-#include "lockstep/simd/map.hpp"
 #include "lockstep/simd/part.hpp"
 
 namespace lockstep::compress {
@@ -43,18 +43,12 @@ struct one_bit {
         return n == 0 ? 0 : 2 * sizeof(T) + packed_bytes(n, 1);
     }
     template <class T>
-    [[nodiscard]] std::size_t max_bytes(std::size_t n, const origin& from) const {
+    [[nodiscard]] std::size_t max_bytes(std::size_t n, std::uint64_t, const origin& from) const {
         if (n == 0) return 0;
         return core::checked_sum("bytes of a message",
                                  core::checked_product("bytes of a message", columns(n, from), 2 * sizeof(T)),
                                  packed_bytes(n, 1));
     }
-    /// Numbers that are not negative, of each column.
-    template <class T>
-    [[nodiscard]] std::size_t scratch_size(std::size_t n, const origin& from) const noexcept {
-        return columns(n, from) > 1 ? columns(n, from) : 0;
-    }
-
     template <class T>
     std::size_t encode(const encoding<T>& in) const noexcept {
         const std::size_t n = in.values.size();
@@ -67,7 +61,7 @@ struct one_bit {
         } else {
             // The message begins at a multiple of 8 bytes.
             T* const means = reinterpret_cast<T*>(in.message.data());
-            find_means(in.values, {means, count}, {means + count, count}, in.scratch.first(count));
+            find_means(in.values, {means, count}, {means + count, count});
         }
         simd::store_signs(in.values.data(), n, in.message.data() + 2 * count * sizeof(T));
         return 2 * count * sizeof(T) + packed_bytes(n, 1);
@@ -148,35 +142,41 @@ private:
         return out;
     }
 
-    /// Of each column: sums row by row, then quotients.
+    /// Of each column, row by row, some columns at a time.
     template <class T>
-    static void find_means(std::span<const T> values, std::span<T> high, std::span<T> low,
-                           std::span<T> number) noexcept {
+    static void find_means(std::span<const T> values, std::span<T> high, std::span<T> low) noexcept {
+        const std::size_t count = high.size(), rows = values.size() / count;
+        std::size_t at = 0;
+        for (; at + 4 * simd::width<T> <= count; at += 4 * simd::width<T>)
+            find_means<4>(values.data() + at, rows, count, simd::width<T>, high.data() + at, low.data() + at);
+        for (; at < count; at += simd::width<T>)
+            find_means<1>(values.data() + at, rows, count, std::min(simd::width<T>, count - at), high.data() + at,
+                          low.data() + at);
+    }
+    /// Of the columns of so many vectors, of which the last one has `last` elements.
+    template <std::size_t Vectors, class T>
+    static void find_means(const T* values, std::size_t rows, std::size_t stride, std::size_t last, T* high,
+                           T* low) noexcept {
         using vector = simd::batch<T>;
         const vector zero(T{0}), one(T{1});
-        const std::size_t count = high.size();
-        const auto rows = static_cast<T>(values.size() / count);
-        std::ranges::fill(high, T{0});
-        std::ranges::fill(low, T{0});
-        std::ranges::fill(number, T{0});
-        for (std::size_t first = 0; first < values.size(); first += count)
-            simd::map(
-                count,
-                [&](const vector& value, vector& up, vector& down, vector& below) {
-                    const auto negative = value < zero;
-                    up = up + select(negative, zero, value);
-                    down = down + select(negative, value, zero);
-                    below = below + select(negative, one, zero);
-                },
-                values.data() + first, high.data(), low.data(), number.data());
-        simd::map(
-            count,
-            [&](vector& up, vector& down, const vector& below) {
-                // Without numbers of a kind their sum is 0, and so is their mean.
-                up = up / max(vector(rows) - below, one);
-                down = down / max(below, one);
-            },
-            high.data(), low.data(), number.data());
+        vector up[Vectors], down[Vectors], below[Vectors];
+        for (std::size_t i = 0; i < Vectors; ++i) up[i] = down[i] = below[i] = zero;
+        for (std::size_t row = 0; row < rows; ++row, values += stride)
+            for (std::size_t i = 0; i < Vectors; ++i) {
+                const vector value =
+                    last == simd::width<T> ? simd::load(values + i * simd::width<T>) : simd::load_first(values, last);
+                const auto negative = value < zero;
+                up[i] = up[i] + select(negative, zero, value);
+                down[i] = down[i] + select(negative, value, zero);
+                below[i] = below[i] + select(negative, one, zero);
+            }
+        for (std::size_t i = 0; i < Vectors; ++i) {
+            // Without numbers of a kind their sum is 0, and so is their mean.
+            const std::size_t here = i + 1 == Vectors ? last : simd::width<T>;
+            const vector others = vector(static_cast<T>(rows)) - below[i];
+            simd::store_first(high + i * simd::width<T>, up[i] / max(others, one), here);
+            simd::store_first(low + i * simd::width<T>, down[i] / max(below[i], one), here);
+        }
     }
 };
 

@@ -123,7 +123,8 @@ inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence
 /// encoded for the last round; the parts of all workers add up to the mean but for rounding. `sum` may be in.values.
 /// Optional: `check()` throws core::error on settings that make no sense; `check_feedback()` on settings with which
 /// error feedback would not keep its residual bounded; `initialise(all)`, noexcept, fills all.shared before the first
-/// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it.
+/// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it;
+/// `slots()` and `sees_whole_tensors()`, as of a Compressor.
 /// A worker whose values are not finite is not encoded: the sums of its bucket become NaN. What overflows later must
 /// not vanish.
 template <class R, class T = float>

@@ -13,7 +13,6 @@
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
-#include "lockstep/core/checked.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress {
@@ -25,7 +24,7 @@ namespace lockstep::compress {
 /// - decoded(p). With others it is DoubleSqueeze (Tang et al., ICML 2019). All ranks decode all messages and so know S:
 /// each computes the second message by itself, and nothing is sent for it. Its residual is the same on all ranks and
 /// belongs to no worker. Cost beside the inner one: encoding and decoding a vector once more, on every rank; memory:
-/// the inner state once more, and a message.
+/// the inner state once more, and a message. It is the outermost combinator.
 template <class Inner>
 struct two_sided {
     static constexpr bool fits = Compressor<Inner>;
@@ -59,13 +58,9 @@ struct two_sided {
     [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step, const origin& from) const {
         return max_bytes_at<T>(inner, n, step, from);
     }
-    /// What the inner compressor needs, then the longest second message of all steps.
     template <class T>
-    [[nodiscard]] std::size_t scratch_size(std::size_t n, const origin& from) const {
-        std::size_t most = max_bytes_at<T>(inner, n, 0, from);
-        for (const std::uint64_t step : changes()) most = std::max(most, max_bytes_at<T>(inner, n, step, from));
-        return core::checked_sum("numbers of a compressor", inner_scratch<T>(n, from),
-                                 (most + 7) / 8 * (8 / sizeof(T)));
+    [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
+        return compress::scratch_size<T>(inner, n);
     }
 
     template <class T>
@@ -79,25 +74,15 @@ struct two_sided {
 
     template <class T>
     void seal(const sealing<T>& in) const noexcept {
-        const std::size_t own = inner_scratch<T>(in.sum.size(), in.from);
-        const std::span<std::byte> message = std::as_writable_bytes(in.scratch.subspan(own));
         const std::size_t bytes = inner.encode(encoding<T>{.values = in.sum,
-                                                           .message = message,
+                                                           .message = in.message,
                                                            .state = in.state,
-                                                           .scratch = in.scratch.first(own),
+                                                           .scratch = in.scratch,
                                                            .random = in.random,
                                                            .step = in.step,
                                                            .from = in.from});
         std::fill(in.sum.begin(), in.sum.end(), T{0});
-        inner.decode_add(std::span<const std::byte>{message.first(bytes)}, T{1}, in.sum);
-    }
-
-private:
-    /// In whole groups of 8 bytes.
-    template <class T>
-    [[nodiscard]] std::size_t inner_scratch(std::size_t n, const origin& from) const {
-        constexpr std::size_t group = 8 / sizeof(T);
-        return (compress::scratch_size<T>(inner, n, from) + group - 1) / group * group;
+        inner.decode_add(std::span<const std::byte>{in.message.first(bytes)}, T{1}, in.sum);
     }
 };
 

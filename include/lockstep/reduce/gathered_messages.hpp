@@ -46,20 +46,23 @@ public:
           inside_{make_sum_of_shared_worker<T>(of)},
           state_{arena.reserve<T>(core::checked_product("numbers of a compressor", slots_, own(), of.n))},
           shared_{arena.reserve<T>(core::checked_product("numbers of a compressor", shared_slots_, of.n))} {
-        std::size_t bytes = 0, scratch = 0;
+        std::size_t bytes = 0, longest = 0, scratch = 0;
         auto changes = compress::changes_of(compressor);
         changes.insert(changes.begin(), 0);
         for (const std::uint64_t step : changes) {
             auto offsets = offsets_at(step);
             bytes = std::max(bytes, core::checked_product("bytes of all messages", deal_.workers, offsets.back()));
+            for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
+                longest = std::max(longest, offsets[which + 1] - offsets[which]);
             auto gathering = gathering_of(of.ranks.rank(), offsets.back());
             layouts_.push_back({step, std::move(offsets),
                                 std::make_unique<comm::operation<std::byte>>(of.ranks, std::move(gathering), of.team,
                                                                              comm::flow::usual_piece, of.sum)});
         }
         messages_ = arena.reserve<std::byte>(bytes);
+        if constexpr (compress::has_seal<C, T>) sealed_ = arena.reserve<std::byte>(longest);
         for (const piece& one : deal_.pieces)
-            scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count, one.from())});
+            scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count)});
         scratch_ = arena.reserve<T>(scratch);
         if (inside_) work_ = arena.reserve<T>(inside_->work_size());
     }
@@ -139,6 +142,7 @@ private:
                                          static_cast<std::uint32_t>(step_)};
         return {.sum = sum.subspan(one.first, one.count),
                 .state = tensor::slots<T>{(*arena_)[shared_].data(), shared_slots_, n_, n_}.part(one.first, one.count),
+                .message = (*arena_)[sealed_],
                 .scratch = (*arena_)[scratch_],
                 .random = random.from(one.offset / 4),
                 .step = step_,
@@ -267,6 +271,7 @@ private:
     tensor::slice<T> scratch_;
     tensor::slice<T> work_;
     tensor::slice<std::byte> messages_;
+    tensor::slice<std::byte> sealed_;  // a message of the sum
     const tensor::arena* arena_ = nullptr;
     std::span<T> gradient_;
     std::uint64_t step_ = 0;

@@ -120,12 +120,12 @@ class rounds {
 public:
     [[gnu::cold]] rounds(const bucket& of, const R& reduction, tensor::arena& arena)
         : reduction_{reduction},
+          slots_{compress::slots_of(reduction)},
           n_{of.n},
           team_{of.team},
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
           is_first_{of.ranks.rank() == 0},
-          slots_{compress::slots_of(reduction)},
           inside_{make_sum_of_shared_worker<T>(of)} {
         lay_out();
         ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
@@ -393,12 +393,12 @@ private:
     }
 
     R reduction_;
+    std::size_t slots_;
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;
     bool speaks_;    // of those that share a worker,
     bool is_first_;  // and of all
-    std::size_t slots_;
     std::vector<part> parts_;
     std::array<std::size_t, round_count> length_{};  // of each round: elements of a worker
     std::size_t flag_ = 0;  // 1: the last element of the first round says that a worker is not finite

@@ -47,7 +47,7 @@ struct channel {
           words(max_bytes_at<T>(which, size, 0, tensor) / 8 + 4, 0xA5A5A5A5A5A5A5A5ULL),
           most{max_bytes_at<T>(which, size, 0, tensor)},
           slots(compress::slots_of(which) * size),
-          scratch(compress::scratch_size<T>(which, size, tensor)),
+          scratch(compress::scratch_size<T>(which, size)),
           from{tensor} {}
 
     std::span<const std::byte> encode(std::span<const T> values,

@@ -27,7 +27,7 @@ TEST_CASE("compress/two_sided: 1-bit SGD both ways is that of the formulas", "[c
     REQUIRE(shared_slots_of(one) == 1);
     std::vector<double> shared(n);
     for (std::size_t step = 0; step < expected.sums.size(); ++step) {
-        std::vector<double> sum(n), values(n), scratch(scratch_size<double>(one, n, tensor) + 1, 88.0);
+        std::vector<double> sum(n), values(n), sealed(max_bytes_at<double>(one, n, step, tensor) / 8 + 2, 88.0);
         for (std::size_t worker = 0; worker < workers.size(); ++worker) {
             for (std::size_t i = 0; i < n; ++i)
                 values[i] = reference_number<double>((step * workers.size() + worker) * n + i);
@@ -38,10 +38,11 @@ TEST_CASE("compress/two_sided: 1-bit SGD both ways is that of the formulas", "[c
         const std::vector<double> before = sum, old = shared;
         one.seal(sealing<double>{.sum = sum,
                                  .state = {shared.data(), 1, n, n},
-                                 .scratch = std::span{scratch}.first(scratch.size() - 1),
+                                 .message = std::as_writable_bytes(std::span{sealed}.first(sealed.size() - 1)),
+                                 .scratch = {},
                                  .step = step,
                                  .from = tensor});
-        CHECK(scratch.back() == 88.0);
+        CHECK(sealed.back() == 88.0);
         for (std::size_t i = 0; i < n; ++i) {
             CHECK(sum[i] == Approx(expected.sums[step][i]).margin(1e-12));
             CHECK(shared[i] == before[i] + old[i] - sum[i]);
@@ -57,8 +58,12 @@ TEST_CASE("compress/two_sided: around a sparsifier the sum is sparse again", "[c
     const two_sided one{error_feedback{top_k{.ratio = 0.1}}};
     constexpr std::size_t n = 100;
     const auto values = normals<float>(n, 3);
-    std::vector<float> sum = values, shared(n), scratch(scratch_size<float>(one, n));
-    one.seal(sealing<float>{.sum = sum, .state = {shared.data(), 1, n, n}, .scratch = scratch});
+    std::vector<float> sum = values, shared(n), scratch(scratch_size<float>(one, n)),
+                       sealed(max_bytes_at<float>(one, n, 0, {}) / 4 + 1);
+    one.seal(sealing<float>{.sum = sum,
+                            .state = {shared.data(), 1, n, n},
+                            .message = std::as_writable_bytes(std::span{sealed}),
+                            .scratch = scratch});
     CHECK(sum == by_sorting(values, 10));
     for (std::size_t i = 0; i < n; ++i) CHECK(sum[i] + shared[i] == values[i]);
     CHECK(one.settings() == "inner=error_feedback(inner=top_k(ratio=0.1))");

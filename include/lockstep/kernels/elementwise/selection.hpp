@@ -15,6 +15,7 @@
 #include "lockstep/kernels/library.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/compact.hpp"
 
 namespace lockstep::kernels {
 
@@ -126,18 +127,10 @@ std::size_t top_k(std::span<const T> v, std::size_t k, std::span<std::uint32_t> 
 template <class T>
 std::size_t select_above(std::span<const T> v, T threshold, std::span<std::uint32_t> indices) noexcept {
     using vector = simd::batch<T>;
-    constexpr std::size_t group = 2 * simd::width<T>;
     const vector least(threshold);
     std::size_t count = 0, i = 0;
-    // Most groups have none. In the others each element writes its index, and only those that count move on.
-    for (; i + group <= v.size() && count + group <= indices.size(); i += group) {
-        const auto below = (abs(simd::load(&v[i])) < least) & (abs(simd::load(&v[i + simd::width<T>])) < least);
-        if (xsimd::all(below)) continue;
-        for (std::size_t at = i; at < i + group; ++at) {
-            indices[count] = static_cast<std::uint32_t>(at);
-            count += !(std::abs(v[at]) < threshold);
-        }
-    }
+    for (; i + simd::width<T> <= v.size() && count + simd::width<T> <= indices.size(); i += simd::width<T>)
+        count += simd::append_large(&v[i], static_cast<std::uint32_t>(i), least, &indices[count]);
     for (; i < v.size(); ++i)
         if (!(std::abs(v[i]) < threshold)) {
             if (count < indices.size()) indices[count] = static_cast<std::uint32_t>(i);
@@ -152,7 +145,7 @@ template <class T>
 void sample(std::span<const T> v, std::span<T> out) noexcept {
     const std::size_t stride = v.size() / std::max<std::size_t>(1, out.size());
     for (std::size_t i = 0; i < out.size(); ++i)
-        out[i] = v[i * stride + (static_cast<std::uint32_t>(i) * std::uint64_t{2654435761U} >> 7U) % stride];
+        out[i] = v[i * stride + ((static_cast<std::uint32_t>(i) * 2654435761U) * std::uint64_t{stride} >> 32U)];
 }
 
 /// Candidates that the functions below keep, for most `k` of n elements.
