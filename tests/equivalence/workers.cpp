@@ -17,14 +17,20 @@
 #include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/gaussian_top_k.hpp"
+#include "lockstep/compress/half.hpp"
+#include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/qsgd.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/random_block.hpp"
 #include "lockstep/compress/random_k.hpp"
 #include "lockstep/compress/sampled_top_k.hpp"
+#include "lockstep/compress/scaled_sign.hpp"
+#include "lockstep/compress/sign_vote.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
 #include "lockstep/compress/warm_up.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/optim/adam.hpp"
@@ -173,6 +179,16 @@ TEST_CASE("equivalence/workers: power_sgd of ranks 1 and 2 has the same bits on 
     same_everywhere(normalised, error_feedback{power_sgd{.rank = 2}}, 3, 12);
     same_everywhere(net, power_sgd{}, 5, 17);
     same_everywhere(net, error_feedback{power_sgd{}}, 1, 8);
+}
+
+TEST_CASE("equivalence/workers: bits, votes and numbers of 16 bits have the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using namespace ls::compress;
+    for (const any& one : {any{two_sided{error_feedback{one_bit{}}}}, any{error_feedback{scaled_sign{}}},
+                           any{qsgd{.bucket = 100, .coding = level_coding::elias}}})
+        same_everywhere(net, one, 8, 8);
+    same_everywhere(net, sign_vote{.momentum = 0.9}, 8, 8);
+    same_everywhere(net, error_feedback{bfloat16{.stochastic = true}}, 8, 8);
 }
 
 TEST_CASE("equivalence/workers: shards of a model partition compress alike on any number of groups", "[equivalence]") {

@@ -27,6 +27,7 @@ namespace lockstep::compress {
 class any {
 public:
     static constexpr std::string_view name = "any";
+    static constexpr bool holds_any = true;
     static constexpr std::size_t slot_count = 4;  ///< at most; slots() are in use
 
     any() : any{none{}} {}
@@ -44,6 +45,7 @@ public:
     void check() const { held_->check(); }
     void check_feedback() const { held_->check_feedback(); }
     [[nodiscard]] std::size_t slots() const noexcept { return held_->slots(); }
+    [[nodiscard]] std::size_t shared_slots() const noexcept { return held_->shared_slots(); }
     [[nodiscard]] bool is_dense(const matrix& shape) const noexcept { return held_->is_dense(shape); }
     [[nodiscard]] bool sees_whole_tensors() const noexcept { return held_->sees_whole_tensors(); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return held_->changes(); }
@@ -72,6 +74,10 @@ public:
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
         held_->decode_add(message, scale, sum);
     }
+    template <class T>
+    void seal(const sealing<T>& in) const noexcept {
+        held_->seal(in);
+    }
 
 private:
     /// What is said for each type of numbers.
@@ -87,16 +93,18 @@ private:
         virtual std::size_t encode(const encoding<T>& in) const noexcept = 0;
         virtual std::size_t encode_snapped(const encoding<T>& in, std::span<T> p) const noexcept = 0;
         virtual void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept = 0;
+        virtual void seal(const sealing<T>& in) const noexcept = 0;
     };
     struct interface : words<float>, words<double> {
         using words<float>::max_bytes, words<double>::max_bytes, words<float>::scratch_size,
             words<double>::scratch_size;
         using words<float>::encode, words<double>::encode, words<float>::encode_snapped, words<double>::encode_snapped;
-        using words<float>::decode_add, words<double>::decode_add;
+        using words<float>::decode_add, words<double>::decode_add, words<float>::seal, words<double>::seal;
         [[nodiscard]] virtual std::string settings() const = 0;
         virtual void check() const = 0;
         virtual void check_feedback() const = 0;
         [[nodiscard]] virtual std::size_t slots() const noexcept = 0;
+        [[nodiscard]] virtual std::size_t shared_slots() const noexcept = 0;
         [[nodiscard]] virtual bool is_dense(const matrix& shape) const noexcept = 0;
         [[nodiscard]] virtual bool sees_whole_tensors() const noexcept = 0;
         [[nodiscard]] virtual std::vector<std::uint64_t> changes() const = 0;
@@ -109,6 +117,7 @@ private:
         void check() const override { detail::check(compressor); }
         void check_feedback() const override { detail::check_feedback(compressor); }
         [[nodiscard]] std::size_t slots() const noexcept override { return slots_of(compressor); }
+        [[nodiscard]] std::size_t shared_slots() const noexcept override { return shared_slots_of(compressor); }
         [[nodiscard]] bool is_dense(const matrix& shape) const noexcept override {
             return compress::is_dense(compressor, shape);
         }
@@ -118,10 +127,10 @@ private:
         [[nodiscard]] std::vector<std::uint64_t> changes() const override { return changes_of(compressor); }
     };
     /// The words of one type of numbers, over those of another.
-    template <class T, class Base>
+    template <class C, class T, class Base>
     struct spoken : Base {
         using Base::Base;
-        using Base::max_bytes, Base::scratch_size, Base::encode, Base::encode_snapped, Base::decode_add;
+        using Base::max_bytes, Base::scratch_size, Base::encode, Base::encode_snapped, Base::decode_add, Base::seal;
         [[nodiscard]] std::size_t max_bytes(std::size_t n, T) const override {
             return this->compressor.template max_bytes<T>(n);
         }
@@ -138,11 +147,14 @@ private:
         void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept override {
             this->compressor.decode_add(message, scale, sum);
         }
+        void seal(const sealing<T>& in) const noexcept override {
+            if constexpr (has_seal<C, T>) this->compressor.seal(in);
+        }
     };
     template <class C>
-    struct holder final : spoken<double, spoken<float, kept<C>>> {
+    struct holder final : spoken<C, double, spoken<C, float, kept<C>>> {
         static_assert(Compressor<C, double>, "lockstep: compress::any holds compressors of float and of double");
-        using spoken<double, spoken<float, kept<C>>>::spoken;
+        using spoken<C, double, spoken<C, float, kept<C>>>::spoken;
     };
 
     std::shared_ptr<const interface> held_;

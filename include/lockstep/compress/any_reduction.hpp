@@ -19,9 +19,9 @@
 namespace lockstep::compress {
 
 /// What compress::any is for compressors: one trainer type for all reductions whose rounds are `Rounds`, such as
-/// any_reduction<algebra::ordered_sum> for random_k and random_block, with error_feedback or without. The same elements
-/// and bits as that reduction in its place, but for the text of the recipe. Copies share it; nothing changes it. One
-/// indirect call for each matrix and round.
+/// any_reduction<algebra::ordered_sum> for random_k and random_block, with error_feedback or without, but not of those
+/// with elements of their own. The same elements and bits as that reduction in its place, but for the text of the
+/// recipe. Copies share it; nothing changes it. One indirect call for each matrix and round.
 template <algebra... Rounds>
 class any_reduction {
 public:
@@ -33,7 +33,8 @@ public:
     /// Throws core::error if it has more than 4 slots.
     template <class R>
         requires(!std::is_same_v<std::remove_cvref_t<R>, any_reduction> && Reduction<R> && Reduction<R, double> &&
-                 R::rounds == rounds)
+                 R::rounds == rounds &&
+                 std::is_same_v<typename detail::element_for<R, float, algebra::ordered_sum>::type, float>)
     any_reduction(const R& one) : held_{std::make_shared<const holder<R>>(one)} {  // implicit, as that of any
         if (slots_of(one) > slot_count)
             core::fail(core::text("compress::any_reduction has room for ", slot_count, " slots, and ", R::name, " has ",

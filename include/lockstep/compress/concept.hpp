@@ -58,6 +58,18 @@ struct encoding {
     origin from{};
 };
 
+/// The sum of a piece over all workers, on who owns it: every rank that decodes the messages.
+template <class T>
+struct sealing {
+    std::span<T> sum;
+    tensor::slots<T> state;        ///< shared_slots of them, as long as sum, zero before the first step
+    std::span<std::byte> message;  ///< room for max_bytes_at of this step, starting at a multiple of 8 bytes
+    std::span<T> scratch;          ///< scratch_size(sum.size()) elements
+    core::random_stream random{0, core::purpose::reduction};  ///< word i belongs to number i
+    std::uint64_t step = 0;                                   ///< of the run, from 0
+    origin from{};
+};
+
 /// `encode(in)` writes a message and returns its length in bytes, which is at most `max_bytes<T>(n)`, and the same for
 /// all vectors of one length where it can be. `decode_add(message, scale, sum)` does sum += scale x decoded; the
 /// message is one that `encode` wrote for sum.size() values, and starts at any byte. A number that is not finite must
@@ -70,7 +82,9 @@ struct encoding {
 /// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
 /// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sees_whole_tensors()`, in place of the trait;
 /// `max_bytes<T>(n, step, from)`, the longest message of a step and tensor, and `changes()`, the steps at which that
-/// differs from the step before, ascending: messages then take no more room than that.
+/// differs from the step before, ascending: messages then take no more room than that. `seal(sealing)`,
+/// noexcept, changes the sum of all workers before the update, with `shared_slots()` arrays of state that belong to no
+/// worker.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
@@ -128,6 +142,21 @@ template <class C>
     else
         return C::slot_count;
 }
+
+/// Slots of state that belong to no worker.
+template <class C>
+[[nodiscard]] constexpr std::size_t shared_slots_of(const C& compressor) noexcept {
+    if constexpr (requires { compressor.shared_slots(); })
+        return compressor.shared_slots();
+    else
+        return 0;
+}
+
+/// Whether a compressor changes the sum before the update.
+template <class C, class T>
+inline constexpr bool has_seal = requires(const C& compressor, const sealing<T>& in) {
+    requires noexcept(compressor.seal(in));
+};
 
 /// The longest message of n numbers of this tensor in this step.
 template <class T, Compressor<T> C>

@@ -36,10 +36,10 @@ template <class T>
             sums[i % ways] += value;
             of_squares[i % ways] += value * value;
         }
-        for (std::size_t half = ways / 2; half > 0; half /= 2)
-            for (std::size_t way = 0; way < half; ++way) {
-                sums[way] += sums[way + half];
-                of_squares[way] += of_squares[way + half];
+        for (std::size_t rest = ways / 2; rest > 0; rest /= 2)
+            for (std::size_t way = 0; way < rest; ++way) {
+                sums[way] += sums[way + rest];
+                of_squares[way] += of_squares[way + rest];
             }
         sum += sums[0];
         squares += of_squares[0];

@@ -27,9 +27,27 @@ namespace lockstep::compress {
 /// combined on the way are those of a Compressor.
 enum class algebra : std::uint8_t { max, exact_sum, ordered_sum };
 
-/// The element type of a round.
+/// The element type of a round whose reduction names none.
 template <class T, algebra Combine>
 using round_element = std::conditional_t<Combine == algebra::exact_sum, std::uint32_t, T>;
+
+namespace detail {
+template <class R, class T, algebra Combine>
+struct element_for {
+    using type = round_element<T, Combine>;
+};
+template <class R, class T>
+    requires requires { typename R::template element<T>; }
+struct element_for<R, T, algebra::ordered_sum> {
+    using type = typename R::template element<T>;
+};
+}  // namespace detail
+
+/// The element type of round K of a reduction. In rounds of ordered_sum it may be its own, `template <class T> using
+/// element`: with a + that commutes, zero as E{}, construction from a NaN of float, ==, and comm::is_addable; where
+/// there is a function add_rounded(E* to, const E* from, n), it adds arrays. simd/half.hpp has two of them.
+template <class R, class T, std::size_t K>
+using element_of = typename detail::element_for<R, T, R::rounds[K]>::type;
 
 /// The number of a round as a type: an overload of `encode` or `combined` for each.
 template <std::size_t Number>
@@ -76,13 +94,12 @@ namespace detail {
 
 /// What a reduction says for one of its rounds.
 template <class R, class T, std::size_t Number>
-concept has_encode = requires(const R& reduction, const worker_pass<T>& in,
-                              std::span<round_element<T, R::rounds[Number]>> out) {
+concept has_encode = requires(const R& reduction, const worker_pass<T>& in, std::span<element_of<R, T, Number>> out) {
     requires noexcept(reduction.encode(round_number<Number>{}, in, out));
 };
 template <class R, class T, std::size_t Number>
 concept has_combined = requires(const R& reduction, const shared_pass<T>& all,
-                                std::span<const round_element<T, R::rounds[Number]>> result) {
+                                std::span<const element_of<R, T, Number>> result) {
     requires noexcept(reduction.combined(round_number<Number>{}, all, result));
 };
 template <class R, class T>
@@ -114,7 +131,7 @@ template <class R, class T = float>
 concept Reduction = std::copy_constructible<R> && requires {
     requires R::rounds.size() > 0;
 } && requires(const R& reduction, const matrix& shape, std::size_t workers, const worker_pass<T>& in,
-              const shared_pass<T>& all, std::span<const round_element<T, R::rounds.back()>> result, T scale,
+              const shared_pass<T>& all, std::span<const element_of<R, T, R::rounds.size() - 1>> result, T scale,
               std::span<T> mean) {
     { R::slot_count } -> std::convertible_to<std::size_t>;
     { R::name } -> std::convertible_to<std::string_view>;

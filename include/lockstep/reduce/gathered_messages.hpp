@@ -40,21 +40,27 @@ public:
           team_{of.team},
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
+          is_first_{of.ranks.rank() == 0},
           slots_{compress::slots_of(compressor)},
+          shared_slots_{compress::shared_slots_of(compressor)},
           inside_{make_sum_of_shared_worker<T>(of)},
-          state_{arena.reserve<T>(core::checked_product("numbers of a compressor", slots_, own(), of.n))} {
-        std::size_t bytes = 0, scratch = 0;
+          state_{arena.reserve<T>(core::checked_product("numbers of a compressor", slots_, own(), of.n))},
+          shared_{arena.reserve<T>(core::checked_product("numbers of a compressor", shared_slots_, of.n))} {
+        std::size_t bytes = 0, longest = 0, scratch = 0;
         auto changes = compress::changes_of(compressor);
         changes.insert(changes.begin(), 0);
         for (const std::uint64_t step : changes) {
             auto offsets = offsets_at(step);
             bytes = std::max(bytes, core::checked_product("bytes of all messages", deal_.workers, offsets.back()));
+            for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
+                longest = std::max(longest, offsets[which + 1] - offsets[which]);
             auto gathering = gathering_of(of.ranks.rank(), offsets.back());
             layouts_.push_back({step, std::move(offsets),
                                 std::make_unique<comm::operation<std::byte>>(of.ranks, std::move(gathering), of.team,
                                                                              comm::flow::usual_piece, of.sum)});
         }
         messages_ = arena.reserve<std::byte>(bytes);
+        if constexpr (compress::has_seal<C, T>) sealed_ = arena.reserve<std::byte>(longest);
         for (const piece& one : deal_.pieces)
             scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count)});
         scratch_ = arena.reserve<T>(scratch);
@@ -95,6 +101,9 @@ public:
             for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
                 if (!decode(worker, which, sum))
                     return std::fill(sum.begin(), sum.end(), std::numeric_limits<T>::quiet_NaN());
+        if constexpr (compress::has_seal<C, T>)
+            for (const piece& one : deal_.pieces)
+                if (!is_dense(one)) compressor_.seal(sealing_of(one, sum));
     }
     template <class F>
     void update(std::span<T>, const F& change) noexcept {
@@ -117,7 +126,10 @@ public:
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const piece& one : deal_.pieces)
-            if (!is_dense(one)) visit_worker_state(visit, deal_, one, (*arena_)[state_], slots_, n_, set, speaks_);
+            if (!is_dense(one)) {
+                visit_worker_state(visit, deal_, one, (*arena_)[state_], slots_, n_, set, speaks_);
+                visit_shared_state(visit, one, set);
+            }
     }
 
 private:
@@ -127,6 +139,31 @@ private:
     enum class stage : unsigned char { adding, gathering };
 
     [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
+
+    /// What a compressor changes of the sum, on every rank alike.
+    [[nodiscard]] compress::sealing<T> sealing_of(const piece& one, std::span<T> sum) const noexcept {
+        const auto series = static_cast<std::uint32_t>(one.tensor);
+        const core::random_stream random{deal_.seed, core::purpose::reduction, series,
+                                         static_cast<std::uint32_t>(step_)};
+        return {.sum = sum.subspan(one.first, one.count),
+                .state = tensor::slots<T>{(*arena_)[shared_].data(), shared_slots_, n_, n_}.part(one.first, one.count),
+                .message = (*arena_)[sealed_],
+                .scratch = (*arena_)[scratch_],
+                .random = random.from(one.offset / 4),
+                .step = step_,
+                .from = one.from()};
+    }
+    template <class Visitor>
+    void visit_shared_state(Visitor&& visit, const piece& one, std::size_t set) const {
+        for (std::size_t slot = 0; slot < shared_slots_; ++slot)
+            visit(tensor::state_part<T>{.role = "reduction",
+                                        .slot = slot,
+                                        .set = set,
+                                        .tensor = one.tensor,
+                                        .segment = one.offset,
+                                        .numbers = (*arena_)[shared_].subspan(slot * n_ + one.first, one.count),
+                                        .speaks = is_first_});
+    }
     /// Messages from step `from` on.
     struct layout {
         std::uint64_t from = 0;
@@ -227,15 +264,19 @@ private:
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;
-    bool speaks_;  // of those that share a worker
+    bool speaks_;    // of those that share a worker,
+    bool is_first_;  // and of all
     std::size_t slots_;
+    std::size_t shared_slots_;
     std::vector<layout> layouts_;           // from the first step on, and from each at which lengths change
     std::size_t layout_ = 0;                // that of the step
     std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
     tensor::slice<T> state_;
+    tensor::slice<T> shared_;
     tensor::slice<T> scratch_;
     tensor::slice<T> work_;
     tensor::slice<std::byte> messages_;
+    tensor::slice<std::byte> sealed_;  // a message of the sum
     const tensor::arena* arena_ = nullptr;
     std::span<T> gradient_;
     std::uint64_t step_ = 0;

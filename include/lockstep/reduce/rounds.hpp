@@ -25,6 +25,7 @@
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
+#include "lockstep/simd/half.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
 namespace lockstep::reduce {
@@ -46,6 +47,10 @@ struct largest {
 namespace lockstep::comm {
 template <class T>
 inline constexpr bool is_addable<reduce::largest<T>> = true;
+template <>
+inline constexpr bool is_addable<simd::float16> = true;
+template <>
+inline constexpr bool is_addable<simd::bfloat16> = true;
 }  // namespace lockstep::comm
 
 namespace lockstep::reduce {
@@ -108,7 +113,7 @@ template <class T, compress::Reduction<T> R>
 class rounds {
     static constexpr std::size_t round_count = R::rounds.size();
     template <std::size_t K>
-    using encoded = compress::round_element<T, R::rounds[K]>;
+    using encoded = compress::element_of<R, T, K>;
     template <std::size_t K>
     using summed = std::conditional_t<R::rounds[K] == compress::algebra::max, largest<T>, encoded<K>>;
 
@@ -350,7 +355,7 @@ private:
         if constexpr (std::is_integral_v<E>)
             return E{1};
         else
-            return std::numeric_limits<E>::quiet_NaN();
+            return static_cast<E>(std::numeric_limits<float>::quiet_NaN());
     }
 
     /// `worker`: of this rank.

@@ -41,13 +41,19 @@ struct channel {
     std::uint64_t step = 0;
     origin from{};
 
-    channel(const C& which, std::size_t size)
+    channel(const C& which, std::size_t size, const origin& tensor = {})
         : compressor{which},
           n{size},
-          words(which.template max_bytes<T>(size) / 8 + 4, 0xA5A5A5A5A5A5A5A5ULL),
-          most{which.template max_bytes<T>(size)},
+          words(longest(which, size, tensor) / 8 + 4, 0xA5A5A5A5A5A5A5A5ULL),
+          most{longest(which, size, tensor)},
           slots(compress::slots_of(which) * size),
-          scratch(compress::scratch_size<T>(which, size)) {}
+          scratch(compress::scratch_size<T>(which, size)),
+          from{tensor} {}
+
+    /// For a tensor of any shape, of all steps, or for this one, of the first step.
+    [[nodiscard]] static std::size_t longest(const C& which, std::size_t size, const origin& tensor) {
+        return std::max(std::size_t{which.template max_bytes<T>(size)}, max_bytes_at<T>(which, size, 0, tensor));
+    }
 
     std::span<const std::byte> encode(std::span<const T> values,
                                       core::random_stream random = {1, core::purpose::rounding}) {
