@@ -71,8 +71,8 @@ LOCKSTEP_FUNCTION std::string manifest::text() const {
     out.begin_object().key("format").value("lockstep checkpoint").key("version").value(version);
     out.key("step").value(at.steps).key("epoch").value(at.epoch).key("position").value(at.position);
     out.key("samples").value(at.samples).key("samples_of_data_set").value(at.set);
-    // These came later: where they are absent, they are 0.
-    if (at.position > 0) out.key("loss_of_epoch").value(at.epoch_loss);
+    // These came later, and may be absent.
+    if (at.position > 0 && at.epoch_loss) out.key("loss_of_epoch").value(*at.epoch_loss);
     if (at.best_epoch > 0) out.key("best_epoch").value(at.best_epoch).key("best_loss").value(at.best_loss);
     out.key("recipe_hash").value(core::hexadecimal(recipe_hash())).key("recipe").begin_object();
     for (const auto& [name, value] : recipe) out.key(name).value(value);

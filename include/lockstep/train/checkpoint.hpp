@@ -124,7 +124,7 @@ private:
                   .position = core.position,
                   .samples = core.totals.samples,
                   .set = core.samples_of_set(),
-                  .epoch_loss = core.epoch_loss,
+                  .epoch_loss = core.epoch_samples == core.position ? std::optional{core.epoch_loss} : std::nullopt,
                   .best_epoch = core.best.epoch,
                   .best_loss = core.best.loss};
         out.recipe = recipe_of(core.plan, core.grid.workers);

@@ -312,7 +312,8 @@ struct engine {
         epoch = at.epoch;
         position = at.position;
         restored_set = at.set;
-        epoch_loss = at.epoch_loss;
+        epoch_loss = at.epoch_loss.value_or(0);
+        epoch_samples = at.epoch_loss ? at.position : 0;
         best.epoch = at.best_epoch;
         best.loss = at.best_loss;
         resumed_after = at.steps;
@@ -340,6 +341,12 @@ struct engine {
     [[gnu::cold]] void tell_loaded() {
         if constexpr (has_worker_weights || requires { strategy.loaded(weights()); })
             strategy.loaded(arena[weight_slice]);
+    }
+
+    /// Nothing of it is done.
+    void begin_epoch() noexcept {
+        position = epoch_samples = 0;
+        epoch_loss = 0;
     }
 
     /// Collective where workers have weights of their own.
@@ -431,7 +438,8 @@ struct engine {
     std::vector<std::uint64_t> order;  // of the samples of an epoch
     std::uint64_t epoch = 0;
     std::size_t position = 0;
-    double epoch_loss = 0;            // the sum over the samples of the epoch that are done
+    double epoch_loss = 0;            // of the epoch: the sum over the samples that are done ..
+    std::size_t epoch_samples = 0;    // .. of which these are known: of an old checkpoint there are less
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
     std::size_t restored_set = 0;     // samples_of_set() of a run that goes on
     best_epoch<T> best;

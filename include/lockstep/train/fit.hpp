@@ -78,7 +78,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
                           "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
         require_restored_set(core, n);
         if (core.restored_set != n) core.position = 0;
-        if (core.position == 0) core.epoch_loss = 0;
+        if (core.position == 0) core.begin_epoch();
         core.restored_set = 0;
         core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
         require_same_order(core.ranks, core.order);
@@ -120,12 +120,12 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.limit.step_begins(data_start);
         auto event = core.run_step(x, y);
         core.epoch_loss += event.loss * static_cast<double>(event.samples);
+        core.epoch_samples += event.samples;
         core.position += event.samples;
-        epoch.loss = core.epoch_loss / static_cast<double>(core.position);
+        epoch.loss = core.epoch_loss / static_cast<double>(core.epoch_samples);
         event.ends_epoch = core.position == n;
         if (event.ends_epoch) {
-            core.position = 0;
-            core.epoch_loss = 0;
+            core.begin_epoch();
             ++core.epoch;
         }
         seen += event.samples;

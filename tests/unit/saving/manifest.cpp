@@ -47,7 +47,7 @@ TEST_CASE("a manifest of a run without a best epoch, at the end of an epoch", "[
     manifest from;
     from.at = {.steps = 7, .epoch = 1};
     const manifest to = manifest::read(from.text(), "m");
-    CHECK(to.at.epoch_loss == 0);
+    CHECK_FALSE(to.at.epoch_loss);
     CHECK(to.at.best_epoch == 0);
     CHECK(to.at.best_loss == std::numeric_limits<double>::infinity());
 }
