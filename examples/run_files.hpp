@@ -92,14 +92,20 @@ struct chosen_logs {
 struct chosen_checkpoints {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;
+    static constexpr bool is_told_last = true;
     ls::checkpoint to;
 
-    void on_begin(const ls::report::run_begin& from) {
-        if (!to.folder.empty()) to.on_begin(from);
+    template <class Trainer>
+    void on_begin(Trainer& trainer, const ls::report::run_begin& from) {
+        if (!to.folder.empty()) to.on_begin(trainer, from);
     }
     template <class Trainer>
     void on_step(Trainer& trainer, const ls::report::step_event& event) {
         if (!to.folder.empty()) to.on_step(trainer, event);
+    }
+    template <class Trainer>
+    void on_epoch(Trainer& trainer, const ls::report::epoch_event& event) {
+        if (!to.folder.empty()) to.on_epoch(trainer, event);
     }
     void on_end(const ls::report::totals& of) { to.on_end(of); }
 };

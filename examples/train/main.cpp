@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -182,6 +185,33 @@ void describe(CLI::App& app, example::options& of) {
     app.add_flag("--quiet", of.quiet, "print nothing unless something fails");
 }
 
+/// How many letters have to be put in, taken out or changed (Levenshtein 1966).
+std::size_t distance(const std::string& a, const std::string& b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        std::size_t before = std::exchange(row[0], i + 1);
+        for (std::size_t j = 0; j < b.size(); ++j)
+            before = std::exchange(row[j + 1], std::min({before + (a[i] == b[j] ? 0U : 1U), row[j] + 1, row[j + 1] + 1}));
+    }
+    return row.back();
+}
+
+/// Names the first word that is no option, and the option that was probably meant.
+[[noreturn]] void refuse_unknown(const CLI::App& app) {
+    const auto words = app.remaining();
+    const auto found = std::find_if(words.begin(), words.end(), [](const std::string& one) { return one.starts_with("-"); });
+    const std::string word = found == words.end() ? words.front() : found->substr(0, found->find('='));
+    std::string nearest;
+    std::size_t least = 3;
+    for (const CLI::Option* option : app.get_options())
+        if (const std::size_t to = distance(word, option->get_name()); to < least) {
+            least = to;
+            nearest = option->get_name();
+        }
+    throw error{text("'", word, "' is no option"), nearest.empty() ? "see train --help" : "did you mean " + nearest + "? See train --help"};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -194,6 +224,8 @@ int main(int argc, char** argv) {
         } catch (const CLI::Success&) {
             if (world.rank() == 0) lockstep::report::print(std::cout, app.help());
             return 0;
+        } catch (const CLI::ExtrasError&) {
+            refuse_unknown(app);
         } catch (const CLI::ParseError& mistake) {
             throw error{mistake.what(), "see train --help"};
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What an observer answers to an epoch is obeyed, or does not compile: a number is no bool.
-// build error: lockstep: on_step and on_epoch of an observer return nothing, or a bool: false ends the run
+// build error: lockstep: on_begin, on_step and on_epoch of an observer return nothing, or a bool: false ends the run
 #include <boost/mpi/environment.hpp>
 #include <vector>
 

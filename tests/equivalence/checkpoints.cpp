@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -149,6 +150,16 @@ TEST_CASE("PowerSGD in a hybrid partition goes on after a checkpoint", "[saving]
         {{4, 2, 4}});
 }
 
+/// Puts a file in the place of a folder, after the fit() has begun.
+struct breaks_folder {
+    std::string path;
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step % 4 != 0) return;
+        files::remove_all(path);
+        std::ofstream{path} << "no folder";
+    }
+};
+
 TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goes on", "[saving]") {
     const shared_folder folder;
     on_groups({3}, [&](const mpi::communicator& group) {
@@ -191,8 +202,15 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
         group.barrier();
         const auto then = trainer.state_hash();
         CHECK_THROWS_WITH(trainer.resume(later), Catch::Contains("manifest.json"));
+        // Before the first step, not at the first checkpoint.
         CHECK_THROWS_WITH(trainer.fit(training.set(), ls::steps{4}, ls::checkpoint{"/proc/lockstep", 4}),
                           Catch::Contains("/proc/lockstep"));
+        CHECK(trainer.state_hash() == then);
+        // One that goes away during the run.
+        const std::string going = folder.path + "/going";
+        breaks_folder breaks{going};
+        CHECK_THROWS_WITH(trainer.fit(training.set(), ls::steps{4}, breaks, ls::checkpoint{going, 4}),
+                          Catch::Contains(going));
         CHECK(trainer.report().steps == 4);
         CHECK(trainer.state_hash() != then);
         trainer.fit(training.set(), ls::steps{1});

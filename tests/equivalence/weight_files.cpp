@@ -101,8 +101,9 @@ TEST_CASE("weights go through a file", "[saving]") {
     on_groups({2}, [&](const mpi::communicator& group) {
         ls::trainer other{group, recipe(of_equal_size, 2)};
         const auto before = other.weights_hash();
-        CHECK_THROWS_WITH(other.load_weights(path),
-                          Catch::Contains("weights of the network") && Catch::Contains("tanh"));
+        for (const std::string& file : {path, folder + "/run/step-5/state.safetensors"})
+            CHECK_THROWS_WITH(other.load_weights(file),
+                              Catch::Contains("weights of the network") && Catch::Contains("tanh"));
         CHECK_THROWS_WITH(other.load_weights(folder + "/none"), Catch::Contains("No such file"));
         CHECK(other.weights_hash() == before);
         other.fit(training.set(), ls::steps{1});

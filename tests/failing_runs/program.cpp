@@ -2,6 +2,7 @@
 // Programs that fail on purpose, one for each name on the command line: how a whole job ends is seen from outside only.
 // `fault <place>:<what>`: a case of faults.hpp.
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -71,6 +72,14 @@ int fail(const boost::mpi::communicator& world, const std::string& name, const s
     if (place == "room") return faults::room(world, fault.what);
     if (place == "setup") return faults::setup(world, fault);
     if (name == "memory" && rank == 1) std::vector<char>(std::size_t{1} << 47).back() = 1;
+    if (name == "signal_at_the_end") {
+        // MPI calls it when it ends, after all ranks have agreed on the exit code.
+        int key = 0;
+        const auto strike = [](MPI_Comm, int, void*, void*) { return std::raise(SIGUSR1); };
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, strike, &key, nullptr);
+        MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+        return 0;
+    }
     if (name == "throw_outside" && rank == 1) throw std::runtime_error{"the simulation diverged"};
     const auto plan = [&](auto partition) {
         return ls::plan{

@@ -3,6 +3,7 @@
 // Runs for a time, steps for a time, and trainers that move: all ranks do the same, with the bits of counted steps.
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -236,6 +237,42 @@ TEST_CASE("step_for() refuses what step() refuses, and a budget that is no numbe
     CHECK(refuses(1ms, own.x, none, "has 0 elements"));
     CHECK(refuses(std::chrono::duration<double>{std::numeric_limits<double>::quiet_NaN()}, own.x, own.y,
                   "a budget that is not a number"));
+}
+
+/// What a handler of a program would do, in the second step of a run.
+struct asked_to_end {
+    static constexpr bool on_every_rank = true;
+    bool mine;
+    void on_step(const ls::report::step_event& event) const {
+        if (mine && event.step == 2) ls::core::stop_request::ask(SIGUSR1);
+    }
+};
+/// Ends a fit after a step, on rank 0.
+struct ends_at {
+    std::uint64_t step;
+    bool on_step(const ls::report::step_event& event) const { return event.step < step; }
+};
+
+TEST_CASE("what a handler of one rank notes ends a fit on all of them, and a time goes with other ends", "[training]") {
+    const mpi::communicator world;
+    const bool is_last = world.rank() == world.size() - 1;
+    ls::trainer trainer{world, recipe()};
+    CHECK(everywhere(world, throws([&] { trainer.fit(all.set(), ls::seconds{100}, asked_to_end{is_last}); },
+                                   "told to end by SIGUSR1 and ends after step 3")));
+    CHECK(trainer.report().steps == 3);
+    CHECK(trainer.report().last_fit.stop_signal == SIGUSR1);
+    const rows own = own_rows(world);
+    const auto made = trainer.step_for(100s, own.x, own.y);
+    CHECK(made.steps == 1);
+    CHECK(made.stop_signal == SIGUSR1);
+    ls::core::stop_request::ask(0);
+    CHECK(trainer.fit(all.set(), ls::seconds{100}, ends_at{6}).steps == 2);
+
+    ls::trainer whole{world, recipe()};
+    whole.fit(all.set(), ls::steps{3});
+    whole.step(own.x, own.y);
+    whole.fit(all.set(), ls::until_step{6});
+    CHECK(whole.state_hash() == trainer.state_hash());
 }
 
 /// A trainer that is a member.

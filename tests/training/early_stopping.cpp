@@ -3,12 +3,20 @@
 // Observers end a run, on all ranks after the same step.
 #include "lockstep/report/early_stopping.hpp"
 
+#include <unistd.h>
+
 #include <boost/mpi/collectives/all_gather.hpp>
+#include <boost/mpi/collectives/broadcast.hpp>
+#include <boost/serialization/string.hpp>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 namespace {
 
@@ -81,6 +89,96 @@ TEST_CASE("a run that gets no better ends with its best weights", "[training]") 
     ls::trainer blind{world, recipe(0.01)};
     CHECK_THROWS_WITH(blind.fit(training.set(), ls::epochs{2}, ls::early_stopping{}),
                       Catch::Contains("name validate{set} before it"));
+}
+
+/// What each epoch had, and how often it came.
+struct epochs_seen {
+    static constexpr bool on_every_rank = true;
+    std::vector<double> losses, test;
+    std::vector<std::uint64_t> numbers;
+    void on_epoch(const ls::report::epoch_event& event) {
+        losses.push_back(event.loss);
+        test.push_back(event.test->loss);
+        numbers.push_back(event.epoch);
+    }
+};
+
+/// Kills a run in a step.
+struct killed {
+    std::uint64_t step;
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step == step) throw std::runtime_error{"killed"};
+    }
+};
+
+TEST_CASE("a run that is resumed stops early where it would have stopped, with the same weights", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-early-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    ls::trainer whole{world, recipe(0.3)};
+    epochs_seen all;
+    ls::early_stopping first{.patience = 2};
+    whole.fit(training.set(), ls::until_epoch{40}, ls::validate{test.set()}, all, first);
+    REQUIRE(all.numbers.size() < 40);
+    const std::uint64_t end = whole.report().steps;
+
+    // Every run makes one step, and is killed in the next one. The checkpoint is named before what it has to know.
+    epochs_seen parts;
+    for (std::uint64_t step = 1; step <= end + 2; ++step) {
+        ls::trainer trainer{world, recipe(0.3)};
+        if (step > 1) trainer.resume(folder);
+        ls::early_stopping stop{.patience = 2};
+        const auto run = [&] {
+            return trainer.fit(training.set(), ls::until_epoch{40}, ls::checkpoint{folder, 1, 2},
+                               ls::validate{test.set()}, stop, parts, killed{step + 1});
+        };
+        if (step < end) {
+            CHECK_THROWS(run());
+            continue;
+        }
+        // The last step; then two runs of none.
+        CHECK(run().steps == (step == end ? 1 : 0));
+        CHECK(stop.best_epoch == first.best_epoch);
+        CHECK(stop.best_loss == first.best_loss);
+        CHECK(trainer.all_weights() == whole.all_weights());
+    }
+    CHECK(parts.numbers == all.numbers);
+    CHECK(parts.losses == all.losses);
+    CHECK(parts.test == all.test);
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a checkpoint of the last step of an epoch is there when the epoch was told", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-epoch-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    struct fails_in_epoch {
+        void on_epoch(const ls::report::epoch_event& event) const {
+            if (event.epoch == 2) throw std::runtime_error{"killed"};
+        }
+    };
+    ls::trainer broken{world, recipe(0.01)};
+    CHECK_THROWS(broken.fit(training.set(), ls::epochs{3}, ls::checkpoint{folder, 3, 2}, fails_in_epoch{}));
+    ls::trainer trainer{world, recipe(0.01)};
+    trainer.resume(folder);
+    CHECK(trainer.report().steps == 3);
+    epochs_seen seen;
+    trainer.fit(training.set(), ls::until_epoch{3}, ls::validate{test.set()}, seen);
+    CHECK(seen.numbers == std::vector<std::uint64_t>{2, 3});
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove_all(folder);
+}
+
+/// Ends a fit before its first step, on rank 0 only.
+struct not_today {
+    bool on_begin(const ls::report::run_begin&) const { return false; }
+};
+
+TEST_CASE("an observer of one rank ends a fit before its first step", "[training]") {
+    ls::trainer trainer{mpi::communicator{}, recipe(0.01)};
+    CHECK(trainer.fit(training.set(), ls::epochs{1}, not_today{}).steps == 0);
+    CHECK(trainer.fit(training.set(), ls::steps{1}).steps == 1);
 }
 
 }  // namespace

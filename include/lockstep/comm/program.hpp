@@ -69,16 +69,32 @@ private:
 /// Signals that ask a program to end. A run stops after its step (core/stop_request.hpp). Where none listens, or a step
 /// does not end, the rank says where it is and goes: `mpirun` sends SIGTERM to all when one was killed.
 class last_words {
+    static constexpr int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
+
 public:
     [[gnu::cold]] explicit last_words(const group& ranks) {
         speaker() = ranks.aborts().watched_by().get();
-        for (const int number : {SIGTERM, SIGINT, SIGUSR1}) handle(number, &last_words::ask);
+        for (const int number : numbers) handle(number, &last_words::ask);
     }
     last_words(const last_words&) = delete;
     last_words& operator=(const last_words&) = delete;
     ~last_words() { silence(); }
     /// What was to be said is said elsewhere.
     static void silence() noexcept { speaker() = nullptr; }
+    /// Signals do what they did before. Declared before MPI begins: until MPI has ended, a rank that is done ignores
+    /// them, or a job that has come to its end would be taken for one that was stopped.
+    struct given_back {
+        given_back() = default;
+        given_back(const given_back&) = delete;
+        given_back& operator=(const given_back&) = delete;
+        [[gnu::cold]] ~given_back() {
+            for (const int number : numbers) {
+                struct sigaction now {};
+                if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == &last_words::ask)
+                    std::signal(number, SIG_DFL);
+            }
+        }
+    };
 
 private:
     /// Whether the signal is handled so: not what the application handles, or what its parent has told it to ignore.
@@ -294,6 +310,7 @@ LOCKSTEP_FUNCTION int session::end(const outcome& mine, int code) noexcept {
     try {
         if (agreement_.wait(mine.how())) {
             const std::size_t first = agreement_.first_failed();
+            if (first == ranks_.size()) core::stop_request::ends();
             if (first == ranks_.rank()) print(mine);
             return first == ranks_.size() ? code : 1;
         }
@@ -313,6 +330,7 @@ LOCKSTEP_FUNCTION int run_program(int argc, char** argv, void* f,
                                   int (*call)(void* f, const boost::mpi::communicator& world),
                                   boost::mpi::threading::level level) noexcept {
     const core::file_size_limit_is_an_error limit;  // before MPI, which makes files, too
+    const last_words::given_back signals;
     std::optional<boost::mpi::environment> environment;
     std::optional<boost::mpi::communicator> world;
     std::optional<session> all;

@@ -81,6 +81,8 @@ public:
         all().asked.store(now(), std::memory_order_relaxed);
         all().number.store(number, std::memory_order_relaxed);
     }
+    /// The program has come to its end: a request to end changes nothing any more.
+    static void ends() noexcept { all().is_stopping.store(true, std::memory_order_relaxed); }
     [[nodiscard]] static bool is_stopping() noexcept { return all().is_stopping.load(std::memory_order_relaxed); }
     /// A step that should have ended since the request has not, in twice the time of the longest one and 0.4 s.
     [[nodiscard]] static bool is_late() noexcept {

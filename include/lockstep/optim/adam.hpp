@@ -56,7 +56,7 @@ struct adam {
                 floor = as_vector(epsilon)](vector& w, const vector& g, vector& m, vector& v) {
             m = simd::fma(take1, g, keep1 * m);
             v = simd::fma(take2 * g, g, keep2 * v);
-            w = simd::fma(down, m / (sqrt(v * unbias) + floor), w);
+            w = simd::fma(down, m / (simd::sqrt(v * unbias) + floor), w);
         };
     }
 

@@ -96,7 +96,7 @@ private:
                 shrink = as_vector(pass.decays ? decay : 0)](const vector& w, const vector& g, vector& m, vector& v) {
             m = simd::fma(take1, g, keep1 * m);
             v = simd::fma(take2 * g, g, keep2 * v);
-            return simd::fma(shrink, w, m * unbias1 / (sqrt(v * unbias2) + floor));
+            return simd::fma(shrink, w, m * unbias1 / (simd::sqrt(v * unbias2) + floor));
         };
     }
 };

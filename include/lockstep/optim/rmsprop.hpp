@@ -81,7 +81,7 @@ struct rmsprop {
                 variance = simd::fma(-m, m, s);
                 variance = select(variance < zero, zero, variance);  // a NaN stays
             }
-            const vector step = g / (sqrt(variance) + floor);
+            const vector step = g / (simd::sqrt(variance) + floor);
             if constexpr (Slots.momentum) {
                 vector& b = *slots[0];
                 b = simd::fma(last, b, step);

@@ -3,12 +3,9 @@
 // Ends a run that gets no better: an observer.
 // Tested by tests/training/early_stopping.cpp.
 
-#include <any>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <utility>
-#include <vector>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/report/events.hpp"
@@ -17,8 +14,8 @@ namespace lockstep::report {
 
 /// early_stopping{.patience = 5}, named after validate{set}: ends a fit() when the loss on that set has not fallen by
 /// more than `least` for so many epochs (Prechelt 1998). With keep_best the weights of the best epoch come back at the
-/// end of the fit(); the optimizer's state stays that of the last step. Cost: a copy of all weights on every rank for
-/// each epoch that is the best so far.
+/// end of the fit(); the optimizer's state stays that of the last step. What it knows is in checkpoints: a run that is
+/// resumed ends where it would have ended. Cost: a copy of the weights on every rank.
 struct early_stopping {
     static constexpr bool on_every_rank = true;  ///< it looks at all weights
 
@@ -30,50 +27,47 @@ struct early_stopping {
     double best_loss = std::numeric_limits<double>::infinity();
     std::uint64_t best_epoch = 0;  ///< its number, from 1
 
-    /// Throws core::error for a patience of 0.
-    void on_begin() {
-        waited_ = 0;
+    /// Takes over what a checkpoint has of the run. False where the run had ended there. Throws core::error for a
+    /// patience of 0.
+    template <class Trainer>
+    [[nodiscard]] bool on_begin(Trainer& trainer, const run_begin& from) {
         if (patience == 0)
             core::fail("early_stopping has a patience of 0 epochs", "take the number of epochs without a better loss");
+        counts_from_ = from.is_resumed() ? 0 : from.epochs;
+        if (from.is_resumed() && trainer.best_epoch() > 0) {
+            best_loss = trainer.best_loss();
+            best_epoch = trainer.best_epoch();
+        }
+        epoch_ = from.epochs;
+        return waited() < patience;
     }
     /// False ends the run. Throws core::error where no validate{set} is named before it. Collective.
     template <class Trainer>
     [[nodiscard]] bool on_epoch(Trainer& trainer, const epoch_event& event) {
         if (!event.test)
             core::fail("early_stopping knows no loss on a validation set", "name validate{set} before it in fit()");
+        epoch_ = event.epoch;
         if (event.test->loss < best_loss - least) {
             best_loss = event.test->loss;
             best_epoch = event.epoch;
-            waited_ = 0;
-            if (keep_best) keep(trainer);
-        } else {
-            ++waited_;
+            trainer.remember_best(best_epoch, best_loss, keep_best);
         }
-        return waited_ < patience;
+        return waited() < patience;
     }
     /// Takes back the best weights. Collective.
     template <class Trainer>
     void on_end(Trainer& trainer, const totals&) {
-        using weights = kept<typename Trainer::value_type>;
-        if (const auto* best = std::any_cast<weights>(&best_); best != nullptr && waited_ > 0)
-            trainer.load_weights(best->all, best->statistics);
+        if (keep_best && best_epoch > 0 && best_epoch < epoch_ && trainer.best_epoch() == best_epoch)
+            trainer.load_best();
     }
 
-    /// What it keeps for itself.
-    template <class T>
-    struct kept {
-        std::vector<T> all;         ///< weights
-        std::vector<T> statistics;  ///< running statistics
-    };
-    std::any best_{};         ///< its own
-    std::size_t waited_ = 0;  ///< its own
-
-    /// Copies the weights. Collective.
-    template <class Trainer>
-    void keep(Trainer& trainer) {
-        const auto statistics = trainer.running_statistics();
-        best_ = kept<typename Trainer::value_type>{trainer.all_weights(), {statistics.begin(), statistics.end()}};
+    /// Epochs since the best one, or since the fit() began.
+    [[nodiscard]] std::uint64_t waited() const noexcept {
+        const std::uint64_t from = best_epoch > counts_from_ ? best_epoch : counts_from_;
+        return epoch_ > from ? epoch_ - from : 0;
     }
+    std::uint64_t counts_from_ = 0;  ///< its own
+    std::uint64_t epoch_ = 0;        ///< its own
 };
 
 }  // namespace lockstep::report

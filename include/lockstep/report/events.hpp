@@ -134,6 +134,10 @@ struct fit_begin {
 struct run_begin {
     std::uint64_t resumed_after = 0;  ///< steps of the checkpoint that the run goes on from; 0: none
     std::uint64_t steps = 0;          ///< of the run, that are done
+    std::uint64_t epochs = 0;         ///< the same
+
+    /// Whether nothing was done between the checkpoint and this fit().
+    [[nodiscard]] bool is_resumed() const noexcept { return resumed_after > 0 && resumed_after == steps; }
 };
 
 /// After each step.
@@ -144,6 +148,7 @@ struct step_event {
     double loss = 0;                ///< mean over the minibatch
     double rate = 0;                ///< learning rate
     int stop_signal = 0;            ///< asks for the end of the run, on all ranks alike; 0: nothing does
+    bool ends_epoch = false;        ///< the last one of its epoch: on_epoch() follows
     bool time_is_over = false;      ///< the last step of a fit() for some seconds, on all ranks alike
     double seconds = 0;             ///< since fit() began
     std::uint64_t steps_done = 0;   ///< of this fit()
@@ -191,8 +196,8 @@ struct evaluation {
 /// After each epoch, or the part of one that fit() ran.
 struct epoch_event {
     std::uint64_t epoch = 0;         ///< 1 for the first
-    double loss = 0;                 ///< mean over the samples of the epoch
-    double seconds = 0;              ///< of the epoch, without validation
+    double loss = 0;                 ///< mean over the samples of the epoch that are done, also before a checkpoint
+    double seconds = 0;              ///< of the part of it that this fit() ran, without validation
     std::optional<evaluation> test;  ///< of validate{set}, named before; nothing without it
 };
 
@@ -215,13 +220,13 @@ struct memory_by_kind {
 
 /// What has been done since the trainer was made.
 struct totals {
-    std::uint64_t steps = 0;          ///< since the trainer was made or resumed
+    std::uint64_t steps = 0;          ///< of the run
     std::uint64_t samples = 0;        ///< of all ranks together
     std::size_t ranks = 1;            ///< of the trainer
     std::size_t threads = 1;          ///< on each rank
     seconds_spent seconds;            ///< of this rank; observers are told those of rank 0
     std::size_t bytes_sent = 0;       ///< by this rank
-    std::vector<epoch_event> epochs;  ///< of the run
+    std::vector<epoch_event> epochs;  ///< since the trainer was made
     fit_made last_fit;                ///< the one that is under way or the last one
 
     /// Samples of all ranks for each second of wall time.

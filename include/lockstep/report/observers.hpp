@@ -2,7 +2,7 @@
 #pragma once
 // How a trainer tells its observers. An observer has any of on_begin(), on_begin(ranks) or on_begin(run_begin),
 // on_step(event), on_epoch(event), on_end(report), the last four also with the trainer as first argument. Where
-// on_step or on_epoch returns false, the run ends there on all ranks.
+// on_begin, on_step or on_epoch returns false, the run ends there on all ranks.
 
 #include <concepts>
 #include <cstddef>
@@ -36,6 +36,22 @@ inline constexpr bool sees_weights = requires(Observer& o, Trainer& t, step_even
 template <class Observer, class Trainer>
     requires requires { Observer::sees_weights; }
 inline constexpr bool sees_weights<Observer, Trainer> = Observer::sees_weights;
+
+/// `static constexpr bool is_told_last = true`: the observer hears of a step or an epoch when all others have. One that
+/// saves the run then also has what the others have made of it, whatever the order of their names.
+template <class Observer>
+inline constexpr bool is_told_last = requires {
+    requires Observer::is_told_last;
+};
+/// f(observer) for each of them, in that order.
+template <class F, class... Observers>
+void each_in_turn(const F& f, Observers&... observers) {
+    [[maybe_unused]] const auto call = [&](auto& one, bool last) {
+        if (is_told_last<std::remove_reference_t<decltype(one)>> == last) f(one);
+    };
+    (call(observers, false), ...);
+    (call(observers, true), ...);
+}
 
 /// An observer that is given the trainer after an epoch or at the end of a fit().
 template <class Observer, class Trainer>
@@ -92,27 +108,29 @@ template <class... Observers>
     if (ranks.rank() == 0) core::require_different_outputs(paths);
 }
 
-/// Before the first step of a fit(): what cannot work should fail now.
-template <class Observer, class Trainer>
-void tell_begin(Observer& observer, const comm::group& ranks, Trainer& trainer, const run_begin& from) {
-    if (ranks.rank() != 0 && !on_every_rank<Observer>) return;
-    if constexpr (requires { observer.on_begin(trainer, from); })
-        observer.on_begin(trainer, from);
-    else if constexpr (requires { observer.on_begin(from); })
-        observer.on_begin(from);
-    else if constexpr (requires { observer.on_begin(ranks); })
-        observer.on_begin(ranks);
-    else if constexpr (requires { observer.on_begin(); })
-        observer.on_begin();
-}
 /// What an observer says to an event: nothing, or false to end the run.
 template <class F>
 [[nodiscard]] bool answer(const F& call) {
     using said = decltype(call());
-    static_assert(std::is_void_v<said> || std::is_same_v<said, bool>,
-                  "lockstep: on_step and on_epoch of an observer return nothing, or a bool: false ends the run");
+    static_assert(
+        std::is_void_v<said> || std::is_same_v<said, bool>,
+        "lockstep: on_begin, on_step and on_epoch of an observer return nothing, or a bool: false ends the run");
     if constexpr (std::is_same_v<said, bool>) return call();
     call();
+    return true;
+}
+/// Before the first step of a fit(): what cannot work should fail now.
+template <class Observer, class Trainer>
+[[nodiscard]] bool tell_begin(Observer& observer, const comm::group& ranks, Trainer& trainer, const run_begin& from) {
+    if (ranks.rank() != 0 && !on_every_rank<Observer>) return true;
+    if constexpr (requires { observer.on_begin(trainer, from); })
+        return answer([&] { return observer.on_begin(trainer, from); });
+    else if constexpr (requires { observer.on_begin(from); })
+        return answer([&] { return observer.on_begin(from); });
+    else if constexpr (requires { observer.on_begin(ranks); })
+        return answer([&] { return observer.on_begin(ranks); });
+    else if constexpr (requires { observer.on_begin(); })
+        return answer([&] { return observer.on_begin(); });
     return true;
 }
 /// Calls on_step or on_epoch with the trainer, if the observer takes it, or without.
@@ -136,7 +154,21 @@ template <class Observer, class Trainer>
         return answer([&] { return observer.on_epoch(event); });
     return true;
 }
-/// Whether an observer may end the run at a step, or at the end of an epoch: all ranks then ask each other.
+/// Whether an observer may end the run before its first step, at a step, or at the end of an epoch: all ranks then ask
+/// each other.
+template <class Observer, class Trainer>
+inline constexpr bool ends_at_begin = requires(Observer& o, Trainer& t, const run_begin& from) {
+    { o.on_begin(t, from) } -> std::same_as<bool>;
+}
+|| requires(Observer& o, const run_begin& from) {
+    { o.on_begin(from) } -> std::same_as<bool>;
+}
+|| requires(Observer& o, const comm::group& ranks) {
+    { o.on_begin(ranks) } -> std::same_as<bool>;
+}
+|| requires(Observer& o) {
+    { o.on_begin() } -> std::same_as<bool>;
+};
 template <class Observer, class Trainer>
 inline constexpr bool ends_at_step = requires(Observer& o, Trainer& t, step_event& e) {
     { o.on_step(t, e) } -> std::same_as<bool>;

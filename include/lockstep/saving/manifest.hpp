@@ -71,6 +71,9 @@ LOCKSTEP_FUNCTION std::string manifest::text() const {
     out.begin_object().key("format").value("lockstep checkpoint").key("version").value(version);
     out.key("step").value(at.steps).key("epoch").value(at.epoch).key("position").value(at.position);
     out.key("samples").value(at.samples).key("samples_of_data_set").value(at.set);
+    // These came later, and may be absent.
+    if (at.position > 0 && at.epoch_loss) out.key("loss_of_epoch").value(*at.epoch_loss);
+    if (at.best_epoch > 0) out.key("best_epoch").value(at.best_epoch).key("best_loss").value(at.best_loss);
     out.key("recipe_hash").value(core::hexadecimal(recipe_hash())).key("recipe").begin_object();
     for (const auto& [name, value] : recipe) out.key(name).value(value);
     out.end_object().key("file").begin_object().key("name").value("state.safetensors").key("bytes").value(file_bytes);
@@ -96,6 +99,9 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
         if (key == "position") return natural(out.at.position);
         if (key == "samples") return natural(out.at.samples);
         if (key == "samples_of_data_set") return natural(out.at.set);
+        if (key == "loss_of_epoch") return void(out.at.epoch_loss = in.real());
+        if (key == "best_epoch") return natural(out.at.best_epoch);
+        if (key == "best_loss") return void(out.at.best_loss = in.real());
         if (key == "recipe_hash") return void(hash = in.string());
         if (key == "recipe")
             return in.object([&](const std::string& name) { out.recipe.push_back({name, in.string()}); });

@@ -17,45 +17,68 @@
 namespace lockstep::saving {
 
 /// checkpoint{"runs/a", 500, 2}: writes runs/a/step-N after every 500th step of the run, and where a signal ends it,
-/// and keeps the newest two. Go on with trainer.resume("runs/a"). Cost, for each of them: trainer.save(). With
+/// and keeps the newest two; all other observers hear of the step before, and of the epoch where it ends one. Go on
+/// with trainer.resume("runs/a"). Cost, for each of them: trainer.save(). With
 /// `.write_behind` the state is copied instead, a thread writes the copy, and a later step commits it: memory for
 /// another state, and a core that is free.
 struct checkpoint {
     static constexpr bool on_every_rank = true;  ///< all ranks write
     static constexpr bool sees_weights = false;  ///< save() waits for them itself
+    static constexpr bool is_told_last = true;   ///< what other observers know is in it
 
     std::string folder;                       ///< on a file system that all ranks see
     std::uint64_t every = 1000;               ///< steps
     std::size_t keep = 2;                     ///< 0: all of them
     bool write_behind = false;                ///< whether a thread writes a copy
     std::shared_ptr<background> under_way{};  ///< its own
+    bool waits_for_epoch = false;             ///< its own
+    bool stops = false;                       ///< its own
 
-    /// Throws core::error for settings that make no sense, and for a folder with a later step.
-    void on_begin(const report::run_begin& from) {
-        if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
-        if (every == 0)
-            core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
+    /// Makes the folder. Throws core::error for settings that make no sense, a folder that cannot be written or that
+    /// another run is writing to, and one with a later step. Collective.
+    template <class Trainer>
+    void on_begin(Trainer& trainer, const report::run_begin& from) {
         under_way = nullptr;  // of a run that has failed
-        require_earlier(folder, from.steps);
+        waits_for_epoch = stops = false;
+        together(trainer.ranks(), [&] {
+            if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
+            if (every == 0)
+                core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
+            if (trainer.ranks().rank() != 0) return;
+            require_earlier(folder, from.steps);
+            require_writable(folder);
+        });
     }
-    /// Saves where it is due. Collective.
+    /// Saves where it is due; after the last step of an epoch on_epoch() does, so that a run that goes on from there
+    /// has had the epoch's end. Collective.
     template <class Trainer>
     void on_step(Trainer& trainer, const report::step_event& event) {
-        const bool is_due = event.step % every == 0 || event.stop_signal != 0;
+        const bool is_due = event.step % every == 0 || event.stop_signal != 0 || waits_for_epoch;
+        waits_for_epoch = is_due && event.ends_epoch;
         // All ranks ask each other now and then.
         constexpr std::uint64_t interval = 8;
         if (under_way && (is_due || (event.step % interval == 0 && under_way->is_written_everywhere()))) finish();
-        if (!is_due) return;
-        if (write_behind && event.stop_signal == 0)
-            under_way = trainer.save_behind(folder);
-        else
-            (void)trainer.save(folder, keep);
+        if (is_due && !waits_for_epoch) save(trainer, event.stop_signal == 0);
+        stops = event.stop_signal != 0;
+    }
+    /// Collective.
+    template <class Trainer>
+    void on_epoch(Trainer& trainer, const report::epoch_event&) {
+        if (std::exchange(waits_for_epoch, false)) save(trainer, !stops);
     }
     /// Waits for what is being written. Collective.
     void on_end(const report::totals&) {
         if (under_way) finish();
     }
 
+    /// Behind the run where it may be, and goes on. Collective.
+    template <class Trainer>
+    void save(Trainer& trainer, bool goes_on) {
+        if (write_behind && goes_on)
+            under_way = trainer.save_behind(folder);
+        else
+            (void)trainer.save(folder, keep);
+    }
     /// Commits what a thread has written. Collective.
     void finish() { (void)std::exchange(under_way, nullptr)->commit(keep); }
 };

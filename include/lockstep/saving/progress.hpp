@@ -4,6 +4,8 @@
 // Tested by tests/equivalence/checkpoints.cpp.
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 
 namespace lockstep::saving {
 
@@ -14,6 +16,11 @@ struct progress {
     std::uint64_t position = 0;  ///< samples of it that are done
     std::uint64_t samples = 0;   ///< that were seen in all
     std::uint64_t set = 0;       ///< samples of the data set that `position` counts in; 0: none
+    /// Of the epoch: the sum of the losses of its samples that are done; nothing where it is not known.
+    std::optional<double> epoch_loss{};
+    /// What is known of the epoch with the least loss on a validation set: 0: nothing is.
+    std::uint64_t best_epoch = 0;
+    double best_loss = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace lockstep::saving

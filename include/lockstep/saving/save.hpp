@@ -58,6 +58,12 @@ struct found {
                    "resume from it, delete it, or name a folder for each run");
 }
 
+/// Throws core::error where no checkpoint can be written to the folder, which is made where it is not there.
+[[gnu::cold]] inline void require_writable(const std::string& folder) {
+    make_folders(folder);
+    (void)folder_lock{folder};
+}
+
 /// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
 template <class F>
 [[gnu::cold]] void together(const comm::group& ranks, const F& f) {
@@ -194,9 +200,12 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 
 /// Where the arrays lie in the file, and its head.
 [[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION files::safetensors_layout layout_of(const state_layout& layout,
-                                                                               std::uint64_t steps) {
-    return files::lay_out_safetensors(layout.arrays(),
-                                      {{"format", "lockstep checkpoint"}, {"step", core::text(steps)}});
+                                                                               const manifest& facts) {
+    files::text_pairs about{{"format", "lockstep checkpoint"}, {"step", core::text(facts.at.steps)}};
+    // So that its weights are not taken for those of another network with the same shapes.
+    for (const auto& [name, value] : facts.recipe)
+        if (name == "network") about.push_back({name, value});
+    return files::lay_out_safetensors(layout.arrays(), about);
 }
 
 /// What no other run in the folder has.
@@ -238,10 +247,7 @@ LOCKSTEP_FUNCTION std::vector<found> list(const std::string& folder) {
 
 LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& folder, manifest facts,
                                    const state_layout& layout)
-    : ranks_{ranks},
-      folder_{folder},
-      header_{detail::layout_of(layout, facts.at.steps).head},
-      facts_{std::move(facts)} {
+    : ranks_{ranks}, folder_{folder}, header_{detail::layout_of(layout, facts).head}, facts_{std::move(facts)} {
     facts_.file_bytes = header_.size() + layout.bytes();
     const bool is_first = ranks_.rank() == 0;
     try {
@@ -435,7 +441,7 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
 }
 
 LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layout& layout) {
-    const auto here = detail::layout_of(layout, from.facts.at.steps).tensors;
+    const auto here = detail::layout_of(layout, from.facts).tensors;
     const auto& there = from.file.tensors;
     const auto describe = [](const files::tensor_entry& of) {
         return core::text(of.name, " (", files::shape_text(of.shape), ", ", files::name_of(of.type), ")");

@@ -176,12 +176,19 @@ template <class Begin>
     return at == size;
 }
 
+/// Of layers, not of parameters: as they are, and those of the best epoch.
+[[nodiscard]] LOCKSTEP_FUNCTION bool is_of_layer(std::string_view role) noexcept {
+    return role == "statistics" || role == "best statistics";
+}
+
 /// How an array of this role is called: weights as their parameter.
 [[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string suffix_of(const state_parts::key& of) {
     std::string role = of.role;
     for (char& one : role)
         if (one == ' ') one = '_';
-    std::string out = role == "weights" ? std::string{} : core::text(".", role, ".", of.slot);
+    std::string out = role == "weights" || role == "statistics" ? std::string{}
+                      : role.starts_with("best_")               ? ".best"
+                                                                : core::text(".", role, ".", of.slot);
     if (of.set > 0) out += core::text(".set", of.set);
     return out;
 }
@@ -193,7 +200,7 @@ LOCKSTEP_FUNCTION state_layout::state_layout(const comm::group& ranks, const sta
     std::vector<part> all;
     for (const std::string& lines : ranks.gather_all(detail::to_lines(here))) detail::from_lines(lines, all);
     const auto parameter = [&](const part& one) {
-        return one.of.role == "statistics" ? one.of.tensor : one.of.tensor / shards;
+        return detail::is_of_layer(one.of.role) ? one.of.tensor : one.of.tensor / shards;
     };
     const auto kind = [&](const part& one) {
         const int first = one.type == files::dtype::u64 ? 0
@@ -208,7 +215,7 @@ LOCKSTEP_FUNCTION state_layout::state_layout(const comm::group& ranks, const sta
     });
     detail::each_group(std::span<const part>{all}, kind, [&](std::span<const part> parts) {
         const part& one = parts[0];
-        if (one.of.role == "statistics") return add_statistics(parts, names);
+        if (detail::is_of_layer(one.of.role)) return add_statistics(parts, names);
         if (one.type == files::dtype::u64) return add_segments(parts, one.of.role, shards, workers);
         const named_array& named = names.parameters.at(parameter(one));
         bool has_shape = true;
@@ -298,7 +305,7 @@ LOCKSTEP_FUNCTION void state_layout::add_statistics(std::span<const part> parts,
     const std::uint64_t offset = bytes_;
     for (const named_array& named : names.statistics) {
         if (named.tensor != one.of.tensor) continue;
-        add(named.name, {named.size()}, one.type);
+        add(named.name + detail::suffix_of(one.of), {named.size()}, one.type);
         size += named.size();
     }
     if (!detail::tile(parts, size, [](const part& of) { return of.first; }))

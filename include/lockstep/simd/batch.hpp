@@ -115,6 +115,20 @@ template <class T>
         return xsimd::fma(a, b, c);
 }
 
+/// Of each element, rounded as IEEE 754 says.
+template <class T>
+[[nodiscard]] inline batch<T> sqrt(const batch<T>& x) noexcept {
+#if defined(__AVX512F__)
+    // The plain intrinsic begins with an undefined register, and precompiled headers lose the pragma above.
+    if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, float>)
+        return batch<T>(_mm512_maskz_sqrt_ps(0xffff, x));
+    else if constexpr (sizeof(batch<T>) == 64 && std::is_same_v<T, double>)
+        return batch<T>(_mm512_maskz_sqrt_pd(0xff, x));
+    else
+#endif
+        return xsimd::sqrt(x);
+}
+
 /// Whether a number that is used once is to be broadcast from memory inside of its multiply-add: with AVX-512 an
 /// instruction less for each, but on AMD's processors it is the loads that are scarce. Known by an extension that only
 /// those have. One that is used twice would be loaded twice, which costs more. The address sanitizer does not see what

@@ -4,6 +4,7 @@
 // alone does not need it, and compiles without it in less time.
 // Tested by tests/equivalence/checkpoints.cpp.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,14 +68,25 @@ struct checkpoints<Plan, void> {
                 saving::require_same_recipe(from.facts.recipe, recipe_of(core.plan, core.grid.workers), may_change,
                                             from.path);
             });
+            // Weights of a best epoch are a part of the state where the run had some.
+            auto best = std::exchange(core.best, {});
+            if (std::ranges::any_of(from.file.tensors, [](const auto& one) { return one.name.ends_with(".best"); })) {
+                core.best.weights.resize(core.weights().size());
+                core.best.statistics.resize(core.observed.running().size());
+            }
             // A state that depends on the number of steps changes before it can be compared: what fails then is final.
             if (core.state_depends_on_steps) core.change.begin();
             core.prepare_state(from.facts.at.steps);
             const shown_state<Plan> state{core};
-            if (core.state_depends_on_steps)
-                saving::require_same_arrays(from, *state.layout);
-            else
-                saving::together(core.ranks, [&] { saving::require_same_arrays(from, *state.layout); });
+            try {
+                if (core.state_depends_on_steps)
+                    saving::require_same_arrays(from, *state.layout);
+                else
+                    saving::together(core.ranks, [&] { saving::require_same_arrays(from, *state.layout); });
+            } catch (...) {
+                core.best = std::move(best);
+                throw;
+            }
             core.change.begin();
             try {
                 saving::restore(core.ranks, from, state.parts, *state.layout);
@@ -107,7 +119,14 @@ struct checkpoints<Plan, void> {
 private:
     [[nodiscard, gnu::cold]] static saving::manifest facts_of(const engine<Plan>& core) {
         saving::manifest out;
-        out.at = {core.totals.steps, core.epoch, core.position, core.totals.samples, core.samples_of_set()};
+        out.at = {.steps = core.totals.steps,
+                  .epoch = core.epoch,
+                  .position = core.position,
+                  .samples = core.totals.samples,
+                  .set = core.samples_of_set(),
+                  .epoch_loss = core.epoch_samples == core.position ? std::optional{core.epoch_loss} : std::nullopt,
+                  .best_epoch = core.best.epoch,
+                  .best_loss = core.best.loss};
         out.recipe = recipe_of(core.plan, core.grid.workers);
         return out;
     }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -41,6 +42,15 @@ namespace lockstep::train {
 template <class Plan, class = void>
 struct checkpoints {
     static constexpr bool are_included = false;
+};
+
+/// What a run has of the epoch with the least loss on a validation set. Weights are the part of this rank, and their
+/// mean where workers have some of their own; none where they are not kept.
+template <class T>
+struct best_epoch {
+    std::uint64_t epoch = 0;  // from 1; 0: there is none
+    double loss = std::numeric_limits<double>::infinity();
+    std::vector<T> weights{}, statistics{};
 };
 
 /// The parts of a trainer in the order in which they are made. Public to the trainer and to fit(), which are its only
@@ -270,6 +280,13 @@ struct engine {
             visit_weights<network>(visit, weights(), observed.running(), grid);
         }
         strategy.visit_state(visit);
+        if (!best.weights.empty())
+            visit_weights<network>(
+                [&](tensor::state_part<T> part) {
+                    part.role = part.role == "weights" ? "best weights" : "best statistics";
+                    visit(part);
+                },
+                std::span{best.weights}, std::span{best.statistics}, grid);
     }
 
     /// Of all that visit_state() shows on all ranks, and of how far the run is. Collective.
@@ -296,6 +313,10 @@ struct engine {
         epoch = at.epoch;
         position = at.position;
         restored_set = at.set;
+        epoch_loss = at.epoch_loss.value_or(0);
+        epoch_samples = at.epoch_loss ? at.position : 0;
+        best.epoch = at.best_epoch;
+        best.loss = at.best_loss;
         resumed_after = at.steps;
         order.clear();
         change.end(at.steps);
@@ -321,6 +342,24 @@ struct engine {
     [[gnu::cold]] void tell_loaded() {
         if constexpr (has_worker_weights || requires { strategy.loaded(weights()); })
             strategy.loaded(arena[weight_slice]);
+    }
+
+    /// Nothing of it is done.
+    void begin_epoch() noexcept {
+        position = epoch_samples = 0;
+        epoch_loss = 0;
+    }
+
+    /// Collective where workers have weights of their own.
+    [[gnu::cold]] void remember_best(std::uint64_t at, double loss, bool keeps) {
+        best = {.epoch = at, .loss = loss};
+        if (!keeps) return;
+        const std::span<const T> now = whole_weights(), statistics = observed.running();
+        core::with_memory("the weights of the best epoch", (now.size() + statistics.size()) * sizeof(T),
+                          "use a machine with more memory, or fewer ranks on this one", [&] {
+                              best.weights.assign(now.begin(), now.end());
+                              best.statistics.assign(statistics.begin(), statistics.end());
+                          });
     }
 
     /// Since the last call.
@@ -400,8 +439,11 @@ struct engine {
     std::vector<std::uint64_t> order;  // of the samples of an epoch
     std::uint64_t epoch = 0;
     std::size_t position = 0;
+    double epoch_loss = 0;            // of the epoch: the sum over the samples that are done ..
+    std::size_t epoch_samples = 0;    // .. of which these are known: of an old checkpoint there are less
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
     std::size_t restored_set = 0;     // samples_of_set() of a run that goes on
+    best_epoch<T> best;
     time_limit limit;
     std::optional<double> trial_rate;  // in place of the schedule's; steps with it may spoil all weights
     report::totals totals;

@@ -58,6 +58,8 @@ public:
           order_{of.order},
           epoch_{of.epoch},
           position_{of.position},
+          epoch_loss_{of.epoch_loss},
+          epoch_samples_{of.epoch_samples},
           restored_set_{of.restored_set},
           resumed_after_{of.resumed_after},
           totals_{of.totals} {
@@ -70,7 +72,14 @@ public:
         of_.change.begin();
         of_.prepare_state(totals_.steps);
         of_.visit_state(*this);
-        of_.restored({.steps = totals_.steps, .epoch = epoch_, .position = position_, .samples = totals_.samples});
+        of_.restored({.steps = totals_.steps,
+                      .epoch = epoch_,
+                      .position = position_,
+                      .samples = totals_.samples,
+                      .best_epoch = of_.best.epoch,
+                      .best_loss = of_.best.loss});
+        of_.epoch_loss = epoch_loss_;
+        of_.epoch_samples = epoch_samples_;
         of_.order = std::move(order_);
         of_.restored_set = restored_set_;
         of_.resumed_after = resumed_after_;
@@ -103,7 +112,9 @@ private:
     bool puts_back_ = false;
     std::vector<std::uint64_t> order_;
     std::uint64_t epoch_;
-    std::size_t position_, restored_set_;
+    std::size_t position_;
+    double epoch_loss_;
+    std::size_t epoch_samples_, restored_set_;
     std::uint64_t resumed_after_;
     report::totals totals_;
 };

@@ -67,20 +67,27 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
                                                                            report::recorder_of(observers...)};
     report::require_different_outputs(core.ranks, observers...);
-    (report::tell_begin(observers, core.ranks, self, report::run_begin{core.resumed_after, core.totals.steps}), ...);
+    [[maybe_unused]] const report::run_begin begun{core.resumed_after, core.totals.steps, core.epoch};
+    bool goes_on = true;
+    ((goes_on = report::tell_begin(observers, core.ranks, self, begun) && goes_on), ...);
+    if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
+        goes_on = all_go_on(core.ranks, goes_on);
     const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
     if (core.order.size() != n) {
         core::with_memory("the order of the samples", n * sizeof(core.order[0]),
                           "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
         require_restored_set(core, n);
         if (core.restored_set != n) core.position = 0;
+        if (core.position == 0) core.begin_epoch();
         core.restored_set = 0;
         core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
         require_same_order(core.ranks, core.order);
     }
-    const std::size_t begun = core.position / core.plan.batch;
-    std::uint64_t left = steps_until(until, report::fit_begin{core.epoch, core.totals.steps, per_epoch, begun});
-    require_last_minibatch<typename engine<Plan>::net>(n, core.plan.batch, begun, left);
+    const std::size_t minibatches_done = core.position / core.plan.batch;
+    std::uint64_t left =
+        !goes_on ? 0
+                 : steps_until(until, report::fit_begin{core.epoch, core.totals.steps, per_epoch, minibatches_done});
+    require_last_minibatch<typename engine<Plan>::net>(n, core.plan.batch, minibatches_done, left);
     if (core.position > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
     const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
         if (position == 0) core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
@@ -97,7 +104,6 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     std::uint64_t done = 0;
     report::epoch_event epoch;
     epoch.epoch = core.epoch + 1;
-    std::size_t epoch_samples = 0;
     auto epoch_start = start;
     double aside = 0;  // seconds of observers that work on all ranks
     int stop_signal = 0;
@@ -113,8 +119,15 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         listens.step_begins(data_start);
         core.limit.step_begins(data_start);
         auto event = core.run_step(x, y);
-        core.position = core.position + event.samples == n ? 0 : core.position + event.samples;
-        if (core.position == 0) ++core.epoch;
+        core.epoch_loss += event.loss * static_cast<double>(event.samples);
+        core.epoch_samples += event.samples;
+        core.position += event.samples;
+        epoch.loss = core.epoch_loss / static_cast<double>(core.epoch_samples);
+        event.ends_epoch = core.position == n;
+        if (event.ends_epoch) {
+            core.begin_epoch();
+            ++core.epoch;
+        }
         seen += event.samples;
         const auto now = clock::now();
         event.seconds = std::chrono::duration<double>(now - start).count() - aside;
@@ -133,15 +146,13 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         made = {done, std::chrono::duration<double>(now - called).count(), stop_signal};
         if ((report::sees_weights<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
         event.spent = core.spent_since();
-        bool goes_on = true;
-        ((goes_on = tell_step(observers, core.grid.rank, self, event) && goes_on), ...);
+        goes_on = true;
+        report::each_in_turn([&](auto& one) { goes_on = tell_step(one, core.grid.rank, self, event) && goes_on; },
+                             observers...);
         if constexpr ((report::ends_at_step<std::remove_const_t<Observers>, Trainer> || ...))
             if (!all_go_on(core.ranks, goes_on)) left = 0;
         if (stop_signal != 0 && core.position != 0) break;
-        epoch.loss += event.loss * static_cast<double>(event.samples);
-        epoch_samples += event.samples;
         if (core.position != 0 && left > 0) continue;
-        epoch.loss /= static_cast<double>(epoch_samples);
         epoch.seconds = report::seconds_since(epoch_start);
         if ((report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
             (void)core.whole_weights();
@@ -149,7 +160,8 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
             core.strategy.complete();
         const auto pause = clock::now();
         goes_on = true;
-        ((goes_on = tell_epoch(observers, core.grid.rank, self, epoch) && goes_on), ...);
+        report::each_in_turn([&](auto& one) { goes_on = tell_epoch(one, core.grid.rank, self, epoch) && goes_on; },
+                             observers...);
         if constexpr ((report::ends_at_epoch<std::remove_const_t<Observers>, Trainer> || ...))
             if (!all_go_on(core.ranks, goes_on)) left = 0;
         if (stop_signal != 0) break;
@@ -157,7 +169,6 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.totals.epochs.push_back(epoch);
         epoch = {};
         epoch.epoch = core.epoch + 1;
-        epoch_samples = 0;
         epoch_start = clock::now();
     }
     // A fit() of no step has come by no epoch.

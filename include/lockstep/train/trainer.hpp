@@ -163,6 +163,26 @@ public:
         load_weights(all, statistics, where);
     }
 
+    /// Remembers the epoch with the least loss on a validation set, and with `weights` those of now. Checkpoints have
+    /// it. For observers such as early_stopping. Collective.
+    void remember_best(std::uint64_t epoch, double loss, bool weights = true,
+                       const std::source_location& where = std::source_location::current()) {
+        core_->on_all_ranks("remember_best", where, [&] { core_->remember_best(epoch, loss, weights); });
+    }
+    /// Its number, from 1; 0: none was remembered.
+    [[nodiscard]] std::uint64_t best_epoch() const { return core_->best.epoch; }
+    /// Its loss.
+    [[nodiscard]] double best_loss() const { return core_->best.loss; }
+    /// load_weights() of those that were remembered. Throws core::error where there are none. Collective.
+    void load_best(const std::source_location& where = std::source_location::current()) {
+        const auto all = core_->on_all_ranks("load_best", where, [&] {
+            if (core_->best.weights.empty())
+                core::fail("no weights of a best epoch are kept", "let remember_best() keep them first");
+            return gather_weights<network>(std::span<const T>{core_->best.weights}, core_->grid, core_->group);
+        });
+        load_weights(all, std::vector<T>{core_->best.statistics}, where);
+    }
+
     /// The running statistics of all layers, one after the other: the same on every rank. None for a network without
     /// such layers. A view of the trainer's memory: the next step changes it.
     [[nodiscard]] std::span<const T> running_statistics() const noexcept { return core_->observed.running(); }

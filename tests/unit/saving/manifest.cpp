@@ -12,7 +12,14 @@ using ls::saving::manifest;
 
 manifest example() {
     manifest out;
-    out.at = {std::numeric_limits<std::uint64_t>::max(), 3, 59'999, 5, 60'000};
+    out.at = {.steps = std::numeric_limits<std::uint64_t>::max(),
+              .epoch = 3,
+              .position = 59'999,
+              .samples = 5,
+              .set = 60'000,
+              .epoch_loss = 0.1 + 0.2,  // of which no digit may be lost
+              .best_epoch = 2,
+              .best_loss = 1e-300};
     out.recipe = {{"seed", "42"}, {"network", "28x28x1 \"conv\"\n->\t7"}, {"rates", "0.1"}};
     out.file_bytes = 33;
     out.block_bytes = 16;
@@ -27,10 +34,22 @@ TEST_CASE("a manifest reads back as it was", "[saving]") {
     CHECK(to.at.position == from.at.position);
     CHECK(to.at.samples == 5);
     CHECK(to.at.set == 60'000);
+    CHECK(to.at.epoch_loss == 0.1 + 0.2);
+    CHECK(to.at.best_epoch == 2);
+    CHECK(to.at.best_loss == 1e-300);
     CHECK(to.recipe == from.recipe);
     CHECK(to.file_bytes == 33);
     CHECK(to.sums == from.sums);
     CHECK(to.text() == from.text());
+}
+
+TEST_CASE("a manifest of a run without a best epoch, at the end of an epoch", "[saving]") {
+    manifest from;
+    from.at = {.steps = 7, .epoch = 1};
+    const manifest to = manifest::read(from.text(), "m");
+    CHECK_FALSE(to.at.epoch_loss);
+    CHECK(to.at.best_epoch == 0);
+    CHECK(to.at.best_loss == std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("a manifest of a later version or of something else says so", "[saving]") {

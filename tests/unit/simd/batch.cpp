@@ -2,6 +2,7 @@
 #include "lockstep/simd/batch.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -59,6 +60,30 @@ TEMPLATE_TEST_CASE("simd/batch: fma rounds as often as fma_rounds_once says", "[
     // (1 + e)(1 - e) - 1 = -e^2, which a product rounded on its own would lose.
     simd::store(out.data(), simd::fma(batch(1 + tiny), batch(1 - tiny), batch(TestType{-1})));
     for (const TestType one : out) CHECK(one == (simd::fma_rounds_once ? -tiny * tiny : TestType{0}));
+}
+
+TEMPLATE_TEST_CASE("simd/batch: roots are those of the standard library, bit for bit", "[simd]", float, double) {
+    using limits = std::numeric_limits<TestType>;
+    std::vector<TestType> from{0,
+                               -TestType{0},
+                               1,
+                               2,
+                               limits::min(),
+                               limits::denorm_min(),
+                               limits::max(),
+                               limits::infinity(),
+                               -1,
+                               limits::quiet_NaN(),
+                               TestType{0.1F}};
+    while (from.size() % simd::width<TestType> != 0) from.push_back(from.back() * 3);
+    for (std::size_t at = 0; at < from.size(); at += simd::width<TestType>) {
+        std::vector<TestType> to(simd::width<TestType>);
+        simd::store(to.data(), simd::sqrt(simd::load(from.data() + at)));
+        for (std::size_t i = 0; i < to.size(); ++i) {
+            const TestType root = std::sqrt(from[at + i]);
+            CHECK((std::isnan(root) ? std::isnan(to[i]) : to[i] == root && std::signbit(to[i]) == std::signbit(root)));
+        }
+    }
 }
 
 TEMPLATE_TEST_CASE("simd/batch: products are added as fma does, whether numbers come from memory or from registers",

@@ -75,11 +75,11 @@ template <class T>
         if constexpr (std::is_same_v<T, float>) {
             return inverse_three_quarters(base);
         } else {
-            const vector root = sqrt(base);
-            return one / (root * sqrt(root));
+            const vector root = simd::sqrt(base);
+            return one / (root * simd::sqrt(root));
         }
     }
-    if (beta == 0.5) return one / sqrt(base);
+    if (beta == 0.5) return one / simd::sqrt(base);
     if (beta == 1) return one / base;
     // One by one: no usual network has these, and xsimd's logarithm of AVX-512 vectors compiles with optimisation only.
     alignas(simd::alignment) T each[simd::width<T>];
