@@ -8,9 +8,11 @@
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/global_top_k.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/augmented.hpp"

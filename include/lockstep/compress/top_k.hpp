@@ -31,6 +31,7 @@ struct top_k {
 
     static constexpr std::string_view name = "top_k";
     static constexpr compress::traits traits{.dense_vectors = true};
+    static constexpr bool sends_index_list = true;
     static constexpr std::size_t slot_count = 0;
 
     [[nodiscard]] std::string settings() const { return core::text("ratio=", ratio); }
