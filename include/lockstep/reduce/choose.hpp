@@ -5,9 +5,11 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/reduce/gathered_messages.hpp"
 #include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/reduce/rounds.hpp"
+#include "lockstep/reduce/sparse_sum.hpp"
 #include "lockstep/reduce/tree_sum.hpp"
 
 namespace lockstep::reduce {
@@ -23,6 +25,19 @@ struct method<T, C> {
     using reducer = gathered_messages<T, C>;
     using memory = own_memory;
     static constexpr bool has_workers = true;
+
+    [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) {
+        return {of, compressor, arena};
+    }
+};
+
+/// Lists of indices and values may be added on their way.
+template <class T, compress::StreamCompressor<T> C>
+struct method<T, C> {
+    using reducer = sparse_sum<T, C>;
+    using memory = own_memory;
+    static constexpr bool has_workers = true;
+    static constexpr bool needs_costs = true;
 
     [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) {
         return {of, compressor, arena};

@@ -305,6 +305,7 @@ private:
             constexpr bool whole_tensors = compress::traits_of<typename Types::compressor>.whole_tensors;
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
             bucket.deal.seed = from.plan.seed;
+            bucket.costs = from.rule.costs();
         } else if (from.memory == nullptr) {
             from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
         }
