@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -128,17 +129,31 @@ private:
 
 namespace detail {
 
-/// Indices that are in a, in b, or in both. Without a branch that depends on them.
+/// 1 if x <= y, else 0, from the borrow of a difference: which of two indices comes first is no pattern that a
+/// processor could predict, and a comparison may become a branch.
+[[nodiscard]] constexpr std::size_t at_most(std::uint32_t x, std::uint32_t y) noexcept {
+    return 1 - static_cast<std::size_t>((std::uint64_t{y} - std::uint64_t{x}) >> 63U);
+}
+
+/// Indices that are in a, in b, or in both.
 template <class T>
 [[nodiscard]] std::size_t union_size(const std::byte* a, std::size_t n, const std::byte* b, std::size_t m) noexcept {
     using stream = index_value_stream<T>;
     std::size_t i = 0, j = 0, out = 0;
     for (; i < n && j < m; ++out) {
         const std::uint32_t x = stream::entry(a, i).index, y = stream::entry(b, j).index;
-        i += x <= y ? 1 : 0;
-        j += y <= x ? 1 : 0;
+        i += at_most(x, y);
+        j += at_most(y, x);
     }
     return out + (n - i) + (m - j);
+}
+
+/// value if is_there is 1; if it is 0, the number that changes no other in a sum.
+template <class T>
+[[nodiscard]] T or_minus_zero(std::size_t is_there, T value) noexcept {
+    using word = magnitude_key<T>;
+    const word mask = word{0} - static_cast<word>(is_there), sign = ~(~word{0} >> 1);
+    return std::bit_cast<T>(static_cast<word>((std::bit_cast<word>(value) & mask) | (sign & ~mask)));
 }
 
 }  // namespace detail
@@ -189,12 +204,12 @@ void merge_streams(std::byte* to, const std::byte* from, std::byte* scratch) noe
     // From the back: what is written lies at or after the entries of `to` that are still to be read.
     while (i > 0 && j > 0) {
         const auto x = index_value_stream<T>::entry(a, i - 1), y = index_value_stream<T>::entry(b, j - 1);
-        const bool left = x.index >= y.index, right = y.index >= x.index;
-        const T both = x.value + y.value;
-        const T one = left ? x.value : y.value;
-        index_value_stream<T>::set_entry(a, --at, {left ? x.index : y.index, left && right ? both : one});
-        i -= left ? 1 : 0;
-        j -= right ? 1 : 0;
+        const std::size_t left = detail::at_most(y.index, x.index), right = detail::at_most(x.index, y.index);
+        index_value_stream<T>::set_entry(
+            a, --at,
+            {std::max(x.index, y.index), detail::or_minus_zero(left, x.value) + detail::or_minus_zero(right, y.value)});
+        i -= left;
+        j -= right;
     }
     // Entries of `to` that are left are where they belong.
     if (j > 0) std::memcpy(a, b, j * stream_entry_bytes<T>);
