@@ -11,11 +11,21 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/compress/any.hpp"
+#include "lockstep/compress/any_reduction.hpp"
+#include "lockstep/compress/by_layer.hpp"
+#include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/gaussian_top_k.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/random_block.hpp"
+#include "lockstep/compress/random_k.hpp"
+#include "lockstep/compress/sampled_top_k.hpp"
 #include "lockstep/compress/terngrad.hpp"
+#include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/partition/hybrid.hpp"
@@ -89,7 +99,8 @@ outcome run(const Ranks& ranks, const Plan& plan) {
 template <class Model, class Compressor>
 void same_everywhere(const Model& model, const Compressor& compressor, std::size_t workers, std::size_t lanes,
                      std::size_t segment = 256) {
-    INFO(Compressor::name << ", " << workers << " workers, " << lanes << " lanes, segments of " << segment);
+    INFO(Compressor::name << " " << compressor.settings() << ", " << workers << " workers, " << lanes
+                          << " lanes, segments of " << segment);
     const outcome alone = run(ls::comm::group{}, recipe(model, compressor, workers, lanes, segment));
     CHECK(alone.losses.back() < alone.losses.front());
     std::size_t turn = workers + lanes;
@@ -120,6 +131,31 @@ TEST_CASE(
     same_everywhere(net, error_feedback{quantize{.bits = 4, .bucket = 128}}, 8, 12, 128);
     same_everywhere(normalised, quantize{.bits = 4, .bucket = 100}, 5, 17);
     same_everywhere(net, quantize{.bits = 4, .bucket = 100}, 1, 8);
+}
+
+TEST_CASE("equivalence/workers: every gathered compressor has the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using namespace ls::compress;
+    // One trainer type for all of them.
+    const auto both = chain{top_k{.ratio = 0.05}, quantize{.bits = 4, .bucket = 64}};
+    for (const any& one : {any{error_feedback{threshold{.value = 0.001, .most_share = 0.1}}},
+                           any{error_feedback{sampled_top_k{.ratio = 0.05}}},
+                           any{error_feedback{gaussian_top_k{.ratio = 0.05}}}, any{error_feedback{both}}, any{both},
+                           any{error_feedback{by_layer{both, quantize{.bits = 8}, quantize{.bits = 4}}}},
+                           any{error_feedback{warm_up<top_k>{.inner = {.ratio = 0.01}, .each = 1, .start = 1}}}})
+        same_everywhere(net, one, 8, 8);
+    same_everywhere(net, any{by_layer{error_feedback{both}, quantize{.bits = 8}}}, 3, 12, 64);
+}
+
+TEST_CASE("equivalence/workers: sums of random numbers have the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using namespace ls::compress;
+    using one_sum = any_reduction<algebra::ordered_sum>;
+    for (const one_sum& one :
+         {one_sum{error_feedback{random_k{.ratio = 0.2}}}, one_sum{random_k{.ratio = 0.5, .unbiased = true}},
+          one_sum{error_feedback{random_block{.ratio = 0.2}}}})
+        same_everywhere(net, one, 8, 8);
+    same_everywhere(net, one_sum{error_feedback{random_block{.ratio = 0.2}}}, 3, 12, 64);
 }
 
 TEST_CASE("equivalence/workers: terngrad has the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {

@@ -17,6 +17,7 @@
 #include "lockstep/compress/global_top_k.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
+#include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/partition/data.hpp"
 #include "lockstep/reduce/sparse_sum.hpp"
@@ -144,6 +145,9 @@ TEST_CASE("reduce/sparse_sum: both algorithms over messages have the bits of one
         same_as_one_rank(by(top_k{.ratio = 1e-9}, which), {6, 1, 1});
     }
     same_as_one_rank(error_feedback{sparse_sum{top_k{.ratio = 0.3}}}, {400, 5, 300});
+    // Lists of other lengths for each worker, and empty ones.
+    same_as_one_rank(sparse_sum{ls::compress::threshold{.value = 7.5}}, {400, 5, 300});
+    same_as_one_rank(sparse_sum{error_feedback{ls::compress::threshold{.value = 1e6}}}, {400, 5, 300});
 }
 
 TEST_CASE("reduce/sparse_sum: streams of several pieces, sparse and dense", "[reduce]") {

@@ -4,10 +4,12 @@
 // models the same.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
@@ -49,9 +51,18 @@ struct error_feedback {
         if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
     }
 
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }
+
     template <class T>
     [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n) const {
         return inner.template max_bytes<T>(n);
+    }
+    template <class T>
+    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step, const origin& from) const {
+        return max_bytes_at<T>(inner, n, step, from);
     }
     template <class T>
     [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
@@ -63,12 +74,10 @@ struct error_feedback {
         // The residual becomes p in its own place, so p needs no memory.
         const std::span<T> residual = in.state[0];
         kernels::add(in.values, residual);
-        if constexpr (requires { inner.snap(residual); }) inner.snap(residual);
-
         auto inside = in;
         inside.values = residual;
-        inside.state = in.state.from(1, inner_type::slot_count);
-        const std::size_t bytes = inner.encode(inside);
+        inside.state = in.state.from(1, slots() - 1);
+        const std::size_t bytes = encode_snapped(inner, inside, residual);
         inner.decode_add(std::span<const std::byte>{in.message.first(bytes)}, T{-1}, residual);
         return bytes;
     }
@@ -102,6 +111,8 @@ struct error_feedback<Inner> {
     }
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
 
     template <class T>
     void initialise(const shared_pass<T>& all) const noexcept {
@@ -115,7 +126,7 @@ struct error_feedback<Inner> {
         if constexpr (Number == 0) kernels::add(in.values, residual);
         auto inside = in;
         inside.values = residual;
-        inside.state = in.state.from(1, Inner::slot_count);
+        inside.state = in.state.from(1, slots() - 1);
         inner.encode(round, inside, out);
         if constexpr (Number + 1 == rounds.size())
             inner.decode_own(inside, std::span<const round_element<T, rounds[Number]>>{out}, T{-1}, residual);

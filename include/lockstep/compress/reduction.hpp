@@ -35,13 +35,6 @@ using round_element = std::conditional_t<Combine == algebra::exact_sum, std::uin
 template <std::size_t Number>
 using round_number = std::integral_constant<std::size_t, Number>;
 
-/// What a reduction sees at once, in row-major order: a whole tensor, or a segment of one as a single row.
-struct matrix {
-    std::size_t rows = 1;
-    std::size_t columns = 1;
-    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
-};
-
 /// What a reduction needs for one matrix.
 template <std::size_t Rounds>
 struct reduction_sizes {
@@ -62,6 +55,9 @@ struct worker_pass {
     core::random_stream random{
         0, core::purpose::rounding};  ///< of this worker, matrix and step; word i belongs to value i
     parallel::team team{};
+    core::random_stream common{0, core::purpose::reduction};  ///< that of shared_pass
+    std::uint64_t step = 0;                                   ///< of the run, from 0
+    origin from{};
 };
 
 /// One matrix, for what every rank does alike.
@@ -72,6 +68,8 @@ struct shared_pass {
     std::span<T> shared;                                      ///< zero before the first step
     core::random_stream random{0, core::purpose::reduction};  ///< of this matrix and step, the same on all ranks
     parallel::team team{};
+    std::uint64_t step = 0;  ///< of the run, from 0
+    origin from{};
 };
 
 namespace detail {
@@ -108,7 +106,8 @@ inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence
 /// encoded for the last round; the parts of all workers add up to the mean but for rounding. `sum` may be in.values.
 /// Optional: `check()` throws core::error on settings that make no sense; `check_feedback()` on settings with which
 /// error feedback would not keep its residual bounded; `initialise(all)`, noexcept, fills all.shared before the first
-/// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it.
+/// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it;
+/// `slots()` and `sees_whole_tensors()`, as of a Compressor.
 /// A worker whose values are not finite is not encoded: the sums of its bucket become NaN. What overflows later must
 /// not vanish.
 template <class R, class T = float>
@@ -124,16 +123,6 @@ concept Reduction = std::copy_constructible<R> && requires {
     requires noexcept(reduction.finish(all, result, mean));
     requires noexcept(reduction.decode_own(in, result, scale, mean));
 } && detail::has_rounds<R, T>;
-
-/// Whether a matrix is added as it is.
-template <class R>
-[[nodiscard]] constexpr bool is_dense(const R& reduction, const matrix& shape) {
-    if (traits_of<R>.dense_vectors && (shape.rows == 1 || shape.columns == 1)) return true;
-    if constexpr (requires { reduction.is_dense(shape); })
-        return reduction.is_dense(shape);
-    else
-        return false;
-}
 
 /// Whether something lasts from step to step.
 template <class C>

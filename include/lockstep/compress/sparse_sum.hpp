@@ -74,6 +74,10 @@ struct sparse_sum {
         if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
     }
 
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+
     template <class T>
     [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n) const {
         return inner.template max_bytes<T>(n);
@@ -132,6 +136,14 @@ concept StreamCompressor = Compressor<C, T> && requires(const C& compressor) {
     { stream_settings_of(compressor) } -> std::same_as<stream_settings>;
     second_half_of(compressor);
 };
+
+/// Whether a part of a compressor asks for streams, that is not asked itself.
+template <class C>
+inline constexpr bool hides_streams = false;
+template <template <class...> class Around, class... Parts>
+    requires(!requires(const Around<Parts...>& one) { stream_settings_of(one); })
+inline constexpr bool hides_streams<Around<Parts...>> =
+    ((requires(const Parts& part) { stream_settings_of(part); } || hides_streams<Parts>) || ...);
 
 static_assert(StreamCompressor<sparse_sum<top_k>, float> &&
               StreamCompressor<error_feedback<sparse_sum<top_k>>, double> && !StreamCompressor<top_k, float>);

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/compress/moments.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -65,7 +66,7 @@ struct terngrad {
         T most{0};
         for (const T value : in.values) most = std::max(most, std::abs(value));
         if (clip > 0)
-            if (const auto bound = static_cast<T>(clip * standard_deviation(in.values)); bound > 0)
+            if (const auto bound = static_cast<T>(clip * moments_of(in.values).deviation); bound > 0)
                 most = std::min(most, bound);
         // A cut at the largest magnitude that is left is a cut at the bound.
         out[0] = in.kept[0] = most;
@@ -120,39 +121,6 @@ struct terngrad {
     }
     /// Fields of a word.
     [[nodiscard]] static constexpr std::size_t fields(std::size_t workers) noexcept { return 32 / field_bits(workers); }
-
-    /// Of all values about their mean, in double; 0 for no values. The order of additions is a function of their
-    /// number.
-    template <class T>
-    [[nodiscard]] static double standard_deviation(std::span<const T> values) noexcept {
-        constexpr std::size_t block = 4096, ways = 8;
-        double sum = 0, squares = 0;
-        for (std::size_t first = 0; first < values.size(); first += block) {
-            const std::span<const T> part = values.subspan(first, std::min(block, values.size() - first));
-            std::array<double, ways> sums{}, of_squares{};
-            std::size_t i = 0;
-            for (; i + ways <= part.size(); i += ways)
-                for (std::size_t way = 0; way < ways; ++way) {
-                    const auto value = static_cast<double>(part[i + way]);
-                    sums[way] += value;
-                    of_squares[way] += value * value;
-                }
-            for (; i < part.size(); ++i) {
-                const auto value = static_cast<double>(part[i]);
-                sums[i % ways] += value;
-                of_squares[i % ways] += value * value;
-            }
-            for (std::size_t half = ways / 2; half > 0; half /= 2)
-                for (std::size_t way = 0; way < half; ++way) {
-                    sums[way] += sums[way + half];
-                    of_squares[way] += of_squares[way + half];
-                }
-            sum += sums[0];
-            squares += of_squares[0];
-        }
-        const double count = std::max<double>(1, static_cast<double>(values.size())), mean = sum / count;
-        return std::sqrt(std::max(0.0, squares / count - mean * mean));
-    }
 
 private:
     /// Calls f(i, field) for fields 0 .. n - 1 of these words.

@@ -16,6 +16,7 @@
 #include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/send_order.hpp"
+#include "lockstep/compress/concept.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/node/shared_parts.hpp"
@@ -37,9 +38,11 @@ struct piece {
     std::size_t offset = 0;  ///< of its numbers in the tensor
     std::size_t rows = 1;    ///< of the tensor
     std::size_t columns = 1;
+    std::size_t window = 0;  ///< of a convolution's weights: positions of its window
 
     /// A tensor of one extent: a bias, a scale.
-    [[nodiscard]] constexpr bool is_vector() const noexcept { return rows == 1 || columns == 1; }
+    [[nodiscard]] constexpr bool is_vector() const noexcept { return from().is_vector(); }
+    [[nodiscard]] constexpr compress::origin from() const noexcept { return {tensor, rows, columns, window, offset}; }
 };
 
 /// Which workers are whose, for what keeps state for each of them.

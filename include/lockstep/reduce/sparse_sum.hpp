@@ -58,6 +58,7 @@ public:
           team_{of.team},
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
+          slots_{compress::slots_of(compressor)},
           inside_{make_sum_of_shared_worker<T>(of)} {
         lay_out();
         dense_fold_ = worker_fold::in_order(deal_.own, deal_.workers);
@@ -73,7 +74,7 @@ public:
                                    collectives::split_bytes(shape_of(quantised_), deal_.workers, among.senders);
             }
         constexpr std::string_view what = "numbers of a compressor";
-        state_ = arena.reserve<T>(core::checked_product(what, std::size_t{C::slot_count}, own(), of.n));
+        state_ = arena.reserve<T>(core::checked_product(what, slots_, own(), of.n));
         scratch_ = arena.reserve<T>(longest_scratch_);
         message_ = arena.reserve<std::byte>(longest_message_);
         dense_ = arena.reserve<T>(core::checked_product(what, own(), dense_length_));
@@ -94,7 +95,7 @@ public:
 
     void start(std::span<T> gradient, std::uint64_t step) {
         gradient_ = gradient;
-        step_ = static_cast<std::uint32_t>(step);
+        step_ = step;
         is_finished_ = false;
         if (!inside_) return send();
         is_adding_ = true;
@@ -151,8 +152,7 @@ public:
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const stream_pieces* pieces : {&exact_, &quantised_})
             for (const auto& one : pieces->all())
-                visit_worker_state(visit, deal_, one.what, (*arena_)[state_], std::size_t{C::slot_count}, n_, set,
-                                   speaks_);
+                visit_worker_state(visit, deal_, one.what, (*arena_)[state_], slots_, n_, set, speaks_);
     }
 
     /// How the streams without a second half are summed, if there are any.
@@ -180,13 +180,13 @@ private:
 
     [[gnu::cold]] void lay_out() {
         for (const piece& one : deal_.pieces) {
-            if (compress::traits_of<C>.dense_vectors && one.is_vector()) {
+            if (compress::is_dense(compressor_, compress::matrix{one.rows, one.columns})) {
                 dense_pieces_.push_back({one, dense_length_});
                 dense_length_ += one.count;
                 continue;
             }
             const std::size_t bytes = compressor_.template max_bytes<T>(one.count),
-                              most = std::min(one.count, bytes / compress::list_entry_bytes<T>);
+                              most = std::min(one.count, bytes / compress::pair_bytes<T>);
             longest_message_ = std::max(longest_message_, bytes);
             longest_scratch_ =
                 std::max(longest_scratch_, std::size_t{compress::scratch_size<T>(compressor_, one.count)});
@@ -262,23 +262,27 @@ private:
         dense_sum_->start(dense, (*arena_)[dense_work_]);
         if (exact_sum_) exact_sum_->start();
         if constexpr (has_second_half)
-            if (quantised_sum_) quantised_sum_->start(step_);
+            if (quantised_sum_) quantised_sum_->start(static_cast<std::uint32_t>(step_));
     }
     /// `worker`: of this rank.
     void encode(std::size_t worker, const stream_pieces& pieces, const stream_sum<T>& to, bool sound) {
         to.clear(worker);
         if (!sound) return to.lose(worker);
         const std::size_t number = deal_.own.first + worker;
-        T* const state = (*arena_)[state_].data() + worker * C::slot_count * n_;
+        T* const state = (*arena_)[state_].data() + worker * slots_ * n_;
         const std::span<std::byte> message = (*arena_)[message_];
         for (const auto& [one, at, most] : pieces.all()) {
             const auto series = static_cast<std::uint32_t>(one.tensor * deal_.workers + number);
             const std::size_t length = compressor_.encode(compress::encoding<T>{
                 .values = gradient_.subspan(worker * n_ + one.first, one.count),
                 .message = message,
-                .state = tensor::slots<T>{state, C::slot_count, n_, n_}.part(one.first, one.count),
+                .state = tensor::slots<T>{state, slots_, n_, n_}.part(one.first, one.count),
                 .scratch = (*arena_)[scratch_],
-                .random = core::random_stream{deal_.seed, core::purpose::rounding, series, step_}.from(one.offset / 4),
+                .random =
+                    core::random_stream{deal_.seed, core::purpose::rounding, series, static_cast<std::uint32_t>(step_)}
+                        .from(one.offset / 4),
+                .step = step_,
+                .from = one.from(),
             });
             to.append(worker, compress::index_list<T>{message.first(length)}, at);
         }
@@ -297,7 +301,7 @@ private:
         using stream = kernels::index_value_stream<T>;
         const auto result = exact_sum_->read(0, 0);
         const std::span<const std::byte> sent = sent_by(worker);
-        T* const residual = (*arena_)[state_].data() + worker * C::slot_count * n_;
+        T* const residual = (*arena_)[state_].data() + worker * slots_ * n_;
         std::size_t next = 0;
         const std::size_t count = result.count();
         auto piece = exact_.all().begin();
@@ -324,7 +328,8 @@ private:
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;
-    bool speaks_;                           // of those that share a worker
+    bool speaks_;  // of those that share a worker
+    std::size_t slots_;
     std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
     std::vector<dense_piece> dense_pieces_;
     stream_pieces exact_;
@@ -347,7 +352,7 @@ private:
     tensor::slice<std::byte> sent_;  // entries of each worker, where additions cut
     const tensor::arena* arena_ = nullptr;
     std::span<T> gradient_;
-    std::uint32_t step_ = 0;
+    std::uint64_t step_ = 0;
     bool is_adding_ = false;
     bool is_finished_ = true;
 };

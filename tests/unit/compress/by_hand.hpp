@@ -39,8 +39,13 @@ struct by_hand {
     }
 
     [[nodiscard]] shared_pass<T> all(std::uint32_t step) {
-        return {
-            shape, workers, shared, {seed, core::purpose::reduction, static_cast<std::uint32_t>(tensor), step}, team};
+        return {.shape = shape,
+                .workers = workers,
+                .shared = shared,
+                .random = {seed, core::purpose::reduction, static_cast<std::uint32_t>(tensor), step},
+                .team = team,
+                .step = step,
+                .from = {.tensor = tensor, .rows = shape.rows, .columns = shape.columns}};
     }
     /// `values`: those of all workers.
     [[nodiscard]] worker_pass<T> of(std::size_t worker, std::span<const T> values, std::uint32_t step) {
@@ -52,7 +57,10 @@ struct by_hand {
                 .kept = std::span{kept}.subspan(worker * sizes.kept, sizes.kept),
                 .shared = shared,
                 .random = {seed, core::purpose::rounding, static_cast<std::uint32_t>(tensor * workers + worker), step},
-                .team = team};
+                .team = team,
+                .common = all(step).random,
+                .step = step,
+                .from = all(step).from};
     }
 
     std::vector<T> operator()(std::span<const T> values, std::uint32_t step) {

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/index_list.hpp"
+#include "lockstep/compress/threshold.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "support.hpp"
 
 using namespace lockstep;
@@ -14,11 +17,21 @@ using namespace lockstep::compress::testing;
 TEST_CASE("compress/sparse_sum: goes around lists, inside or around error feedback", "[compress]") {
     STATIC_REQUIRE(sends_index_list<top_k>);
     STATIC_REQUIRE(sends_index_list<error_feedback<top_k>>);
+    STATIC_REQUIRE(sends_index_list<threshold>);
+    STATIC_REQUIRE(sends_index_list<error_feedback<threshold>>);
+    STATIC_REQUIRE(!sends_index_list<chain<top_k, quantize>>);
+    STATIC_REQUIRE(!sends_index_list<warm_up<top_k>>);
     STATIC_REQUIRE(!sends_index_list<quantize>);
     STATIC_REQUIRE(!sends_index_list<error_feedback<quantize>>);
     STATIC_REQUIRE(StreamCompressor<sparse_sum<error_feedback<top_k>, quantize>, float>);
     STATIC_REQUIRE(StreamCompressor<error_feedback<sparse_sum<top_k, quantize>>, float>);
     STATIC_REQUIRE(!StreamCompressor<error_feedback<top_k>, float>);
+    // Around it nothing but error feedback, which would gather.
+    STATIC_REQUIRE(hides_streams<warm_up<sparse_sum<top_k>>>);
+    STATIC_REQUIRE(hides_streams<error_feedback<warm_up<error_feedback<sparse_sum<top_k>>>>>);
+    STATIC_REQUIRE(!hides_streams<error_feedback<sparse_sum<top_k>>>);
+    STATIC_REQUIRE(!hides_streams<error_feedback<warm_up<top_k>>>);
+    STATIC_REQUIRE(!hides_streams<top_k>);
     STATIC_REQUIRE(sparse_sum<error_feedback<top_k>>::slot_count == 1);
     STATIC_REQUIRE(traits_of<sparse_sum<top_k>>.dense_vectors);
     constexpr error_feedback around{sparse_sum{top_k{}, quantize{.bits = 8}, sparse_algorithm::split_all_gather}};

@@ -106,9 +106,9 @@ TEMPLATE_TEST_CASE("compress/terngrad: the standard deviation is that of all val
         for (const T value : values)
             squares += (static_cast<long double>(value) - mean) * (static_cast<long double>(value) - mean);
         const double expected = std::sqrt(static_cast<double>(squares / static_cast<long double>(n)));
-        CHECK(terngrad::standard_deviation(std::span<const T>{values}) == Approx(expected).epsilon(1e-12).margin(1e-7));
+        CHECK(moments_of(std::span<const T>{values}).deviation == Approx(expected).epsilon(1e-12).margin(1e-7));
     }
-    CHECK(terngrad::standard_deviation(std::span<const T>{}) == 0);
+    CHECK(moments_of(std::span<const T>{}).deviation == 0);
 }
 
 TEMPLATE_TEST_CASE("compress/terngrad: a worker without rows sends zeros, and equal values are not clipped away",

@@ -6,8 +6,11 @@
 #include <limits>
 #include <vector>
 
+#include "lockstep/compress/any.hpp"
+#include "lockstep/compress/by_layer.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "unit/reduce/one_rank.hpp"
 
 namespace ls = lockstep;
@@ -123,4 +126,45 @@ TEST_CASE("reduce/gathered_messages: the state of a compressor lasts from step t
         for (std::size_t i = 0; i < n; ++i) sent[i] += gradient[i];
     }
     CHECK(sent == alternating());
+}
+
+TEST_CASE("reduce/gathered_messages: messages have the lengths of their step, also where steps go back", "[reduce]") {
+    const ls::compress::any compressor{ls::compress::warm_up<ls::compress::top_k>{
+        .inner = {.ratio = 0.1}, .each = 1, .start = 2, .ratios = {0.5, 0.5, 0.3, 0.3}}};
+    ls::tensor::arena arena;
+    ls::reduce::gathered_messages<float, ls::compress::any> sum{reduce_test::bucket_of_workers(n, 2, 1, 4, n),
+                                                                compressor, arena};
+    arena.allocate();
+    sum.bind(arena);
+    for (const std::uint64_t step : {0, 1, 2, 3, 4, 5, 6, 7, 100, 3, 0, 6}) {
+        const std::size_t sent = step < 2 ? n : step < 4 ? 20 : step < 6 ? 12 : 4;
+        auto gradient = alternating();
+        auto expected = alternating();
+        std::fill(expected.begin(), expected.end() - static_cast<std::ptrdiff_t>(sent), 0.0F);
+        for (float& one : expected) one += one;
+        gradient.insert(gradient.end(), gradient.begin(), gradient.end());
+        sum.start(gradient, step);
+        sum.finish();
+        gradient.resize(n);
+        INFO("step " << step);
+        CHECK(gradient == expected);
+    }
+}
+
+TEST_CASE("reduce/gathered_messages: a compressor is told of the tensor", "[reduce]") {
+    const ls::compress::any compressor{
+        ls::compress::by_layer{ls::compress::top_k{.ratio = 0.1}, ls::compress::top_k{.ratio = 0.5}}};
+    ls::tensor::arena arena;
+    auto bucket = reduce_test::bucket_of_workers(n, 1, 1, 4, 20);
+    bucket.deal.pieces[1].window = 9;
+    ls::reduce::gathered_messages<float, ls::compress::any> sum{bucket, compressor, arena};
+    arena.allocate();
+    sum.bind(arena);
+    auto gradient = alternating();
+    sum.start(gradient, 0);
+    sum.finish();
+    auto expected = alternating();
+    std::fill(expected.begin(), expected.begin() + 18, 0.0F);
+    std::fill(expected.begin() + 20, expected.begin() + 30, 0.0F);
+    CHECK(gradient == expected);
 }

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/gaussian_top_k.hpp"
 #include "lockstep/compress/global_top_k.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/sampled_top_k.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
+#include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/reduce/gathered_messages.hpp"
@@ -170,6 +173,30 @@ TEMPLATE_TEST_CASE("reduce/sparse_sum: error feedback inside and around it have 
                 REQUIRE(second.state() == messages.state());
             }
         }
+}
+
+TEST_CASE("reduce/sparse_sum: lists of any length, also empty ones, as gathered messages", "[reduce]") {
+    const std::size_t n = 500, workers = 5;
+    const auto check = [&](auto inner) {
+        INFO(inner.name << " " << inner.settings());
+        const auto of = bucket_of(n, workers, 128);
+        using feedback = error_feedback<decltype(inner)>;
+        sparse<float, sparse_sum<feedback>> one{of, sparse_sum<feedback>{{inner}}};
+        gathered<float, feedback> messages{of, feedback{inner}};
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            auto gradient = gradients<float>(n, workers, step);
+            std::fill_n(gradient.begin(), n + 128, 0.0F);
+            const auto sum = one(gradient, step), other = messages(gradient, step);
+            for (std::size_t i = 0; i < n; ++i)
+                REQUIRE(std::abs(sum[i] - other[i]) <=
+                        static_cast<float>(workers * workers) * 2 * std::numeric_limits<float>::epsilon());
+            REQUIRE(one.state() == messages.state());
+        }
+    };
+    check(ls::compress::threshold{.value = 0.45, .most_share = 0.5});
+    check(ls::compress::threshold{.value = 100});
+    check(ls::compress::sampled_top_k{.ratio = 0.1});
+    check(ls::compress::gaussian_top_k{.ratio = 0.1});
 }
 
 TEST_CASE("reduce/sparse_sum: vectors travel as they are beside the streams", "[reduce]") {
