@@ -53,6 +53,10 @@ struct global_top_k {
         return local().template max_bytes<T>(n);
     }
     template <class T>
+    [[nodiscard]] std::size_t scratch_size(std::size_t n) const {
+        return compress::scratch_size<T>(local(), n);
+    }
+    template <class T>
     std::size_t encode(const encoding<T>& in) const noexcept {
         return local().encode(in);
     }

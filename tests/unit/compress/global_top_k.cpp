@@ -17,6 +17,7 @@ TEMPLATE_TEST_CASE("compress/global_top_k: a worker sends what top_k with error 
     for (std::size_t n : sizes<T>()) {
         channel<T, error_feedback<top_k>> local{error_feedback{top_k{.ratio = 0.1}}, n};
         channel<T, global_top_k> one{global_top_k{.ratio = 0.1}, n};
+        CHECK(one.scratch.size() == local.scratch.size());
         for (std::uint32_t step = 0; step < 3; ++step) {
             const auto values = normals<T>(n, 7, step);
             const auto message = one.encode(values);
