@@ -9,6 +9,7 @@
 #include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/collectives/reduction_tree.hpp"
 #include "lockstep/collectives/schedule.hpp"
+#include "lockstep/collectives/sparse_sum.hpp"
 #include "lockstep/collectives/tree.hpp"
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"

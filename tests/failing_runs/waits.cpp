@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One rank fails inside a step, where the others wait for its part: `fault <place>:<what>` with what happens as in
 // faults.hpp. Places: norms, mean (of workers), mean_late (where two ranks share each worker, and one of them is slow),
-// factors, terngrad and power_sgd (the second round), delayed; and shared_norms, shared_mean, shared_delayed through
-// shared memory. Every rank that throws compares its weights with what weights_state() says of them.
+// factors, terngrad and power_sgd (the second round), sparse_sum (a round of streams), delayed; and shared_norms,
+// shared_mean, shared_delayed through shared memory. Every rank that throws compares its weights with what
+// weights_state() says of them.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -18,8 +19,11 @@
 
 #include "faults.hpp"
 #include "lockstep/comm/program.hpp"
+#include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/terngrad.hpp"
+#include "lockstep/compress/top_k.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/lars.hpp"
@@ -188,6 +192,10 @@ int fail(const boost::mpi::communicator& world, const std::string& name) {
     if (place == "power_sgd")
         return run(world, of, between, left::either,
                    recipe(by, every_step{}, sgd, whole, failing_reduction<ls::compress::power_sgd>{}));
+    if (place == "sparse_sum")
+        return run(world, of, word::agreement, before_updates,
+                   recipe(by, every_step{}, sgd, whole,
+                          ls::compress::error_feedback{ls::compress::sparse_sum{ls::compress::top_k{.ratio = 0.1}}}));
     if (place == "delayed") return run(world, of, word::commit, left::torn, recipe(by, failing<ls::sync::delayed>{}));
     throw std::invalid_argument{"no such place"};
 }

@@ -18,6 +18,7 @@
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/deep_gradient.hpp"
@@ -184,6 +185,9 @@ TEST_CASE("training/allocations: nor with a compressor or a reduction", "[traini
     check_all(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}});
     check_all(ls::compress::terngrad{});
     check_all(ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}});
+    check(ls::compress::error_feedback{ls::compress::sparse_sum{ls::compress::top_k{.ratio = 0.3},
+                                                                ls::compress::quantize{}}},
+          ls::transport::messages, true);
 }
 
 TEST_CASE("training/allocations: nor where the optimizer proposes what travels", "[training]") {

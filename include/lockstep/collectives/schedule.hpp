@@ -164,7 +164,29 @@ private:
     std::vector<round> rounds_;
 };
 
+/// The same program with a message for each element, for elements of varying length.
+[[nodiscard, gnu::cold]] schedule in_single_elements(const schedule& program);
+
 #if LOCKSTEP_BODIES
+
+LOCKSTEP_FUNCTION schedule in_single_elements(const schedule& program) {
+    schedule out{program.name(), program.invariant(), program.elements()};
+    const auto each = [](const range& what, const auto& f) {
+        for (std::size_t i = 0; i < what.count; ++i) f(range{what.in, what.first + i, 1});
+    };
+    for (const auto& round : program.rounds()) {
+        for (std::size_t i = round.sends.first; i < round.sends.last; ++i)
+            each(program.sends()[i].what, [&](const range& one) { out.send(program.sends()[i].peer, one); });
+        for (std::size_t i = round.receives.first; i < round.receives.last; ++i)
+            each(program.receives()[i].what, [&](const range& one) { out.receive(program.receives()[i].peer, one); });
+        for (std::size_t i = round.locals.first; i < round.locals.last; ++i) {
+            const local_operation& local = program.locals()[i];
+            local.what == action::add ? out.add(local.to, local.from) : out.copy(local.to, local.from);
+        }
+        out.end_round();
+    }
+    return out;
+}
 
 LOCKSTEP_FUNCTION void schedule::end_round() {
     const round last = rounds_.empty() ? round{} : rounds_.back();

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <source_location>
 #include <span>
 #include <string>
@@ -48,11 +50,16 @@ inline void add(parallel::team team, T* to, const T* from, std::size_t n) noexce
 
 namespace detail {
 
-/// What an element type is to the executor: its size, and how its elements are added.
+/// What an element type is to the executor: its size, and how its elements are added. With `merge` elements are of
+/// varying length: each begins with its length in bytes, a number of 64 bits, and has room for `size`. Each of them is
+/// a message, which has no more bytes than that. merge(how, to, from, scratch): to = to + from, with scratch of `size`.
 struct element {
     std::size_t size = 1;
     const char* unit = "elements";
     void (*add)(parallel::team, std::byte* to, const std::byte* from, std::size_t n) noexcept = nullptr;
+    void (*merge)(const void* how, std::byte* to, const std::byte* from, std::byte* scratch) noexcept = nullptr;
+    const void* how = nullptr;
+    [[nodiscard]] bool varies() const noexcept { return merge != nullptr; }
 };
 
 template <class T>
@@ -143,6 +150,11 @@ private:
     [[nodiscard]] std::span<std::byte> bytes(const collectives::range& what) const noexcept {
         return {at(what), what.count * type_.size};
     }
+    [[nodiscard]] static std::size_t length_of(const std::byte* element) noexcept {
+        std::uint64_t out = 0;
+        std::memcpy(&out, element, sizeof(out));
+        return out;
+    }
 
     void post();
 
@@ -150,10 +162,25 @@ private:
 
     /// Elements first .. first + count - 1 of a local operation.
     void apply(const collectives::local_operation& local, std::size_t first, std::size_t count) const noexcept {
-        if (local.what == collectives::action::copy)
+        if (type_.varies())
+            combine(local);
+        else if (local.what == collectives::action::copy)
             std::copy_n(at(local.from) + first * type_.size, count * type_.size, at(local.to) + first * type_.size);
         else
             type_.add(team_, at(local.to) + first * type_.size, at(local.from) + first * type_.size, count);
+    }
+
+    /// Whole elements of varying length. Scratch lies after what the schedule uses.
+    void combine(const collectives::local_operation& local) const noexcept {
+        std::byte* const scratch = arrays_[1] + program_.work_size() * type_.size;
+        for (std::size_t i = 0; i < local.to.count; ++i) {
+            std::byte* const to = at(local.to) + i * type_.size;
+            const std::byte* const from = at(local.from) + i * type_.size;
+            if (local.what == collectives::action::copy)
+                std::copy_n(from, length_of(from), to);
+            else
+                type_.merge(type_.how, to, from, scratch);
+        }
     }
 
     [[gnu::cold]] void check() {
@@ -271,7 +298,7 @@ namespace detail {
 LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives::schedule program, parallel::team team,
                                                        std::size_t piece, urgency soon, element type)
     : ranks_{std::move(ranks)},
-      program_{std::move(program)},
+      program_{type.varies() ? collectives::in_single_elements(program) : std::move(program)},
       team_{team},
       type_{type},
       what_{ranks_.aborts().watched_by(),
@@ -281,10 +308,12 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives:
              .unit = type.unit,
              .kind = short_name{program_.name()},
              .what = ranks_.what()}},
-      // Pieces hold whole elements.
+      // Pieces hold whole elements but where these are used as a whole.
       under_way_{ranks_.over().communicator(), ranks_.tag_of(what_->number, core::mix(what_->fingerprint + type.size)),
-                 std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / type.size) * type.size, soon} {
-    if (type.add == nullptr && program_.added() > 0)
+                 type.varies() ? std::min(piece, flow::largest_piece)
+                               : std::max<std::size_t>(1, std::min(piece, flow::largest_piece) / type.size) * type.size,
+                 soon} {
+    if (type.add == nullptr && type.merge == nullptr && program_.added() > 0)
         core::fail(core::text("the schedule '", program_.name(), "' adds elements of a type that has no sum"),
                    "use a gathering schedule, or an arithmetic element type");
     prepare();
@@ -299,9 +328,10 @@ LOCKSTEP_FUNCTION untyped_operation::untyped_operation(group ranks, collectives:
     if (running_)
         core::fail(core::text("the operation '", program_.name(), "' was started while it is running"),
                    "call finish() first");
-    if (data_size < program_.data_size() || work_size < program_.work_size())
+    const std::size_t scratch = program_.work_size() + (type_.varies() ? 1 : 0);
+    if (data_size < program_.data_size() || work_size < scratch)
         core::fail(core::text("the operation '", program_.name(), "' needs ", program_.data_size(), " elements and ",
-                              program_.work_size(), " of scratch, and was given ", data_size, " and ", work_size),
+                              scratch, " of scratch, and was given ", data_size, " and ", work_size),
                    "provide at least data_size() and work_size() elements");
     arrays_[0] = data;
     arrays_[1] = work;
@@ -337,7 +367,8 @@ LOCKSTEP_FUNCTION void untyped_operation::prepare() {
         messages = std::max(messages, round.sends.size() + round.receives.size());
         slots = std::max(slots, chain(program_.sends(), round.sends, 0, send_links_) +
                                     chain(program_.receives(), round.receives, round.sends.size(), receive_links_));
-        for (std::size_t i = round.locals.first; i < round.locals.last; ++i) early_[i] = source(round, i);
+        for (std::size_t i = round.locals.first; i < round.locals.last; ++i)
+            early_[i] = type_.varies() ? flow::none : source(round, i);
     }
     under_way_.reserve(messages, slots + 1);
     // For each receive its local operations, in their order.
@@ -376,11 +407,14 @@ LOCKSTEP_FUNCTION std::size_t untyped_operation::source(const collectives::sched
     const auto& round = program_.rounds()[round_];
     for (std::size_t i = round.sends.first; i < round.sends.last; ++i) {
         const collectives::message& sent = program_.sends()[i];
-        under_way_.send(sent.peer, bytes(sent.what), send_links_[i].leads, send_links_[i].next);
+        const auto all = bytes(sent.what);
+        under_way_.send(sent.peer, type_.varies() ? all.first(length_of(all.data())) : all, send_links_[i].leads,
+                        send_links_[i].next);
     }
     for (std::size_t i = round.receives.first; i < round.receives.last; ++i) {
         const collectives::message& received = program_.receives()[i];
-        under_way_.receive(received.peer, bytes(received.what), receive_links_[i].leads, receive_links_[i].next);
+        under_way_.receive(received.peer, bytes(received.what), receive_links_[i].leads, receive_links_[i].next,
+                           type_.varies());
     }
     under_way_.start();
 }

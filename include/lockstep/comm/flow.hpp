@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
@@ -19,7 +20,8 @@ namespace lockstep::comm {
 /// Messages of one round, cut into pieces. A few pieces of each stream, the messages to or from one peer, are under way
 /// at a time: control messages of MPI get through between them (a long message would hold back the answer that the
 /// other direction waits for), what has arrived can be used while the rest travels, and no stream waits for another.
-/// Both ends cut alike. Storage is reserved once.
+/// Both ends cut alike. A message of varying length begins with its length in bytes, a number of 64 bits: its receiver
+/// has room for the longest one, and learns from the first piece how many more there are. Storage is reserved once.
 class flow {
 public:
     /// Less than 64 KiB: Open MPI sends it over TCP without asking first. Longer ones wait for an answer of the
@@ -48,8 +50,9 @@ public:
     void send(std::size_t to, std::span<std::byte> what, bool leads, std::size_t next) {
         put(to, what, true, leads, next);
     }
-    void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next) {
-        put(from, into, false, leads, next);
+    /// `varies`: the message may be shorter, and begins with its length.
+    void receive(std::size_t from, std::span<std::byte> into, bool leads, std::size_t next, bool varies = false) {
+        put(from, into, false, leads, next, varies);
     }
 
     /// Lets the first pieces go. Sends go first: the peer then knows of ours when it answers our answer to its own.
@@ -73,7 +76,7 @@ public:
             completed_ += static_cast<std::uint64_t>(count);
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
                 const auto at = static_cast<std::size_t>(done_[i]);
-                const slot piece = slots_[at];
+                slot piece = slots_[at];
                 compare(piece, statuses_[i], in_status);
                 if (piece.sends) taken(piece);
                 post_or_hold(at);
@@ -107,6 +110,7 @@ private:
         std::size_t next;
         int peer;
         bool sends;
+        bool awaits_length;  // until its first piece is there: `size` is the most that it can have
     };
     /// All messages to or from one peer: the one that is being posted, the pieces so far, and those of them that are
     /// under way.
@@ -125,7 +129,8 @@ private:
     };
     enum class post_result : unsigned char { under_way, held_back, nothing_left };
 
-    void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next);
+    void put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads, std::size_t next,
+             bool varies = false);
 
     /// What more urgent operations have left room for by now.
     [[gnu::noinline]] void post_held_back() noexcept {
@@ -149,11 +154,23 @@ private:
     /// The next piece of a stream. Pieces of a stream are posted in order on both sides, so they match.
     post_result post(std::size_t stream, std::size_t at) noexcept;
 
-    void compare(const slot& piece, const MPI_Status& status, bool in_status) noexcept {
+    void compare(slot& piece, const MPI_Status& status, bool in_status) noexcept {
         const int code = in_status ? status.MPI_ERROR : MPI_SUCCESS;
         const std::size_t found = piece.sends ? piece.size : bytes_in(status);
+        if (transfers_[piece.message].awaits_length && code == MPI_SUCCESS)
+            piece.size = learn_length(transfers_[piece.message], found);
         if (code != MPI_SUCCESS || found != piece.size) [[unlikely]]
             lose(code, piece, found);
+    }
+    /// The first piece of a message of varying length is there, with `found` bytes. How many it should have.
+    [[nodiscard]] std::size_t learn_length(transfer& message, std::size_t found) const noexcept {
+        std::uint64_t length = 0;
+        if (found >= sizeof(length)) std::memcpy(&length, message.data, sizeof(length));
+        if (length < sizeof(length) || length > message.size) return 0;  // it was cut off, or is none of these
+        message.size = length;
+        message.posted = std::min(piece_, message.size);
+        message.awaits_length = false;
+        return message.posted;
     }
     [[gnu::cold]] void lose(int code, const slot& piece, std::size_t found) noexcept {
         if (!lost_)
@@ -254,9 +271,9 @@ LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noex
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void flow::put(std::size_t peer, std::span<std::byte> bytes, bool sends, bool leads,
-                                                   std::size_t next) {
+                                                   std::size_t next, bool varies) {
     if (leads) streams_.push_back({transfers_.size(), 0, 0});
-    transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends});
+    transfers_.push_back({bytes.data(), bytes.size(), 0, next, static_cast<int>(peer), sends, varies});
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION flow::post_result flow::post(std::size_t stream, std::size_t at) noexcept {
@@ -265,6 +282,7 @@ LOCKSTEP_FUNCTION std::size_t flow::peers(std::span<std::size_t> out) const noex
         current = transfers_[current].next;
     if (current == none) return post_result::nothing_left;
     transfer& message = transfers_[current];
+    if (message.awaits_length && message.posted > 0) return post_result::held_back;
     const std::size_t size = std::min(piece_, message.size - message.posted);
     std::byte* const data = message.data + message.posted;
     const bool yields = message.sends && entry_.yields();

@@ -5,9 +5,11 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/reduce/gathered_messages.hpp"
 #include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/reduce/rounds.hpp"
+#include "lockstep/reduce/sparse_sum.hpp"
 #include "lockstep/reduce/tree_sum.hpp"
 
 namespace lockstep::reduce {
@@ -20,9 +22,25 @@ struct method;
 /// minibatch.
 template <class T, compress::Compressor<T> C>
 struct method<T, C> {
+    static_assert(!compress::hides_streams<C>,
+                  "lockstep: sparse_sum and global_top_k stand alone or in error_feedback: what is around them here "
+                  "would gather their messages; put warm_up, by_layer and chain inside, or leave them out");
     using reducer = gathered_messages<T, C>;
     using memory = own_memory;
     static constexpr bool has_workers = true;
+
+    [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) {
+        return {of, compressor, arena};
+    }
+};
+
+/// Lists of indices and values may be added on their way.
+template <class T, compress::StreamCompressor<T> C>
+struct method<T, C> {
+    using reducer = sparse_sum<T, C>;
+    using memory = own_memory;
+    static constexpr bool has_workers = true;
+    static constexpr bool needs_costs = true;
 
     [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) {
         return {of, compressor, arena};

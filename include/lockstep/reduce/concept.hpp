@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/collectives/algorithm_table.hpp"
+#include "lockstep/collectives/cost_model.hpp"
 #include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/send_order.hpp"
@@ -93,6 +94,7 @@ struct bucket {
     comm::urgency share{};          ///< and the new weights
     node::shared_adding adding{};   ///< through shared memory: whether somebody has time to add before the update
     factor_layer factors{};
+    collectives::cost_model costs{};  ///< measured, where the compressor's sum depends on them
 };
 
 /// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.

@@ -305,6 +305,7 @@ private:
             const bool whole_tensors = compress::sees_whole_tensors(from.plan.compressor);
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
             bucket.deal.seed = from.plan.seed;
+            bucket.costs = from.rule.costs();
         } else if (from.memory == nullptr) {
             from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
         }

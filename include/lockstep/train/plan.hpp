@@ -52,7 +52,7 @@ template <class Model, class Loss = loss_left_out, class Optimizer = optim::mome
           class Sampler = data::shuffled, class Precision = real<float>, class Sync = sync::every_step,
           class Clip = sync::no_clipping, class Factors = sync::no_factors>
 struct plan {
-    Model model;  ///< a sequential
+    Model model;              ///< a sequential
     Loss loss{};              ///< of one sample, averaged over the global minibatch
     Optimizer optimizer{};    ///< one update for each weight and step
     Schedule schedule{};      ///< learning rate at each step
@@ -115,11 +115,12 @@ void check_part(const Part& part) {
 }
 }  // namespace detail
 
-/// Whether the costs of messages decide something: which algorithm sums gradients without a compressor or statistics,
-/// or the size of buckets.
+/// Whether the costs of messages decide something: which algorithm sums gradients without a compressor, with
+/// compress::sparse_sum, or statistics, or the size of buckets.
 template <class T, class Network, class Plan>
 [[nodiscard, gnu::cold]] bool measures(const Plan& of) {
     constexpr bool sums = !reduce::method<T, decltype(of.compressor)>::has_workers;
+    if constexpr (requires { reduce::method<T, decltype(of.compressor)>::needs_costs; }) return true;
     const bool gradients = sums && of.transport != reduce::transport::shared_memory;
     if constexpr (decltype(of.factors)::are_used)
         if (gradients && !of.factors.always) return true;

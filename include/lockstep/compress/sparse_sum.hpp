@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Asks that the messages of a compressor be added on their way as index-value streams (SparCML). A decorator that
+// models Compressor.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/index_list.hpp"
+#include "lockstep/compress/none.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::compress {
+
+/// The algorithms of collectives/sparse_sum.hpp, or the choice between them.
+enum class sparse_algorithm : std::uint8_t { automatic, recursive_doubling, split_all_gather };
+
+template <class C, class T = float>
+inline constexpr bool is_list_compressor = Compressor<C, T>&& sends_index_list<C>;
+template <class Second>
+inline constexpr bool is_second_half = std::is_same_v<Second, none> || std::is_same_v<Second, quantize>;
+
+/// The messages of `inner` are those of a list (compress/index_list.hpp). In place of gathering all of them, ranks add
+/// them over the tree of workers, as streams that turn dense past break-even (Renggli et al., SparCML, SC 2019):
+/// reduce/sparse_sum.hpp. The sums are those of the gathered messages but for the order of additions. Write
+/// error_feedback inside or around it: the bits are the same.
+/// `second`: where a sum over W workers is expected to turn dense, E[K] = N (1 - (1 - k/N)^W) >= N c / (c + 4) for a
+/// segment of N numbers of c bytes of which a worker sends k, the owner of each 4,096 numbers of a segment sends their
+/// sum quantised (DSAR_Split_allgather). It is no part of error feedback, so its rounding has to be unbiased:
+/// stochastic. With compress::none such sums travel exactly. What decides bits: inner and second. `algorithm` changes
+/// none; automatic: by expected bytes and measured costs.
+template <class Inner, class Second = none>
+struct sparse_sum {
+    static_assert(is_list_compressor<Inner>,
+                  "lockstep: sparse_sum goes around a compressor that sends indices and values; write "
+                  "sparse_sum{compress::top_k{.ratio = 0.01}}, with error_feedback inside or around it");
+    static_assert(is_second_half<Second>,
+                  "lockstep: the second half of a sparse_sum is quantised by compress::quantize, or left out");
+    using inner_type = std::conditional_t<is_list_compressor<Inner>, Inner, top_k>;
+    using second_type = std::conditional_t<is_second_half<Second>, Second, none>;
+    inner_type inner;
+    second_type second{};
+    sparse_algorithm algorithm = sparse_algorithm::automatic;
+
+    static constexpr std::string_view name = "sparse_sum";
+    static constexpr compress::traits traits = traits_of<inner_type>;
+    static constexpr bool sends_index_list = true;
+    static constexpr std::size_t slot_count = inner_type::slot_count;
+
+    [[nodiscard]] std::string settings() const {
+        return core::text("inner=", inner_type::name, "(", std::string{inner.settings()},
+                          ") second=", second_type::name, "(", second.settings(), ")");
+    }
+    /// Throws core::error if a part does, or if the second half is not stochastic.
+    void check() const {
+        if constexpr (requires { inner.check(); }) inner.check();
+        if constexpr (std::is_same_v<second_type, quantize>) {
+            second.check();
+            if (!second.stochastic)
+                core::fail("the second half of a sparse_sum rounds to nearest, and no error feedback knows of it",
+                           "leave .stochastic = true, or leave the second half out");
+        }
+    }
+    void check_feedback() const {
+        if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
+    }
+
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+
+    template <class T>
+    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n) const {
+        return inner.template max_bytes<T>(n);
+    }
+    template <class T>
+    [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
+        return compress::scratch_size<T>(inner, n);
+    }
+    template <class T>
+    std::size_t encode(const encoding<T>& in) const noexcept {
+        return inner.encode(in);
+    }
+    template <class T>
+    void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
+        inner.decode_add(message, scale, sum);
+    }
+};
+
+template <class Inner>
+sparse_sum(Inner) -> sparse_sum<Inner>;
+template <class Inner, class Second>
+sparse_sum(Inner, Second) -> sparse_sum<Inner, Second>;
+template <class Inner, class Second>
+sparse_sum(Inner, Second, sparse_algorithm) -> sparse_sum<Inner, Second>;
+
+/// How the streams of a compressor are summed.
+struct stream_settings {
+    sparse_algorithm algorithm = sparse_algorithm::automatic;
+    bool cuts = false;  ///< each addition keeps as many entries of a segment as a worker has there
+};
+
+/// What reduce::sparse_sum asks a compressor: the settings, and the quantisation of the second half. Error feedback
+/// around one passes it on.
+template <class Inner, class Second>
+[[nodiscard]] constexpr stream_settings stream_settings_of(const sparse_sum<Inner, Second>& of) noexcept {
+    return {.algorithm = of.algorithm};
+}
+template <class Inner, class Second>
+[[nodiscard]] constexpr const auto& second_half_of(const sparse_sum<Inner, Second>& of) noexcept {
+    return of.second;
+}
+template <class Inner>
+    requires requires(const Inner& inner) { stream_settings_of(inner); }
+[[nodiscard]] constexpr stream_settings stream_settings_of(const error_feedback<Inner>& of) noexcept {
+    return stream_settings_of(of.inner);
+}
+template <class Inner>
+    requires requires(const Inner& inner) { second_half_of(inner); }
+[[nodiscard]] constexpr decltype(auto) second_half_of(const error_feedback<Inner>& of) noexcept {
+    return second_half_of(of.inner);
+}
+
+/// A compressor whose messages are added as streams.
+template <class C, class T>
+concept StreamCompressor = Compressor<C, T> && requires(const C& compressor) {
+    { stream_settings_of(compressor) } -> std::same_as<stream_settings>;
+    second_half_of(compressor);
+};
+
+/// Whether a part of a compressor asks for streams, that is not asked itself.
+template <class C>
+inline constexpr bool hides_streams = false;
+template <template <class...> class Around, class... Parts>
+    requires(!requires(const Around<Parts...>& one) { stream_settings_of(one); })
+inline constexpr bool hides_streams<Around<Parts...>> =
+    ((requires(const Parts& part) { stream_settings_of(part); } || hides_streams<Parts>) || ...);
+
+static_assert(StreamCompressor<sparse_sum<top_k>, float> &&
+              StreamCompressor<error_feedback<sparse_sum<top_k>>, double> && !StreamCompressor<top_k, float>);
+
+}  // namespace lockstep::compress
