@@ -16,14 +16,18 @@
 #include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/gaussian_top_k.hpp"
+#include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/qsgd.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/random_block.hpp"
 #include "lockstep/compress/random_k.hpp"
 #include "lockstep/compress/sampled_top_k.hpp"
+#include "lockstep/compress/scaled_sign.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
 #include "lockstep/compress/warm_up.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -83,6 +87,14 @@ const std::array rows{
     row{"gaussiantopk", "RATIO", "0.01", "the same by a threshold for normal deviates", [](const request& of) -> chosen_compressor { return with_feedback(of, gaussian_top_k{.ratio = of.share(0)}); }},
     row{"threshold", "VALUE,RATIO", "0.001,0.1", "all from a magnitude on, at most a share", [](const request& of) -> chosen_compressor { return with_feedback(of, threshold{.value = of.share(0), .most_share = of.share(1)}); }},
     row{"quantize", "BITS", "4", "stochastic rounding to levels of the largest of 512", [](const request& of) -> chosen_compressor { return with_feedback(of, quantize{.bits = of.count(0)}); }},
+    row{"qsgd", "LEVELS", "7", "stochastic rounding to levels of the norm of 512; unbiased, without error feedback", [](const request& of) -> chosen_compressor {
+            return gathered{measured<qsgd>{qsgd{.levels = of.count(0)}, of.to}};
+        }},
+    row{"onebit", "", "", "signs with two means a column, both ways; plain: one way, without feedback", [](const request& of) -> chosen_compressor {
+            if (of.is_plain) return gathered{measured<one_bit>{one_bit{}, of.to}};
+            return gathered{two_sided{error_feedback<measured<one_bit>>{measured<one_bit>{one_bit{}, of.to}}}};
+        }},
+    row{"sign", "", "", "signs times the mean magnitude", [](const request& of) -> chosen_compressor { return with_feedback(of, scaled_sign{}); }},
     row{"chain", "RATIO,BITS", "0.01,4", "topk, then quantize of what is sent", [](const request& of) -> chosen_compressor { return with_feedback(of, chain{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
     row{"bylayer", "RATIO,BITS", "0.01,8", "topk for dense weights, quantize for convolutions", [](const request& of) -> chosen_compressor { return with_feedback(of, by_layer{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
     row{"warmup", "RATIO,STEPS", "0.001,100", "topk; before it 0.25, 0.063, 0.015, 0.004 for so many steps each", [](const request& of) -> chosen_compressor {
@@ -117,8 +129,8 @@ request parse(const std::string& whole, std::string_view usual) {
     if (parts.size() > 1) throw error{text("--compress ", whole, " has more parts than a name, settings and plain"), "see train --list-compressors"};
     if (!parts.empty()) {
         const auto given = cut(parts.front(), ',');
-        if (given.size() > out.settings.size())
-            throw error{text("--compress ", whole, " has ", given.size(), " settings, and ", out.name, " takes ", out.settings.size()), "see train --list-compressors"};
+        if (given.size() > out.settings.size() || usual.empty())
+            throw error{text("--compress ", whole, " has ", given.size(), " settings, and ", out.name, " takes ", usual.empty() ? 0 : out.settings.size()), "see train --list-compressors"};
         std::ranges::copy(given, out.settings.begin());
     }
     return out;
@@ -168,9 +180,9 @@ std::string list_of_compressors() {
     for (const row& one : rows) {
         const auto made = choose_compressor(std::string{one.name}, nullptr);
         const std::size_t bytes = std::visit([](const auto& which) { return bytes_of(which); }, made);
-        out += column(text(one.name, ":", one.settings), 27) + column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
+        out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) + column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
     }
-    return out + "With error feedback, but for terngrad; ':plain' at the end leaves it out: topk:0.01:plain.\n";
+    return out + "With error feedback, but for qsgd and terngrad; ':plain' at the end leaves it out: topk:0.01:plain.\n";
 }
 
 }  // namespace example
