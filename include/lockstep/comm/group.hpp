@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -155,24 +156,13 @@ public:
         requires std::is_trivially_copyable_v<T>
     [[nodiscard, gnu::cold]] std::vector<T> gather_all(
         const T& value, const std::source_location& where = std::source_location::current()) const {
-        struct cell {  // a vector<bool> has no elements to send
-            T value;
-        };
-        std::vector<cell> turned(size(), cell{value});  // turned[k] is the value of rank + k
-        const auto part = [&](std::size_t first, std::size_t count) {
-            return std::as_writable_bytes(std::span{turned}.subspan(first, count));
-        };
-        requests under_way;
-        const int tag = begin_setup(sizeof(T), where);
-        for (std::size_t have = 1; have < size(); have *= 2) {
-            const std::size_t count = std::min(have, size() - have);
-            const neighbours two{(rank() + have) % size(), (rank() + size() - have) % size()};
-            under_way.receive(over(), two[0], tag, part(have, count));
-            under_way.send(over(), two[1], tag, part(0, count));
-            wait_all(under_way, two);
-        }
+        const std::vector<std::byte> all = gather_bytes(std::as_bytes(std::span{&value, 1}), where);
         std::vector<T> out(size());
-        for (std::size_t k = 0; k < size(); ++k) out[(rank() + k) % size()] = turned[k].value;
+        for (std::size_t k = 0; k < out.size(); ++k) {
+            T one{};  // a vector<bool> has no elements to write to
+            std::memcpy(&one, all.data() + k * sizeof(T), sizeof(T));
+            out[k] = one;
+        }
         return out;
     }
 
@@ -210,6 +200,10 @@ public:
     }
 
 private:
+    /// gather_all, whatever the type.
+    [[nodiscard, gnu::cold]] std::vector<std::byte> gather_bytes(std::span<const std::byte> value,
+                                                                 const std::source_location& where) const;
+
     static constexpr int setup_tag = abort_channel::tag + 1;
     static constexpr int first_tag = setup_tag + 1;
 
@@ -313,6 +307,29 @@ LOCKSTEP_FUNCTION group group::split(std::size_t color, std::size_t key, const s
     return group{std::make_shared<state>(state_->communicator->split(static_cast<int>(color), static_cast<int>(key)),
                                          state_->root ? state_->root : state_, nullptr,
                                          core::mix(core::mix(state_->record.id + ++state_->record.splits) + color))};
+}
+
+LOCKSTEP_FUNCTION std::vector<std::byte> group::gather_bytes(std::span<const std::byte> value,
+                                                             const std::source_location& where) const {
+    const std::size_t bytes = value.size();
+    std::vector<std::byte> turned(size() * bytes), out(turned.size());  // turned: value k is that of rank + k
+    std::copy(value.begin(), value.end(), turned.begin());
+    const auto part = [&](std::size_t first, std::size_t count) {
+        return std::span{turned}.subspan(first * bytes, count * bytes);
+    };
+    requests under_way;
+    const int tag = begin_setup(bytes, where);
+    for (std::size_t have = 1; have < size(); have *= 2) {
+        const std::size_t count = std::min(have, size() - have);
+        const neighbours two{(rank() + have) % size(), (rank() + size() - have) % size()};
+        under_way.receive(over(), two[0], tag, part(have, count));
+        under_way.send(over(), two[1], tag, part(0, count));
+        wait_all(under_way, two);
+    }
+    // In the order of ranks.
+    std::rotate_copy(turned.begin(), turned.end() - static_cast<std::ptrdiff_t>(rank() * bytes), turned.end(),
+                     out.begin());
+    return out;
 }
 
 LOCKSTEP_FUNCTION std::vector<std::string> group::gather_all(std::string_view text,

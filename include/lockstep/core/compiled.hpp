@@ -27,3 +27,14 @@
 #endif
 #define LOCKSTEP_FUNCTION
 #endif
+
+namespace lockstep::core {
+
+/// Whether a program compiles its kernels: then only what its sizes ask for. The compiled form has them for all sizes.
+#if !defined(LOCKSTEP_COMPILED)
+inline constexpr bool compiles_kernels = true;
+#else
+inline constexpr bool compiles_kernels = false;
+#endif
+
+}  // namespace lockstep::core

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/kernels/convolution/algorithm.hpp"
 #include "lockstep/kernels/convolution/convolution.hpp"
 #include "lockstep/layers/concept.hpp"
@@ -40,6 +41,9 @@ struct conv_algorithms {
     static constexpr auto weights_algorithm = Rule(G, pass::backward_weights);
     template <class T, pass Pass>
     static constexpr auto narrow = kernels::known_narrow<T>(Rule(G, Pass), G, Pass);
+    template <class T, pass Pass>
+    static constexpr auto ways = core::compiles_kernels ? kernels::known_ways<T>(Rule(G, Pass), G, Pass)
+                                                        : kernels::detail::direct_ways{};
     static_assert(kernels::applies(forward_algorithm, G) && kernels::applies(data_algorithm, G) &&
                       kernels::applies(weights_algorithm, G),
                   "lockstep: the rule of a convolution picks an algorithm that does not apply to its geometry; see "
@@ -66,17 +70,19 @@ struct conv_algorithms {
     template <class T>
     static void forward(std::size_t rows, const T* x, const T* w, const T* bias, T* y,
                         kernels::resources<T> use) noexcept {
-        kernels::convolve_forward<forward_algorithm, T, narrow<T, pass::forward>>(G, rows, x, w, bias, y, use);
+        kernels::convolve_forward<forward_algorithm, T, narrow<T, pass::forward>, ways<T, pass::forward>>(G, rows, x, w,
+                                                                                                          bias, y, use);
     }
     template <class T>
     static void backward_data(std::size_t rows, const T* dy, const T* w, T* dx, kernels::resources<T> use) noexcept {
-        kernels::convolve_backward_data<data_algorithm, T, narrow<T, pass::backward_data>>(G, rows, dy, w, dx, use);
+        kernels::convolve_backward_data<data_algorithm, T, narrow<T, pass::backward_data>,
+                                        ways<T, pass::backward_data>>(G, rows, dy, w, dx, use);
     }
     template <class T>
     static void backward_weights(std::size_t rows, const T* x, const T* dy, T* dw, T* dbias,
                                  kernels::resources<T> use) noexcept {
-        kernels::convolve_backward_weights<weights_algorithm, T, narrow<T, pass::backward_weights>>(G, rows, x, dy, dw,
-                                                                                                    dbias, use);
+        kernels::convolve_backward_weights<weights_algorithm, T, narrow<T, pass::backward_weights>,
+                                           ways<T, pass::backward_weights>>(G, rows, x, dy, dw, dbias, use);
     }
 };
 

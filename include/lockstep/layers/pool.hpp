@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
+#include "lockstep/core/compiled.hpp"
 #include "lockstep/kernels/pooling/pooling.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
@@ -22,6 +24,11 @@ struct pool_layer {
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(output::size * G.kernel_rows * G.kernel_columns);
     static constexpr layer_api::traits traits{.needs_x = false, .needs_y = false};
+
+protected:
+    template <class T>
+    static constexpr auto walks = core::compiles_kernels ? kernels::known_walks<T>(G)
+                                                         : kernels::detail::gradient_walks{};
 };
 
 /// y = the largest element of the window; its gradient goes to the first largest one. Keeps one byte for each output.
@@ -39,10 +46,11 @@ struct max_pool_layer : pool_layer<G> {
                                   trains ? reinterpret_cast<std::uint8_t*>(pass.saved.data()) : nullptr, pass.use.team);
     }
     void backward(const auto& pass) const noexcept {
+        using T = std::remove_cvref_t<decltype(pass.dx.data[0])>;
         if (pass.wants_dx())
-            kernels::max_pool_backward(G, pass.x.rows, pass.dy.data,
-                                       reinterpret_cast<const std::uint8_t*>(pass.saved.data()), pass.dx.data,
-                                       pass.use.team);
+            kernels::max_pool_backward<T, pool_layer<G>::template walks<T>>(
+                G, pass.x.rows, pass.dy.data, reinterpret_cast<const std::uint8_t*>(pass.saved.data()), pass.dx.data,
+                pass.use.team);
     }
 };
 
@@ -55,7 +63,10 @@ struct mean_pool_layer : pool_layer<G> {
         kernels::mean_pool_forward(G, pass.x.rows, pass.x.data, pass.y.data, pass.use.team);
     }
     void backward(const auto& pass) const noexcept {
-        if (pass.wants_dx()) kernels::mean_pool_backward(G, pass.x.rows, pass.dy.data, pass.dx.data, pass.use.team);
+        using T = std::remove_cvref_t<decltype(pass.dx.data[0])>;
+        if (pass.wants_dx())
+            kernels::mean_pool_backward<T, pool_layer<G>::template walks<T>>(G, pass.x.rows, pass.dy.data, pass.dx.data,
+                                                                             pass.use.team);
     }
 };
 

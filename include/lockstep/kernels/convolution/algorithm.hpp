@@ -124,6 +124,26 @@ template <class T>
     return is ? narrow::yes : narrow::no;
 }
 
+/// For sizes that the compiler knows: the ways of the direct engine that a pass takes.
+template <class T>
+[[nodiscard]] constexpr detail::direct_ways known_ways(algorithm a, const convolution& g,
+                                                       convolution_pass pass) noexcept {
+    detail::direct_ways ways = detail::direct_ways::none();
+    if (a != algorithm::direct || detail::is_empty(g) || known_narrow<T>(a, g, pass) == narrow::yes) return ways;
+    if (pass == convolution_pass::forward) {
+        detail::add_ways<T>(ways, detail::forward_sliding(g), g.group_filters());
+    } else if (pass == convolution_pass::backward_weights) {
+        detail::add_outer_ways<T>(ways, detail::forward_sliding(g), g.group_filters(), g.filters);
+    } else if (detail::stride_two<T>::fits(g)) {
+        ways.stride_two = true;
+    } else {
+        detail::for_phases(g, [&](std::size_t, std::size_t, const detail::phase& down, const detail::phase& across) {
+            detail::add_ways<T>(ways, detail::phase_sliding(g, down, across), g.group_channels());
+        });
+    }
+    return ways;
+}
+
 /// A rule: the algorithm of one pass from the geometry alone.
 using algorithm_rule = algorithm (*)(const convolution&, convolution_pass) noexcept;
 
@@ -175,12 +195,13 @@ template <class T>
 }
 
 /// y = x * w + bias by the algorithm named, which must apply to the geometry: see convolution_forward,
-/// winograd_forward, im2col_forward. Constant A and Narrow compile this algorithm only.
-template <algorithm A, class T, narrow Narrow = narrow::automatic>
+/// winograd_forward, im2col_forward. Constant A, Narrow and Ways compile
+/// this algorithm only.
+template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
 void convolve_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y,
                       resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
-        convolution_forward<T, Narrow>(g, batch, x, w, bias, y, use);
+        convolution_forward<T, Narrow, Ways>(g, batch, x, w, bias, y, use);
     else if constexpr (A == algorithm::im2col)
         im2col_forward(g, batch, x, w, bias, y, use);
     else
@@ -211,12 +232,13 @@ template <class T>
 }
 
 /// dx from dy by the algorithm named, which must apply to the geometry: see convolution_backward_data,
-/// winograd_backward_data, im2col_backward_data. Constant A and Narrow compile this algorithm only.
-template <algorithm A, class T, narrow Narrow = narrow::automatic>
+/// winograd_backward_data, im2col_backward_data. Constant A, Narrow and Ways compile
+/// this algorithm only.
+template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
 void convolve_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx,
                             resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
-        convolution_backward_data<T, Narrow>(g, batch, dy, w, dx, use);
+        convolution_backward_data<T, Narrow, Ways>(g, batch, dy, w, dx, use);
     else if constexpr (A == algorithm::im2col)
         im2col_backward_data(g, batch, dy, w, dx, use);
     else
@@ -247,12 +269,13 @@ template <class T>
 }
 
 /// dw and dbias by the algorithm named, which must apply to the geometry: see convolution_backward_weights,
-/// winograd_backward_weights, im2col_backward_weights. Constant A and Narrow compile this algorithm only.
-template <algorithm A, class T, narrow Narrow = narrow::automatic>
+/// winograd_backward_weights, im2col_backward_weights. Constant A, Narrow and Ways compile
+/// this algorithm only.
+template <algorithm A, class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
 void convolve_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                resources<T> use) noexcept {
     if constexpr (A == algorithm::direct)
-        convolution_backward_weights<T, Narrow>(g, batch, x, dy, dw, dbias, use);
+        convolution_backward_weights<T, Narrow, Ways>(g, batch, x, dy, dw, dbias, use);
     else if constexpr (A == algorithm::im2col)
         im2col_backward_weights(g, batch, x, dy, dw, dbias, use);
     else

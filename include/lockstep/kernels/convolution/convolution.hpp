@@ -81,7 +81,7 @@ template <class T, narrow Narrow = narrow::automatic>
 /// as zeros or is left out, as the sizes say. Few filters have another order, see few_filters_forward.hpp. Cost: batch
 /// x flops(), one packed copy of w, one copy of x with padding or, where windows overlap little, of those that see
 /// padding.
-template <class T, narrow Narrow = narrow::automatic>
+template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
 void convolution_forward(const convolution& g, std::size_t batch, const T* x, const T* w, const T* bias, T* y,
                          resources<T> use) noexcept {
     if (detail::is_empty(g) || batch == 0) return;
@@ -100,8 +100,8 @@ void convolution_forward(const convolution& g, std::size_t batch, const T* x, co
                 detail::pack<columns>(s.links(), mine.size(), w + mine.first, g.filters,
                                       panels + mine.first * s.links(), s.links() * columns);
             });
-            detail::correlate<T>({s, filters, x, panels, bias, y, pitch}, batch, use.team,
-                                 panels + s.links() * detail::round_up(filters, columns));
+            detail::correlate<Ways, T>({s, filters, x, panels, bias, y, pitch}, batch, use.team,
+                                       panels + s.links() * detail::round_up(filters, columns));
             if (bias) bias += filters;
         }
     }
@@ -137,7 +137,7 @@ template <class T, narrow Narrow = narrow::automatic>
 /// and filters, in this order; few channels have it in another one, see few_channels_backward_data.hpp. A stride above
 /// 1 makes stride_rows x stride_columns convolutions of stride 1, for each group, or all in one walk (stride_two.hpp);
 /// padding takes part as zeros or is left out, as the sizes say. Cost: batch x flops(), one transposed copy of w.
-template <class T, narrow Narrow = narrow::automatic>
+template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
 void convolution_backward_data(const convolution& g, std::size_t batch, const T* dy, const T* w, T* dx,
                                resources<T> use) noexcept {
     if (batch == 0) return;
@@ -150,35 +150,34 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
             return detail::few_channels_backward_data(g, batch, dy, w, dx, use);
     }
     if constexpr (Narrow != narrow::yes) {
-        if constexpr (simd::registers >= 32)
+        if constexpr (simd::registers >= 32 && Ways.stride_two)
             if (detail::stride_two<T>::fits(g)) return detail::stride_two_backward_data(g, batch, dy, w, dx, use);
         constexpr std::size_t columns = detail::tile_columns<T>;
         const std::size_t channels = g.group_channels();
         const detail::output_pitch pitch{g.stride_columns * g.channels, g.stride_rows * g.columns * g.channels,
                                          g.in_size()};
-        detail::for_phases(
-            g, [&](std::size_t r, std::size_t c, const detail::phase& down, const detail::phase& across) {
-                detail::sliding s = detail::backward_sliding(g, down, across);
-                if (s.links() == 0) s.taps_rows = s.taps_columns = 0;
-                T* const panels = use.scratch.data();
-                for (std::size_t group = 0; group < g.groups; ++group) {
-                    const T* const from = w + group * s.depth;
-                    parallel::for_blocks(use.team, channels, columns, [&](parallel::block mine) {
-                        T* to = panels + mine.first * s.links();
-                        for (std::size_t i = s.taps_rows; i-- > 0;)
-                            for (std::size_t j = s.taps_columns; j-- > 0; to += s.depth * columns) {
-                                const std::size_t tap =
-                                    (down.offset + i * down.step) * g.kernel_columns + across.offset + j * across.step;
-                                detail::pack_transposed<columns>(s.depth, mine.size(),
-                                                                 from + (tap * channels + mine.first) * g.filters,
-                                                                 g.filters, to, s.links() * columns);
-                            }
-                    });
-                    detail::correlate<T>({s, channels, dy + group * s.depth, panels, nullptr,
-                                          dx + (r * g.columns + c) * g.channels + group * channels, pitch},
-                                         batch, use.team, panels + s.links() * detail::round_up(channels, columns));
-                }
-            });
+        detail::for_phases(g, [&](std::size_t r, std::size_t c, const detail::phase& down,
+                                  const detail::phase& across) {
+            const detail::sliding s = detail::phase_sliding(g, down, across);
+            T* const panels = use.scratch.data();
+            for (std::size_t group = 0; group < g.groups; ++group) {
+                const T* const from = w + group * s.depth;
+                parallel::for_blocks(use.team, channels, columns, [&](parallel::block mine) {
+                    T* to = panels + mine.first * s.links();
+                    for (std::size_t i = s.taps_rows; i-- > 0;)
+                        for (std::size_t j = s.taps_columns; j-- > 0; to += s.depth * columns) {
+                            const std::size_t tap =
+                                (down.offset + i * down.step) * g.kernel_columns + across.offset + j * across.step;
+                            detail::pack_transposed<columns>(s.depth, mine.size(),
+                                                             from + (tap * channels + mine.first) * g.filters,
+                                                             g.filters, to, s.links() * columns);
+                        }
+                });
+                detail::correlate<Ways, T>({s, channels, dy + group * s.depth, panels, nullptr,
+                                            dx + (r * g.columns + c) * g.channels + group * channels, pitch},
+                                           batch, use.team, panels + s.links() * detail::round_up(channels, columns));
+            }
+        });
     }
 }
 
@@ -204,7 +203,7 @@ template <class T, narrow Narrow = narrow::automatic>
 /// chain for each element of a vector, see planes_weights.hpp, unless one register tile holds all weights. Threads
 /// split dw, so small kernels use few of them. Cost: batch x flops(), one packed copy of dy, kernel_rows x
 /// kernel_columns / stride of x.
-template <class T, narrow Narrow = narrow::automatic>
+template <class T, narrow Narrow = narrow::automatic, detail::direct_ways Ways = {}>
 void convolution_backward_weights(const convolution& g, std::size_t batch, const T* x, const T* dy, T* dw, T* dbias,
                                   resources<T> use) noexcept {
     if (batch == 0 || detail::is_empty(g)) {
@@ -221,8 +220,8 @@ void convolution_backward_weights(const convolution& g, std::size_t batch, const
         const std::size_t filters = g.group_filters();
         for (std::size_t group = 0; group < g.groups; ++group) {
             const std::size_t first = group * filters;
-            detail::outer_products(s, batch, filters, g.filters, x + group * s.depth, dy + first, dw + first,
-                                   dbias ? dbias + first : nullptr, use);
+            detail::outer_products<Ways>(s, batch, filters, g.filters, x + group * s.depth, dy + first, dw + first,
+                                         dbias ? dbias + first : nullptr, use);
         }
     }
 }

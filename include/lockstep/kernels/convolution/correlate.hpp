@@ -65,6 +65,36 @@ template <class T>
     return skips_padding<T>(s, n) ? 0 : window<T>::copy_size(s, blocks.samples, blocks.highest());
 }
 
+/// The ways of the direct engine that are compiled: all of them, or those that known sizes take.
+struct direct_ways {
+    bool lines = true;    ///< correlate from numbers sorted into lines
+    bool taps = true;     ///< correlate by kernel positions
+    bool edges = true;    ///< correlate from copies of the windows that see padding
+    bool columns = true;  ///< three kernel columns together, in correlate and in outer_products
+    bool pairs = true;    ///< outer_products of kernel columns in pairs
+    bool kernel = true;   ///< outer_products with all links in one tile
+    bool links = true;    ///< outer_products in tiles of links
+    bool packed = true;   ///< outer_products of packed windows
+    bool stride_two = true;
+
+    static constexpr direct_ways none() noexcept {
+        return {false, false, false, false, false, false, false, false, false};
+    }
+};
+
+/// Adds what correlate takes for n output columns.
+template <class T>
+constexpr void add_ways(direct_ways& ways, const sliding& s, std::size_t n) noexcept {
+    if (few_channels<T>::fit(s, n))
+        ways.lines = true;
+    else if (skips_padding<T>(s, n))
+        ways.taps = true;
+    else if (copies_padded_windows<T>(s, n))
+        ways.edges = true;
+    else if (three_columns<T>::fits_rows(s, n))
+        ways.columns = true;
+}
+
 /// What all blocks of one convolution share: n output columns from packed weights, panels of links() x tile_columns.
 template <class T>
 struct correlation {
@@ -89,6 +119,7 @@ struct correlation {
 
     /// One kernel row at a time in several cuts, or several whole ones: a panel of weights stays in the first-level
     /// cache.
+    template <direct_ways Ways>
     void by_rows(const output_block& block, T* copy) const noexcept {
         const window<T> source{s, block, x, copy};
         const std::size_t pixels = block.pixels(s.out_columns);
@@ -97,7 +128,7 @@ struct correlation {
             multiply_links(pixels, {.segments = 0}, rows, 0, true);
             return;
         }
-        if constexpr (simd::registers >= 32)
+        if constexpr (simd::registers >= 32 && Ways.columns)
             if (three_columns<T>::fits_rows(s, n))
                 return three_columns<T>::block(s, block, source, panels, bias, output(block), pitch);
         if (!source.side_by_side(s)) return by_positions(pixels, source, rows);
@@ -212,15 +243,16 @@ struct correlation {
 
 /// y(r, c, .) = start + sum over taps and depth, in that order, of x(window) w, for each output pixel. Threads split
 /// the pixels.
-template <class T>
+template <direct_ways Ways, class T>
 void correlate(const correlation<T>& all, std::size_t batch, parallel::team team, T* copies) noexcept {
     const output_blocks blocks = correlate_blocks<T>(all.s, all.n, batch, team);
-    const bool skips = skips_padding<T>(all.s, all.n), padded = copies_padded_windows<T>(all.s, all.n);
+    const bool skips = Ways.taps && skips_padding<T>(all.s, all.n);
+    const bool padded = Ways.edges && copies_padded_windows<T>(all.s, all.n);
     const std::size_t share = copy_share<T>(all.s, all.n, batch, team);
     const bool streamed = simd::streams(all.y, batch * all.pitch.sample, all.pitch.column);
     parallel::on_each_thread(team, [&](std::size_t thread) {
         const parallel::block mine = parallel::split(blocks.count(), static_cast<std::size_t>(team.threads), thread);
-        if constexpr (simd::registers >= 32) {
+        if constexpr (simd::registers >= 32 && Ways.lines) {
             if (few_channels<T>::fit(all.s, all.n)) {
                 for (std::size_t index = mine.first; index < mine.last; ++index)
                     all.by_lines(blocks[index], copies + thread * share, streamed);
@@ -229,12 +261,18 @@ void correlate(const correlation<T>& all, std::size_t batch, parallel::team team
             }
         }
         for (std::size_t index = mine.first; index < mine.last; ++index) {
-            if (skips)
-                all.by_taps(blocks[index]);
-            else if (padded)
-                all.by_edges(blocks[index], copies + thread * share);
-            else
-                all.by_rows(blocks[index], copies + thread * share);
+            T* const copy = copies + thread * share;
+            if constexpr (Ways.taps)
+                if (skips) {
+                    all.by_taps(blocks[index]);
+                    continue;
+                }
+            if constexpr (Ways.edges)
+                if (padded) {
+                    all.by_edges(blocks[index], copy);
+                    continue;
+                }
+            all.template by_rows<Ways>(blocks[index], copy);
         }
     });
 }

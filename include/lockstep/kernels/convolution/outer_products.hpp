@@ -108,6 +108,13 @@ struct link_rows {
 template <class T>
 struct outer_blocks {
     static constexpr std::size_t rows = round_up(96, tile_rows);
+    static constexpr std::size_t least_pixels = 64;  ///< of a sample, where windows are read as they lie
+
+    /// Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading
+    /// and storing sums weighs more.
+    [[nodiscard]] static constexpr bool close(const sliding& s) noexcept {
+        return s.stride_columns * s.pixel * sizeof(T) <= 512;
+    }
 
     /// Few weights: blocks of half the size, whose packed dy the first level holds, cost little though each of them
     /// loads and stores all weights.
@@ -263,23 +270,36 @@ void add_links(const sliding& s, const window<T>& source, const row_chain& chain
         }
 }
 
+/// Adds what outer_products takes for n of ld filters.
+template <class T>
+constexpr void add_outer_ways(direct_ways& ways, const sliding& s, std::size_t n, std::size_t ld) noexcept {
+    if (three_columns<T>::fits(s, n)) {
+        ways.columns = true;
+    } else if (link_tile<T>::pairs_columns(s, n) && ld == n) {
+        ways.pairs = true;
+    } else if (link_tile<T>::holds_kernel(s, n)) {
+        ways.kernel = true;
+    } else {
+        ways.links = outer_blocks<T>::few(s, n) && n >= tile_columns<T>;
+        ways.packed = !outer_blocks<T>::close(s) || s.out_rows * s.out_columns < outer_blocks<T>::least_pixels;
+    }
+}
+
 /// dw (links x n) = sum over all output pixels, in ascending order, of (window of x) (dy)^T, and dbias (or null) the
 /// sum of dy. The rows of dw and of dy are ld apart. Threads split dw.
-template <class T>
+template <direct_ways Ways, class T>
 void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::size_t ld, const T* x, const T* dy, T* dw,
                     T* dbias, resources<T> use) noexcept {
     using sizes = outer_blocks<T>;
     const output_blocks blocks = sizes::cut(s, batch, n);
     const grid parts = choose_grid(s.links(), n, tile_rows, tile_columns<T>, use.team);
-    // Pixels close together: broadcasting from the window beats packing it, unless each sample has so few that loading
-    // and storing sums weighs more.
-    const bool close = s.stride_columns * s.pixel * sizeof(T) <= 512;
-    if constexpr (simd::registers >= 32) {
+    if constexpr (simd::registers >= 32 && Ways.columns)
         if (three_columns<T>::fits(s, n)) return three_columns_outer_products(s, batch, ld, x, dy, dw, dbias, use);
+    if constexpr (simd::registers >= 32 && Ways.pairs)
         if (link_tile<T>::pairs_columns(s, n) && ld == n)
             return paired_outer_products(s, batch, n, x, dy, dw, dbias, use.scratch.data());
+    if constexpr (simd::registers >= 32 && Ways.kernel)
         if (link_tile<T>::holds_kernel(s, n)) return kernel_outer_products(s, batch, n, ld, x, dy, dw, dbias, use);
-    }
     parallel::on_each_thread(use.team, [&](std::size_t thread) {
         const parallel::block down = parallel::split(s.links(), parts.down, thread / parts.across, tile_rows);
         const parallel::block across = parallel::split(n, parts.across, thread % parts.across, tile_columns<T>);
@@ -299,7 +319,9 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
                 continue_column_sums(pixels, across.size(), from, ld, dbias + across.first);
             }
             const bool cuts = sizes::few(s, n) && across.size() % tile_columns<T> == 0;
-            const bool direct = close && (block.samples.size() == 1 || pixels / block.samples.size() >= 64);
+            const bool direct =
+                !Ways.packed || (sizes::close(s) &&
+                                 (block.samples.size() == 1 || pixels / block.samples.size() >= sizes::least_pixels));
             // Few rows of dw: dy is read so few times that a packed copy does not pay, and one panel is packed already.
             // Whole vectors only: none may reach beyond the end.
             const bool direct_y = direct && across.size() % simd::width<T> == 0 &&
@@ -313,7 +335,7 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
                     const T* const images = source.data + sample * source.sample_pitch;
                     const T* const panels = (direct_y ? from : panels_y) + sample * chain.length() * chain.b_step;
                     const bool starts = index == 0 && sample == 0;
-                    if constexpr (simd::registers >= 32) {
+                    if constexpr (simd::registers >= 32 && Ways.links) {
                         if (cuts && source.side_by_side(s)) {
                             add_links(s, source, chain, images, down, across.size(), panels, panel_stride, to, ld,
                                       starts);
@@ -326,13 +348,15 @@ void outer_products(const sliding& s, std::size_t batch, std::size_t n, std::siz
                 }
                 continue;
             }
-            const pixel_rows<T> walk = pixels_of<T>(s, block, source, nullptr, {});
-            for (std::size_t i = 0; i < down.size(); i += sizes::rows) {
-                const std::size_t high = std::min(sizes::rows, down.size() - i);
-                pack_links(pixels, walk, {s, source, down.first + i}, high, panels_x);
-                multiply(high, across.size(), packed_chain<T>{panels_x, pixels},
-                         matrix_rows<T>{nullptr, 0, to + i * ld, ld}, panels_y, panel_stride, index == 0,
-                         static_cast<const T*>(nullptr));
+            if constexpr (Ways.packed) {
+                const pixel_rows<T> walk = pixels_of<T>(s, block, source, nullptr, {});
+                for (std::size_t i = 0; i < down.size(); i += sizes::rows) {
+                    const std::size_t high = std::min(sizes::rows, down.size() - i);
+                    pack_links(pixels, walk, {s, source, down.first + i}, high, panels_x);
+                    multiply(high, across.size(), packed_chain<T>{panels_x, pixels},
+                             matrix_rows<T>{nullptr, 0, to + i * ld, ld}, panels_y, panel_stride, index == 0,
+                             static_cast<const T*>(nullptr));
+                }
             }
         }
     });

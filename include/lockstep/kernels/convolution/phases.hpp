@@ -52,6 +52,13 @@ struct phase {
         down.origin,  across.origin,   down.dilation,     across.dilation, g.filters};
 }
 
+/// The same for correlate: without links, nothing of a kernel.
+[[nodiscard]] constexpr sliding phase_sliding(const convolution& g, const phase& down, const phase& across) noexcept {
+    sliding s = backward_sliding(g, down, across);
+    if (s.links() == 0) s.taps_rows = s.taps_columns = 0;
+    return s;
+}
+
 /// Calls f(first row, first column, phase of the rows, phase of the columns) for every phase.
 template <class F>
 constexpr void for_phases(const convolution& g, F&& f) {

@@ -247,10 +247,11 @@ struct matrix_rows {
 
 /// m x n elements of C from packed panels of B, `panel_stride` elements
 /// apart. Chains start at `bias` (n entries or null: zero) if `starts`,
-/// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every few panels.
+/// else they continue what C holds. `rows` hands out the rows of A and C; it is copied for every few panels. Not cloned
+/// for one caller's `starts` and `bias`: what they decide costs nothing beside a tile.
 template <class T, class Chain, class Rows>
-void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels,
-              std::size_t panel_stride, bool starts, const T* bias) noexcept {
+[[gnu::noclone]] void multiply(std::size_t m, std::size_t n, const Chain& chain, const Rows& rows, const T* panels,
+                               std::size_t panel_stride, bool starts, const T* bias) noexcept {
     constexpr std::size_t width = simd::width<T>;
     constexpr std::size_t columns = tile_columns<T>;
     // Short panels are taken a few at a time, so that rows of C are written from end to end.

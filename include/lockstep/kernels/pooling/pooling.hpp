@@ -177,6 +177,12 @@ template <class T>
            (g.channels < joined_pixels * simd::width<T> || !simd::streams(dx, batch * g.in_size(), g.channels));
 }
 
+/// The walks of a gradient that are compiled: all, or those that known sizes ask for.
+struct gradient_walks {
+    bool by_windows = true;
+    bool by_inputs = true;
+};
+
 /// A row of positions of one window.
 struct pool_taps {
     std::size_t output;  ///< first channel of the output
@@ -258,41 +264,46 @@ void max_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, std
 }
 
 /// dx = sum of dy over the windows that x won, in ascending order of the windows.
-template <class T>
+template <class T, detail::gradient_walks Walks = {}>
 void max_pool_backward(const pooling& g, std::size_t batch, const T* dy, const std::uint8_t* which, T* dx,
                        parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    if (detail::goes_by_windows(g, batch, dx))
-        return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
-            detail::for_vectors<T>(
-                g, taps.alone,
-                [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                    vector gradient[count];
-                    vector winner[count];
-                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                        gradient[v] = part.load(dy + taps.output + c + v * out);
-                        winner[v] = part.load(which + taps.output + c + v * out);
+    if constexpr (Walks.by_windows)
+        if (!Walks.by_inputs || detail::goes_by_windows(g, batch, dx))
+            return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
+                detail::for_vectors<T>(
+                    g, taps.alone,
+                    [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
+                        vector gradient[count];
+                        vector winner[count];
+                        unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                            gradient[v] = part.load(dy + taps.output + c + v * out);
+                            winner[v] = part.load(which + taps.output + c + v * out);
+                        });
+                        // What a vector writes after its channels, the next position writes again: they go in the
+                        // order of memory.
+                        unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                            T* to = dx + taps.input + c + v * in;
+                            vector number(static_cast<T>(taps.number));
+                            std::size_t room = taps.room - v * in;
+                            for (std::size_t tap = 0; tap < g.kernel_columns;
+                                 ++tap, to += g.channels, room -= g.channels) {
+                                part.store_over(to, select(winner[v] == number, gradient[v], vector(T{0})), room);
+                                number = number + vector(T{1});
+                            }
+                        });
                     });
-                    // What a vector writes after its channels, the next position writes again: they go in the
-                    // order of memory.
-                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                        T* to = dx + taps.input + c + v * in;
-                        vector number(static_cast<T>(taps.number));
-                        std::size_t room = taps.room - v * in;
-                        for (std::size_t tap = 0; tap < g.kernel_columns; ++tap, to += g.channels, room -= g.channels) {
-                            part.store_over(to, select(winner[v] == number, gradient[v], vector(T{0})), room);
-                            number = number + vector(T{1});
-                        }
-                    });
-                });
-        });
-    const auto position = [](std::size_t number, std::size_t, std::size_t)
-                              LOCKSTEP_FLATTEN { return static_cast<std::uint8_t>(number); };
-    detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team, position,
-                           [=](const auto part, std::uint8_t number, std::size_t output) LOCKSTEP_FLATTEN {
-                               return select(part.equal(which + output, number), part.load(dy + output), vector(T{0}));
-                           });
+            });
+    if constexpr (Walks.by_inputs) {
+        const auto position = [](std::size_t number, std::size_t, std::size_t)
+                                  LOCKSTEP_FLATTEN { return static_cast<std::uint8_t>(number); };
+        detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team, position,
+                               [=](const auto part, std::uint8_t number, std::size_t output) LOCKSTEP_FLATTEN {
+                                   return select(part.equal(which + output, number), part.load(dy + output),
+                                                 vector(T{0}));
+                               });
+    }
 }
 
 /// y = mean of what each window has inside of x, added in ascending order; 0 where it has nothing.
@@ -323,36 +334,49 @@ void mean_pool_forward(const pooling& g, std::size_t batch, const T* x, T* y, pa
 }
 
 /// dx = sum of dy / (size of the window inside of x) over the windows that see x, in ascending order.
-template <class T>
+template <class T, detail::gradient_walks Walks = {}>
 void mean_pool_backward(const pooling& g, std::size_t batch, const T* dy, T* dx, parallel::team team) noexcept {
     using vector = simd::batch<T>;
     using detail::unroll;
-    if (detail::goes_by_windows(g, batch, dx))
-        return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
-            const vector share(T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns));
-            detail::for_vectors<T>(
-                g, taps.alone,
-                [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out) LOCKSTEP_FLATTEN {
-                    vector term[count];
-                    unroll<count>(
-                        [&](auto v) LOCKSTEP_FLATTEN { term[v] = share * part.load(dy + taps.output + c + v * out); });
-                    unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
-                        T* to = dx + taps.input + c + v * in;
-                        std::size_t room = taps.room - v * in;
-                        for (std::size_t tap = 0; tap < g.kernel_columns; ++tap, to += g.channels, room -= g.channels)
-                            part.store_over(to, term[v], room);
-                    });
-                });
-        });
-    const auto share = [=, whole = T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns),
-                        rows = detail::whole_rows(g), columns = detail::whole_columns(g)](
-                           std::size_t, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
-        const bool inside = rows.first <= row && row < rows.last && columns.first <= column && column < columns.last;
-        return inside ? whole : detail::pool_share<T>(g, row, column);
-    };
-    detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team, share,
-                           [=](const auto part, T one, std::size_t output)
-                               LOCKSTEP_FLATTEN { return vector(one) * part.load(dy + output); });
+    if constexpr (Walks.by_windows)
+        if (!Walks.by_inputs || detail::goes_by_windows(g, batch, dx))
+            return detail::for_taps<T>(g, batch, dx, team, [=](const detail::pool_taps& taps) LOCKSTEP_FLATTEN {
+                const vector share(T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns));
+                detail::for_vectors<T>(g, taps.alone,
+                                       [&](const auto part, std::size_t c, auto count, std::size_t in, std::size_t out)
+                                           LOCKSTEP_FLATTEN {
+                                               vector term[count];
+                                               unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                                   term[v] = share * part.load(dy + taps.output + c + v * out);
+                                               });
+                                               unroll<count>([&](auto v) LOCKSTEP_FLATTEN {
+                                                   T* to = dx + taps.input + c + v * in;
+                                                   std::size_t room = taps.room - v * in;
+                                                   for (std::size_t tap = 0; tap < g.kernel_columns;
+                                                        ++tap, to += g.channels, room -= g.channels)
+                                                       part.store_over(to, term[v], room);
+                                               });
+                                           });
+            });
+    if constexpr (Walks.by_inputs) {
+        const auto share = [=, whole = T{1} / static_cast<T>(g.kernel_rows * g.kernel_columns),
+                            rows = detail::whole_rows(g), columns = detail::whole_columns(g)](
+                               std::size_t, std::size_t row, std::size_t column) LOCKSTEP_FLATTEN {
+            const bool inside =
+                rows.first <= row && row < rows.last && columns.first <= column && column < columns.last;
+            return inside ? whole : detail::pool_share<T>(g, row, column);
+        };
+        detail::sum_windows<T>(g, batch, detail::gradient_start<T>(g), dx, team, share,
+                               [=](const auto part, T one, std::size_t output)
+                                   LOCKSTEP_FLATTEN { return vector(one) * part.load(dy + output); });
+    }
+}
+
+/// For sizes that the compiler knows: the walks that a gradient takes.
+template <class T>
+[[nodiscard]] constexpr detail::gradient_walks known_walks(const pooling& g) noexcept {
+    const bool tiles = detail::has_tiles(g);
+    return {tiles, !tiles || g.channels >= detail::joined_pixels * simd::width<T>};
 }
 
 LOCKSTEP_TEMPLATE(max_pool_forward<float>);

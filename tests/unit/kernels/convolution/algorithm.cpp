@@ -92,13 +92,15 @@ results<T> known(std::size_t batch, parallel::team team) {
                bias = uniform<T>(G.filters, 3), dy = uniform<T>(batch * G.out_size(), 4);
     results<T> out{unwritten<T>(dy.size()), unwritten<T>(x.size()), unwritten<T>(w.size()), unwritten<T>(G.filters)};
     scratch<T> forward(kernels::convolve_forward_scratch<A, T, forward_narrow>(G, batch, team), team);
-    kernels::convolve_forward<A, T, forward_narrow>(G, batch, x.data(), w.data(), bias.data(), out.y.data(),
-                                                    forward.use);
+    kernels::convolve_forward<A, T, forward_narrow, kernels::known_ways<T>(A, G, convolution_pass::forward)>(
+        G, batch, x.data(), w.data(), bias.data(), out.y.data(), forward.use);
     scratch<T> data(kernels::convolve_backward_data_scratch<A, T, data_narrow>(G, batch, team), team);
-    kernels::convolve_backward_data<A, T, data_narrow>(G, batch, dy.data(), w.data(), out.dx.data(), data.use);
+    kernels::convolve_backward_data<A, T, data_narrow, kernels::known_ways<T>(A, G, convolution_pass::backward_data)>(
+        G, batch, dy.data(), w.data(), out.dx.data(), data.use);
     scratch<T> weights(kernels::convolve_backward_weights_scratch<A, T, weights_narrow>(G, batch, team), team);
-    kernels::convolve_backward_weights<A, T, weights_narrow>(G, batch, x.data(), dy.data(), out.dw.data(),
-                                                             out.dbias.data(), weights.use);
+    kernels::convolve_backward_weights<A, T, weights_narrow,
+                                       kernels::known_ways<T>(A, G, convolution_pass::backward_weights)>(
+        G, batch, x.data(), dy.data(), out.dw.data(), out.dbias.data(), weights.use);
     return out;
 }
 
@@ -131,6 +133,9 @@ TEMPLATE_TEST_CASE("kernels/algorithm: kernels picked by the compiler are those 
     constexpr convolution few = square(40, 3, 3, 5, 2), first = square(28, 1, 6, 5, 2),
                           second = square(14, 6, 16, 5, 0), wide = square(9, 63, 32, 3, 1),
                           lines = square(9, 2, 32, 3, 1);
+    // Others, which take all ways of the direct engine between them.
+    constexpr convolution columns = square(16, 16, 16, 3, 1), strided = square(8, 64, 64, 3, 1, 2),
+                          edges = square(23, 3, 20, 11, 2, 4), kernel = square(9, 3, 16, 3, 0);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, few, convolution_pass::forward) ==
                    kernels::narrow::yes);
     STATIC_REQUIRE(kernels::known_narrow<TestType>(algorithm::direct, first, convolution_pass::backward_data) ==
@@ -151,6 +156,11 @@ TEMPLATE_TEST_CASE("kernels/algorithm: kernels picked by the compiler are those 
         require_same(known<TestType, algorithm::direct, second>(3, team), direct<TestType>(second, 3, team));
         require_same(known<TestType, algorithm::direct, wide>(3, team), direct<TestType>(wide, 3, team));
         require_same(known<TestType, algorithm::direct, first>(0, team), direct<TestType>(first, 0, team));
+        require_same(known<TestType, algorithm::direct, lines>(3, team), direct<TestType>(lines, 3, team));
+        require_same(known<TestType, algorithm::direct, columns>(3, team), direct<TestType>(columns, 3, team));
+        require_same(known<TestType, algorithm::direct, strided>(3, team), direct<TestType>(strided, 3, team));
+        require_same(known<TestType, algorithm::direct, edges>(3, team), direct<TestType>(edges, 3, team));
+        require_same(known<TestType, algorithm::direct, kernel>(3, team), direct<TestType>(kernel, 3, team));
         require_same(known<TestType, algorithm::winograd4, lines>(3, team), winograd<4, TestType>(lines, 3, team));
         require_same(known<TestType, algorithm::winograd4, wide>(3, team), winograd<4, TestType>(wide, 3, team));
     }

@@ -117,6 +117,43 @@ TEMPLATE_TEST_CASE("kernels/pooling: the maximum, its index and its gradient", "
     }
 }
 
+namespace {
+
+/// The gradients for sizes that the compiler knows, as layers call them, have the bits of any sizes.
+template <class T, kernels::pooling G>
+void require_known(std::size_t batch) {
+    const auto dy = uniform<T>(batch * G.out_size(), 2);
+    numbers which(dy.size());
+    kernels::max_pool_forward<T>(G, batch, uniform<T>(batch * G.in_size(), 1).data(), array<T>(dy.size()).data(),
+                                 which.data(), {2});
+    auto known = unwritten<T>(batch * G.in_size()), any = known;
+    kernels::max_pool_backward<T, kernels::known_walks<T>(G)>(G, batch, dy.data(), which.data(), known.data(), {2});
+    kernels::max_pool_backward<T>(G, batch, dy.data(), which.data(), any.data(), {2});
+    REQUIRE(same_bits(known, any));
+    kernels::mean_pool_backward<T, kernels::known_walks<T>(G)>(G, batch, dy.data(), known.data(), {2});
+    kernels::mean_pool_backward<T>(G, batch, dy.data(), any.data(), {2});
+    REQUIRE(same_bits(known, any));
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("kernels/pooling: gradients for sizes that the compiler knows", "[kernels]", float, double) {
+    // Windows side by side with few and with many channels, and some that overlap.
+    constexpr auto of = [](std::size_t channels, std::size_t kernel) {
+        return kernels::pooling{.rows = 8,
+                                .columns = 8,
+                                .channels = channels,
+                                .kernel_rows = kernel,
+                                .kernel_columns = kernel,
+                                .stride_rows = 2,
+                                .stride_columns = 2};
+    };
+    require_known<TestType, of(5, 2)>(3);
+    require_known<TestType, of(70, 2)>(3);
+    require_known<TestType, of(5, 3)>(3);
+    require_known<TestType, of(5, 2)>(0);
+}
+
 TEMPLATE_TEST_CASE("kernels/pooling: the mean and its gradient, equal bits for every number of threads", "[kernels]",
                    float, double) {
     for (const auto& [g, batch] : shapes()) {
