@@ -16,6 +16,11 @@ if(TARGET lockstep::onnx)
 else()
   list(FILTER LOCKSTEP_HEADERS EXCLUDE REGEX "^lockstep/infer/onnx")
 endif()
+if(TARGET lockstep::atomo)
+  list(APPEND lockstep_optional_targets lockstep::atomo)
+else()
+  list(REMOVE_ITEM LOCKSTEP_HEADERS lockstep/compress/atomo.hpp)
+endif()
 
 # Warnings only; for checks that run no code.
 add_library(lockstep_warnings INTERFACE)

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -17,6 +18,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/report/progress.hpp"
+#include "compressors.hpp"
 #include "networks.hpp"
 
 namespace {
@@ -46,17 +48,11 @@ void interpret(example::options& of) {
         throw error{text("--partition '", of.partition, "' is not known"), "write " + partitions};
     of.replicates = partition != "model";
 
-    const auto [compressor, strength] = cut(of.compress);
-    const std::string compressors = "none, topk:RATIO, quantize:BITS, terngrad or powersgd:RANK, for example topk:0.01 or powersgd:2";
-    of.compressor = compressor;
-    if (compressor == "topk")
-        of.ratio = read<double>("--compress", strength, compressors);
-    else if (compressor == "quantize")
-        of.bits = read<std::size_t>("--compress", strength, compressors);
-    else if (compressor == "powersgd")
-        of.rank = read<std::size_t>("--compress", strength, compressors);
-    else if (of.compress != "none" && of.compress != "terngrad")
-        throw error{text("--compress '", of.compress, "' is not known"), "write " + compressors};
+    const auto compressor = example::choose_compressor(of.compress, nullptr);
+    const bool is_gathered = std::holds_alternative<example::gathered>(compressor);
+    if (of.compress_statistics && !is_gathered)
+        throw error{text("--compress-statistics with --compress ", of.compress, ", which has no messages to measure"),
+                    "leave it out, or take one such as topk"};
 
     const auto [sync, period] = cut(of.sync);
     const std::string syncs = "every, local:PERIOD or delayed, for example local:8";
@@ -68,8 +64,8 @@ void interpret(example::options& of) {
     }
 
     // Each combination is a trainer of its own; these are compiled into this program.
-    const bool is_plain = of.compressor == "none";
-    if (of.shards > 1 && (of.compressor == "terngrad" || of.compressor == "powersgd" || of.optimizer == "lars"))
+    const bool is_plain = std::holds_alternative<lockstep::compress::none>(compressor);
+    if (of.shards > 1 && (!(is_plain || is_gathered) || of.optimizer == "lars"))
         throw error{text("--compress ", of.compress, " with --optimizer ", of.optimizer, " is compiled for whole layers, which --partition ", of.partition, " cuts"),
                     "leave --partition out"};
     if (of.sync != "every" && !(is_plain && of.optimizer == "momentum"))
@@ -127,9 +123,11 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--partition", of.partition, "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
     app.add_option("--compress", of.compress,
-                   "gradients: none; topk:RATIO, quantize:BITS or powersgd:RANK, with error feedback; terngrad, unbiased. Other bits, the same on any number "
-                   "of ranks for the same --workers")
+                   "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which ':plain' at the end leaves out. Other bits, "
+                   "the same on any number of ranks for the same --workers")
         ->capture_default_str();
+    app.add_flag("--list-compressors", of.list_compressors, "print the names that --compress takes, their settings and bytes, and stop");
+    app.add_flag("--compress-statistics", of.compress_statistics, "print bytes, error and time of the messages of rank 0 for each tensor at the end; the same bits");
     app.add_option("--workers", of.workers,
                    "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one for each rank. Else they change no bit")
         ->check(example::whole_number(0))
@@ -230,6 +228,10 @@ int main(int argc, char** argv) {
             refuse_unknown(app);
         } catch (const CLI::ParseError& mistake) {
             throw error{mistake.what(), "see train --help"};
+        }
+        if (of.list_compressors) {
+            if (world.rank() == 0) lockstep::report::print(std::cout, example::list_of_compressors());
+            return 0;
         }
         for (const char* option : {"--train-samples", "--test-samples"})
             if (app.count(option) > 0 && of.data != "digits")

@@ -48,14 +48,12 @@ struct options {
     std::string save_weights, load_weights;
     bool plan_only = false;
     bool quiet = false;
+    bool list_compressors = false;
+    bool compress_statistics = false;
 
-    // From `partition` and `compress`.
+    // From `partition`.
     std::size_t shards = 1;
     bool replicates = true;
-    std::string compressor = "none";
-    double ratio = 0;
-    std::size_t bits = 0;
-    std::size_t rank = 0;
     // From `sync`: 0 without local steps.
     std::size_t period = 0;
 };

@@ -11,16 +11,11 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/compress/error_feedback.hpp"
-#include "lockstep/compress/none.hpp"
-#include "lockstep/compress/power_sgd.hpp"
-#include "lockstep/compress/quantize.hpp"
-#include "lockstep/compress/terngrad.hpp"
-#include "lockstep/compress/top_k.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
@@ -41,6 +36,7 @@
 #include "lockstep/report/timeline.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "../run_files.hpp"
+#include "compressors.hpp"
 #include "options.hpp"
 
 namespace example {
@@ -165,8 +161,30 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     logs.report->line(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+/// What the options choose beside the network.
+struct chosen_files {
+    const boost::mpi::communicator& world;
+    const options& of;
+    const chosen_data& train;
+    const chosen_data& test;
+    const ls::compress::statistics& messages;
+};
+
+/// As `3.dense.weight`; none where a tensor is in several shards.
+template <class Network>
+std::vector<std::string> tensor_names(std::size_t shards) {
+    std::vector<std::string> out;
+    if (shards == 1)
+        ls::core::for_each_index<Network::size>([&](auto layer) {
+            using type = typename Network::template layer<layer>;
+            for (const auto& one : type::parameters) out.push_back(ls::core::text(std::size_t{layer}, ".", type::name, ".", one.name));
+        });
+    return out;
+}
+
 template <class Plan>
-int fit(const boost::mpi::communicator& world, const options& of, const chosen_data& train, const chosen_data& test, const Plan& plan) {
+int fit(const chosen_files& files, const Plan& plan) {
+    const auto& [world, of, train, test, messages] = files;
     ls::trainer trainer{world, plan};
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
@@ -188,22 +206,17 @@ int fit(const boost::mpi::communicator& world, const options& of, const chosen_d
         trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, timeline, logs, checkpoints);
     if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
+    if (of.compress_statistics && world.rank() == 0)
+        ls::report::print(std::cout, messages.text(tensor_names<typename decltype(trainer)::network>(trainer.grid().shards)));
     return 0;
 }
-
-/// What the options choose beside the network.
-struct chosen_files {
-    const boost::mpi::communicator& world;
-    const options& of;
-    const chosen_data& train;
-    const chosen_data& test;
-};
 
 /// An infinite norm is no clipping, so one type serves both.
 template <std::size_t Shards, class Net, class Optimizer, class Compressor, class Sync, class Clip, class Factors = ls::sync::no_factors>
 int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor, const Sync& sync,
          const Clip& clip, const Factors& factors = {}) {
-    const auto& [world, of, train, test] = files;
+    const auto& [world, of, train, test, unused] = files;
+    (void)unused;
     const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
     const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
     std::optional<std::chrono::duration<double>> timeout;
@@ -238,9 +251,9 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
     if (!of.replicates)
         (void)ls::partition::make_grid<ls::partition::model<Shards>>(static_cast<std::size_t>(world.rank()), static_cast<std::size_t>(world.size()), of.lanes);
     if constexpr (Shards == 1) {
-        return fit(world, of, train, test, plan_for(ls::partition::data{}));
+        return fit(files, plan_for(ls::partition::data{}));
     } else {
-        return fit(world, of, train, test, plan_for(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<Shards>{}}));
+        return fit(files, plan_for(ls::partition::hybrid{ls::partition::data{}, ls::partition::model<Shards>{}}));
     }
 }
 
@@ -250,25 +263,23 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
     const bool drawn = of.data == "digits";
     const chosen_data train = drawn ? chosen_data{ls::data::digits{.count = of.train_samples}} : chosen_data{of.data + "/train"};
     const chosen_data test = drawn ? chosen_data{ls::data::digits{.count = of.test_samples, .first = 1'000'000'000}} : chosen_data{of.data + "/t10k"};
-    const chosen_files files{world, of, train, test};
+    ls::compress::statistics messages;
+    const chosen_files files{world, of, train, test, messages};
     const auto decaying = [&](auto inner) { return ls::optim::weight_decay{.rate = of.weight_decay, .inner = inner}; };
     const auto momentum = decaying(ls::optim::momentum{.beta = of.momentum, .nesterov = true});
     constexpr ls::compress::none whole;
     constexpr ls::sync::every_step every;
     const ls::sync::clip_by_global_norm clip{.norm = of.clip};
-    using ls::compress::error_feedback;
     constexpr ls::sync::no_clipping unclipped;
-    if (of.compressor == "topk")
-        return with<Shards>(files, net, momentum, error_feedback{ls::compress::top_k{.ratio = of.ratio}}, every, clip);
-    if (of.compressor == "quantize")
-        return with<Shards>(files, net, momentum, error_feedback{ls::compress::quantize{.bits = of.bits}}, every, clip);
+    const chosen_compressor compressor = choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr);
+    if (const auto* one = std::get_if<gathered>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
     if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, unclipped);
     if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
     // These are for whole networks, or compiled for them alone.
     if constexpr (Shards == 1) {
-        if (of.compressor == "terngrad") return with<Shards>(files, net, momentum, ls::compress::terngrad{}, every, clip);
-        if (of.compressor == "powersgd")
-            return with<Shards>(files, net, momentum, error_feedback{ls::compress::power_sgd{.rank = of.rank}}, every, clip);
+        if (const auto* one = std::get_if<scaled>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<summed>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<summed_twice>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
         if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
         if (of.factors != "never")
             return with<Shards>(files, net, momentum, whole, every, unclipped, ls::sync::factors{.always = of.factors == "always"});

@@ -18,6 +18,7 @@
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/momentum.hpp"
@@ -121,10 +122,11 @@ TEST_CASE("a run goes on after a checkpoint", "[saving]") {
         {{1, 4, 3}, {3, 1, 2}});
 }
 
-TEST_CASE("a delayed run with a compressor goes on after a checkpoint", "[saving]") {
+TEST_CASE("a delayed run with a compressor for both ways goes on after a checkpoint", "[saving]") {
     check_run(
         [](const machine& on) {
-            return recipe(on, ls::optim::adam{}, ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.1}},
+            return recipe(on, ls::optim::adam{},
+                          ls::compress::two_sided{ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.1}}},
                           ls::sync::delayed{});
         },
         {{4, 2, 1}, {3, 4, 2}});

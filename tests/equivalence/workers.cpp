@@ -11,11 +11,27 @@
 #include <vector>
 
 #include "equivalence/support.hpp"
+#include "lockstep/compress/any.hpp"
+#include "lockstep/compress/any_reduction.hpp"
+#include "lockstep/compress/by_layer.hpp"
+#include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/gaussian_top_k.hpp"
+#include "lockstep/compress/half.hpp"
+#include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/qsgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/random_block.hpp"
+#include "lockstep/compress/random_k.hpp"
+#include "lockstep/compress/sampled_top_k.hpp"
+#include "lockstep/compress/scaled_sign.hpp"
+#include "lockstep/compress/sign_vote.hpp"
 #include "lockstep/compress/terngrad.hpp"
+#include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/partition/hybrid.hpp"
@@ -89,7 +105,8 @@ outcome run(const Ranks& ranks, const Plan& plan) {
 template <class Model, class Compressor>
 void same_everywhere(const Model& model, const Compressor& compressor, std::size_t workers, std::size_t lanes,
                      std::size_t segment = 256) {
-    INFO(Compressor::name << ", " << workers << " workers, " << lanes << " lanes, segments of " << segment);
+    INFO(Compressor::name << " " << compressor.settings() << ", " << workers << " workers, " << lanes
+                          << " lanes, segments of " << segment);
     const outcome alone = run(ls::comm::group{}, recipe(model, compressor, workers, lanes, segment));
     CHECK(alone.losses.back() < alone.losses.front());
     std::size_t turn = workers + lanes;
@@ -122,6 +139,32 @@ TEST_CASE(
     same_everywhere(net, quantize{.bits = 4, .bucket = 100}, 1, 8);
 }
 
+// One trainer type for all compressors whose messages are gathered, one for all sums of one round.
+TEST_CASE("equivalence/workers: sparsifiers by thresholds have the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using namespace ls::compress;
+    same_everywhere(net, any{error_feedback{threshold{.value = 0.001, .most_share = 0.1}}}, 8, 8);
+    same_everywhere(net, any{error_feedback{sampled_top_k{.ratio = 0.05}}}, 3, 12, 64);
+    same_everywhere(net, any{error_feedback{gaussian_top_k{.ratio = 0.05}}}, 8, 8);
+}
+
+TEST_CASE("equivalence/workers: combinators have the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {
+    using namespace ls::compress;
+    const auto both = chain{top_k{.ratio = 0.05}, quantize{.bits = 4, .bucket = 64}};
+    same_everywhere(net, any{error_feedback{both}}, 8, 8);
+    same_everywhere(net, any{by_layer{error_feedback{both}, quantize{.bits = 8}, quantize{.bits = 4}}}, 3, 12, 64);
+    same_everywhere(net, any{error_feedback{warm_up<top_k>{.inner = {.ratio = 0.01}, .each = 1, .start = 1}}}, 8, 8);
+}
+
+TEST_CASE("equivalence/workers: sums of random numbers have the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using namespace ls::compress;
+    using one_sum = any_reduction<algebra::ordered_sum>;
+    same_everywhere(net, one_sum{error_feedback{random_k{.ratio = 0.2}}}, 8, 8);
+    same_everywhere(net, one_sum{random_k{.ratio = 0.5, .unbiased = true}}, 3, 12, 64);
+    same_everywhere(net, one_sum{error_feedback{random_block{.ratio = 0.2}}}, 8, 8);
+}
+
 TEST_CASE("equivalence/workers: terngrad has the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {
     same_everywhere(net, terngrad{}, 8, 8);
     same_everywhere(normalised, terngrad{.clip = 0}, 4, 8);
@@ -136,6 +179,16 @@ TEST_CASE("equivalence/workers: power_sgd of ranks 1 and 2 has the same bits on 
     same_everywhere(normalised, error_feedback{power_sgd{.rank = 2}}, 3, 12);
     same_everywhere(net, power_sgd{}, 5, 17);
     same_everywhere(net, error_feedback{power_sgd{}}, 1, 8);
+}
+
+TEST_CASE("equivalence/workers: bits, votes and numbers of 16 bits have the same bits on 1, 2, 3, 4, 6 and 8 ranks",
+          "[equivalence]") {
+    using namespace ls::compress;
+    for (const any& one : {any{two_sided{error_feedback{one_bit{}}}}, any{error_feedback{scaled_sign{}}},
+                           any{qsgd{.bucket = 100, .coding = level_coding::elias}}})
+        same_everywhere(net, one, 8, 8);
+    same_everywhere(net, sign_vote{.momentum = 0.9}, 8, 8);
+    same_everywhere(net, error_feedback{bfloat16{.stochastic = true}}, 8, 8);
 }
 
 TEST_CASE("equivalence/workers: shards of a model partition compress alike on any number of groups", "[equivalence]") {

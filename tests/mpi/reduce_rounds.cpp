@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/half.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/partition/data.hpp"
@@ -111,6 +112,11 @@ TEST_CASE("reduce/rounds: power_sgd over messages has the bits of one rank", "[r
     same_as_one_rank(ls::compress::power_sgd{.rank = 20});  // added as it is
 }
 
+TEST_CASE("reduce/rounds: numbers of 16 bits over messages have the bits of one rank", "[reduce]") {
+    same_as_one_rank(ls::compress::half{});
+    same_as_one_rank(ls::compress::error_feedback{ls::compress::bfloat16{.stochastic = true}});
+}
+
 TEST_CASE("reduce/rounds: a rank sends what the formulas say", "[reduce]") {
     const ls::comm::group ranks{boost::mpi::communicator{}};
     const std::size_t p = ranks.size();
@@ -123,6 +129,9 @@ TEST_CASE("reduce/rounds: a rank sends what the formulas say", "[reduce]") {
     using feedback = ls::compress::error_feedback<ls::compress::power_sgd>;
     const reducer<feedback> low{bucket_on(ranks, on), {{.rank = 2}}};
     CHECK(low.sum.bytes_per_step() == rounds * sizeof(float) * (1 + bias + 2 * (rows + columns)));
+    // Two bytes for each number, and the flag.
+    const reducer<ls::compress::half> halves_of{bucket_on(ranks, on), {}};
+    CHECK(halves_of.sum.bytes_per_step() == rounds * 2 * (1 + bias + rows * columns));
     // A long one by the tree.
     auto bucket = bucket_on(ranks, on);
     bucket.n = 2560;

@@ -20,8 +20,10 @@
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/optim/deep_gradient.hpp"
 #include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
+#include "lockstep/optim/one_bit_adam.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/sync/factors.hpp"
 #include "lockstep/sync/local_sgd.hpp"
@@ -182,6 +184,14 @@ TEST_CASE("training/allocations: nor with a compressor or a reduction", "[traini
     check_all(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}});
     check_all(ls::compress::terngrad{});
     check_all(ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}});
+}
+
+TEST_CASE("training/allocations: nor where the optimizer proposes what travels", "[training]") {
+    // The warm-up ends within the steps that are counted.
+    check(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}}, ls::transport::messages, true,
+          ls::optim::one_bit_adam{.warm_up = warm_up + counted / 2});
+    check(ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}}, ls::transport::messages, false,
+          ls::optim::deep_gradient{.clip = 1});
 }
 
 TEST_CASE("training/allocations: nor with norms of tensors", "[training]") {

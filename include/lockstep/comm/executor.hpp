@@ -39,6 +39,8 @@ inline void add(parallel::team team, T* to, const T* from, std::size_t n) noexce
             simd::map(
                 part.size(), [](auto& sum, const auto& other) { sum = sum + other; }, to + part.first,
                 from + part.first);
+        else if constexpr (requires { add_rounded(to, from, n); })
+            add_rounded(to + part.first, from + part.first, part.size());
         else
             for (std::size_t i = part.first; i < part.last; ++i) to[i] = static_cast<T>(to[i] + from[i]);
     });

@@ -5,9 +5,11 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/core/random.hpp"
 #include "lockstep/tensor/slots.hpp"
@@ -21,6 +23,29 @@ struct traits {
         false;  ///< pieces are whole tensors with their rows and columns, whatever the segment of the plan
 };
 
+/// What is compressed at once, in row-major order: a whole tensor, or a segment of one as a single row.
+struct matrix {
+    std::size_t rows = 1;
+    std::size_t columns = 1;
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
+};
+
+/// The tensor that a vector is, or is a segment of.
+struct origin {
+    std::size_t tensor = 0;  ///< number among all of the network; each shard of a model partition is one of its own
+    std::size_t rows = 1;
+    std::size_t columns = 1;
+    std::size_t window = 0;  ///< of a convolution's weights: positions of its window; 0: of none
+    std::size_t offset = 0;  ///< of the vector in the tensor
+
+    /// A tensor of one extent: a bias, a scale.
+    [[nodiscard]] constexpr bool is_vector() const noexcept { return rows == 1 || columns == 1; }
+    /// Of `count` numbers of it: all of the tensor, or a segment as a row.
+    [[nodiscard]] constexpr matrix shape(std::size_t count) const noexcept {
+        return count == rows * columns ? matrix{rows, columns} : matrix{1, count};
+    }
+};
+
 /// One vector to be written as a message.
 template <class T>
 struct encoding {
@@ -28,7 +53,21 @@ struct encoding {
     std::span<std::byte> message;  ///< at least max_bytes(values.size()), starting at a multiple of 8 bytes
     tensor::slots<T> state;        ///< slot_count of them, as long as values, zero before the first message
     std::span<T> scratch;          ///< scratch_size(values.size()) elements, whose content means nothing
-    core::random_stream random{0, core::purpose::rounding};
+    core::random_stream random{0, core::purpose::rounding};  ///< word i belongs to value i
+    std::uint64_t step = 0;                                  ///< of the run, from 0
+    origin from{};
+};
+
+/// The sum of a piece over all workers, on who owns it: every rank that decodes the messages.
+template <class T>
+struct sealing {
+    std::span<T> sum;
+    tensor::slots<T> state;        ///< shared_slots of them, as long as sum, zero before the first step
+    std::span<std::byte> message;  ///< room for max_bytes_at of this step, starting at a multiple of 8 bytes
+    std::span<T> scratch;          ///< scratch_size(sum.size()) elements
+    core::random_stream random{0, core::purpose::reduction};  ///< word i belongs to number i
+    std::uint64_t step = 0;                                   ///< of the run, from 0
+    origin from{};
 };
 
 /// `encode(in)` writes a message and returns its length in bytes, which is at most `max_bytes<T>(n)`, and the same for
@@ -38,7 +77,14 @@ struct encoding {
 /// enters the fingerprint of the recipe. Optional: `check()` throws core::error on settings that make no sense;
 /// `scratch_size<T>(n)`, the elements of scratch that encode needs; `snap(values)` rounds values so little that value -
 /// decoded is afterwards exact in T: error_feedback calls it before it encodes; `check_feedback()` throws core::error
-/// on settings with which error feedback would not keep its residual bounded.
+/// on settings with which error feedback would not keep its residual bounded; `encode_snapped(in, p)`, where p is
+/// in.values to write to: snaps what it sends of p and encodes it, for compressors that choose what they send. For
+/// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
+/// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sees_whole_tensors()`, in place of the trait;
+/// `max_bytes<T>(n, step, from)`, the longest message of a step and tensor, and `changes()`, the steps at which that
+/// differs from the step before, ascending: messages then take no more room than that. `seal(sealing)`,
+/// noexcept, changes the sum of all workers before the update, with `shared_slots()` arrays of state that belong to no
+/// worker.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
@@ -68,5 +114,77 @@ inline constexpr compress::traits traits_of{};
 template <class C>
     requires requires { compress::traits{C::traits}; }
 inline constexpr compress::traits traits_of<C> = C::traits;
+
+/// Whether a tensor of that shape travels as it is, or is added as it is.
+template <class C>
+[[nodiscard]] constexpr bool is_dense(const C& compressor, const matrix& shape) {
+    if (traits_of<C>.dense_vectors && (shape.rows == 1 || shape.columns == 1)) return true;
+    if constexpr (requires { compressor.is_dense(shape); })
+        return compressor.is_dense(shape);
+    else
+        return false;
+}
+
+/// Whether pieces are whole tensors, whatever the segment of the plan.
+template <class C>
+[[nodiscard]] constexpr bool sees_whole_tensors(const C& compressor) {
+    if constexpr (requires { compressor.sees_whole_tensors(); })
+        return compressor.sees_whole_tensors();
+    else
+        return traits_of<C>.whole_tensors;
+}
+
+/// Slots that are in use.
+template <class C>
+[[nodiscard]] constexpr std::size_t slots_of(const C& compressor) noexcept {
+    if constexpr (requires { compressor.slots(); })
+        return compressor.slots();
+    else
+        return C::slot_count;
+}
+
+/// Slots of state that belong to no worker.
+template <class C>
+[[nodiscard]] constexpr std::size_t shared_slots_of(const C& compressor) noexcept {
+    if constexpr (requires { compressor.shared_slots(); })
+        return compressor.shared_slots();
+    else
+        return 0;
+}
+
+/// Whether a compressor changes the sum before the update.
+template <class C, class T>
+inline constexpr bool has_seal = requires(const C& compressor, const sealing<T>& in) {
+    requires noexcept(compressor.seal(in));
+};
+
+/// The longest message of n numbers of this tensor in this step.
+template <class T, Compressor<T> C>
+[[nodiscard]] constexpr std::size_t max_bytes_at(const C& compressor, std::size_t n, std::uint64_t step,
+                                                 const origin& from) {
+    if constexpr (requires { compressor.template max_bytes<T>(n, step, from); })
+        return compressor.template max_bytes<T>(n, step, from);
+    else
+        return compressor.template max_bytes<T>(n);
+}
+/// The steps at which that changes.
+template <class C>
+[[nodiscard]] std::vector<std::uint64_t> changes_of(const C& compressor) {
+    if constexpr (requires { compressor.changes(); })
+        return compressor.changes();
+    else
+        return {};
+}
+
+/// Writes the message of p, which is in.values, after rounding p so little that p - decoded is exact.
+template <class T, Compressor<T> C>
+std::size_t encode_snapped(const C& compressor, const encoding<T>& in, std::span<T> p) noexcept {
+    if constexpr (requires { compressor.encode_snapped(in, p); }) {
+        return compressor.encode_snapped(in, p);
+    } else {
+        if constexpr (requires { compressor.snap(p); }) compressor.snap(p);
+        return compressor.encode(in);
+    }
+}
 
 }  // namespace lockstep::compress

@@ -4,10 +4,12 @@
 // models the same.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
@@ -20,6 +22,11 @@ namespace lockstep::compress {
 /// What error feedback can go around.
 template <class Inner>
 inline constexpr bool is_inner = Compressor<Inner>;
+/// two_sided goes around everything else: what is around it would not compress the way back.
+template <class Inner>
+inline constexpr bool is_outermost = has_seal<Inner, float> && !requires {
+    Inner::holds_any;
+};
 
 /// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014);
 /// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly, not up to rounding, for every inner compressor here:
@@ -32,6 +39,8 @@ struct error_feedback {
     static_assert(
         is_inner<Inner>,
         "lockstep: error_feedback goes around a compressor; write error_feedback{compress::top_k{.ratio = 0.01}}");
+    static_assert(!is_outermost<Inner>,
+                  "lockstep: two_sided goes around error_feedback; write two_sided{error_feedback{..}}");
     using inner_type = std::conditional_t<is_inner<Inner>, Inner, none>;
     inner_type inner;
 
@@ -49,9 +58,18 @@ struct error_feedback {
         if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
     }
 
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }
+
     template <class T>
     [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n) const {
         return inner.template max_bytes<T>(n);
+    }
+    template <class T>
+    [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n, std::uint64_t step, const origin& from) const {
+        return max_bytes_at<T>(inner, n, step, from);
     }
     template <class T>
     [[nodiscard]] constexpr std::size_t scratch_size(std::size_t n) const {
@@ -63,12 +81,10 @@ struct error_feedback {
         // The residual becomes p in its own place, so p needs no memory.
         const std::span<T> residual = in.state[0];
         kernels::add(in.values, residual);
-        if constexpr (requires { inner.snap(residual); }) inner.snap(residual);
-
         auto inside = in;
         inside.values = residual;
-        inside.state = in.state.from(1, inner_type::slot_count);
-        const std::size_t bytes = inner.encode(inside);
+        inside.state = in.state.from(1, slots() - 1);
+        const std::size_t bytes = encode_snapped(inner, inside, residual);
         inner.decode_add(std::span<const std::byte>{in.message.first(bytes)}, T{-1}, residual);
         return bytes;
     }
@@ -90,6 +106,8 @@ struct error_feedback<Inner> {
     static constexpr compress::traits traits = traits_of<Inner>;
     static constexpr std::size_t slot_count = 1 + Inner::slot_count;
     static constexpr auto rounds = Inner::rounds;
+    template <class T>
+    using element = typename detail::element_for<Inner, T, algebra::ordered_sum>::type;
 
     [[nodiscard]] std::string settings() const {
         return core::text("inner=", Inner::name, "(", std::string{inner.settings()}, ")");
@@ -100,8 +118,10 @@ struct error_feedback<Inner> {
         if constexpr (requires { inner.check(); }) inner.check();
         if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
     }
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
 
     template <class T>
     void initialise(const shared_pass<T>& all) const noexcept {
@@ -109,30 +129,30 @@ struct error_feedback<Inner> {
     }
     template <std::size_t Number, class T>
     void encode(round_number<Number> round, const worker_pass<T>& in,
-                std::span<round_element<T, rounds[Number]>> out) const noexcept {
+                std::span<element_of<Inner, T, Number>> out) const noexcept {
         // The residual becomes p in its own place, and stays it for all rounds.
         const std::span<T> residual = in.state[0];
         if constexpr (Number == 0) kernels::add(in.values, residual);
         auto inside = in;
         inside.values = residual;
-        inside.state = in.state.from(1, Inner::slot_count);
+        inside.state = in.state.from(1, slots() - 1);
         inner.encode(round, inside, out);
         if constexpr (Number + 1 == rounds.size())
-            inner.decode_own(inside, std::span<const round_element<T, rounds[Number]>>{out}, T{-1}, residual);
+            inner.decode_own(inside, std::span<const element_of<Inner, T, Number>>{out}, T{-1}, residual);
     }
     template <std::size_t Number, class T>
     void combined(round_number<Number> round, const shared_pass<T>& all,
-                  std::span<const round_element<T, rounds[Number]>> result) const noexcept {
+                  std::span<const element_of<Inner, T, Number>> result) const noexcept {
         inner.combined(round, all, result);
     }
     template <class T>
-    void finish(const shared_pass<T>& all, std::span<const round_element<T, rounds.back()>> result,
+    void finish(const shared_pass<T>& all, std::span<const element_of<Inner, T, rounds.size() - 1>> result,
                 std::span<T> mean) const noexcept {
         inner.finish(all, result, mean);
     }
     template <class T>
-    void decode_own(const worker_pass<T>& in, std::span<const round_element<T, rounds.back()>> elements, T scale,
-                    std::span<T> sum) const noexcept {
+    void decode_own(const worker_pass<T>& in, std::span<const element_of<Inner, T, rounds.size() - 1>> elements,
+                    T scale, std::span<T> sum) const noexcept {
         inner.decode_own(in, elements, scale, sum);
     }
 };

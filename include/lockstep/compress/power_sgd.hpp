@@ -149,8 +149,8 @@ private:
             for (std::size_t way = 0; way < ways; ++way)
                 sums[way] += static_cast<Sum>(a[i + way]) * static_cast<Sum>(b[i + way]);
         for (; i < a.size(); ++i) sums[i % ways] += static_cast<Sum>(a[i]) * static_cast<Sum>(b[i]);
-        for (std::size_t half = ways / 2; half > 0; half /= 2)
-            for (std::size_t way = 0; way < half; ++way) sums[way] += sums[way + half];
+        for (std::size_t rest = ways / 2; rest > 0; rest /= 2)
+            for (std::size_t way = 0; way < rest; ++way) sums[way] += sums[way + rest];
         return sums[0];
     }
 

@@ -27,20 +27,31 @@ namespace lockstep::compress {
 /// combined on the way are those of a Compressor.
 enum class algebra : std::uint8_t { max, exact_sum, ordered_sum };
 
-/// The element type of a round.
+/// The element type of a round whose reduction names none.
 template <class T, algebra Combine>
 using round_element = std::conditional_t<Combine == algebra::exact_sum, std::uint32_t, T>;
+
+namespace detail {
+template <class R, class T, algebra Combine>
+struct element_for {
+    using type = round_element<T, Combine>;
+};
+template <class R, class T>
+    requires requires { typename R::template element<T>; }
+struct element_for<R, T, algebra::ordered_sum> {
+    using type = typename R::template element<T>;
+};
+}  // namespace detail
+
+/// The element type of round K of a reduction. In rounds of ordered_sum it may be its own, `template <class T> using
+/// element`: with a + that commutes, zero as E{}, construction from a NaN of float, ==, and comm::is_addable; where
+/// there is a function add_rounded(E* to, const E* from, n), it adds arrays. simd/half.hpp has two of them.
+template <class R, class T, std::size_t K>
+using element_of = typename detail::element_for<R, T, R::rounds[K]>::type;
 
 /// The number of a round as a type: an overload of `encode` or `combined` for each.
 template <std::size_t Number>
 using round_number = std::integral_constant<std::size_t, Number>;
-
-/// What a reduction sees at once, in row-major order: a whole tensor, or a segment of one as a single row.
-struct matrix {
-    std::size_t rows = 1;
-    std::size_t columns = 1;
-    [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
-};
 
 /// What a reduction needs for one matrix.
 template <std::size_t Rounds>
@@ -62,6 +73,9 @@ struct worker_pass {
     core::random_stream random{
         0, core::purpose::rounding};  ///< of this worker, matrix and step; word i belongs to value i
     parallel::team team{};
+    core::random_stream common{0, core::purpose::reduction};  ///< that of shared_pass
+    std::uint64_t step = 0;                                   ///< of the run, from 0
+    origin from{};
 };
 
 /// One matrix, for what every rank does alike.
@@ -72,19 +86,20 @@ struct shared_pass {
     std::span<T> shared;                                      ///< zero before the first step
     core::random_stream random{0, core::purpose::reduction};  ///< of this matrix and step, the same on all ranks
     parallel::team team{};
+    std::uint64_t step = 0;  ///< of the run, from 0
+    origin from{};
 };
 
 namespace detail {
 
 /// What a reduction says for one of its rounds.
 template <class R, class T, std::size_t Number>
-concept has_encode = requires(const R& reduction, const worker_pass<T>& in,
-                              std::span<round_element<T, R::rounds[Number]>> out) {
+concept has_encode = requires(const R& reduction, const worker_pass<T>& in, std::span<element_of<R, T, Number>> out) {
     requires noexcept(reduction.encode(round_number<Number>{}, in, out));
 };
 template <class R, class T, std::size_t Number>
 concept has_combined = requires(const R& reduction, const shared_pass<T>& all,
-                                std::span<const round_element<T, R::rounds[Number]>> result) {
+                                std::span<const element_of<R, T, Number>> result) {
     requires noexcept(reduction.combined(round_number<Number>{}, all, result));
 };
 template <class R, class T>
@@ -108,14 +123,15 @@ inline constexpr bool has_rounds = []<std::size_t... Number>(std::index_sequence
 /// encoded for the last round; the parts of all workers add up to the mean but for rounding. `sum` may be in.values.
 /// Optional: `check()` throws core::error on settings that make no sense; `check_feedback()` on settings with which
 /// error feedback would not keep its residual bounded; `initialise(all)`, noexcept, fills all.shared before the first
-/// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it.
+/// step; `is_dense(shape)`: a matrix is added as it is, over the tree of workers, and the reduction does not see it;
+/// `slots()` and `sees_whole_tensors()`, as of a Compressor.
 /// A worker whose values are not finite is not encoded: the sums of its bucket become NaN. What overflows later must
 /// not vanish.
 template <class R, class T = float>
 concept Reduction = std::copy_constructible<R> && requires {
     requires R::rounds.size() > 0;
 } && requires(const R& reduction, const matrix& shape, std::size_t workers, const worker_pass<T>& in,
-              const shared_pass<T>& all, std::span<const round_element<T, R::rounds.back()>> result, T scale,
+              const shared_pass<T>& all, std::span<const element_of<R, T, R::rounds.size() - 1>> result, T scale,
               std::span<T> mean) {
     { R::slot_count } -> std::convertible_to<std::size_t>;
     { R::name } -> std::convertible_to<std::string_view>;
@@ -124,16 +140,6 @@ concept Reduction = std::copy_constructible<R> && requires {
     requires noexcept(reduction.finish(all, result, mean));
     requires noexcept(reduction.decode_own(in, result, scale, mean));
 } && detail::has_rounds<R, T>;
-
-/// Whether a matrix is added as it is.
-template <class R>
-[[nodiscard]] constexpr bool is_dense(const R& reduction, const matrix& shape) {
-    if (traits_of<R>.dense_vectors && (shape.rows == 1 || shape.columns == 1)) return true;
-    if constexpr (requires { reduction.is_dense(shape); })
-        return reduction.is_dense(shape);
-    else
-        return false;
-}
 
 /// Whether something lasts from step to step.
 template <class C>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +11,13 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/compress/moments.hpp"
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/compress/ternary_fields.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/random_words.hpp"
 
 namespace lockstep::compress {
 
@@ -56,8 +58,7 @@ struct terngrad {
     }
 
     [[nodiscard]] reduction_sizes<2> sizes(const matrix& shape, std::size_t workers) const noexcept {
-        const std::size_t each = fields(workers);
-        return {.elements = {1, (shape.size() + each - 1) / each}, .shared = 1, .kept = 1};
+        return {.elements = {1, ternary_fields{workers}.words(shape.size())}, .shared = 1, .kept = 1};
     }
 
     template <class T>
@@ -65,7 +66,7 @@ struct terngrad {
         T most{0};
         for (const T value : in.values) most = std::max(most, std::abs(value));
         if (clip > 0)
-            if (const auto bound = static_cast<T>(clip * standard_deviation(in.values)); bound > 0)
+            if (const auto bound = static_cast<T>(clip * moments_of(in.values).deviation); bound > 0)
                 most = std::min(most, bound);
         // A cut at the largest magnitude that is left is a cut at the bound.
         out[0] = in.kept[0] = most;
@@ -78,93 +79,35 @@ struct terngrad {
 
     template <class T>
     void encode(round_number<1>, const worker_pass<T>& in, std::span<std::uint32_t> out) const noexcept {
-        const std::size_t each = fields(in.workers), bits = field_bits(in.workers), n = in.values.size();
+        const ternary_fields fields{in.workers};
         const T scale = in.shared[0], most = in.kept[0];
-        parallel::for_blocks(in.team, out.size(), 512, [&](parallel::block part) {
-            std::array<std::uint32_t, 16> words;
-            for (std::size_t at = part.first; at < part.last; ++at) {
-                const std::size_t first = at * each, count = std::min(each, n - first);
-                in.random.words(first, std::span{words}.first(count));
-                std::uint32_t packed = 0;
-                for (std::size_t i = 0; i < count; ++i) {
-                    const T value = in.values[first + i];
-                    // A word is below 2^32 x probability: for probability 1 always.
-                    const T chance = scale > 0 ? std::min(std::abs(value), most) / scale : T{0};
-                    const bool sent = std::int64_t{words[i]} < static_cast<std::int64_t>(chance * T{0x1p32F});
-                    packed |= (sent ? value < 0 ? 0U : 2U : 1U) << (i * bits);
-                }
-                out[at] = packed;
+        fields.write_runs(in.team, in.values.size(), out, [&](std::size_t first, std::span<std::uint8_t> codes) {
+            std::array<std::uint32_t, ternary_fields::longest_run> words;
+            simd::random_words(in.random, first, std::span{words}.first(codes.size()));
+            for (std::size_t i = 0; i < codes.size(); ++i) {
+                const T value = in.values[first + i];
+                // A word is below 2^32 x probability: for probability 1 always.
+                const T chance = scale > 0 ? std::min(std::abs(value), most) / scale : T{0};
+                const bool sent = std::int64_t{words[i]} < static_cast<std::int64_t>(chance * T{0x1p32F});
+                codes[i] = sent ? value < 0 ? 0 : 2 : 1;
             }
         });
     }
 
     template <class T>
     void finish(const shared_pass<T>& all, std::span<const std::uint32_t> result, std::span<T> mean) const noexcept {
-        decode(all.team, all.workers, result, mean.size(),
-               [&, zero = static_cast<std::int32_t>(all.workers)](std::size_t i, std::uint32_t k) {
-                   mean[i] = all.shared[0] * static_cast<T>(static_cast<std::int32_t>(k) - zero);
-               });
+        ternary_fields{all.workers}.read(
+            all.team, result, mean.size(),
+            [&, zero = static_cast<std::int32_t>(all.workers)](std::size_t i, std::uint32_t k) {
+                mean[i] = all.shared[0] * static_cast<T>(static_cast<std::int32_t>(k) - zero);
+            });
     }
 
     template <class T>
     void decode_own(const worker_pass<T>& in, std::span<const std::uint32_t> elements, T scale,
                     std::span<T> sum) const noexcept {
-        decode(in.team, in.workers, elements, sum.size(), [&](std::size_t i, std::uint32_t k) {
+        ternary_fields{in.workers}.read(in.team, elements, sum.size(), [&](std::size_t i, std::uint32_t k) {
             sum[i] += scale * (in.shared[0] * static_cast<T>(static_cast<std::int32_t>(k) - 1));
-        });
-    }
-
-    /// Bits of a field that holds 0 .. 2 workers.
-    [[nodiscard]] static constexpr std::size_t field_bits(std::size_t workers) noexcept {
-        return static_cast<std::size_t>(std::bit_width(2 * workers));
-    }
-    /// Fields of a word.
-    [[nodiscard]] static constexpr std::size_t fields(std::size_t workers) noexcept { return 32 / field_bits(workers); }
-
-    /// Of all values about their mean, in double; 0 for no values. The order of additions is a function of their
-    /// number.
-    template <class T>
-    [[nodiscard]] static double standard_deviation(std::span<const T> values) noexcept {
-        constexpr std::size_t block = 4096, ways = 8;
-        double sum = 0, squares = 0;
-        for (std::size_t first = 0; first < values.size(); first += block) {
-            const std::span<const T> part = values.subspan(first, std::min(block, values.size() - first));
-            std::array<double, ways> sums{}, of_squares{};
-            std::size_t i = 0;
-            for (; i + ways <= part.size(); i += ways)
-                for (std::size_t way = 0; way < ways; ++way) {
-                    const auto value = static_cast<double>(part[i + way]);
-                    sums[way] += value;
-                    of_squares[way] += value * value;
-                }
-            for (; i < part.size(); ++i) {
-                const auto value = static_cast<double>(part[i]);
-                sums[i % ways] += value;
-                of_squares[i % ways] += value * value;
-            }
-            for (std::size_t half = ways / 2; half > 0; half /= 2)
-                for (std::size_t way = 0; way < half; ++way) {
-                    sums[way] += sums[way + half];
-                    of_squares[way] += of_squares[way + half];
-                }
-            sum += sums[0];
-            squares += of_squares[0];
-        }
-        const double count = std::max<double>(1, static_cast<double>(values.size())), mean = sum / count;
-        return std::sqrt(std::max(0.0, squares / count - mean * mean));
-    }
-
-private:
-    /// Calls f(i, field) for fields 0 .. n - 1 of these words.
-    template <class F>
-    static void decode(parallel::team team, std::size_t workers, std::span<const std::uint32_t> words, std::size_t n,
-                       const F& f) noexcept {
-        const std::size_t each = fields(workers), bits = field_bits(workers);
-        const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << bits) - 1);
-        parallel::for_blocks(team, words.size(), 1024, [&](parallel::block part) {
-            for (std::size_t at = part.first; at < part.last; ++at)
-                for (std::size_t i = at * each, end = std::min(n, i + each), shift = 0; i < end; ++i, shift += bits)
-                    f(i, (words[at] >> shift) & mask);
         });
     }
 };

@@ -2,22 +2,15 @@
 #pragma once
 // The largest elements and where they stand: models Compressor.
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "lockstep/compress/concept.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/compress/index_value.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/selection.hpp"
-#include "lockstep/parallel/loop.hpp"
 
 namespace lockstep::compress {
 
@@ -36,59 +29,35 @@ struct top_k {
     [[nodiscard]] std::string settings() const { return core::text("ratio=", ratio); }
 
     /// Throws core::error unless 0 < ratio <= 1.
-    void check() const {
-        if (!(ratio > 0 && ratio <= 1))
-            core::fail(core::text("top_k has ratio = ", ratio, ", outside (0, 1]"),
-                       "take the share of elements to send, such as 0.01");
-    }
+    void check() const { check_share(name, "ratio", ratio); }
 
-    /// Elements sent of n. A product that rounding has lifted above a whole number counts as that number: 0.07 of 100
-    /// is 7.
-    [[nodiscard]] std::size_t count(std::size_t n) const noexcept {
-        if (n == 0) return 0;
-        const double exact =
-            std::ceil(ratio * static_cast<double>(n) * (1 - 2 * std::numeric_limits<double>::epsilon()));
-        return std::clamp(static_cast<std::size_t>(exact), std::size_t{1}, n);
+    /// Elements sent of n.
+    [[nodiscard]] std::size_t count(std::size_t n) const noexcept { return share_of(ratio, n); }
+    [[nodiscard]] std::size_t most(std::size_t n) const noexcept { return count(n); }
+    template <class T>
+    std::size_t select(const encoding<T>& in, std::span<std::uint32_t> indices) const noexcept {
+        return kernels::top_k_by_sample(in.values, count(in.values.size()), indices, in.scratch);
     }
 
     /// Throws core::error if an index of 32 bits cannot name every element.
     template <class T>
     [[nodiscard]] std::size_t max_bytes(std::size_t n) const {
-        if (n > std::numeric_limits<std::uint32_t>::max())
-            core::fail(core::text("top_k is asked for ", n, " values in one message, but its indices have 32 bits"),
-                       "split the gradient into buckets of fewer than 2^32 values");
-        return count(n) * pair_bytes<T>;
+        return pairs_bytes<T>(*this, n);
     }
-
+    template <class T>
+    [[nodiscard]] std::size_t scratch_size(std::size_t n) const noexcept {
+        return kernels::selection_room(n, count(n));
+    }
     template <class T>
     std::size_t encode(const encoding<T>& in) const noexcept {
-        const std::size_t k = count(in.values.size());
-        std::byte* values = in.message.data();
-        auto* indices = reinterpret_cast<std::uint32_t*>(values + k * sizeof(T));
-        std::array<std::uint32_t, kernels::top_k_scratch(parallel::team{})> bins;
-        kernels::top_k(in.values, k, {indices, k}, bins, parallel::team{});
-        for (std::size_t i = 0; i < k; ++i) std::memcpy(values + i * sizeof(T), &in.values[indices[i]], sizeof(T));
-        return k * pair_bytes<T>;
+        return encode_pairs(*this, in);
     }
-
     template <class T>
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
-        const std::size_t k = message.size() / pair_bytes<T>;
-        const std::byte* indices = message.data() + k * sizeof(T);
-        for (std::size_t i = 0; i < k; ++i) {
-            T value;
-            std::uint32_t index;
-            std::memcpy(&value, message.data() + i * sizeof(T), sizeof(T));
-            std::memcpy(&index, indices + i * sizeof(index), sizeof(index));
-            sum[index] = std::fma(scale, value, sum[index]);
-        }
+        add_pairs(message, scale, sum);
     }
-
-private:
-    template <class T>
-    static constexpr std::size_t pair_bytes = sizeof(T) + sizeof(std::uint32_t);
 };
 
-static_assert(Compressor<top_k>);
+static_assert(Sparsifier<top_k> && Sparsifier<top_k, double>);
 
 }  // namespace lockstep::compress

@@ -89,6 +89,15 @@ public:
         }
     }
 
+    /// What its words are a function of, for code that computes many of them at once.
+    struct address {
+        std::array<std::uint32_t, 2> key;
+        std::uint32_t series;
+        std::uint32_t step;
+        std::uint64_t first;  ///< block
+    };
+    [[nodiscard]] constexpr address location() const noexcept { return {key_, series_, step_, first_}; }
+
     /// In [0, 1), a multiple of 2^-24: exact in float.
     [[nodiscard]] constexpr float uniform(std::uint64_t index) const noexcept { return to_uniform(word(index)); }
     [[nodiscard]] static constexpr float to_uniform(std::uint32_t word) noexcept {

@@ -94,8 +94,12 @@ struct conv_layer {
     static constexpr std::size_t fan_out = G.kernel_rows * G.kernel_columns * G.group_filters();
     static constexpr std::string_view name = "conv";
     static constexpr auto parameters = [] {
-        constexpr tensor::parameter weight{
-            .name = "weight", .rows = fan_in, .columns = G.filters, .fan_in = fan_in, .fan_out = fan_out};
+        constexpr tensor::parameter weight{.name = "weight",
+                                           .rows = fan_in,
+                                           .columns = G.filters,
+                                           .fan_in = fan_in,
+                                           .fan_out = fan_out,
+                                           .window = G.kernel_rows * G.kernel_columns};
         constexpr tensor::parameter added{.name = "bias",
                                           .columns = G.filters,
                                           .fan_in = fan_in,

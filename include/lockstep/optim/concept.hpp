@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "lockstep/kernels/elementwise/elementwise.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/map.hpp"
 #include "lockstep/tensor/slots.hpp"
@@ -173,6 +174,45 @@ template <class Optimizer, class T>
         return finite;
     }
 }
+
+/// What one worker proposes for one tensor of its own: a piece of the network that belongs to no rank and no bucket.
+template <class T>
+struct proposal_pass {
+    std::span<T> values;   ///< the worker's part of the gradient (parts of all workers add up to the mean), to be
+                           ///< replaced by what travels
+    tensor::slots<T> own;  ///< worker_slot_count of them, of this worker, zero before step 0
+    tensor::slots<const T> shared;  ///< slot_count of them, as the last update has left them: equal on all ranks
+    std::size_t workers = 1;        ///< in all
+    std::uint64_t step = 0;         ///< 0 for the first update
+    bool is_dense = false;          ///< all of the values travel as they are
+    parallel::team team{};
+};
+
+/// An optimizer may split a step in two, around the exchange: propose and commit. `propose(pass)` replaces the gradient
+/// of each worker by what travels in its place, before it is compressed; ranks that share a worker have added its lanes
+/// exactly before that. `update` (and `rule`) then is the commit: its gradient is the sum of what the workers' messages
+/// decode to. `worker_slot_count` slots belong to (worker, tensor), and are saved and resumed like residuals. A number
+/// that is not finite must not vanish in a proposal. Optional: HasDenseSteps, SeesMessages. Only reducers that
+/// replicate the slots of update() serve such an optimizer: a plan without a compressor is refused.
+template <class O, class T = float>
+concept Proposes = Optimizer<O, T> && requires(const O& optimizer, const proposal_pass<T>& pass) {
+    { O::worker_slot_count } -> std::convertible_to<std::size_t>;
+    requires noexcept(optimizer.propose(pass));
+};
+
+/// `is_dense_step(step)`: in such a step all proposals are added as they are, over the tree of workers, and the
+/// compressor rests. For warm-ups that have to be exact.
+template <class O, class T = float>
+concept HasDenseSteps = Proposes<O, T> && requires(const O& optimizer, std::uint64_t step) {
+    { optimizer.is_dense_step(step) } -> std::same_as<bool>;
+};
+
+/// `sent(pass)`, noexcept: the messages of a worker are written, and pass.values is what they decode to, zero
+/// elsewhere. Not called for tensors that travel as they are. Needs a compressor whose messages are gathered.
+template <class O, class T = float>
+concept SeesMessages = Proposes<O, T> && requires(const O& optimizer, const proposal_pass<T>& pass) {
+    requires noexcept(optimizer.sent(pass));
+};
 
 /// The learning rate as a pure function of the step, counted from 0. A lambda is one; `name` and `settings` are
 /// optional.

@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/collectives/algorithm_table.hpp"
 #include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/send_order.hpp"
+#include "lockstep/compress/concept.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/node/shared_parts.hpp"
@@ -36,9 +38,11 @@ struct piece {
     std::size_t offset = 0;  ///< of its numbers in the tensor
     std::size_t rows = 1;    ///< of the tensor
     std::size_t columns = 1;
+    std::size_t window = 0;  ///< of a convolution's weights: positions of its window
 
     /// A tensor of one extent: a bias, a scale.
-    [[nodiscard]] constexpr bool is_vector() const noexcept { return rows == 1 || columns == 1; }
+    [[nodiscard]] constexpr bool is_vector() const noexcept { return from().is_vector(); }
+    [[nodiscard]] constexpr compress::origin from() const noexcept { return {tensor, rows, columns, window, offset}; }
 };
 
 /// Which workers are whose, for what keeps state for each of them.
@@ -122,14 +126,14 @@ concept Reducer = requires(R& reducer, const R& fixed, const tensor::arena& aren
     fixed.visit_state([](const tensor::state_part<T>&) {}, std::size_t{0});
 };
 
-/// Shows a visitor what a reducer keeps for each worker of this rank: `slots` arrays of n numbers side by side, of
-/// which `one` has its part.
+/// Shows a visitor what a reducer keeps for each worker of this rank, as `role`: `slots` arrays of n numbers side by
+/// side, of which `one` has its part.
 template <class T, class Visitor>
 void visit_worker_state(Visitor&& visit, const worker_deal& of, const piece& one, std::span<T> state, std::size_t slots,
-                        std::size_t n, std::size_t set, bool speaks) {
+                        std::size_t n, std::size_t set, bool speaks, std::string_view role = "compressor") {
     for (std::size_t worker = 0; worker < of.own.size(); ++worker)
         for (std::size_t slot = 0; slot < slots; ++slot)
-            visit(tensor::state_part<T>{.role = "compressor",
+            visit(tensor::state_part<T>{.role = role,
                                         .slot = slot,
                                         .set = set,
                                         .tensor = one.tensor,

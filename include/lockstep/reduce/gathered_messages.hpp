@@ -40,14 +40,27 @@ public:
           team_{of.team},
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
-          offsets_{offsets()},
-          gather_{of.ranks, gathering(of.ranks.rank()), of.team, comm::flow::usual_piece, of.sum},
+          is_first_{of.ranks.rank() == 0},
+          slots_{compress::slots_of(compressor)},
+          shared_slots_{compress::shared_slots_of(compressor)},
           inside_{make_sum_of_shared_worker<T>(of)},
-          state_{arena.reserve<T>(
-              core::checked_product("numbers of a compressor", std::size_t{C::slot_count}, own(), of.n))},
-          messages_{arena.reserve<std::byte>(
-              core::checked_product("bytes of all messages", deal_.workers, offsets_.back()))} {
-        std::size_t scratch = 0;
+          state_{arena.reserve<T>(core::checked_product("numbers of a compressor", slots_, own(), of.n))},
+          shared_{arena.reserve<T>(core::checked_product("numbers of a compressor", shared_slots_, of.n))} {
+        std::size_t bytes = 0, longest = 0, scratch = 0;
+        auto changes = compress::changes_of(compressor);
+        changes.insert(changes.begin(), 0);
+        for (const std::uint64_t step : changes) {
+            auto offsets = offsets_at(step);
+            bytes = std::max(bytes, core::checked_product("bytes of all messages", deal_.workers, offsets.back()));
+            for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
+                longest = std::max(longest, offsets[which + 1] - offsets[which]);
+            auto gathering = gathering_of(of.ranks.rank(), offsets.back());
+            layouts_.push_back({step, std::move(offsets),
+                                std::make_unique<comm::operation<std::byte>>(of.ranks, std::move(gathering), of.team,
+                                                                             comm::flow::usual_piece, of.sum)});
+        }
+        messages_ = arena.reserve<std::byte>(bytes);
+        if constexpr (compress::has_seal<C, T>) sealed_ = arena.reserve<std::byte>(longest);
         for (const piece& one : deal_.pieces)
             scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count)});
         scratch_ = arena.reserve<T>(scratch);
@@ -60,6 +73,8 @@ public:
     void start(std::span<T> gradient, std::uint64_t step) {
         gradient_ = gradient;
         step_ = step;
+        while (layout_ > 0 && layouts_[layout_].from > step) --layout_;
+        while (layout_ + 1 < layouts_.size() && layouts_[layout_ + 1].from <= step) ++layout_;
         is_decoded_ = false;
         if (!inside_) return send_messages();
         stage_ = stage::adding;
@@ -72,7 +87,7 @@ public:
         return advance([](auto& operation) { return operation.progress(); });
     }
     [[nodiscard]] comm::pending_operation pending() const noexcept {
-        return stage_ == stage::adding ? inside_->pending() : gather_.pending();
+        return stage_ == stage::adding ? inside_->pending() : gather().pending();
     }
     void finish() {
         (void)advance([](auto& operation) {
@@ -86,6 +101,9 @@ public:
             for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
                 if (!decode(worker, which, sum))
                     return std::fill(sum.begin(), sum.end(), std::numeric_limits<T>::quiet_NaN());
+        if constexpr (compress::has_seal<C, T>)
+            for (const piece& one : deal_.pieces)
+                if (!is_dense(one)) compressor_.seal(sealing_of(one, sum));
     }
     template <class F>
     void update(std::span<T>, const F& change) noexcept {
@@ -94,16 +112,24 @@ public:
     /// Every rank has made the same update: nothing is sent.
     void share(std::span<T>) noexcept {}
 
+    /// In the step that was started last.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return gather_.program().sent().elements + (inside_ ? inside_->bytes() : 0);
+        return layouts_[layout_].gather->program().sent().elements + (inside_ ? inside_->bytes() : 0);
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }
+    /// Once its messages are written: adds what they decode to for a worker of this rank, n numbers.
+    void decode_own(std::size_t worker, std::span<T> sum) const {
+        for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
+            (void)decode(deal_.own.first + worker, which, sum);
+    }
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const piece& one : deal_.pieces)
-            if (!is_dense(one))
-                visit_worker_state(visit, deal_, one, (*arena_)[state_], std::size_t{C::slot_count}, n_, set, speaks_);
+            if (!is_dense(one)) {
+                visit_worker_state(visit, deal_, one, (*arena_)[state_], slots_, n_, set, speaks_);
+                visit_shared_state(visit, one, set);
+            }
     }
 
 private:
@@ -113,24 +139,57 @@ private:
     enum class stage : unsigned char { adding, gathering };
 
     [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
-    [[nodiscard]] static constexpr bool is_dense(const piece& of) noexcept {
-        return compress::traits_of<C>.dense_vectors && of.is_vector();
+
+    /// What a compressor changes of the sum, on every rank alike.
+    [[nodiscard]] compress::sealing<T> sealing_of(const piece& one, std::span<T> sum) const noexcept {
+        const auto series = static_cast<std::uint32_t>(one.tensor);
+        const core::random_stream random{deal_.seed, core::purpose::reduction, series,
+                                         static_cast<std::uint32_t>(step_)};
+        return {.sum = sum.subspan(one.first, one.count),
+                .state = tensor::slots<T>{(*arena_)[shared_].data(), shared_slots_, n_, n_}.part(one.first, one.count),
+                .message = (*arena_)[sealed_],
+                .scratch = (*arena_)[scratch_],
+                .random = random.from(one.offset / 4),
+                .step = step_,
+                .from = one.from()};
+    }
+    template <class Visitor>
+    void visit_shared_state(Visitor&& visit, const piece& one, std::size_t set) const {
+        for (std::size_t slot = 0; slot < shared_slots_; ++slot)
+            visit(tensor::state_part<T>{.role = "reduction",
+                                        .slot = slot,
+                                        .set = set,
+                                        .tensor = one.tensor,
+                                        .segment = one.offset,
+                                        .numbers = (*arena_)[shared_].subspan(slot * n_ + one.first, one.count),
+                                        .speaks = is_first_});
+    }
+    /// Messages from step `from` on.
+    struct layout {
+        std::uint64_t from = 0;
+        std::vector<std::size_t> offsets{};
+        std::unique_ptr<comm::operation<std::byte>> gather{};
+    };
+    [[nodiscard]] comm::operation<std::byte>& gather() const noexcept { return *layouts_[layout_].gather; }
+    [[nodiscard]] bool is_dense(const piece& of) const noexcept {
+        return compress::is_dense(compressor_, compress::matrix{of.rows, of.columns});
     }
     /// Where the message of each piece begins among those of a worker, and where the last one ends.
-    [[nodiscard, gnu::cold]] std::vector<std::size_t> offsets() const {
+    [[nodiscard, gnu::cold]] std::vector<std::size_t> offsets_at(std::uint64_t step) const {
         constexpr std::string_view what = "bytes of a message";
         std::vector<std::size_t> out{0};
         for (const piece& one : deal_.pieces) {
-            const std::size_t most = is_dense(one) ? core::checked_product(what, one.count, sizeof(T))
-                                                   : std::size_t{compressor_.template max_bytes<T>(one.count)};
+            const std::size_t most = is_dense(one)
+                                         ? core::checked_product(what, one.count, sizeof(T))
+                                         : compress::max_bytes_at<T>(compressor_, one.count, step, one.from());
             out.push_back(core::checked_sum(what, out.back(), core::checked_sum(what, most, header + 7) / 8 * 8));
         }
         return out;
     }
-    [[nodiscard, gnu::cold]] collectives::schedule gathering(std::size_t rank) const {
+    /// `bytes`: of a worker.
+    [[nodiscard, gnu::cold]] collectives::schedule gathering_of(std::size_t rank, std::size_t bytes) const {
         std::vector<parallel::block> strips;
-        for (const auto& workers : deal_.messages)
-            strips.push_back({workers.first * offsets_.back(), workers.last * offsets_.back()});
+        for (const auto& workers : deal_.messages) strips.push_back({workers.first * bytes, workers.last * bytes});
         return collectives::all_gather(rank, strips);
     }
 
@@ -141,19 +200,20 @@ private:
             if (!inside_->advance(step)) return false;
             send_messages();
         }
-        return step(gather_);
+        return step(gather());
     }
 
     void send_messages() {
         for (std::size_t worker = 0; worker < own(); ++worker)
             for (std::size_t which = 0; which < deal_.pieces.size(); ++which) encode(worker, which);
         stage_ = stage::gathering;
-        gather_.start((*arena_)[messages_], {});
+        gather().start((*arena_)[messages_], {});
     }
     /// The message of a piece of worker number `worker` of all.
     [[nodiscard]] std::span<std::byte> message_of(std::size_t worker, std::size_t which) const noexcept {
-        return (*arena_)[messages_].subspan(worker * offsets_.back() + offsets_[which],
-                                            offsets_[which + 1] - offsets_[which]);
+        const auto& offsets = layouts_[layout_].offsets;
+        return (*arena_)[messages_].subspan(worker * offsets.back() + offsets[which],
+                                            offsets[which + 1] - offsets[which]);
     }
     /// `worker`: of this rank.
     void encode(std::size_t worker, std::size_t which) {
@@ -172,12 +232,14 @@ private:
                 length = compressor_.encode(compress::encoding<T>{
                     .values = values,
                     .message = message.subspan(header),
-                    .state = tensor::slots<T>{state.data() + worker * C::slot_count * n_, C::slot_count, n_, n_}.part(
-                        one.first, one.count),
+                    .state = tensor::slots<T>{state.data() + worker * slots_ * n_, slots_, n_, n_}.part(one.first,
+                                                                                                        one.count),
                     .scratch = (*arena_)[scratch_],
                     .random = core::random_stream{deal_.seed, core::purpose::rounding, series,
                                                   static_cast<std::uint32_t>(step_)}
                                   .from(one.offset / 4),
+                    .step = step_,
+                    .from = one.from(),
                 });
             }
         }
@@ -202,14 +264,19 @@ private:
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;
-    bool speaks_;  // of those that share a worker
-    std::vector<std::size_t> offsets_;
-    comm::operation<std::byte> gather_;
+    bool speaks_;    // of those that share a worker,
+    bool is_first_;  // and of all
+    std::size_t slots_;
+    std::size_t shared_slots_;
+    std::vector<layout> layouts_;           // from the first step on, and from each at which lengths change
+    std::size_t layout_ = 0;                // that of the step
     std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
     tensor::slice<T> state_;
+    tensor::slice<T> shared_;
     tensor::slice<T> scratch_;
     tensor::slice<T> work_;
     tensor::slice<std::byte> messages_;
+    tensor::slice<std::byte> sealed_;  // a message of the sum
     const tensor::arena* arena_ = nullptr;
     std::span<T> gradient_;
     std::uint64_t step_ = 0;

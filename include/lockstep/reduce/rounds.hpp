@@ -25,6 +25,7 @@
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
+#include "lockstep/simd/half.hpp"
 #include "lockstep/tensor/lanes.hpp"
 
 namespace lockstep::reduce {
@@ -46,6 +47,10 @@ struct largest {
 namespace lockstep::comm {
 template <class T>
 inline constexpr bool is_addable<reduce::largest<T>> = true;
+template <>
+inline constexpr bool is_addable<simd::float16> = true;
+template <>
+inline constexpr bool is_addable<simd::bfloat16> = true;
 }  // namespace lockstep::comm
 
 namespace lockstep::reduce {
@@ -108,13 +113,14 @@ template <class T, compress::Reduction<T> R>
 class rounds {
     static constexpr std::size_t round_count = R::rounds.size();
     template <std::size_t K>
-    using encoded = compress::round_element<T, R::rounds[K]>;
+    using encoded = compress::element_of<R, T, K>;
     template <std::size_t K>
     using summed = std::conditional_t<R::rounds[K] == compress::algebra::max, largest<T>, encoded<K>>;
 
 public:
     [[gnu::cold]] rounds(const bucket& of, const R& reduction, tensor::arena& arena)
         : reduction_{reduction},
+          slots_{compress::slots_of(reduction)},
           n_{of.n},
           team_{of.team},
           deal_{of.deal},
@@ -134,8 +140,7 @@ public:
             work_bytes = std::max(work_bytes, sum->work_size() * sizeof(E));
         });
         dense_sum_ = make_sum<T>(of, dense_length_, true);
-        state_ =
-            arena.reserve<T>(core::checked_product("numbers of a reduction", std::size_t{R::slot_count}, own(), of.n));
+        state_ = arena.reserve<T>(core::checked_product("numbers of a reduction", slots_, own(), of.n));
         shared_ = arena.reserve<T>(shared_length_);
         kept_ = arena.reserve<T>(core::checked_product("numbers of a reduction", own(), kept_length_));
         data_ = arena.reserve<std::byte>(data_bytes);
@@ -216,7 +221,7 @@ public:
     void visit_state(Visitor&& visit, std::size_t set) const {
         for (const part& one : parts_) {
             if (one.is_dense) continue;
-            visit_worker_state(visit, deal_, one.what, (*arena_)[state_], std::size_t{R::slot_count}, n_, set, speaks_);
+            visit_worker_state(visit, deal_, one.what, (*arena_)[state_], slots_, n_, set, speaks_);
             visit(tensor::state_part<T>{.role = "reduction",
                                         .set = set,
                                         .tensor = one.what.tensor,
@@ -350,7 +355,7 @@ private:
         if constexpr (std::is_integral_v<E>)
             return E{1};
         else
-            return std::numeric_limits<E>::quiet_NaN();
+            return static_cast<E>(std::numeric_limits<float>::quiet_NaN());
     }
 
     /// `worker`: of this rank.
@@ -359,28 +364,36 @@ private:
     }
     [[nodiscard]] compress::worker_pass<T> pass_of(std::size_t worker, const part& one) const noexcept {
         const auto series = static_cast<std::uint32_t>(one.what.tensor * deal_.workers + deal_.own.first + worker);
-        T* const state = (*arena_)[state_].data() + worker * R::slot_count * n_;
+        T* const state = (*arena_)[state_].data() + worker * slots_ * n_;
         return {
             .shape = one.shape,
             .workers = deal_.workers,
             .values = values_of(worker, one),
-            .state = tensor::slots<T>{state, R::slot_count, n_, n_}.part(one.what.first, one.what.count),
+            .state = tensor::slots<T>{state, slots_, n_, n_}.part(one.what.first, one.what.count),
             .kept = (*arena_)[kept_].subspan(worker * kept_length_ + one.kept, one.sizes.kept),
             .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
             .random = core::random_stream{deal_.seed, core::purpose::rounding, series, step_}.from(one.what.offset / 4),
-            .team = team_};
+            .team = team_,
+            .common = common_of(one, step_),
+            .step = step_,
+            .from = one.what.from()};
+    }
+    [[nodiscard]] core::random_stream common_of(const part& one, std::uint32_t step) const noexcept {
+        const auto series = static_cast<std::uint32_t>(one.what.tensor);
+        return core::random_stream{deal_.seed, core::purpose::reduction, series, step}.from(one.what.offset / 4);
     }
     [[nodiscard]] compress::shared_pass<T> shared_of(const part& one, std::uint32_t step) const noexcept {
-        const auto series = static_cast<std::uint32_t>(one.what.tensor);
-        return {
-            .shape = one.shape,
-            .workers = deal_.workers,
-            .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
-            .random = core::random_stream{deal_.seed, core::purpose::reduction, series, step}.from(one.what.offset / 4),
-            .team = team_};
+        return {.shape = one.shape,
+                .workers = deal_.workers,
+                .shared = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+                .random = common_of(one, step),
+                .team = team_,
+                .step = step,
+                .from = one.what.from()};
     }
 
     R reduction_;
+    std::size_t slots_;
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;

@@ -302,7 +302,7 @@ private:
         if (from.plan.progress_thread || measures_norms<Types>(from.plan) || from.sums_wait)
             bucket.adding = node::shared_adding::ahead;
         if constexpr (method::has_workers) {
-            constexpr bool whole_tensors = compress::traits_of<typename Types::compressor>.whole_tensors;
+            const bool whole_tensors = compress::sees_whole_tensors(from.plan.compressor);
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
             bucket.deal.seed = from.plan.seed;
         } else if (from.memory == nullptr) {

@@ -92,7 +92,8 @@ template <class Network>
                                .tensor = tensor * on.shards + (sharded ? on.shard() : 0),
                                .offset = first,
                                .rows = parameter.rows,
-                               .columns = parameter.columns});
+                               .columns = parameter.columns,
+                               .window = parameter.window});
             at += size;
             ++tensor;
         }

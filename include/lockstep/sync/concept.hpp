@@ -16,6 +16,7 @@
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/reduce/choose.hpp"
+#include "lockstep/reduce/proposals.hpp"
 #include "lockstep/reduce/sum_rule.hpp"
 #include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/commit.hpp"
@@ -57,7 +58,8 @@ struct run_types {
     static constexpr bool has_norms =
         optim::needs_norms<Optimizer> || clips<Clip>;  ///< before the first update of a step
     using factors = Factors;
-    using method = typename Factors::template method<T, Compressor>;
+    using method = typename reduce::with_proposals<T, Optimizer, Compressor,
+                                                   typename Factors::template method<T, Compressor>>::type;
 };
 
 /// Whether the settings of a plan ask for norms.
@@ -98,7 +100,8 @@ struct setup {
 /// What a plan names as `.sync`: settings, and the class template that a trainer makes of them. `strategy<Types>`
 /// models Strategy. Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and
 /// optimizers that need norms of tensors are refused. Optional: `static constexpr bool takes_factors = true`, where
-/// weights follow from the sums of the buckets of a step.
+/// weights follow from the sums of the buckets of a step; `takes_proposals = true`, where the update of each step is
+/// made before the gradients of the next one are there.
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
@@ -125,6 +128,11 @@ inline constexpr bool takes_factors = false;
 template <class S>
     requires requires { S::takes_factors; }
 inline constexpr bool takes_factors<S> = S::takes_factors;
+template <class S>
+inline constexpr bool takes_proposals = false;
+template <class S>
+    requires requires { S::takes_proposals; }
+inline constexpr bool takes_proposals<S> = S::takes_proposals;
 
 /// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates
 /// and says some of them differently: examples/own_strategy.cpp.

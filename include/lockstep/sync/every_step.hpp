@@ -16,6 +16,7 @@ struct every_step {
     static constexpr std::string_view name = "every_step";
     static constexpr bool has_norms = true;
     static constexpr bool takes_factors = true;
+    static constexpr bool takes_proposals = true;
 
     [[nodiscard]] std::string settings() const { return {}; }
 

@@ -66,6 +66,9 @@ public:
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
         queue_.bind(arena);
+        if constexpr (optim::Proposes<optimizer, T>)
+            for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket)
+                queue_[bucket].reducer.propose_with(optimizer_, slots_of(queue_, bucket));
     }
 
     void begin(std::uint64_t step) {

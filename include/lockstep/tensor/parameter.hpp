@@ -19,7 +19,8 @@ struct parameter {
     std::size_t fan_in = 1;
     std::size_t fan_out = 1;
     start initial = start::random;
-    bool decays = true;  ///< weight decay applies: true for weights, false for biases and scales
+    bool decays = true;      ///< weight decay applies: true for weights, false for biases and scales
+    std::size_t window = 0;  ///< of a convolution's weights: positions of its window; 0: of none
 
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
 };

@@ -77,6 +77,16 @@ inline constexpr bool holds_whole_networks = !sync::has_worker_weights<Sync> || 
 /// and average numbers as they are.
 template <class Sync, class Compressor>
 inline constexpr bool averages_exactly = !sync::has_worker_weights<Sync> || std::is_same_v<Compressor, compress::none>;
+/// What an optimizer that proposes needs: workers, whose messages it may want to see,
+template <class Optimizer, class Compressor, class T>
+inline constexpr bool proposes_to_workers =
+    !optim::Proposes<Optimizer, T> || !std::is_same_v<Compressor, compress::none>;
+template <class Optimizer, class Compressor, class T>
+inline constexpr bool sees_messages = !optim::SeesMessages<Optimizer, T> || !compress::Reduction<Compressor, T>;
+/// and a strategy and a clipping that know what it means.
+template <class Optimizer, class Sync, class Clip, class T>
+inline constexpr bool has_plan_of_proposals =
+    !optim::Proposes<Optimizer, T> || (sync::takes_proposals<Sync> && !sync::clips<Clip>);
 template <class Factors>
 inline constexpr bool is_factors = requires(const Factors& factors) {
     { Factors::are_used } -> std::convertible_to<bool>;
@@ -258,6 +268,24 @@ template <bool Sound, class Net, class Partition, class Compressor, class Sync, 
     }
 }
 
+/// The optimizer of a plan, or sgd where its proposals do not go with something else in it.
+template <class T, class Compressor, class Sync, class Clip, class Optimizer>
+[[nodiscard]] constexpr auto sound_proposals(const Optimizer& optimizer) {
+    constexpr bool workers = proposes_to_workers<Optimizer, std::remove_const_t<Compressor>, T>;
+    constexpr bool messages = sees_messages<Optimizer, std::remove_const_t<Compressor>, T>;
+    constexpr bool plan_fits = has_plan_of_proposals<Optimizer, Sync, Clip, T>;
+    static_assert(workers,
+                  "lockstep: this optimizer proposes on each worker what travels, and without a compressor there are "
+                  "no workers: name one, as in .compressor = error_feedback{top_k{}}, or take adam or momentum");
+    static_assert(messages,
+                  "lockstep: this optimizer looks at the message of each worker, and a reduction in rounds has none: "
+                  "take a compressor, as in error_feedback{top_k{}}, or another optimizer");
+    static_assert(plan_fits,
+                  "lockstep: this optimizer proposes in each step, after the update of the last one, and its sums are "
+                  "no gradients: take sync::every_step{} and leave .clip out");
+    return or_else < workers && messages && plan_fits > (optimizer, optim::sgd{});
+}
+
 /// The group that a trainer runs on.
 template <class Ranks>
 [[nodiscard]] comm::group group_of(const Ranks& ranks, const std::source_location& where) {
@@ -310,7 +338,9 @@ template <class Plan>
         const auto part = or_else<partitions>(of.partition, partition::data{});
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
         const auto compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{});
-        const auto optimizer = or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{});
+        const auto optimizer =
+            sound_proposals<T, decltype(compressor), decltype(of.sync), std::remove_const_t<decltype(of.clip)>>(
+                or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{}));
         constexpr bool clip_fits =
             norms_take_clip<std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(of.clip)>, T>;
         const auto clip = or_else < is_clip<decltype(of.clip)> && clip_fits > (of.clip, sync::no_clipping{});

@@ -138,7 +138,8 @@ struct engine {
         // After a failure messages of the broken step are still under way, and would be taken for those of the next
         // one. And what a compressor carries over to the next step is that of the broken one.
         // Alone and without such a state nothing is left over, and a later call may go on.
-        const bool stays_failed = ranks.size() > 1 || compress::keeps_state<compressor_type>;
+        const bool stays_failed =
+            ranks.size() > 1 || compress::keeps_state<compressor_type> || optim::Proposes<typename types::optimizer, T>;
         try {
             if (stays_failed) ranks.check();
             strategy.complete();

@@ -27,10 +27,10 @@ struct by_hand {
     std::size_t tensor;
     parallel::team team;
     reduction_sizes<R::rounds.size()> sizes = reduction.sizes(shape, workers);
-    std::vector<T> state = std::vector<T>(workers * R::slot_count * shape.size());
+    std::vector<T> state = std::vector<T>(workers * slots_of(reduction) * shape.size());
     std::vector<T> shared = std::vector<T>(sizes.shared);
     std::vector<T> kept = std::vector<T>(workers * sizes.kept, T{-1});
-    std::vector<round_element<T, R::rounds.back()>> last{};  ///< what each worker has encoded for the last round
+    std::vector<element_of<R, T, R::rounds.size() - 1>> last{};  ///< what each worker has encoded for the last round
 
     by_hand(const R& which, const matrix& of, std::size_t count, parallel::team threads = {},
             std::uint64_t word_seed = 42, std::size_t number = 5)
@@ -39,8 +39,13 @@ struct by_hand {
     }
 
     [[nodiscard]] shared_pass<T> all(std::uint32_t step) {
-        return {
-            shape, workers, shared, {seed, core::purpose::reduction, static_cast<std::uint32_t>(tensor), step}, team};
+        return {.shape = shape,
+                .workers = workers,
+                .shared = shared,
+                .random = {seed, core::purpose::reduction, static_cast<std::uint32_t>(tensor), step},
+                .team = team,
+                .step = step,
+                .from = {.tensor = tensor, .rows = shape.rows, .columns = shape.columns}};
     }
     /// `values`: those of all workers.
     [[nodiscard]] worker_pass<T> of(std::size_t worker, std::span<const T> values, std::uint32_t step) {
@@ -48,11 +53,14 @@ struct by_hand {
         return {.shape = shape,
                 .workers = workers,
                 .values = values.subspan(worker * n, n),
-                .state = tensor::slots<T>{state.data() + worker * R::slot_count * n, R::slot_count, n, n},
+                .state = tensor::slots<T>{state.data() + worker * slots_of(reduction) * n, slots_of(reduction), n, n},
                 .kept = std::span{kept}.subspan(worker * sizes.kept, sizes.kept),
                 .shared = shared,
                 .random = {seed, core::purpose::rounding, static_cast<std::uint32_t>(tensor * workers + worker), step},
-                .team = team};
+                .team = team,
+                .common = all(step).random,
+                .step = step,
+                .from = all(step).from};
     }
 
     std::vector<T> operator()(std::span<const T> values, std::uint32_t step) {
@@ -65,15 +73,17 @@ struct by_hand {
 private:
     template <std::size_t K>
     void round(round_number<K> number, std::span<const T> values, std::uint32_t step, std::span<T> mean) {
-        using element = round_element<T, R::rounds[K]>;
+        using element = element_of<R, T, K>;
         std::vector<element> out(sizes.elements[K]), result(sizes.elements[K]);
         if constexpr (K + 1 == R::rounds.size()) last.clear();
         for (std::size_t worker = 0; worker < workers; ++worker) {
-            std::fill(out.begin(), out.end(), element{123});
+            std::fill(out.begin(), out.end(), static_cast<element>(T{123}));
             reduction.encode(number, of(worker, values, step), std::span<element>{out});
             for (std::size_t i = 0; i < out.size(); ++i)
-                result[i] = R::rounds[K] == algebra::max ? std::max(result[i], out[i])
-                                                         : static_cast<element>(result[i] + out[i]);
+                if constexpr (R::rounds[K] == algebra::max)
+                    result[i] = std::max(result[i], out[i]);
+                else
+                    result[i] = static_cast<element>(result[i] + out[i]);
             if constexpr (K + 1 == R::rounds.size()) last.insert(last.end(), out.begin(), out.end());
         }
         if constexpr (K + 1 < R::rounds.size())

@@ -2,10 +2,12 @@
 #pragma once
 // What the compressor tests share: vectors, messages with a guard after them, and exact sums of two numbers.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -36,14 +38,22 @@ struct channel {
     std::vector<std::uint64_t> words;  // messages start at a multiple of 8 bytes
     std::size_t most;
     std::vector<T> slots, scratch;
+    std::uint64_t step = 0;
+    origin from{};
 
-    channel(const C& which, std::size_t size)
+    channel(const C& which, std::size_t size, const origin& tensor = {})
         : compressor{which},
           n{size},
-          words(which.template max_bytes<T>(size) / 8 + 4, 0xA5A5A5A5A5A5A5A5ULL),
-          most{which.template max_bytes<T>(size)},
-          slots(C::slot_count * size),
-          scratch(compress::scratch_size<T>(which, size)) {}
+          words(longest(which, size, tensor) / 8 + 4, 0xA5A5A5A5A5A5A5A5ULL),
+          most{longest(which, size, tensor)},
+          slots(compress::slots_of(which) * size),
+          scratch(compress::scratch_size<T>(which, size)),
+          from{tensor} {}
+
+    /// For a tensor of any shape, of all steps, or for this one, of the first step.
+    [[nodiscard]] static std::size_t longest(const C& which, std::size_t size, const origin& tensor) {
+        return std::max(std::size_t{which.template max_bytes<T>(size)}, max_bytes_at<T>(which, size, 0, tensor));
+    }
 
     std::span<const std::byte> encode(std::span<const T> values,
                                       core::random_stream random = {1, core::purpose::rounding}) {
@@ -51,9 +61,11 @@ struct channel {
         const std::size_t bytes =
             compressor.encode(encoding<T>{.values = values,
                                           .message = whole.first(most),
-                                          .state = tensor::slots<T>{slots.data(), C::slot_count, n, n},
+                                          .state = tensor::slots<T>{slots.data(), compress::slots_of(compressor), n, n},
                                           .scratch = scratch,
-                                          .random = random});
+                                          .random = random,
+                                          .step = step,
+                                          .from = from});
         return whole.first(bytes);
     }
 
@@ -83,6 +95,32 @@ bool is_exact_sum(T first, T second, T whole) {
     const long double of_b = sum - a;
     const long double error = (a - (sum - of_b)) + (b - of_b);
     return error == 0 && sum == static_cast<long double>(whole);
+}
+
+/// By sorting all of them: magnitude falling, index rising.
+template <class T>
+std::vector<T> by_sorting(const std::vector<T>& values, std::size_t k) {
+    std::vector<std::size_t> order(values.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
+    std::vector<T> out(values.size());
+    for (std::size_t i = 0; i < k; ++i) out[order[i]] = values[order[i]];
+    return out;
+}
+
+template <class T>
+long double square(const std::vector<T>& values) {
+    long double sum = 0;
+    for (T value : values) sum += static_cast<long double>(value) * static_cast<long double>(value);
+    return sum;
+}
+
+/// Sum of the squares of what was left out.
+template <class T>
+long double square_of_rest(std::vector<T> values, const std::vector<T>& decoded) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= decoded[i];
+    return square(values);
 }
 
 /// 0, 1, around the vector width, the bytes of packed bits and the buckets, and primes.

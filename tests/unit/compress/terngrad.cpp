@@ -106,9 +106,9 @@ TEMPLATE_TEST_CASE("compress/terngrad: the standard deviation is that of all val
         for (const T value : values)
             squares += (static_cast<long double>(value) - mean) * (static_cast<long double>(value) - mean);
         const double expected = std::sqrt(static_cast<double>(squares / static_cast<long double>(n)));
-        CHECK(terngrad::standard_deviation(std::span<const T>{values}) == Approx(expected).epsilon(1e-12).margin(1e-7));
+        CHECK(moments_of(std::span<const T>{values}).deviation == Approx(expected).epsilon(1e-12).margin(1e-7));
     }
-    CHECK(terngrad::standard_deviation(std::span<const T>{}) == 0);
+    CHECK(moments_of(std::span<const T>{}).deviation == 0);
 }
 
 TEMPLATE_TEST_CASE("compress/terngrad: a worker without rows sends zeros, and equal values are not clipped away",
@@ -130,7 +130,7 @@ TEMPLATE_TEST_CASE("compress/terngrad: a worker without rows sends zeros, and eq
 
 TEST_CASE("compress/terngrad: fields of all workers add up without a carry", "[compress]") {
     for (const std::size_t workers : {1, 2, 3, 4, 5, 7, 8, 15, 16, 100, 127, 128, 1000, 1 << 20}) {
-        const std::size_t bits = terngrad::field_bits(workers), fields = terngrad::fields(workers);
+        const std::size_t bits = ternary_fields{workers}.bits(), fields = ternary_fields{workers}.each();
         CHECK(2 * workers < std::size_t{1} << bits);
         CHECK(bits == static_cast<std::size_t>(std::ceil(std::log2(2 * static_cast<double>(workers) + 1))));
         CHECK(fields * bits <= 32);

@@ -5,36 +5,12 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
-#include <numeric>
 
 #include "support.hpp"
 
 using namespace lockstep;
 using namespace lockstep::compress;
 using namespace lockstep::compress::testing;
-
-namespace {
-
-/// By sorting all of them: magnitude falling, index rising.
-template <class T>
-std::vector<T> by_sorting(const std::vector<T>& values, std::size_t k) {
-    std::vector<std::size_t> order(values.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
-    std::vector<T> out(values.size());
-    for (std::size_t i = 0; i < k; ++i) out[order[i]] = values[order[i]];
-    return out;
-}
-
-template <class T>
-long double square(const std::vector<T>& values) {
-    long double sum = 0;
-    for (T value : values) sum += static_cast<long double>(value) * static_cast<long double>(value);
-    return sum;
-}
-
-}  // namespace
 
 TEST_CASE("compress/top_k: k is the ratio rounded up, and at least 1", "[compress]") {
     CHECK(top_k{.ratio = 0.01}.count(0) == 0);

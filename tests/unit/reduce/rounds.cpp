@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/half.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "unit/compress/by_hand.hpp"
@@ -225,4 +226,34 @@ TEST_CASE("reduce/rounds: updates see the whole bucket, nothing is shared, and f
     CHECK(std::equal(weights.begin(), weights.end(), gradient.begin()));
     sum.sum.share(weights);
     CHECK(sum.sum.poll());
+}
+
+TEMPLATE_TEST_CASE("reduce/rounds: numbers of 16 bits are rounded at each node of the tree of workers", "[reduce]",
+                   ls::compress::half, ls::compress::bfloat16) {
+    using number = typename TestType::template element<float>;
+    for (const std::size_t workers : {1, 2, 3, 5, 8}) {
+        reducer<TestType> sum{reduce_test::bucket_of_workers(n, workers, 2, 4, 16), TestType{}};
+        auto gradient = numbers(workers);
+        for (float& one : gradient) one /= 3;
+        const auto found = sum(gradient);
+        bool differs = false;
+        for (std::size_t i = 0; i < n; ++i) {
+            number of[8];
+            float exact = 0;
+            for (std::size_t worker = 0; worker < workers; ++worker) {
+                of[worker] = number{gradient[worker * n + i]};
+                exact += gradient[worker * n + i];
+            }
+            // Missing leaves are zeros, which change no sum.
+            const number tree = ((of[0] + of[1]) + (of[2] + of[3])) + ((of[4] + of[5]) + (of[6] + of[7]));
+            CHECK(found[i] == static_cast<float>(tree));
+            differs = differs || found[i] != static_cast<float>(number{exact});
+        }
+        if (workers > 2) CHECK(differs);  // rounding the sum alone would give other numbers
+        gradient[n / 2] = std::numeric_limits<float>::quiet_NaN();
+        for (const float one : sum(gradient)) CHECK(std::isnan(one));
+        // A sum that overflows is not finite: that fails the step.
+        for (float& one : gradient) one = std::numeric_limits<float>::max();
+        for (const float one : sum(gradient)) CHECK(!std::isfinite(one));
+    }
 }

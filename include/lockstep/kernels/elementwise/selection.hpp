@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Exact selection of the k largest magnitudes, by radix on the bits of the numbers: the same choice every time, ties to
-// the lowest index.
+// Exact selection of the k largest magnitudes and of those above a threshold: the same choice every time, ties to the
+// lowest index.
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +14,8 @@
 
 #include "lockstep/kernels/library.hpp"
 #include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/compact.hpp"
 
 namespace lockstep::kernels {
 
@@ -117,6 +121,121 @@ std::size_t top_k(std::span<const T> v, std::size_t k, std::span<std::uint32_t> 
     return k;
 }
 
+/// Writes the indices of the elements with |v| >= threshold, ascending, as many of the first ones as `indices` holds,
+/// and returns how many there are in all. A NaN counts as larger than all numbers; threshold NaN: all elements. n <
+/// 2^32. Cost: one pass.
+template <class T>
+std::size_t select_above(std::span<const T> v, T threshold, std::span<std::uint32_t> indices) noexcept {
+    using vector = simd::batch<T>;
+    const vector least(threshold);
+    std::size_t count = 0, i = 0;
+    for (; i + simd::width<T> <= v.size() && count + simd::width<T> <= indices.size(); i += simd::width<T>)
+        count += simd::append_large(&v[i], static_cast<std::uint32_t>(i), least, &indices[count]);
+    for (; i < v.size(); ++i)
+        if (!(std::abs(v[i]) < threshold)) {
+            if (count < indices.size()) indices[count] = static_cast<std::uint32_t>(i);
+            ++count;
+        }
+    return count;
+}
+
+/// Elements that are looked at before the others: one of each n / count consecutive ones, at positions that are no
+/// multiple of anything.
+template <class T>
+void sample(std::span<const T> v, std::span<T> out) noexcept {
+    const std::size_t stride = v.size() / std::max<std::size_t>(1, out.size());
+    for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] = v[i * stride + ((static_cast<std::uint32_t>(i) * 2654435761U) * std::uint64_t{stride} >> 32U)];
+}
+
+/// Candidates that the functions below keep, for most `k` of n elements.
+[[nodiscard]] constexpr std::size_t candidates(std::size_t n, std::size_t k) noexcept {
+    return std::min(n, 4 * k + n / 32 + 64);
+}
+/// Numbers of their scratch.
+[[nodiscard]] constexpr std::size_t selection_room(std::size_t n, std::size_t k) noexcept {
+    return 2 * candidates(n, k);
+}
+
+namespace detail {
+
+template <class T>
+struct candidate_room {
+    std::span<T> values;
+    std::span<std::uint32_t> indices;
+
+    candidate_room(std::span<T> room, std::size_t count) noexcept
+        : values{room.first(count)}, indices{reinterpret_cast<std::uint32_t*>(room.data() + count), count} {
+        static_assert(sizeof(T) % sizeof(std::uint32_t) == 0);
+    }
+};
+
+/// The k largest of the first `count` candidates.
+template <class T>
+void largest_of(std::span<const T> v, std::size_t k, std::size_t count, const candidate_room<T>& from,
+                std::span<std::uint32_t> indices) noexcept {
+    std::array<std::uint32_t, top_k_scratch(parallel::team{})> bins;
+    for (std::size_t i = 0; i < count; ++i) from.values[i] = v[from.indices[i]];
+    top_k(std::span<const T>{from.values.first(count)}, k, indices, bins, parallel::team{});
+    for (std::size_t i = 0; i < k; ++i) indices[i] = from.indices[indices[i]];
+}
+
+}  // namespace detail
+
+/// The k-th largest magnitude of some values, 1 <= k <= n, which become magnitudes in another order.
+template <class T>
+[[nodiscard]] T magnitude_of_rank(std::span<T> values, std::size_t k) noexcept {
+    for (T& value : values) value = std::abs(value);
+    const auto at = values.begin() + static_cast<std::ptrdiff_t>(k - 1);
+    std::nth_element(values.begin(), at, values.end(),
+                     [](T a, T b) { return detail::magnitude_bits(a) > detail::magnitude_bits(b); });
+    return *at;
+}
+
+/// The same choice as top_k, on one thread, in one pass and a small part of one: a threshold from a sample
+/// that about twice as many elements reach as are wanted, then the largest of these. Where fewer or far more reach it,
+/// and for k above n / 16, it is top_k. `room` has selection_room(n, k) numbers.
+template <class T>
+std::size_t top_k_by_sample(std::span<const T> v, std::size_t k, std::span<std::uint32_t> indices,
+                            std::span<T> room) noexcept {
+    constexpr std::size_t least = 4096, longest_sample = 65536;
+    const std::size_t n = v.size();
+    if (n >= least && k > 0 && k <= n / 16) {
+        const detail::candidate_room<T> from{room, candidates(n, k)};
+        const auto some = from.values.first(std::min(n / 32, longest_sample));
+        sample(v, some);
+        // Four standard deviations above what is expected of the sample.
+        const double expected = static_cast<double>(k) * static_cast<double>(some.size()) / static_cast<double>(n);
+        const auto rank = static_cast<std::size_t>(expected + 4 * std::sqrt(expected)) + 4;
+        const T threshold = magnitude_of_rank(some, std::min(rank, some.size()));
+        const std::size_t count = threshold > 0 ? select_above(v, threshold, from.indices) : n;
+        if (count >= k && count <= from.indices.size()) {
+            detail::largest_of(v, k, count, from, indices);
+            return k;
+        }
+    }
+    std::array<std::uint32_t, top_k_scratch(parallel::team{})> bins;
+    return top_k(v, k, indices, bins, parallel::team{});
+}
+
+/// The elements with |v| >= threshold, or the `most` largest of them if there are more, in ascending order of their
+/// indices. Returns how many reach the threshold. `indices` holds min(most, n), `room` selection_room(n, most).
+template <class T>
+std::size_t select_largest_above(std::span<const T> v, T threshold, std::size_t most, std::span<std::uint32_t> indices,
+                                 std::span<T> room) noexcept {
+    const detail::candidate_room<T> from{room, candidates(v.size(), most)};
+    const std::size_t count = select_above(v, threshold, from.indices);
+    if (count > from.indices.size())
+        top_k_by_sample(v, most, indices, room);
+    else if (count > most)
+        detail::largest_of(v, most, count, from, indices);
+    else
+        std::copy_n(from.indices.begin(), count, indices.begin());
+    return count;
+}
+
 LOCKSTEP_TEMPLATE(top_k<float>);
+LOCKSTEP_TEMPLATE(top_k_by_sample<float>);
+LOCKSTEP_TEMPLATE(select_largest_above<float>);
 
 }  // namespace lockstep::kernels

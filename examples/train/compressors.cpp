@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "compressors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/compress/by_layer.hpp"
+#include "lockstep/compress/chain.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/gaussian_top_k.hpp"
+#include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/random_block.hpp"
+#include "lockstep/compress/random_k.hpp"
+#include "lockstep/compress/sampled_top_k.hpp"
+#include "lockstep/compress/terngrad.hpp"
+#include "lockstep/compress/threshold.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/warm_up.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace example {
+namespace {
+
+using namespace lockstep::compress;
+using lockstep::core::error;
+using lockstep::core::text;
+
+/// The parts of NAME:SETTING,SETTING:plain.
+struct request {
+    std::string whole;
+    std::string name;
+    std::vector<std::string> settings;
+    bool is_plain = false;
+    statistics* to = nullptr;
+
+    template <class Number>
+    [[nodiscard]] Number number(std::size_t which) const {
+        const std::string& word = settings.at(which);
+        Number out{};
+        const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out);
+        if (problem != std::errc{} || end != word.data() + word.size())
+            throw error{text("--compress ", whole, ": '", word, "' is no number"), "see train --list-compressors"};
+        return out;
+    }
+    [[nodiscard]] double share(std::size_t which) const { return number<double>(which); }
+    [[nodiscard]] std::size_t count(std::size_t which) const { return number<std::size_t>(which); }
+};
+
+/// With error feedback unless it is left out.
+template <class C>
+gathered with_feedback(const request& of, const C& one) {
+    const measured<C> inside{one, of.to};
+    if (of.is_plain) return inside;
+    return error_feedback<measured<C>>{inside};
+}
+template <class Any, class R>
+Any summed_with_feedback(const request& of, const R& one) {
+    if (of.is_plain) return one;
+    return error_feedback<R>{one};
+}
+
+struct row {
+    std::string_view name;
+    std::string_view settings;  ///< what stands for them in the list
+    std::string_view usual;     ///< settings that are not given
+    std::string_view what;
+    chosen_compressor (*make)(const request&);
+};
+
+const std::array rows{
+    row{"topk", "RATIO", "0.01", "the largest numbers and their indices", [](const request& of) -> chosen_compressor { return with_feedback(of, top_k{.ratio = of.share(0)}); }},
+    row{"sampledtopk", "RATIO", "0.01", "the same by a threshold from a sample, as deep gradient compression has it", [](const request& of) -> chosen_compressor { return with_feedback(of, sampled_top_k{.ratio = of.share(0)}); }},
+    row{"gaussiantopk", "RATIO", "0.01", "the same by a threshold for normal deviates", [](const request& of) -> chosen_compressor { return with_feedback(of, gaussian_top_k{.ratio = of.share(0)}); }},
+    row{"threshold", "VALUE,RATIO", "0.001,0.1", "all from a magnitude on, at most a share", [](const request& of) -> chosen_compressor { return with_feedback(of, threshold{.value = of.share(0), .most_share = of.share(1)}); }},
+    row{"quantize", "BITS", "4", "stochastic rounding to levels of the largest of 512", [](const request& of) -> chosen_compressor { return with_feedback(of, quantize{.bits = of.count(0)}); }},
+    row{"chain", "RATIO,BITS", "0.01,4", "topk, then quantize of what is sent", [](const request& of) -> chosen_compressor { return with_feedback(of, chain{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
+    row{"bylayer", "RATIO,BITS", "0.01,8", "topk for dense weights, quantize for convolutions", [](const request& of) -> chosen_compressor { return with_feedback(of, by_layer{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
+    row{"warmup", "RATIO,STEPS", "0.001,100", "topk; before it 0.25, 0.063, 0.015, 0.004 for so many steps each", [](const request& of) -> chosen_compressor {
+            return with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)});
+        }},
+    row{"randomk", "RATIO", "0.1", "random numbers, the same of all workers: added on the way; plain: unbiased", [](const request& of) -> chosen_compressor {
+            return summed_with_feedback<summed>(of, random_k{.ratio = of.share(0), .unbiased = of.is_plain});
+        }},
+    row{"randomblock", "RATIO", "0.1", "a random block of neighbours, the same of all workers", [](const request& of) -> chosen_compressor {
+            return summed_with_feedback<summed>(of, random_block{.ratio = of.share(0), .unbiased = of.is_plain});
+        }},
+    row{"powersgd", "RANK", "2", "low rank by power iteration", [](const request& of) -> chosen_compressor { return summed_with_feedback<summed_twice>(of, power_sgd{.rank = of.count(0)}); }},
+    row{"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback", [](const request& of) -> chosen_compressor { return scaled{terngrad{.clip = of.share(0)}}; }},
+};
+
+std::vector<std::string> cut(std::string_view words, char at) {
+    std::vector<std::string> out;
+    for (std::size_t first = 0;; first = words.find(at, first) + 1) {
+        out.emplace_back(words.substr(first, words.find(at, first) - first));
+        if (words.find(at, first) == std::string_view::npos) return out;
+    }
+}
+
+request parse(const std::string& whole, std::string_view usual) {
+    auto parts = cut(whole, ':');
+    request out{.whole = whole, .name = parts.front(), .settings = cut(usual, ',')};
+    parts.erase(parts.begin());
+    if (!parts.empty() && parts.back() == "plain") {
+        out.is_plain = true;
+        parts.pop_back();
+    }
+    if (parts.size() > 1) throw error{text("--compress ", whole, " has more parts than a name, settings and plain"), "see train --list-compressors"};
+    if (!parts.empty()) {
+        const auto given = cut(parts.front(), ',');
+        if (given.size() > out.settings.size())
+            throw error{text("--compress ", whole, " has ", given.size(), " settings, and ", out.name, " takes ", out.settings.size()), "see train --list-compressors"};
+        std::ranges::copy(given, out.settings.begin());
+    }
+    return out;
+}
+
+/// Bytes of a worker in a step after all warm-up, for a matrix of 1000 x 1000 floats in segments of 65,536, 8 workers; without the 8 bytes of a length.
+template <class C>
+std::size_t bytes_of(const C& one) {
+    constexpr std::size_t side = 1000, whole = side * side;
+    const std::size_t segment = sees_whole_tensors(one) ? whole : 65'536;
+    std::size_t bytes = 0;
+    for (std::size_t first = 0; first < whole; first += segment) {
+        const std::size_t n = std::min(segment, whole - first);
+        if constexpr (Reduction<C>) {
+            const auto elements = one.sizes(n == whole ? matrix{side, side} : matrix{1, n}, 8).elements;
+            bytes += 4 * std::accumulate(elements.begin(), elements.end(), std::size_t{0});
+        } else {
+            bytes += max_bytes_at<float>(one, n, ~std::uint64_t{0}, {.rows = side, .columns = side, .offset = first});
+        }
+    }
+    return bytes;
+}
+
+}  // namespace
+
+chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
+    if (whole == "none") return none{};
+    const std::string name = whole.substr(0, whole.find(':'));
+    for (const row& one : rows)
+        if (one.name == name) {
+            request of = parse(whole, one.usual);
+            of.to = to;
+            return one.make(of);
+        }
+    std::string names = "none";
+    for (const row& one : rows) names += text(", ", one.name);
+    throw error{text("--compress '", whole, "' is not known"), text("write one of ", names, "; see train --list-compressors")};
+}
+
+std::string list_of_compressors() {
+    const auto column = [](std::string word, std::size_t width) {
+        word.resize(std::max(word.size() + 1, width), ' ');
+        return word;
+    };
+    std::string out = "name:settings              if not given   bytes of 1,000,000 floats\n";
+    out += column("none", 42) + column("4000000", 10) + "exact, over the tree of lanes\n";
+    for (const row& one : rows) {
+        const auto made = choose_compressor(std::string{one.name}, nullptr);
+        const std::size_t bytes = std::visit([](const auto& which) { return bytes_of(which); }, made);
+        out += column(text(one.name, ":", one.settings), 27) + column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
+    }
+    return out + "With error feedback, but for terngrad; ':plain' at the end leaves it out: topk:0.01:plain.\n";
+}
+
+}  // namespace example

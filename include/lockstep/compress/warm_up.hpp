@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A compressor that becomes stronger in the first steps of a run: a combinator that models Compressor.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/compress/choice.hpp"
+#include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/none.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::compress {
+
+/// Whether it has a share of elements that it sends: a member `ratio`, or with_ratio(ratio).
+template <class C>
+inline constexpr bool has_ratio = requires(C one) {
+    one.ratio = 0.5;
+}
+|| requires(const C& one) { one.with_ratio(0.5); };
+
+/// The same compressor with another share of elements.
+template <class C>
+    requires has_ratio<C>
+[[nodiscard]] C with_ratio(const C& of, double ratio) {
+    if constexpr (requires { of.with_ratio(ratio); }) {
+        return of.with_ratio(ratio);
+    } else {
+        C out = of;
+        out.ratio = ratio;
+        return out;
+    }
+}
+
+/// Steps 0 .. start - 1: `first`, all numbers as they are. Then `each` steps (an epoch) for each of four ratios, those
+/// of deep gradient compression (Lin et al., ICLR 2018), of which the fifth is 0.001; then `inner` for good. each = 0,
+/// or an inner compressor without a ratio: no such ratios, `inner` from `start` on. error_feedback goes around it.
+/// Message: that of the compressor of the step, then a byte that says whose it is; it takes the room of that step.
+template <class Inner, class First = none>
+struct warm_up {
+    static_assert(Compressor<Inner> && Compressor<First>,
+                  "lockstep: warm_up goes around a compressor; write warm_up{compress::top_k{.ratio = 0.001}, 100}");
+    // What does not fit is replaced, so that the sentence above stays the only error.
+    using inner_type = std::conditional_t<Compressor<Inner>, Inner, none>;
+    using first_type = std::conditional_t<Compressor<First>, First, none>;
+    inner_type inner{};
+    std::uint64_t each = 0;   ///< steps
+    std::uint64_t start = 0;  ///< steps
+    std::array<double, 4> ratios{0.25, 0.063, 0.015, 0.004};
+    first_type first{};
+
+    static constexpr std::string_view name = "warm_up";
+    static constexpr compress::traits traits = traits_of<inner_type>;
+    static constexpr std::size_t slot_count =
+        std::max(std::size_t{inner_type::slot_count}, std::size_t{first_type::slot_count});
+
+    [[nodiscard]] std::string settings() const {
+        return core::text("inner=", detail::describe(inner), " each=", each, " ratios=", ratios[0], ",", ratios[1], ",",
+                          ratios[2], ",", ratios[3], " start=", start, " first=", detail::describe(first));
+    }
+    /// Throws core::error if a part does, or a ratio is outside (0, 1], or `each` is given for a compressor without a
+    /// ratio.
+    void check() const {
+        detail::check(inner);
+        detail::check(first);
+        if (each > 0 && !has_ratio<inner_type>)
+            core::fail(core::text("warm_up has each = ", each, " for ", inner_type::name, ", which has no ratio"),
+                       "leave it out, and give the steps before it as .start");
+        for (const double ratio : ratios)
+            if (!(ratio > 0 && ratio <= 1))
+                core::fail(core::text("warm_up has a ratio of ", ratio, ", outside (0, 1]"),
+                           "take shares of elements to send, such as 0.25, 0.063, 0.015, 0.004");
+        if (each > (~std::uint64_t{0} - start) / ratios.size())
+            core::fail(core::text("warm_up has start = ", start, " and each = ", each, ", which no run reaches"),
+                       "give numbers of steps");
+    }
+    void check_feedback() const {
+        detail::check_feedback(inner);
+        detail::check_feedback(first);
+    }
+
+    [[nodiscard]] std::size_t slots() const noexcept { return std::max(slots_of(inner), slots_of(first)); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] std::vector<std::uint64_t> changes() const {
+        std::vector<std::uint64_t> all = changes_of(inner);
+        for (std::size_t k = 0; k <= ratios.size(); ++k) all.push_back(start + k * each);
+        for (const std::uint64_t more : changes_of(first)) all.push_back(more);
+        return detail::changes(std::move(all));
+    }
+    template <class T>
+    [[nodiscard]] std::size_t max_bytes(std::size_t n) const {
+        std::size_t most =
+            std::max(std::size_t{first.template max_bytes<T>(n)}, std::size_t{inner.template max_bytes<T>(n)});
+        if constexpr (has_ratio<inner_type>)
+            for (const double ratio : ratios)
+                most = std::max(most, std::size_t{with_ratio(inner, ratio).template max_bytes<T>(n)});
+        return 1 + most;
+    }
+    template <class T>
+    [[nodiscard]] std::size_t max_bytes(std::size_t n, std::uint64_t step, const origin& from) const {
+        return 1 + at(step, [&](std::size_t, const auto& one) { return max_bytes_at<T>(one, n, step, from); });
+    }
+    template <class T>
+    [[nodiscard]] std::size_t scratch_size(std::size_t n) const {
+        std::size_t most = std::max(compress::scratch_size<T>(first, n), compress::scratch_size<T>(inner, n));
+        if constexpr (has_ratio<inner_type>)
+            for (const double ratio : ratios)
+                most = std::max(most, compress::scratch_size<T>(with_ratio(inner, ratio), n));
+        return most;
+    }
+
+    template <class T>
+    std::size_t encode(const encoding<T>& in) const noexcept {
+        return at(in.step, [&](std::size_t which, const auto& one) { return detail::encode_as(which, one, in); });
+    }
+    template <class T>
+    std::size_t encode_snapped(const encoding<T>& in, std::span<T> p) const noexcept {
+        return at(in.step,
+                  [&](std::size_t which, const auto& one) { return detail::encode_snapped_as(which, one, in, p); });
+    }
+    template <class T>
+    void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
+        with(detail::which_of(message), [&](std::size_t, const auto& one) {
+            one.decode_add(message.first(message.size() - 1), scale, sum);
+            return std::size_t{0};
+        });
+    }
+
+private:
+    // 0: first; 1 .. 4: a ratio; 5: inner.
+    static constexpr std::size_t stages = 6;
+
+    template <class F>
+    std::size_t at(std::uint64_t step, const F& f) const {
+        std::size_t which = 0;
+        if (step >= start)
+            which = each == 0 || (step - start) / each >= ratios.size() ? stages - 1 : 1 + (step - start) / each;
+        return with(which, f);
+    }
+    template <class F>
+    std::size_t with(std::size_t which, const F& f) const {
+        if (which == 0) return f(which, first);
+        if constexpr (has_ratio<inner_type>)
+            if (which < stages - 1) return f(which, with_ratio(inner, ratios[which - 1]));
+        return f(which, inner);
+    }
+};
+
+template <class I, class... More>
+warm_up(I, More...) -> warm_up<I>;
+
+}  // namespace lockstep::compress

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// 1-bit Adam: after a warm-up the second moment is frozen, and momenta travel in place of gradients. Models Optimizer,
+// with proposals.
+// Tested by tests/unit/reduce/proposals.cpp.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/optim/concept.hpp"
+#include "lockstep/parallel/loop.hpp"
+#include "lockstep/simd/batch.hpp"
+#include "lockstep/simd/map.hpp"
+
+namespace lockstep::optim {
+
+/// Tang et al. (ICML 2021), algorithm 1, with the bias corrections of Adam.
+///   steps 0 .. warm_up - 1   adam (Kingma and Ba), with gradients that travel dense
+///   later, on worker k       proposes m_k = beta1 m + (1 - beta1) g_k, m being the last mean on all ranks
+///   commit                   m = mean of what the messages decode to;
+///                            w -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^warm_up)) + epsilon)
+/// The corrections go on, so the rate makes no jump where v is frozen; the authors' code has none of them, which is the
+/// same for warm_up of several thousand steps. A weight whose v is 0 after the warm-up stands still: divided by
+/// epsilon, any error of a compressor would throw it away. Wants error_feedback around the compressor of the plan; the
+/// error belongs to a momentum, so it needs no rescaling when the rate changes. The second compression, on the way
+/// back, is left out: all ranks decode the messages of all workers.
+/// The paper takes 15 to 25 % of all steps as warm-up. Two slots: m, v; none for each worker. Proposal: 3 numbers moved
+/// for each weight and worker; commit: 7.
+struct one_bit_adam {
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    std::uint64_t warm_up = 1000;  ///< steps
+
+    static constexpr std::string_view name = "one_bit_adam";
+    static constexpr std::size_t slot_count = 2;
+    static constexpr std::size_t worker_slot_count = 0;
+    /// In the warm-up v has the square of the gradient, later m has the mean of proposals.
+    static constexpr std::array<std::size_t, 2> non_finite_shows_in() { return {0, 1}; }
+
+    [[nodiscard]] std::string settings() const {
+        return core::text("beta1=", beta1, " beta2=", beta2, " epsilon=", epsilon, " warm_up=", warm_up);
+    }
+
+    /// Throws core::error unless both betas lie in [0, 1), epsilon is positive as a float too, and there is a warm-up:
+    /// without one all second moments would be zero.
+    void check() const {
+        if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
+            core::fail(core::text("one_bit_adam has beta1 = ", beta1, " and beta2 = ", beta2, ", not both in [0, 1)"),
+                       "take values such as 0.9 and 0.999");
+        if (!(epsilon >= 1e-37 && std::isfinite(epsilon)))
+            core::fail(core::text("one_bit_adam has epsilon = ", epsilon, ", below 1e-37 or not finite"),
+                       "take a small positive number such as 1e-8");
+        if (warm_up == 0)
+            core::fail("one_bit_adam has warm_up = 0, so its second moments would stay zero",
+                       "take a fifth of all steps");
+    }
+
+    [[nodiscard]] bool is_dense_step(std::uint64_t step) const noexcept { return step < warm_up; }
+
+    template <class T>
+    void propose(const proposal_pass<T>& pass) const noexcept {
+        if (is_dense_step(pass.step)) return;
+        using vector = simd::batch<T>;
+        // The parts of all workers add up to the mean, so each of them has its share of m.
+        const vector keep(static_cast<T>(beta1 / static_cast<double>(pass.workers))), take(static_cast<T>(1 - beta1));
+        parallel::for_blocks(pass.team, pass.values.size(), 4096, [&](parallel::block part) {
+            simd::map(
+                part.size(), [keep, take](vector& g, const vector& m) { g = simd::fma(take, g, keep * m); },
+                pass.values.data() + part.first, pass.shared[0].data() + part.first);
+        });
+    }
+
+    /// The commit: the gradient of the pass is the mean of what has travelled.
+    template <class T>
+    [[nodiscard]] auto rule(const update_pass<T>& pass) const noexcept {
+        using vector = simd::batch<T>;
+        const bool warms_up = is_dense_step(pass.step);
+        const double updates = static_cast<double>(pass.step) + 1,
+                     of_v = std::min(updates, static_cast<double>(warm_up));
+        // In double, as in adam: the bits of the warm-up are those of adam.
+        const auto as_vector = [](double value) { return vector(static_cast<T>(value)); };
+        return [down = as_vector(-pass.rate / (1 - std::pow(beta1, updates))),
+                unbias = as_vector(1 / (1 - std::pow(beta2, of_v))), keep1 = as_vector(beta1),
+                take1 = as_vector(1 - beta1), keep2 = as_vector(beta2), take2 = as_vector(1 - beta2),
+                floor = as_vector(epsilon), warms_up](vector& w, const vector& g, vector& m, vector& v) {
+            if (warms_up) {
+                m = simd::fma(take1, g, keep1 * m);
+                v = simd::fma(take2 * g, g, keep2 * v);
+            } else {
+                const vector zero(T{0});
+                m = select(v > zero, g, g * zero);  // what is not finite stays so
+            }
+            w = simd::fma(down, m / (sqrt(v * unbias) + floor), w);
+        };
+    }
+
+    template <class T>
+    void update(const update_pass<T>& pass) const noexcept {
+        apply<slot_count>(pass, rule(pass));
+    }
+};
+
+static_assert(HasRule<one_bit_adam> && HasDenseSteps<one_bit_adam> && !SeesMessages<one_bit_adam>);
+
+}  // namespace lockstep::optim

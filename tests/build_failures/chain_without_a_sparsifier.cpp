@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The compressor of values where the choice of elements belongs.
+// build error: lockstep: chain takes a sparsifier such as top_k, and a compressor without state for its values
+#include <boost/mpi/environment.hpp>
+
+#include "lockstep/compress/chain.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/data/digits.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/flatten.hpp"
+#include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace ls = lockstep;
+using namespace ls::layers;
+
+int main(int argc, char** argv) {
+    boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
+    boost::mpi::communicator world;
+    constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
+    ls::trainer trainer{
+        world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .compressor = ls::compress::chain{ls::compress::quantize{}, ls::compress::top_k{}}}};
+    trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
+}

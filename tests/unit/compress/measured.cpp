@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+#include "lockstep/compress/measured.hpp"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "lockstep/compress/any.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "support.hpp"
+
+using namespace lockstep;
+using namespace lockstep::compress;
+using namespace lockstep::compress::testing;
+
+TEMPLATE_TEST_CASE("compress/measured: the messages are those of the compressor inside, the sums those of each tensor",
+                   "[compress]", float, double) {
+    using T = TestType;
+    const std::size_t n = 500;
+    statistics seen{3};
+    const top_k inner{.ratio = 0.1};
+    channel<T, top_k> bare{inner, n};
+    channel<T, measured<top_k>> watched{{inner, &seen}, n};
+    channel<T, measured<top_k>> unwatched{{inner, nullptr}, n};
+    CHECK(watched.scratch.size() == bare.scratch.size() + n);
+    CHECK(unwatched.scratch.size() == bare.scratch.size());
+    std::array<long double, 2> squares{}, lost{};
+    for (std::uint64_t step = 0; step < 6; ++step) {
+        watched.from.tensor = step % 2;
+        const auto values = normals<T>(n, step);
+        const auto expected = bare.encode(values), message = watched.encode(values), other = unwatched.encode(values);
+        CHECK(std::equal(expected.begin(), expected.end(), message.begin(), message.end()));
+        CHECK(std::equal(expected.begin(), expected.end(), other.begin(), other.end()));
+        squares[step % 2] += square(values);
+        lost[step % 2] += square_of_rest(values, bare.decode(expected));
+    }
+    for (std::size_t tensor = 0; tensor < 2; ++tensor) {
+        CHECK(seen.of(tensor).messages == 3);
+        CHECK(seen.of(tensor).numbers == 3 * n);
+        CHECK(seen.of(tensor).bytes == 3 * 50 * (sizeof(T) + 4));
+        CHECK(seen.of(tensor).ratio(sizeof(T)) == Approx(10.0 * sizeof(T) / (sizeof(T) + 4)));
+        CHECK(seen.of(tensor).squares == Approx(static_cast<double>(squares[tensor])));
+        CHECK(seen.of(tensor).lost == Approx(static_cast<double>(lost[tensor])));
+        CHECK(seen.of(tensor).relative_error() ==
+              Approx(std::sqrt(static_cast<double>(lost[tensor] / squares[tensor]))));
+        CHECK(seen.of(tensor).encode_seconds > 0);
+        CHECK(seen.of(tensor).decode_seconds > 0);
+    }
+    CHECK(seen.of(2).messages == 0);
+    // A tensor that there is no row for.
+    watched.from.tensor = 77;
+    watched.encode(normals<T>(n, 1));
+    CHECK(seen.of(3).messages == 1);
+    CHECK(seen.total().messages == 7);
+    seen.clear();
+    CHECK(seen.total().messages == 0);
+}
+
+TEST_CASE("compress/measured: inside error feedback the error is that of gradient and residual", "[compress]") {
+    statistics seen{1};
+    const any chosen{error_feedback<measured<top_k>>{{top_k{.ratio = 0.5}, &seen}}};
+    channel<float, any> one{chosen, 2};
+    one.encode(std::vector<float>{3, 4});  // 3 stays
+    one.encode(std::vector<float>{1, 0});  // 4 is sent
+    CHECK(seen.of(0).squares == 25 + 16);
+    CHECK(seen.of(0).lost == 9);
+    CHECK(seen.of(0).relative_error() == std::sqrt(9.0 / 41.0));
+    CHECK(chosen.settings() == "error_feedback(inner=top_k(ratio=0.5))");
+}
+
+TEST_CASE("compress/measured: exactness, settings and check are the inner one's", "[compress]") {
+    statistics seen{1};
+    const quantize coarse{.bits = 3, .bucket = 50};
+    channel<float, error_feedback<quantize>> bare{{coarse}, 257};
+    channel<float, error_feedback<measured<quantize>>> watched{{{coarse, &seen}}, 257};
+    for (std::uint64_t step = 0; step < 5; ++step) {
+        const auto gradient = normals<float>(257, step);
+        bare.encode(gradient);
+        watched.encode(gradient);
+        CHECK(watched.slots == bare.slots);
+    }
+    CHECK(measured<quantize>{coarse, &seen}.settings() == coarse.settings());
+    CHECK_THROWS_AS((measured<quantize>{{.bits = 0}, &seen}.check()), core::error);
+    CHECK_THROWS_AS((measured<quantize>{{.bits = 2}, &seen}.check_feedback()), core::error);
+}
+
+TEST_CASE("compress/measured: a table with a line for each tensor that was sent", "[compress]") {
+    statistics seen{4};
+    seen.add(1, {.messages = 2,
+                 .numbers = 2'000'000,
+                 .bytes = 80'000,
+                 .squares = 4,
+                 .lost = 1,
+                 .encode_seconds = 0.002,
+                 .decode_seconds = 0.001});
+    const std::array<std::string, 2> names{"0.dense.weight", "1.dense.weight"};
+    CHECK(seen.text(names) ==
+          "tensor                    messages       numbers         bytes    ratio    error   encode   decode ns each\n"
+          "1.dense.weight                   2       2000000         80000    100.0   0.5000     1.00     0.50\n"
+          "all                              2       2000000         80000    100.0   0.5000     1.00     0.50\n");
+    CHECK(seen.text().find("\n1      ") != std::string::npos);
+}
