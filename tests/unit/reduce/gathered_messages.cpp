@@ -48,8 +48,8 @@ struct first_of_rows {
         return count * sizeof(T);
     }
     template <class T>
-    [[nodiscard]] std::size_t max_bytes(std::size_t n, std::uint64_t, const ls::compress::origin& from) const {
-        return (from.shape(n).rows + 1) * sizeof(T);
+    [[nodiscard]] std::size_t max_bytes(std::size_t count, std::uint64_t, const ls::compress::origin& from) const {
+        return (from.shape(count).rows + 1) * sizeof(T);
     }
     template <class T>
     std::size_t encode(const ls::compress::encoding<T>& in) const noexcept {
