@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Streams of bits, and the omega code of Elias for whole numbers: small ones are short.
+// Tested by tests/unit/compress/qsgd.cpp.
 
 #include <array>
 #include <bit>

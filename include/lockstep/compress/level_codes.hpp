@@ -2,6 +2,7 @@
 #pragma once
 // Buckets of numbers as whole multiples of a step, rounded stochastically: what quantize and qsgd share.
 // Tested by tests/unit/compress/quantize.cpp, qsgd.cpp.
+// Tested by tests/unit/compress/qsgd.cpp.
 
 #include <algorithm>
 #include <array>
