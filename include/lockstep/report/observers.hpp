@@ -46,11 +46,8 @@ inline constexpr bool is_told_last = requires {
 /// f(observer) for each of them, in that order.
 template <class F, class... Observers>
 void each_in_turn(const F& f, Observers&... observers) {
-    [[maybe_unused]] const auto call = [&](auto& one, bool last) {
-        if (is_told_last<std::remove_reference_t<decltype(one)>> == last) f(one);
-    };
-    (call(observers, false), ...);
-    (call(observers, true), ...);
+    (static_cast<void>(is_told_last<Observers> || (f(observers), true)), ...);
+    (static_cast<void>(is_told_last<Observers> && (f(observers), true)), ...);
 }
 
 /// An observer that is given the trainer after an epoch or at the end of a fit().

@@ -216,12 +216,11 @@ template <class Dataset, class T, class Input, class Label, class Loss>
     if constexpr (is_dataset<Dataset, T> && !std::is_same_v<Loss, no_loss>) {
         using sample = typename Dataset::sample;
         using found = typename Dataset::label;
-        // A variable: the compiler adds no line on why it is false.
-        constexpr bool fits = fits_network<sample, Input>;
-        static_assert(fits, "lockstep: the samples of the data set do not have the shape of the network's input");
+        static_assert(fits_network<sample, Input>,
+                      "lockstep: the samples of the data set do not have the shape of the network's input");
         static_assert(fits_loss<found, Label>,
                       "lockstep: the labels of the data set are not what the loss takes for the network's output");
-        return fits && fits_loss<found, Label>;
+        return fits_network<sample, Input> && fits_loss<found, Label>;
     }
     return false;
 }
