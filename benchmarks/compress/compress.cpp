@@ -73,13 +73,15 @@ void measure(const options& given, const C& compressor, std::span<const float> g
         return std::as_writable_bytes(std::span{words}.subspan(which * room, room));
     };
     print(name + ", encode",
-          rates_of(
-              given.repeats,
-              [&] {
-                  for (std::size_t i = 0; i < total / segment; ++i)
-                      lengths[i] = compressor.encode(encoding<float>{
-                          .values = gradient.subspan(i * segment, segment), .message = message(i), .scratch = scratch});
-              }),
+          rates_of(given.repeats,
+                   [&] {
+                       for (std::size_t i = 0; i < total / segment; ++i)
+                           lengths[i] =
+                               compressor.encode(encoding<float>{.values = gradient.subspan(i * segment, segment),
+                                                                 .message = message(i),
+                                                                 .state = {},
+                                                                 .scratch = scratch});
+                   }),
           reading);
     benchmark::buffer<float> sum{total};
     print(name + ", decode_add",
