@@ -27,6 +27,8 @@ add_library(lockstep_warnings INTERFACE)
 target_link_libraries(lockstep_warnings INTERFACE lockstep_native)
 target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wpedantic
                                                    $<$<BOOL:${LOCKSTEP_WARNINGS_AS_ERRORS}>:-Werror>)
+# GCC collects its garbage only from 2 GiB on, which few of these programs take: a tenth of the time to compile them.
+target_compile_options(lockstep_warnings INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=2097152>)
 
 # Warnings and sanitizers: every program of this repository links it.
 add_library(lockstep_program INTERFACE)
