@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// sync::every_step with compress::adaptive: the compressor of each layer is chosen while the run goes on. What a
-// program includes for it. Tested by tests/equivalence/adaptive.cpp.
+// compress::adaptive with sync::every_step: the compressor of each layer changes while a run goes on. Programs include
+// this header for it.
+// Tested by tests/equivalence/adaptive.cpp.
 
 #include <algorithm>
 #include <chrono>
@@ -265,7 +266,7 @@ private:
         }
         tell(std::move(text));
         changed_.clear();
-        control_.verified(step);
+        control_.verified(step, !is_faster);
         clear_times();
     }
     [[gnu::cold]] void change(std::uint64_t step, const std::vector<std::size_t>& next) {

@@ -24,7 +24,7 @@ std::map<task, std::vector<std::uint64_t>> tasks(std::uint64_t first, std::uint6
         if (what != task::none) out[what].push_back(step - first);
         if (what == task::decision)
             control.decided(step, std::find(changes.begin(), changes.end(), step - first) != changes.end(), cost, 1);
-        if (what == task::verification) control.verified(step);
+        if (what == task::verification) control.verified(step, false);
         control.took(1);
     }
     return out;
