@@ -51,7 +51,7 @@ public:
           backward_(network::size),
           counters_(1 + most_choices) {
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
-            adapts_ = adapts_ || this->queue_[bucket].range.adapts;
+            adapts_ = adapts_ || (this->queue_[bucket].range.adapts && from.memory == nullptr);
         if (!settings_.replay) return;
         for (const auto& one : settings_.replay->entries) (void)bucket_of(one);
         if (settings_.replay->entries.size() > most_choices)
@@ -133,6 +133,8 @@ public:
     [[nodiscard]] const std::vector<std::string>& decisions() const noexcept { return told_; }
 
 private:
+    /// What has to be saved where few steps have been measured.
+    static constexpr double early_margin = 0.3;
     /// What a checkpoint has room for. Afterwards nothing changes any more.
     static constexpr std::size_t most_choices = 4096;
 
@@ -208,7 +210,7 @@ private:
         const auto begin = clock::now();
         this->queue_.wait_all();
         const auto links = comm::measure_costs(this->all_);
-        std::vector<double> mine{control_.median(), decision_seconds_, 0};
+        std::vector<double> mine{control_.step_seconds(), decision_seconds_, 0};
         for (const double one : forward_) mine.push_back(one / std::max(1.0, timed_));
         for (const double one : backward_) mine.push_back(one / std::max(1.0, timed_));
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket) {
@@ -220,8 +222,10 @@ private:
         const auto all = largest(mine);
         forgive(links);
         const planner::step_model model = model_of(all);
+        // The same on all ranks: each has counted the same steps.
+        const double margin = control_.is_short() ? std::max(settings_.margin, early_margin) : settings_.margin;
         const auto next =
-            planner::choose_compression(model, now_, {.margin = settings_.margin, .max_error = settings_.max_error});
+            planner::choose_compression(model, now_, {.margin = margin, .max_error = settings_.max_error});
         const bool changes = next != now_ && made_.size() + next.size() <= most_choices;
         const std::size_t first = made_.size();
         std::string text = core::text("step ", step, ": ");
@@ -251,9 +255,9 @@ private:
     /// Goes back to dense where the last change was in vain.
     [[gnu::cold]] void verify(std::uint64_t step) {
         this->queue_.wait_all();
-        const double median = largest({control_.median()})[0];
-        const bool is_faster = median < measured_;
-        std::string text = core::text("step ", step, ": ", milliseconds(measured_), " -> ", milliseconds(median),
+        const double seconds_now = largest({control_.step_seconds()})[0];
+        const bool is_faster = seconds_now < measured_;
+        std::string text = core::text("step ", step, ": ", milliseconds(measured_), " -> ", milliseconds(seconds_now),
                                       is_faster ? " measured: stays" : " measured: dense again:");
         if (!is_faster) {
             auto next = now_;
@@ -327,7 +331,7 @@ private:
     std::vector<std::uint64_t> counters_;  // the same for checkpoints: how many, then each
     std::vector<std::string> told_;
     std::uint64_t steps_ = 0;  // of a state that is read
-    bool adapts_ = false;
+    bool adapts_ = false;      // there is a choice: sums through shared memory are shorter than any encoding
     bool is_fresh_ = true;
 };
 

@@ -15,8 +15,8 @@
 
 namespace lockstep::sync {
 
-/// A function of the number of the step and of what it is told, which is the same on all ranks; but for median(), which
-/// is that of this rank.
+/// A function of the number of the step and of what it is told, which is the same on all ranks; but for times of steps,
+/// which are those of this rank.
 class adaptive_control {
 public:
     /// Before a step. trial: candidates are tried in it. decision: in the step before they were. verification: another
@@ -56,13 +56,16 @@ public:
         if (window_.size() == longest_window) window_.erase(window_.begin());
         window_.push_back(seconds);
     }
-    /// Of the steps since the last decision, 64 at most; infinite where there are none.
-    [[nodiscard]] double median() const {
+    /// Seconds of a step: the median since the last decision, of 64 steps at most. Of few steps the least one: the
+    /// first ones of a run are slow, and another choice would look fast beside them. Infinite where there are none.
+    [[nodiscard]] double step_seconds() const {
         if (window_.empty()) return std::numeric_limits<double>::infinity();
         std::vector<double> sorted = window_;
         core::sort(sorted, [](double a, double b) { return a < b; });
-        return sorted[sorted.size() / 2];
+        return sorted[is_short() ? 0 : sorted.size() / 2];
     }
+    /// Whether they are few.
+    [[nodiscard]] bool is_short() const noexcept { return window_.size() < 5; }
 
     /// After a decision before this step that has cost so many seconds, where a step takes `step_seconds`: by the
     /// period, but so late that trials and decisions take a hundredth of the run. Two early ones are free.

@@ -54,9 +54,9 @@ TEST_CASE("sync/adaptive_control: trials take a hundredth of the run, but for tw
     CHECK(tasks(0, 3000, 1000, {}, 7)[task::trial] == numbers{3, 12, 713, 1714, 2715});
 }
 
-TEST_CASE("sync/adaptive_control: the median of steps in which nothing else is done") {
+TEST_CASE("sync/adaptive_control: times of steps in which nothing else is done") {
     adaptive_control control{1000};
-    CHECK(std::isinf(control.median()));
+    CHECK(std::isinf(control.step_seconds()));
     control.begin_run(0);
     const auto step = [&](std::uint64_t number, double seconds) {
         const task what = control.at(number);
@@ -64,24 +64,26 @@ TEST_CASE("sync/adaptive_control: the median of steps in which nothing else is d
         control.took(seconds);
     };
     step(0, 900);  // the first one of a run
-    CHECK(std::isinf(control.median()));
+    CHECK(std::isinf(control.step_seconds()));
     step(1, 5);
-    CHECK(control.median() == 5);
+    CHECK(control.step_seconds() == 5);
     step(2, 7);
-    step(3, 900);  // a trial
-    CHECK(control.median() == 7);
+    step(3, 900);                        // a trial
+    CHECK(control.step_seconds() == 5);  // the least of few
+    CHECK(control.is_short());
     step(4, 900);  // a decision: those before it do not count any more
-    CHECK(std::isinf(control.median()));
+    CHECK(std::isinf(control.step_seconds()));
     for (std::uint64_t number = 5; number < 12; ++number) step(number, static_cast<double>(100 - number));
-    CHECK(control.median() == 92);
+    CHECK(control.step_seconds() == 92);
+    CHECK_FALSE(control.is_short());
     step(12, 0);
     step(13, 0);
     for (std::uint64_t number = 14; number < 50; ++number) step(number, 2);
-    CHECK(control.median() == 2);
+    CHECK(control.step_seconds() == 2);
     // The last 64.
     step(50, 0);
     step(51, 0);
     for (std::uint64_t number = 52; number < 52 + 64; ++number) step(number, 3);
     for (std::uint64_t number = 116; number < 116 + 33; ++number) step(number, 4);
-    CHECK(control.median() == 4);
+    CHECK(control.step_seconds() == 4);
 }
