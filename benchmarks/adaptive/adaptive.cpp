@@ -103,7 +103,7 @@ times run(const boost::mpi::communicator& world, const options& given, const Net
 template <class Net, std::size_t Classes>
 void compare(const boost::mpi::communicator& world, const options& given, const Net& net,
              const ls::tensor::classes<Classes>&) {
-    using sample = typename ls::model::network<Net>::input;
+    using sample = typename Net::input;
     constexpr std::size_t rows = 512;
     std::vector<float> x(rows * sample::size);
     std::vector<std::int32_t> y(rows);

@@ -25,26 +25,26 @@
 namespace lockstep::compress {
 
 /// plan::compressor = adaptive{}: each layer of at least `least_numbers` parameters has the candidate with which the
-/// step is predicted to be shortest, or is dense, as all smaller layers always are. Dense costs what it costs without a
-/// compressor: owners of strips add, update and hand out. Layers begin dense.
-/// After steps 3, 12, 50 and 200, then every `period` steps, and at most so often that it takes 1 % of the run: each
-/// candidate encodes and decodes pieces of the gradient of each rank, links are measured again, and a model of the step
-/// (backward, link, update, forward) says what each choice would take, on all ranks alike. Another choice is made where
-/// it saves `margin`. Ten steps later the measured step has to be shorter than before, or the layers that were changed
-/// go back to dense for good. A candidate is not chosen where |g - decoded| > max_error |g| on some rank.
-/// Around all candidates is one error feedback: p = g + e, e = p - decoded. They keep no state of their own. When a
-/// layer becomes dense, its p travels whole in one step. When one is compressed again, ranks gather the slots of the
-/// optimizer.
-/// The bits of a run follow from the list of choices (trainer.compression_choices()), which `replay` repeats, on any
-/// number of ranks. Sources: "On the utility of gradient compression" (Agarwal et al., MLSys 2022) for when it pays;
-/// Seide et al. (Interspeech 2014) for error feedback.
+/// step is predicted to be shortest, or is dense; smaller neighbours share a choice, together until they have as many.
+/// These are the buckets of the run, whatever plan::bucket is. Dense costs what it costs without a compressor: owners
+/// of strips add, update and hand out. Layers begin dense. After steps 3, 12, 50 and 200, then every `period` steps,
+/// and at most so often that it takes 1 % of the run: each candidate encodes and decodes pieces of the gradient of each
+/// rank, links are measured again, and a model of the step (backward, link, update, forward) says what each choice
+/// would take, on all ranks alike. Another choice is made where it saves `margin`. Ten steps later the measured step
+/// has to be shorter than before, or the layers that were changed go back to dense for good. A candidate is not chosen
+/// where |g - decoded| > max_error |g| on some rank. Around all candidates is one error feedback: p = g + e, e = p -
+/// decoded. They keep no state of their own. When a layer becomes dense, its p travels whole in one step. When one is
+/// compressed again, ranks gather the slots of the optimizer. The bits of a run follow from the list of choices
+/// (trainer.compression_choices()), which `replay` repeats, on any number of ranks. Sources: "On the utility of
+/// gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al. (Interspeech 2014) for error
+/// feedback.
 struct adaptive {
     /// Candidate 1, 2, ..; 0 is dense.
-    std::vector<any> candidates{quantize{.bits = 8}, quantize{.bits = 4}, top_k{.ratio = 0.1}, top_k{.ratio = 0.01}};
+    std::vector<any> candidates = usual_candidates();
     std::uint64_t period = 1'000;                       ///< steps
     double max_error = 0.98;                            ///< relative to the norm of the gradient
     double margin = 0.03;                               ///< share of the step that another choice has to save
-    std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters of a layer
+    std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters of layers with a choice of their own
     std::optional<choice_list> replay{};                ///< in place of measured choices
     std::function<void(std::string_view)> tell{};       ///< on rank 0: a line for each decision
 
@@ -57,6 +57,10 @@ struct adaptive {
     [[nodiscard, gnu::cold]] std::string settings() const {
         const std::string which = replay ? core::hexadecimal(core::hash(replay->text())) : std::string{"measured"};
         return core::text("candidates=", as_one().settings(), " least_numbers=", least_numbers, " choices=", which);
+    }
+    /// 8 and 4 bits, 10 % and 1 %.
+    [[nodiscard, gnu::cold]] static std::vector<any> usual_candidates() {
+        return {quantize{.bits = 8}, quantize{.bits = 4}, top_k{.ratio = 0.1}, top_k{.ratio = 0.01}};
     }
     /// Dense, then the candidates.
     [[nodiscard, gnu::cold]] one_of as_one() const {

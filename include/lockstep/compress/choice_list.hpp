@@ -21,7 +21,8 @@
 
 namespace lockstep::compress {
 
-/// From this step on (the first one is 0) the layer has this candidate: 0 is dense, k is number k of the list.
+/// From this step on (the first one is 0) the layer, and those that share its choice after it, have this candidate: 0
+/// is dense, k is number k of the list.
 struct compressor_choice {
     std::uint64_t step = 0;
     std::uint64_t layer = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The sum of one layer whose compressor may change from step to step: dense as without one, or gathered messages.
+// The sum of layers whose compressor may change from step to step: dense as without one, or gathered messages.
 // Models Reducer.
 // Tested by tests/equivalence/adaptive.cpp.
 
@@ -45,10 +45,10 @@ class adaptive_sum {
 
 public:
     [[gnu::cold]] adaptive_sum(const bucket& of, const compress::adaptive& settings, tensor::arena& arena)
-        : of_{of}, dense_{of, arena} {
-        if (!of.adapts) return;
-        messages_ = std::make_unique<gathered_messages<T, compressor>>(of, compressor{settings.as_one()}, arena);
-        tried_.resize(settings.candidates.size());
+        : of_{of},
+          dense_{of, arena},
+          messages_{of, compressor{settings.as_one()}, arena},
+          tried_(settings.candidates.size()) {
         std::size_t longest = 0, scratch = 0;
         const compress::one_of all = settings.as_one();
         for (const piece& one : of.deal.pieces) {
@@ -73,16 +73,13 @@ public:
     void bind(const tensor::arena& arena) noexcept {
         arena_ = &arena;
         dense_.bind(arena);
-        if (messages_) messages_->bind(arena);
+        messages_.bind(arena);
     }
     /// The slots of the optimizer for all of the bucket.
     [[gnu::cold]] void keep_slots(const tensor::slots<T>& slots) noexcept { slots_ = slots; }
     /// For which numbers of the bucket this rank has room for slots.
-    [[nodiscard]] parallel::block stored() const noexcept {
-        return messages_ ? parallel::block{0, of_.n} : dense_.owned();
-    }
+    [[nodiscard]] parallel::block stored() const noexcept { return {0, of_.n}; }
 
-    [[nodiscard]] bool adapts() const noexcept { return messages_ != nullptr; }
     /// The candidate of the step that is started next, and of the one before it.
     void choose(std::size_t candidate, std::size_t before) noexcept {
         next_ = candidate;
@@ -111,13 +108,13 @@ public:
         gradient_ = gradient;
         step_ = step;
         compresses_ = next_compresses_;
-        if (std::exchange(tries_, false) && messages_) try_candidates();
+        if (std::exchange(tries_, false)) try_candidates();
         if (!compresses_) {
             slots_are_whole_ = slots_are_whole_ && gather_ == nullptr;
             add_workers(gradient, of_.n, of_.runs[of_.ranks.rank()], of_.lanes, of_.deal.lanes);
             return dense_.start(gradient, step);
         }
-        messages_->compressor().inner.chosen = next_;
+        messages_.compressor().inner.chosen = next_;
         if (std::exchange(slots_are_whole_, true) || slots_.count() == 0) return send_messages();
         slot_ = 0;
         stage_ = stage::slots;
@@ -137,23 +134,23 @@ public:
     }
     [[nodiscard]] comm::pending_operation pending() const noexcept {
         if (stage_ == stage::slots) return gather_->pending();
-        return compresses_ ? messages_->pending() : dense_.pending();
+        return compresses_ ? messages_.pending() : dense_.pending();
     }
     template <class F>
     void update(std::span<T> weights, const F& change) {
-        compresses_ ? messages_->update(weights, change) : dense_.update(weights, change);
+        compresses_ ? messages_.update(weights, change) : dense_.update(weights, change);
     }
     void share(std::span<T> weights) {
         if (!compresses_) dense_.share(weights);
     }
-    [[nodiscard]] std::span<T> sums() const noexcept { return compresses_ ? messages_->sums() : dense_.sums(); }
+    [[nodiscard]] std::span<T> sums() const noexcept { return compresses_ ? messages_.sums() : dense_.sums(); }
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return compresses_ ? messages_->bytes_per_step() : dense_.bytes_per_step();
+        return compresses_ ? messages_.bytes_per_step() : dense_.bytes_per_step();
     }
     /// Residuals of workers.
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {
-        if (messages_) messages_->visit_state(visit, set);
+        messages_.visit_state(visit, set);
     }
 
     /// By these costs of links, and by what was tried last: dense, then each candidate.
@@ -175,7 +172,7 @@ public:
             const double of_all = static_cast<double>(compressed_) / std::max(1.0, one.numbers);
             candidate_cost next;
             next.encode = one.encode * of_all * static_cast<double>(of_.deal.own.size());
-            next.sum = collectives::price(messages_->gathering(which + 1), rank, 1, links);
+            next.sum = collectives::price(messages_.gathering(which + 1), rank, 1, links);
             // Ranks that share a worker add first.
             if (of_.deal.is_shared())
                 next.sum += 2 * (links.inside.latency + numbers * sizeof(T) * links.inside.seconds_per_byte);
@@ -199,11 +196,11 @@ private:
     };
 
     [[nodiscard]] bool is_dense(const piece& one) const {
-        return messages_->compressor().is_dense({one.rows, one.columns});
+        return messages_.compressor().is_dense({one.rows, one.columns});
     }
     void send_messages() {
         stage_ = stage::summing;
-        messages_->start(gradient_, step_, next_);
+        messages_.start(gradient_, step_, next_);
     }
     /// Goes on as far as step(operation) says that one is over; true when all are.
     template <class Step>
@@ -215,7 +212,7 @@ private:
             else
                 send_messages();
         }
-        return compresses_ ? step(*messages_) : step(dense_);
+        return compresses_ ? step(messages_) : step(dense_);
     }
 
     /// As error feedback does it, without a residual, on pieces spread over the gradient of the first worker.
@@ -223,7 +220,7 @@ private:
         using clock = std::chrono::steady_clock;
         const auto seconds = [](clock::duration some) { return std::chrono::duration<double>(some).count(); };
         const auto begun = clock::now();
-        const auto& all = messages_->compressor().inner.candidates;
+        const auto& all = messages_.compressor().inner.candidates;
         const std::size_t each = compressed_ / most_tried + 1;
         const std::span<std::byte> room = (*arena_)[message_];
         for (trial& one : tried_) one = {};
@@ -271,8 +268,8 @@ private:
 
     bucket of_;
     tree_sum<T> dense_;
-    std::unique_ptr<gathered_messages<T, compressor>> messages_;  // null: dense for good
-    std::unique_ptr<comm::operation<T>> gather_;                  // of slots; null: every rank has all of them
+    gathered_messages<T, compressor> messages_;
+    std::unique_ptr<comm::operation<T>> gather_;  // of slots; null: every rank has all of them
     tensor::slice<T> work_;
     tensor::slice<T> rest_;  // what a trial leaves of a piece
     tensor::slice<T> scratch_;

@@ -95,7 +95,6 @@ struct bucket {
     node::shared_adding adding{};   ///< through shared memory: whether somebody has time to add before the update
     factor_layer factors{};
     collectives::cost_model costs{};  ///< measured, where the compressor's sum depends on them
-    bool adapts = false;              ///< one layer, whose compressor may change (compress::adaptive)
 };
 
 /// Arrays of n that a rank reserves for the sums of its lanes: in shared memory all ranks reserve alike.

@@ -49,9 +49,8 @@ public:
           barred_(this->queue_.size(), std::vector<bool>(settings_.candidates.size() + 1)),
           forward_(network::size),
           backward_(network::size),
-          counters_(1 + most_choices) {
-        for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
-            adapts_ = adapts_ || (this->queue_[bucket].range.adapts && from.memory == nullptr);
+          counters_(1 + most_choices),
+          has_messages_{from.memory == nullptr && from.all.size() > 1} {
         if (!settings_.replay) return;
         for (const auto& one : settings_.replay->entries) (void)bucket_of(one);
         if (settings_.replay->entries.size() > most_choices)
@@ -72,7 +71,7 @@ public:
         if (settings_.replay) {
             while (made_.size() < settings_.replay->entries.size() && next_of_replay().step <= step)
                 make(compress::compressor_choice{next_of_replay()});
-        } else if (adapts_ && this->all_.size() > 1) {
+        } else if (has_messages_) {
             const task what = control_.at(step);
             if (what == task::trial) start_trial();
             if (what == task::decision) decide(step);
@@ -152,11 +151,10 @@ private:
     }
 
     [[nodiscard]] std::size_t bucket_of(const compress::compressor_choice& one) const {
-        if (one.layer < network::size && network::facts[one.layer].parameters_here > 0)
-            if (const std::size_t bucket = this->queue_.bucket_of_layer(one.layer); this->queue_[bucket].range.adapts)
-                return bucket;
+        for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
+            if (this->queue_[bucket].range.lowest_layer == one.layer) return bucket;
         core::fail(core::text("the list of choices has layer ", one.layer, " in step ", one.step,
-                              ", which is not one of those that may be compressed"),
+                              ", which is not the first one of a bucket"),
                    "give the network and the least_numbers of the run that the list is from");
     }
     [[nodiscard]] const compress::compressor_choice& next_of_replay() const noexcept {
@@ -297,15 +295,16 @@ private:
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket) {
             const auto& one = this->queue_[bucket];
             planner::bucket_costs costs{one.range.lowest_layer, one.range.highest_layer, {}};
-            for (std::size_t which = 0; which <= (one.range.adapts ? settings_.candidates.size() : 0); ++which, at += 5)
+            for (std::size_t which = 0; which <= settings_.candidates.size(); ++which, at += 5)
                 costs.candidates.push_back({at[0], at[1], at[2], at[3], at[4], bool{barred_[bucket][which]}});
             out.buckets.push_back(std::move(costs));
         }
         return out;
     }
     [[nodiscard, gnu::cold]] std::string name_of_layer(std::size_t bucket) const {
-        const std::size_t layer = this->queue_[bucket].range.lowest_layer;
-        return core::text("layer ", layer, " (", network::facts[layer].name, ")");
+        const bucket_range& range = this->queue_[bucket].range;
+        if (range.lowest_layer != range.highest_layer) return name_of(range);
+        return core::text("layer ", range.lowest_layer, " (", network::facts[range.lowest_layer].name, ")");
     }
     [[nodiscard, gnu::cold]] static std::string milliseconds(double seconds) {
         return core::fixed(1e3 * seconds, seconds < 0.01 ? 2 : 1) + " ms";
@@ -331,7 +330,7 @@ private:
     std::vector<std::uint64_t> counters_;  // the same for checkpoints: how many, then each
     std::vector<std::string> told_;
     std::uint64_t steps_ = 0;  // of a state that is read
-    bool adapts_ = false;      // there is a choice: sums through shared memory are shorter than any encoding
+    bool has_messages_;        // else dense sums are shorter than any encoding
     bool is_fresh_ = true;
 };
 

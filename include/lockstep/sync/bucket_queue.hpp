@@ -306,7 +306,6 @@ private:
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
             bucket.deal.seed = from.plan.seed;
             bucket.costs = from.rule.costs();
-            bucket.adapts = range.adapts;
         }
         if constexpr (!method::has_workers || compress::adapts<typename Types::compressor>) {
             if (from.memory == nullptr)

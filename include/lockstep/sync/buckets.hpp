@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/core/checked.hpp"
@@ -34,7 +33,6 @@ struct bucket_range {
     std::size_t lowest_layer = 0;
     std::size_t highest_layer = 0;
     bool by_factors = false;  ///< a single layer, whose rows of x and dy travel in place of its gradient
-    bool adapts = false;      ///< a single layer, whose compressor may change
 };
 
 /// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and gradients are not
@@ -76,16 +74,19 @@ template <class Network>
     return out;
 }
 
-/// The same for a plan with this compressor: where it may change, a layer that is large enough is a bucket of its own.
+/// The same for a plan with this compressor. What chooses among compressors cuts buckets by its own settings, which are
+/// the recipe's: a layer of at least `least_numbers` parameters alone, smaller neighbours together until they have as
+/// many.
 template <class Network, class Compressor>
-[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets(const Compressor& of, std::size_t least,
+[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets([[maybe_unused]] const Compressor& of,
+                                                                [[maybe_unused]] std::size_t least,
                                                                 std::span<const bool> by_factors = {}) {
     if constexpr (compress::adapts<Compressor>) {
         std::array<bool, Network::size> alone{};
         for (std::size_t layer = 0; layer < Network::size; ++layer)
             alone[layer] = Network::facts[layer].parameters_here >= of.least_numbers;
-        auto out = make_buckets<Network>(least, alone);
-        for (auto& one : out) one.adapts = std::exchange(one.by_factors, false);
+        auto out = make_buckets<Network>(of.least_numbers, alone);
+        for (auto& one : out) one.by_factors = false;
         return out;
     } else {
         return make_buckets<Network>(least, by_factors);
