@@ -116,11 +116,10 @@ void compare(const boost::mpi::communicator& world, const options& given, const 
     for (std::size_t turn = 0; turn < given.turns; ++turn)
         for (std::size_t k = 0; k < 3; ++k) {
             const std::size_t which = (k + turn) % 3;
-            const times found =
-                which == 0 ? run(world, given, net, set, ls::compress::none{})
-                : which == 1
-                    ? run(world, given, net, set, ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.01}})
-                    : run(world, given, net, set, ls::compress::adaptive{.least_numbers = 16'384});
+            const times found = which == 0   ? run(world, given, net, set, ls::compress::none{})
+                                : which == 1 ? run(world, given, net, set,
+                                                   ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.01}})
+                                             : run(world, given, net, set, ls::compress::adaptive{});
             last[which].push_back(found.last);
             all[which].push_back(found.all);
         }

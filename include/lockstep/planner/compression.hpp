@@ -4,6 +4,7 @@
 // functions: the same numbers give the same choice on all ranks.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -92,6 +93,28 @@ struct step_model {
         now += of.forward[layer];
     }
     return now;
+}
+
+/// Multiplies all seconds of the link by what makes the step with this choice wait for so many seconds of messages in
+/// all, as was measured; by 1/8 to 16. Returns the factor.
+inline double fit_link(step_model& of, std::span<const std::size_t> choice, double waited) {
+    const auto with = [&](double factor) {
+        step_model out = of;
+        for (auto& bucket : out.buckets)
+            for (auto& one : bucket.candidates) {
+                one.sum *= factor;
+                one.share *= factor;
+            }
+        return out;
+    };
+    const double without = step_seconds(with(0), choice);
+    double low = 0.125, high = 16;
+    for (int halving = 0; halving < 40; ++halving) {
+        const double middle = std::sqrt(low * high);
+        (step_seconds(with(middle), choice) - without < waited ? low : high) = middle;
+    }
+    of = with(high);
+    return high;
 }
 
 /// What a choice has to keep to.

@@ -153,13 +153,17 @@ public:
         messages_.visit_state(visit, set);
     }
 
-    /// By these costs of links, and by what was tried last: dense, then each candidate.
-    [[nodiscard, gnu::cold]] std::vector<candidate_cost> costs(const collectives::cost_model& links) const {
+    /// By these costs of links, and by what was tried: dense, then each candidate. `each_update`: seconds of the
+    /// optimizer for a number; 0: not known.
+    [[nodiscard, gnu::cold]] std::vector<candidate_cost> costs(const collectives::cost_model& links,
+                                                               double each_update) const {
         const std::size_t rank = of_.ranks.rank();
         const auto numbers = static_cast<double>(of_.n);
-        // An optimizer moves its slots, and reads and writes weights, at the rate of additions.
-        const double each_update =
-            static_cast<double>(slots_.count() + 3) * static_cast<double>(sizeof(T)) * links.seconds_per_added_byte;
+        // An optimizer moves its slots, reads the gradient, and reads and writes weights, or at the rate of additions.
+        const auto arrays = static_cast<double>(slots_.count() + 3);
+        if (each_update == 0) each_update = arrays * static_cast<double>(sizeof(T)) * links.seconds_per_added_byte;
+        const double each_pass = each_update / arrays;
+        const auto workers = static_cast<double>(of_.deal.workers), own = static_cast<double>(of_.deal.own.size());
         std::vector<candidate_cost> out(1);
         out[0].finish = static_cast<double>(dense_.owned().size()) * each_update;
         if (of_.memory == nullptr && of_.ranks.size() > 1) {
@@ -169,14 +173,15 @@ public:
         }
         for (std::size_t which = 0; which < tried_.size(); ++which) {
             const trial& one = tried_[which];
-            const double of_all = static_cast<double>(compressed_) / std::max(1.0, one.numbers);
+            const auto compressed = static_cast<double>(compressed_);
             candidate_cost next;
-            next.encode = one.encode * of_all * static_cast<double>(of_.deal.own.size());
+            // A trial lies in the cache: residuals come from memory, and sums go there.
+            next.encode = own * (one.encode * compressed + 2 * each_pass * numbers);
             next.sum = collectives::price(messages_.gathering(which + 1), rank, 1, links);
             // Ranks that share a worker add first.
             if (of_.deal.is_shared())
                 next.sum += 2 * (links.inside.latency + numbers * sizeof(T) * links.inside.seconds_per_byte);
-            next.finish = one.decode * of_all * static_cast<double>(of_.deal.workers) + numbers * each_update;
+            next.finish = workers * one.decode * compressed + numbers * (each_update + 2 * each_pass);
             next.error = one.squares > 0 ? std::sqrt(one.lost / one.squares) : 0;
             if (!std::isfinite(next.error)) next.error = std::numeric_limits<double>::max();
             out.push_back(next);
@@ -191,9 +196,14 @@ private:
     /// Numbers that each candidate is tried on, at most, unless one piece is longer.
     static constexpr std::size_t most_tried = std::size_t{1} << 17U;
 
+    /// Seconds for a number: the least of all pieces, because what others do to this machine makes it only longer.
     struct trial {
-        double encode = 0, decode = 0, numbers = 0, squares = 0, lost = 0;
+        double encode = 0, decode = 0, squares = 0, lost = 0;
     };
+    /// The same over trials, which may slowly get longer.
+    static void keep(double& least, double seconds) noexcept {
+        least = least == 0 ? seconds : std::min(seconds, 1.25 * least);
+    }
 
     [[nodiscard]] bool is_dense(const piece& one) const {
         return messages_.compressor().is_dense({one.rows, one.columns});
@@ -223,7 +233,8 @@ private:
         const auto& all = messages_.compressor().inner.candidates;
         const std::size_t each = compressed_ / most_tried + 1;
         const std::span<std::byte> room = (*arena_)[message_];
-        for (trial& one : tried_) one = {};
+        std::vector<trial> found(tried_.size(),
+                                 {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()});
         std::size_t number = 0;
         for (const piece& one : of_.deal.pieces) {
             if (is_dense(one) || number++ % each != 0) continue;
@@ -255,13 +266,19 @@ private:
                 for (const T value : rest) lost += static_cast<double>(value) * static_cast<double>(value);
                 const auto cleared = clock::now();
                 candidate.decode_add(message, T{1}, rest);
-                trial& to = tried_[which];
-                to.decode += seconds(clock::now() - cleared);
-                to.encode += seconds(encoded - begin);
-                to.numbers += static_cast<double>(one.count);
+                const auto count = static_cast<double>(one.count);
+                trial& to = found[which];
+                to.decode = std::min(to.decode, seconds(clock::now() - cleared) / count);
+                to.encode = std::min(to.encode, seconds(encoded - begin) / count);
                 to.squares += squares;
                 to.lost += lost;
             }
+        }
+        for (std::size_t which = 0; which < found.size() && compressed_ > 0; ++which) {
+            keep(tried_[which].encode, found[which].encode);
+            keep(tried_[which].decode, found[which].decode);
+            tried_[which].squares = found[which].squares;
+            tried_[which].lost = found[which].lost;
         }
         trial_seconds_ = seconds(clock::now() - begun);
     }

@@ -65,9 +65,10 @@ public:
         if (is_fresh_) {
             is_fresh_ = false;
             control_.begin_run(step);
-            clear_times();
+            first_ = step;
             if (settings_.replay) require_prefix(step);
         }
+        if (step <= first_ + 1) clear_times();  // the first step of a run is slow
         if (settings_.replay) {
             while (made_.size() < settings_.replay->entries.size() && next_of_replay().step <= step)
                 make(compress::compressor_choice{next_of_replay()});
@@ -148,6 +149,8 @@ private:
         std::fill(forward_.begin(), forward_.end(), 0.0);
         std::fill(backward_.begin(), backward_.end(), 0.0);
         timed_ = 0;
+        updated_at_ = update_seconds();
+        waited_at_ = waited_seconds();
     }
 
     [[nodiscard]] std::size_t bucket_of(const compress::compressor_choice& one) const {
@@ -208,18 +211,23 @@ private:
         const auto begin = clock::now();
         this->queue_.wait_all();
         const auto links = comm::measure_costs(this->all_);
-        std::vector<double> mine{control_.step_seconds(), decision_seconds_, 0};
+        time_updates();
+        const double waited = (waited_seconds() - waited_at_) / std::max(1.0, timed_);
+        std::vector<double> mine{control_.step_seconds(), decision_seconds_, 0, -waited};
         for (const double one : forward_) mine.push_back(one / std::max(1.0, timed_));
         for (const double one : backward_) mine.push_back(one / std::max(1.0, timed_));
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket) {
             const auto& reducer = this->queue_[bucket].reducer;
             mine[2] += reducer.trial_seconds();
-            for (const auto& one : reducer.costs(links))
+            for (const auto& one : reducer.costs(links, each_update_))
                 mine.insert(mine.end(), {one.encode, one.sum, one.finish, one.share, one.error});
         }
         const auto all = largest(mine);
         forgive(links);
-        const planner::step_model model = model_of(all);
+        planner::step_model model = model_of(all);
+        // Dense steps show what links do while layers are computed: that of the rank that waits least, as others wait
+        // for ranks as well.
+        const double factor = is_dense() ? planner::fit_link(model, now_, -all[3]) : 1;
         // The same on all ranks: each has counted the same steps.
         const double margin = control_.is_short() ? std::max(settings_.margin, early_margin) : settings_.margin;
         const auto next =
@@ -243,13 +251,34 @@ private:
         text += core::text(
             ": step ", milliseconds(planner::step_seconds(model, last)), " -> ",
             milliseconds(planner::step_seconds(model, now_)), " predicted, ", milliseconds(all[0]), " measured, ",
-            milliseconds(planner::step_seconds(model, std::vector<std::size_t>(now_.size()))), " if all were dense");
+            milliseconds(planner::step_seconds(model, std::vector<std::size_t>(now_.size()))), " if all were dense",
+            factor == 1 ? std::string{} : core::text(", links times ", core::fixed(factor, 2)));
         tell(std::move(text));
         measured_ = all[0];
         control_.decided(step, !changed_.empty(), all[1] + all[2], all[0]);
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);
     }
+    /// Nothing has been compressed lately.
+    [[nodiscard]] bool is_dense() const noexcept {
+        const auto is_zero = [](std::size_t one) { return one == 0; };
+        return std::ranges::all_of(now_, is_zero) && std::ranges::all_of(before_, is_zero);
+    }
+    /// For messages, but not for slow ranks.
+    [[nodiscard]] double waited_seconds() const noexcept {
+        const report::seconds_spent all = this->times_.added_to({});
+        return all.communication_exposed - all.because.slow_rank;
+    }
+    /// Of dense steps alone: others decode in their updates.
+    [[gnu::cold]] void time_updates() {
+        if (!is_dense()) return;
+        std::size_t owned = 0;
+        for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
+            owned += this->queue_[bucket].reducer.owned().size();
+        const double updates = update_seconds() - updated_at_;
+        if (timed_ > 0 && owned > 0) each_update_ = updates / timed_ / static_cast<double>(owned);
+    }
+    [[nodiscard]] double update_seconds() const noexcept { return this->times_.added_to({}).update; }
     /// Goes back to dense where the last change was in vain.
     [[gnu::cold]] void verify(std::uint64_t step) {
         this->queue_.wait_all();
@@ -287,7 +316,7 @@ private:
     }
     [[nodiscard, gnu::cold]] planner::step_model model_of(std::span<const double> all) const {
         planner::step_model out{.overlaps = this->overlaps_};
-        const double* at = all.data() + 3;
+        const double* at = all.data() + 4;
         out.forward.assign(at, at + network::size);
         at += network::size;
         out.backward.assign(at, at + network::size);
@@ -324,6 +353,10 @@ private:
     double timed_ = 0;                        // over so many steps
     clock::time_point watch_{};
     collectives::cost_model links_;  // when candidates were barred
+    double updated_at_ = 0;          // seconds of all updates, when times were cleared
+    double waited_at_ = 0;           // the same of waits
+    double each_update_ = 0;         // of a number
+    std::uint64_t first_ = 0;        // step since the begin, or since a state was read
     double measured_ = 0;            // a step, before the last decision
     double decision_seconds_ = 0;
     std::vector<compress::compressor_choice> made_;

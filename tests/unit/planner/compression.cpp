@@ -89,6 +89,34 @@ TEST_CASE("planner/compression: a step by hand") {
     CHECK(step_seconds(of, choice{0, 0}) == Approx(20.5));
 }
 
+TEST_CASE("planner/compression: links are fitted to how long a step has waited") {
+    std::size_t fitted = 0;
+    for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+        const step_model real = random_model(seed, 6, 2);
+        const choice dense(real.buckets.size(), 0);
+        step_model without = real, measured = real;
+        for (auto& bucket : without.buckets) bucket.candidates[0].sum = bucket.candidates[0].share = 0;
+        const double waited = step_seconds(real, dense) - step_seconds(without, dense);
+        // Links that were measured to be three times as fast.
+        for (auto& bucket : measured.buckets)
+            for (auto& one : bucket.candidates) {
+                one.sum /= 3;
+                one.share /= 3;
+            }
+        const double factor = fit_link(measured, dense, waited);
+        INFO("seed " << seed);
+        if (waited < 1e-6) continue;  // nothing is seen of a link that is hidden
+        ++fitted;
+        CHECK(factor == Approx(3).epsilon(1e-6));
+        CHECK(step_seconds(measured, dense) == Approx(step_seconds(real, dense)));
+    }
+    CHECK(fitted > 20);
+    step_model hidden = same_layers(4, 1, {{0, 0.1, 0, 0.1, 0, false}});
+    CHECK(fit_link(hidden, choice(4, 0), 0) == Approx(0.125));
+    step_model slow = same_layers(4, 1, {{0, 0.1, 0, 0.1, 0, false}});
+    CHECK(fit_link(slow, choice(4, 0), 1e6) == Approx(16));
+}
+
 TEST_CASE("planner/compression: dense where nothing pays") {
     // The link is free, or hidden behind backward and forward.
     const std::vector<compression_cost> free{{0, 0, 0, 0, 0, false}, {1e-3, 0, 1e-3, 0, 0.5, false}};
