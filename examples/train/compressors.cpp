@@ -139,12 +139,14 @@ request parse(const std::string& whole, std::string_view usual) {
 /// Bytes of a worker in a step after all warm-up, for a matrix of 1000 x 1000 floats in segments of 65,536, 8 workers; without the 8 bytes of a length.
 template <class C>
 std::size_t bytes_of(const C& one) {
+    if constexpr (adapts<C>) return 0;  // those of what is chosen
     constexpr std::size_t side = 1000, whole = side * side;
     const std::size_t segment = sees_whole_tensors(one) ? whole : 65'536;
     std::size_t bytes = 0;
     for (std::size_t first = 0; first < whole; first += segment) {
         const std::size_t n = std::min(segment, whole - first);
-        if constexpr (Reduction<C>) {
+        if constexpr (adapts<C>) {
+        } else if constexpr (Reduction<C>) {
             const auto elements = one.sizes(n == whole ? matrix{side, side} : matrix{1, n}, 8).elements;
             bytes += 4 * std::accumulate(elements.begin(), elements.end(), std::size_t{0});
         } else {
@@ -158,14 +160,16 @@ std::size_t bytes_of(const C& one) {
 
 chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
     if (whole == "none") return none{};
+    if (whole == "adaptive") return adaptive{};
     const std::string name = whole.substr(0, whole.find(':'));
+    if (name == "adaptive") return adaptive{.replay = choice_list::read(whole.substr(name.size() + 1))};
     for (const row& one : rows)
         if (one.name == name) {
             request of = parse(whole, one.usual);
             of.to = to;
             return one.make(of);
         }
-    std::string names = "none";
+    std::string names = "none, adaptive";
     for (const row& one : rows) names += text(", ", one.name);
     throw error{text("--compress '", whole, "' is not known"), text("write one of ", names, "; see train --list-compressors")};
 }
@@ -182,6 +186,7 @@ std::string list_of_compressors() {
         const std::size_t bytes = std::visit([](const auto& which) { return bytes_of(which); }, made);
         out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) + column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
     }
+    out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk or quantize for each layer, by measured times, or as in FILE of --compress-choices\n";
     return out + "With error feedback, but for qsgd and terngrad; ':plain' at the end leaves it out: topk:0.01:plain.\n";
 }
 

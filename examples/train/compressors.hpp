@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "lockstep/compress/adaptive.hpp"
 #include "lockstep/compress/any.hpp"
 #include "lockstep/compress/any_reduction.hpp"
 #include "lockstep/compress/measured.hpp"
@@ -17,9 +18,9 @@ using gathered = lockstep::compress::any;
 using summed = lockstep::compress::any_reduction<lockstep::compress::algebra::ordered_sum>;
 using summed_twice = lockstep::compress::any_reduction<lockstep::compress::algebra::ordered_sum, lockstep::compress::algebra::ordered_sum>;
 using scaled = lockstep::compress::any_reduction<lockstep::compress::algebra::max, lockstep::compress::algebra::exact_sum>;
-using chosen_compressor = std::variant<lockstep::compress::none, gathered, summed, summed_twice, scaled>;
+using chosen_compressor = std::variant<lockstep::compress::none, gathered, summed, summed_twice, scaled, lockstep::compress::adaptive>;
 
-/// From NAME, NAME:SETTING or either with :plain at its end, which leaves error feedback out. Throws core::error. `to`: where messages are measured;
+/// From NAME, NAME:SETTING or either with :plain at its end, which leaves error feedback out; or adaptive:FILE, which repeats the choices in FILE. Throws core::error. `to`: where messages are measured;
 /// it may be null.
 [[nodiscard]] chosen_compressor choose_compressor(const std::string& text, lockstep::compress::statistics* to);
 

@@ -54,6 +54,12 @@ void interpret(example::options& of) {
         throw error{text("--compress-statistics with --compress ", of.compress, ", which has no messages to measure"),
                     "leave it out, or take one such as topk"};
 
+    const bool is_adaptive = std::holds_alternative<lockstep::compress::adaptive>(compressor);
+    if (!of.compress_choices.empty() && !is_adaptive)
+        throw error{text("--compress-choices with --compress ", of.compress, ", which chooses nothing"), "leave it out, or write --compress adaptive"};
+    if (is_adaptive && std::isfinite(of.clip))
+        throw error{text("--compress ", of.compress, " measures no norms before its updates"), "leave --clip out"};
+
     const auto [sync, period] = cut(of.sync);
     const std::string syncs = "every, local:PERIOD or delayed, for example local:8";
     if (sync == "local") {
@@ -127,6 +133,7 @@ void describe(CLI::App& app, example::options& of) {
                    "the same on any number of ranks for the same --workers")
         ->capture_default_str();
     app.add_flag("--list-compressors", of.list_compressors, "print the names that --compress takes, their settings and bytes, and stop");
+    app.add_option("--compress-choices", of.compress_choices, "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks");
     app.add_flag("--compress-statistics", of.compress_statistics, "print bytes, error and time of the messages of rank 0 for each tensor at the end; the same bits");
     app.add_option("--workers", of.workers,
                    "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one for each rank. Else they change no bit")

@@ -50,6 +50,7 @@ struct options {
     bool quiet = false;
     bool list_compressors = false;
     bool compress_statistics = false;
+    std::string compress_choices;  // file
 
     // From `partition`.
     std::size_t shards = 1;

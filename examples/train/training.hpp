@@ -27,6 +27,7 @@
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/report/progress.hpp"
+#include "lockstep/sync/adaptive.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/factors.hpp"
@@ -206,6 +207,8 @@ int fit(const chosen_files& files, const Plan& plan) {
         trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, timeline, logs, checkpoints);
     if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
+    if constexpr (ls::compress::adapts<decltype(plan.compressor)>)
+        if (world.rank() == 0 && !of.compress_choices.empty()) trainer.compression_choices().write(of.compress_choices);
     if (of.compress_statistics && world.rank() == 0)
         ls::report::print(std::cout, messages.text(tensor_names<typename decltype(trainer)::network>(trainer.grid().shards)));
     return 0;
@@ -280,6 +283,11 @@ int run(const boost::mpi::communicator& world, const options& of, const Net& net
         if (const auto* one = std::get_if<scaled>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
         if (const auto* one = std::get_if<summed>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
         if (const auto* one = std::get_if<summed_twice>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<ls::compress::adaptive>(&compressor)) {
+            auto telling = *one;
+            if (!of.quiet) telling.tell = [](std::string_view line) { ls::report::print(std::cout, std::string{line}); };
+            return with<Shards>(files, net, momentum, telling, every, unclipped);
+        }
         if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
         if (of.factors != "never")
             return with<Shards>(files, net, momentum, whole, every, unclipped, ls::sync::factors{.always = of.factors == "always"});

@@ -125,6 +125,10 @@ template <class C>
         return false;
 }
 
+/// Whether it chooses among compressors while a run goes on (compress::adaptive).
+template <class C>
+inline constexpr bool adapts = requires { C::is_adaptive; };
+
 /// Whether pieces are whole tensors, whatever the segment of the plan.
 template <class C>
 [[nodiscard]] constexpr bool sees_whole_tensors(const C& compressor) {

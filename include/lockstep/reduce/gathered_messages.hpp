@@ -70,11 +70,13 @@ public:
     void bind(const tensor::arena& arena) noexcept { arena_ = &arena; }
     [[nodiscard]] parallel::block owned() const noexcept { return {0, n_}; }
 
-    void start(std::span<T> gradient, std::uint64_t step) {
+    void start(std::span<T> gradient, std::uint64_t step) { start(gradient, step, step); }
+    /// With messages as long as those of step `room`.
+    void start(std::span<T> gradient, std::uint64_t step, std::uint64_t room) {
         gradient_ = gradient;
         step_ = step;
-        while (layout_ > 0 && layouts_[layout_].from > step) --layout_;
-        while (layout_ + 1 < layouts_.size() && layouts_[layout_ + 1].from <= step) ++layout_;
+        while (layout_ > 0 && layouts_[layout_].from > room) --layout_;
+        while (layout_ + 1 < layouts_.size() && layouts_[layout_ + 1].from <= room) ++layout_;
         is_decoded_ = false;
         if (!inside_) return send_messages();
         stage_ = stage::adding;
@@ -118,6 +120,13 @@ public:
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }
+    /// To be changed between two steps, on all ranks alike; its room is known from the start.
+    [[nodiscard]] C& compressor() noexcept { return compressor_; }
+    [[nodiscard]] const C& compressor() const noexcept { return compressor_; }
+    /// What gathers the messages of a step for which there is room of its own, by number.
+    [[nodiscard]] const collectives::schedule& gathering(std::size_t room) const noexcept {
+        return layouts_[room].gather->program();
+    }
     /// Once its messages are written: adds what they decode to for a worker of this rank, n numbers.
     void decode_own(std::size_t worker, std::span<T> sum) const {
         for (std::size_t which = 0; which < deal_.pieces.size(); ++which)

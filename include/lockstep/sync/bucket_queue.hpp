@@ -59,7 +59,7 @@ public:
         if constexpr (method::has_workers) require_series(tensor_count<network>(), from.grid);
         const std::size_t before = from.arena.bytes();
         const auto by_factors = Types::factors::template choose<Types>(from, groups);
-        const auto ranges = make_buckets<network>(from.least_bucket, by_factors);
+        const auto ranges = make_buckets<network>(from.plan.compressor, from.least_bucket, by_factors);
         for (const auto& range : ranges) add(from, range, ranges, groups);
         for (std::size_t bucket = 0; bucket < size(); ++bucket) needed_.push_back(bucket);
         core::sort(needed_, [&](std::size_t a, std::size_t b) {
@@ -306,8 +306,10 @@ private:
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
             bucket.deal.seed = from.plan.seed;
             bucket.costs = from.rule.costs();
-        } else if (from.memory == nullptr) {
-            from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
+        }
+        if constexpr (!method::has_workers || compress::adapts<typename Types::compressor>) {
+            if (from.memory == nullptr)
+                from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
         }
         std::size_t numbers = reduce::gradient_vectors(bucket) * range.count;
         if constexpr (Types::factors::are_used)

@@ -3,6 +3,7 @@
 // Buckets: runs of layers whose gradients are averaged together, in the order in which backward finishes them.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -73,6 +74,25 @@ template <class Network>
     return out;
 }
 
+/// The same for a plan with this compressor. What chooses among compressors cuts buckets by its own settings, which are
+/// the recipe's: a layer of at least `least_numbers` parameters alone, smaller neighbours together until they have as
+/// many.
+template <class Network, class Compressor>
+[[nodiscard, gnu::cold]] std::vector<bucket_range> make_buckets([[maybe_unused]] const Compressor& of,
+                                                                [[maybe_unused]] std::size_t least,
+                                                                std::span<const bool> by_factors = {}) {
+    if constexpr (compress::adapts<Compressor>) {
+        std::array<bool, Network::size> alone{};
+        for (std::size_t layer = 0; layer < Network::size; ++layer)
+            alone[layer] = Network::facts[layer].parameters_here >= of.least_numbers;
+        auto out = make_buckets<Network>(of.least_numbers, alone);
+        for (auto& one : out) one.by_factors = false;
+        return out;
+    } else {
+        return make_buckets<Network>(least, by_factors);
+    }
+}
+
 /// What a compressor sees of a bucket: tensors of more than `segment` numbers in segments, counted from their start; 0:
 /// all of them whole.
 template <class Network>
@@ -130,9 +150,9 @@ template <class Network>
 [[gnu::cold]] void require_series(std::size_t tensors, const partition::grid& on);
 
 /// What weights of type T and so many sets of gradients take where ranks share memory.
-template <class T, class Network>
-[[nodiscard, gnu::cold]] std::size_t shared_bytes(const partition::grid& on, std::size_t least,
-                                                  std::size_t gradient_sets) {
+template <class T, class Network, class Compressor>
+[[nodiscard, gnu::cold]] std::size_t shared_bytes(const Compressor& compressor, const partition::grid& on,
+                                                  std::size_t least, std::size_t gradient_sets) {
     std::size_t most = 1;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, on.nodes_of(on.lanes_of(rank)).size());
     for (std::size_t of = 0; of < on.replicas(); ++of)
@@ -140,7 +160,7 @@ template <class T, class Network>
     constexpr std::string_view what = "bytes of shared gradients and weights";
     std::size_t bytes = tensor::arena::footprint(core::checked_product(what, Network::parameters_here, sizeof(T))) +
                         commit::shared_bytes;
-    for (const auto& range : make_buckets<Network>(least))
+    for (const auto& range : make_buckets<Network>(compressor, least))
         bytes = core::checked_sum(
             what, bytes,
             core::checked_product(what, gradient_sets,

@@ -101,7 +101,7 @@ struct setup {
 /// models Strategy. Optional: `static constexpr bool has_norms = true`, see measure_norms(). Without it, clipping and
 /// optimizers that need norms of tensors are refused. Optional: `static constexpr bool takes_factors = true`, where
 /// weights follow from the sums of the buckets of a step; `takes_proposals = true`, where the update of each step is
-/// made before the gradients of the next one are there.
+/// made before the gradients of the next one are there; `takes_adaptive = true`, where compress::adaptive is defined.
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
@@ -133,6 +133,12 @@ inline constexpr bool takes_proposals = false;
 template <class S>
     requires requires { S::takes_proposals; }
 inline constexpr bool takes_proposals<S> = S::takes_proposals;
+
+template <class S>
+inline constexpr bool takes_adaptive = false;
+template <class S>
+    requires requires { S::takes_adaptive; }
+inline constexpr bool takes_adaptive<S> = S::takes_adaptive;
 
 /// The words of a step, in their order; every rank says them alike. A strategy of one's own derives from owner_updates
 /// and says some of them differently: examples/own_strategy.cpp.

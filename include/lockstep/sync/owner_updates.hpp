@@ -56,10 +56,10 @@ public:
           norms_{from, queue_} {
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) {
             const bucket_range& range = queue_[bucket].range;
-            const auto owned = queue_[bucket].reducer.owned();
+            const auto here = stored(queue_[bucket]);
             owned_.push_back(
-                {from.arena.template reserve<T>(optimizer::slot_count * owned.size()),
-                 make_runs<network>(range.first + owned.first, owned.size(), optim::needs_norms<optimizer>)});
+                {from.arena.template reserve<T>(optimizer::slot_count * here.size()),
+                 make_runs<network>(range.first + here.first, here.size(), optim::needs_norms<optimizer>)});
         }
     }
 
@@ -69,6 +69,9 @@ public:
         if constexpr (optim::Proposes<optimizer, T>)
             for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket)
                 queue_[bucket].reducer.propose_with(optimizer_, slots_of(queue_, bucket));
+        if constexpr (requires { queue_[0].reducer.keep_slots(slots_of(queue_, 0)); })
+            for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket)
+                queue_[bucket].reducer.keep_slots(slots_of(queue_, bucket));
     }
 
     void begin(std::uint64_t step) {
@@ -146,8 +149,8 @@ public:
     void visit_state(Visitor&& visit) const {
         for (std::size_t slot = 0; slot < optimizer::slot_count; ++slot)
             visit_owned(visit, "optimizer", slot, [&](std::size_t bucket) {
-                const std::size_t n = queue_[bucket].reducer.owned().size();
-                return (*arena_)[owned_[bucket].slots].subspan(slot * n, n);
+                const auto owned = queue_[bucket].reducer.owned(), here = stored(queue_[bucket]);
+                return slots_of(queue_, bucket)[slot].subspan(owned.first - here.first, owned.size());
             });
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) queue_[bucket].reducer.visit_state(visit, 0);
     }
@@ -170,6 +173,14 @@ public:
     }
 
 protected:
+    /// The numbers of a bucket that this rank has slots for: those that it owns, or may come to own.
+    [[nodiscard]] static parallel::block stored(const typename queue::entry& of) noexcept {
+        if constexpr (requires { of.reducer.stored(); })
+            return of.reducer.stored();
+        else
+            return of.reducer.owned();
+    }
+
     /// What this rank keeps for its strip of a bucket.
     struct owned_strip {
         tensor::slice<T> slots;
@@ -308,7 +319,7 @@ protected:
 
     /// The optimizer's slots for the strip of this rank.
     [[nodiscard]] tensor::slots<T> slots_of(const queue& of, std::size_t bucket) const noexcept {
-        const std::size_t n = of[bucket].reducer.owned().size();
+        const std::size_t n = stored(of[bucket]).size();
         return {(*arena_)[owned_[bucket].slots].data(), optimizer::slot_count, n, n};
     }
 
@@ -318,7 +329,7 @@ protected:
                 const After& after) {
         auto& one = of[bucket];
         const owned_strip& strip = owned_[bucket];
-        const auto owned = one.reducer.owned();
+        const auto kept = stored(one);
         const std::span<T> here = weights.subspan(one.range.first, one.range.count);
         const tensor::slots<T> slots = slots_of(of, bucket);
         one.reducer.update(here, [&](parallel::block part, std::span<const T> sum) noexcept {
@@ -328,7 +339,7 @@ protected:
                 if (first >= last) continue;
                 const optim::update_pass<T> pass{.weights = here.subspan(first, last - first),
                                                  .gradient = sum.subspan(first - part.first, last - first),
-                                                 .slots = slots.part(first - owned.first, last - first),
+                                                 .slots = slots.part(first - kept.first, last - first),
                                                  .rate = rate,
                                                  .step = step,
                                                  .decays = run.decays};

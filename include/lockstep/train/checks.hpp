@@ -56,6 +56,16 @@ template <partition::Partition Partition>
 inline constexpr bool has_one_stage<Partition> = Partition::stages == 1;
 template <class Compressor, class T>
 inline constexpr bool is_compressor = compress::Compressor<Compressor, T> || compress::Reduction<Compressor, T>;
+/// Of compress::adaptive the strategy is there as well, from sync/adaptive.hpp.
+template <class Compressor, class T>
+    requires compress::adapts<Compressor>
+inline constexpr bool is_compressor<Compressor, T> = requires { typename reduce::method<T, Compressor>::reducer; };
+/// A compressor that changes from step to step is defined for owners of strips of a whole network alone.
+template <class Compressor, class Sync, class Partition, class Optimizer, class Clip, class T>
+inline constexpr bool adaptive_takes_plan =
+    !compress::adapts<Compressor> || (sync::takes_adaptive<Sync> && Partition::shards == 1 &&
+                                      !optim::needs_norms<Optimizer> && !sync::clips<Clip> &&
+                                      !optim::Proposes<Optimizer, T>);
 /// What a choice makes for these types is a strategy.
 template <class Sync, class Types>
 inline constexpr bool is_sync = false;
@@ -337,7 +347,16 @@ template <class Plan>
         constexpr bool partitions = is_partition<decltype(of.partition)> && has_one_stage<decltype(of.partition)>;
         const auto part = or_else<partitions>(of.partition, partition::data{});
         constexpr bool shards = sound_shards<decltype(net), decltype(part)::shards>;
-        const auto compressor = or_else<is_compressor<decltype(of.compressor), T>>(of.compressor, compress::none{});
+        using compressor_type = std::remove_const_t<decltype(of.compressor)>;
+        constexpr bool adapts = adaptive_takes_plan<compressor_type, std::remove_const_t<decltype(of.sync)>,
+                                                    std::remove_const_t<decltype(part)>,
+                                                    std::remove_const_t<decltype(of.optimizer)>,
+                                                    std::remove_const_t<decltype(of.clip)>, T>;
+        static_assert(adapts,
+                      "lockstep: compress::adaptive is defined for sync::every_step and partition::data, without "
+                      ".clip and without optimizers that need norms or propose: leave them out");
+        const auto compressor =
+            or_else < is_compressor<compressor_type, T> && adapts > (of.compressor, compress::none{});
         const auto optimizer =
             sound_proposals<T, decltype(compressor), decltype(of.sync), std::remove_const_t<decltype(of.clip)>>(
                 or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{}));

@@ -373,7 +373,7 @@ struct engine {
         if constexpr (has_worker_weights)
             return strategy_type::shared_bytes(grid);
         else
-            return sync::shared_bytes<T, network>(grid, least_bucket, strategy_type::gradient_sets);
+            return sync::shared_bytes<T, network>(plan.compressor, grid, least_bucket, strategy_type::gradient_sets);
     }
     /// What the strategy sends in a step.
     [[nodiscard]] std::size_t bytes_of(std::uint64_t step) const noexcept {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lockstep/train/engine.hpp"
 
@@ -113,6 +114,17 @@ public:
     [[nodiscard]] bool sends_factors(std::size_t layer) const {
         if constexpr (core_type::types::factors::are_used) return core_->strategy.sends_factors(layer);
         return false;
+    }
+    /// Which compressor each layer has had from which step on; `replay` of compress::adaptive repeats it.
+    [[nodiscard]] auto compression_choices() const requires compress::adapts<typename core_type::compressor_type>
+    {
+        return decltype(core_->plan.compressor.replay)::value_type::of(core_->strategy.choices());
+    }
+    /// A line for each decision of this run on it.
+    [[nodiscard]] const std::vector<std::string>& compression_decisions() const requires
+        compress::adapts<typename core_type::compressor_type>
+    {
+        return core_->strategy.decisions();
     }
     /// What this rank sends between layers for a full minibatch: 0 without a model partition, in which it is
     /// collective.

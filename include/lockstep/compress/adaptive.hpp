@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The settings of compression that is chosen for each layer while a run goes on, from measured times. What does it:
+// sync/adaptive.hpp, which a program includes.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/compress/any.hpp"
+#include "lockstep/compress/choice_list.hpp"
+#include "lockstep/compress/none.hpp"
+#include "lockstep/compress/one_of.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::compress {
+
+/// plan::compressor = adaptive{}: each layer of at least `least_numbers` parameters has the candidate with which the
+/// step is predicted to be shortest, or is dense; smaller neighbours share a choice, together until they have as many.
+/// These are the buckets of the run, whatever plan::bucket is. Dense costs what it costs without a compressor: owners
+/// of strips add, update and hand out. Layers begin dense. After steps 3, 12, 50 and 200, then every `period` steps,
+/// and at most so often that it takes 1 % of the run: each candidate encodes and decodes pieces of the gradient of each
+/// rank, links are measured again, and a model of the step (backward, link, update, forward) says what each choice
+/// would take, on all ranks alike. Another choice is made where it saves `margin`. Ten steps later the measured step
+/// has to be shorter than before, or the layers that were changed go back to dense for good. A candidate is not chosen
+/// where |g - decoded| > max_error |g| on some rank. Around all candidates is one error feedback: p = g + e, e = p -
+/// decoded. They keep no state of their own. When a layer becomes dense, its p travels whole in one step. When one is
+/// compressed again, ranks gather the slots of the optimizer. The bits of a run follow from the list of choices
+/// (trainer.compression_choices()), which `replay` repeats, on any number of ranks. Sources: "On the utility of
+/// gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al. (Interspeech 2014) for error
+/// feedback.
+struct adaptive {
+    /// Candidate 1, 2, ..; 0 is dense.
+    std::vector<any> candidates = usual_candidates();
+    std::uint64_t period = 1'000;                       ///< steps
+    double max_error = 0.98;                            ///< relative to the norm of the gradient
+    double margin = 0.03;                               ///< share of the step that another choice has to save
+    std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters of layers with a choice of their own
+    std::optional<choice_list> replay{};                ///< in place of measured choices
+    std::function<void(std::string_view)> tell{};       ///< on rank 0: a line for each decision
+
+    static constexpr std::string_view name = "adaptive";
+    static constexpr bool is_adaptive = true;
+    static constexpr std::size_t slot_count = 1;
+    /// More is a mistake.
+    static constexpr std::size_t most_candidates = 255;
+
+    [[nodiscard, gnu::cold]] std::string settings() const {
+        const std::string which = replay ? core::hexadecimal(core::hash(replay->text())) : std::string{"measured"};
+        return core::text("candidates=", as_one().settings(), " least_numbers=", least_numbers, " choices=", which);
+    }
+    /// 8 and 4 bits, 10 % and 1 %.
+    [[nodiscard, gnu::cold]] static std::vector<any> usual_candidates() {
+        return {quantize{.bits = 8}, quantize{.bits = 4}, top_k{.ratio = 0.1}, top_k{.ratio = 0.01}};
+    }
+    /// Dense, then the candidates.
+    [[nodiscard, gnu::cold]] one_of as_one() const {
+        one_of out{.candidates = {any{none{}}}};
+        out.candidates.insert(out.candidates.end(), candidates.begin(), candidates.end());
+        return out;
+    }
+    /// As in `dense` or `top_k(ratio=0.01)`.
+    [[nodiscard, gnu::cold]] std::string name_of(std::size_t candidate) const {
+        return candidate == 0 ? std::string{"dense"} : candidates.at(candidate - 1).settings();
+    }
+    /// Throws core::error.
+    [[gnu::cold]] void check() const {
+        if (candidates.empty()) core::fail("adaptive has no candidates", "name some, or use compress::none");
+        if (candidates.size() > most_candidates)
+            core::fail(core::text("adaptive has ", candidates.size(), " candidates"),
+                       core::text("use at most ", most_candidates));
+        for (const any& one : candidates) {
+            one.check();
+            one.check_feedback();
+            if (one.slots() > 0 || one.shared_slots() > 0)
+                core::fail(core::text("the candidate ", one.settings(), " of adaptive keeps a state of its own"),
+                           "leave error_feedback out: one residual is around all candidates");
+            if (one.sees_whole_tensors())
+                core::fail(core::text("the candidate ", one.settings(), " of adaptive takes whole tensors"),
+                           "use compressors that take segments");
+        }
+        if (period == 0) core::fail("adaptive has a period of 0 steps", "give at least 1");
+        if (least_numbers == 0) core::fail("adaptive has least_numbers = 0", "give at least 1");
+        if (!(max_error >= 0))
+            core::fail(core::text("adaptive has max_error = ", max_error), "give a number from 0 on");
+        if (!(margin >= 0 && margin < 1))
+            core::fail(core::text("adaptive has margin = ", margin), "give a share of the step in [0, 1)");
+        if (!replay) return;
+        replay->check();
+        for (const auto& one : replay->entries)
+            if (one.candidate > candidates.size())
+                core::fail(core::text("the list of choices has candidate ", one.candidate, " in step ", one.step,
+                                      ", and there are ", candidates.size()),
+                           "give adaptive the candidates of the run that the list is from");
+    }
+};
+
+}  // namespace lockstep::compress

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// When compression is decided on anew, and the times of steps in between.
+// Tested by tests/unit/sync/adaptive_control.cpp.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "lockstep/core/sort.hpp"
+
+namespace lockstep::sync {
+
+/// A function of the number of the step and of what it is told, which is the same on all ranks; but for times of steps,
+/// which are those of this rank.
+class adaptive_control {
+public:
+    /// Before a step. trial: candidates are tried in it. decision: in the step before they were. verification: another
+    /// choice was made some steps ago.
+    enum class task : std::uint8_t { none, trial, decision, verification };
+
+    explicit adaptive_control(std::uint64_t period) : period_{period} { window_.reserve(longest_window); }
+
+    /// The run begins, or goes on, with this step.
+    void begin_run(std::uint64_t step) {
+        origin_ = step;
+        next_trial_ = step + early[0];
+        tried_ = verified_ = none;
+        window_.clear();
+        is_counted_ = false;
+    }
+    /// Called once before each step.
+    [[nodiscard]] task at(std::uint64_t step) noexcept {
+        task out = task::none;
+        if (step == verified_) {
+            out = task::verification;
+            verified_ = none;
+        } else if (tried_ != none && step == tried_ + 1) {
+            out = task::decision;
+        } else if (step >= next_trial_ && verified_ == none) {
+            out = task::trial;
+            tried_ = step;
+            next_trial_ = none;
+        }
+        // Steps in which something else is done say nothing.
+        is_counted_ = out == task::none && step != origin_;
+        return out;
+    }
+    /// The step of the last call of at() has taken so long.
+    void took(double seconds) {
+        if (!is_counted_) return;
+        if (window_.size() == longest_window) window_.erase(window_.begin());
+        window_.push_back(seconds);
+    }
+    /// Seconds of a step: the median since the last decision, of 64 steps at most. Of few steps the least one: the
+    /// first ones of a run are slow, and another choice would look fast beside them. Infinite where there are none.
+    [[nodiscard]] double step_seconds() const {
+        if (window_.empty()) return std::numeric_limits<double>::infinity();
+        std::vector<double> sorted = window_;
+        core::sort(sorted, [](double a, double b) { return a < b; });
+        return sorted[is_short() ? 0 : sorted.size() / 2];
+    }
+    /// Whether they are few.
+    [[nodiscard]] bool is_short() const noexcept { return window_.size() < 5; }
+
+    /// After a decision before this step that has cost so many seconds, where a step takes `step_seconds`: by the
+    /// period, but so late that trials and decisions take a hundredth of the run. Two early ones are free.
+    void decided(std::uint64_t step, bool has_changed, double cost, double step_seconds) {
+        window_.clear();
+        const std::uint64_t done = step - origin_;
+        next_trial_ = step + period_;
+        for (const std::uint64_t one : early)
+            if (one > done) {
+                next_trial_ = std::min(next_trial_, origin_ + one);
+                break;
+            }
+        if (done > early[1] && cost > 0 && step_seconds > 0)
+            next_trial_ =
+                std::max(next_trial_, step + static_cast<std::uint64_t>(std::min(100 * cost / step_seconds, 1e9)));
+        if (has_changed) verified_ = step + verified_after;
+    }
+    /// After a verification before this step, which may have changed something.
+    void verified(std::uint64_t step, bool has_changed) {
+        if (has_changed) window_.clear();
+        next_trial_ = std::max(next_trial_, step + 1);
+    }
+
+private:
+    static constexpr std::array<std::uint64_t, 4> early{3, 12, 50, 200};
+    static constexpr std::uint64_t verified_after = 11;
+    static constexpr std::size_t longest_window = 64;
+    static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
+
+    std::uint64_t period_;
+    std::uint64_t origin_ = 0;
+    std::uint64_t next_trial_ = none;
+    std::uint64_t tried_ = none;
+    std::uint64_t verified_ = none;  // when a change is looked at
+    std::vector<double> window_;
+    bool is_counted_ = false;
+};
+
+}  // namespace lockstep::sync

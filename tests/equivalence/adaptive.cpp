@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 8
+// Compression that changes while a run goes on: the same list of choices has the same bits on any number of ranks.
+#include <unistd.h>
+
+#include <boost/mpi/collectives/broadcast.hpp>
+#include <boost/serialization/string.hpp>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "equivalence/support.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/optim/adam.hpp"
+#include "lockstep/sync/adaptive.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+namespace {
+
+using namespace support;
+using ls::compress::adaptive;
+using ls::compress::choice_list;
+
+constexpr std::size_t steps = 14;
+const samples<> training{190};
+
+/// Layers 0 (40 parameters), 4 (2,424) and 7 (250) change in turns.
+const std::string changes =
+    "1 4 1\n2 7 2\n3 4 2\n4 0 2\n5 7 0\n6 4 0\n6 7 1\n7 7 0\n7 4 1\n8 4 0\n9 4 0\n10 4 2\n10 7 1\n11 0 0\n12 7 2\n13 4 "
+    "0\n";
+
+struct machine {
+    std::size_t bucket = 1U << 16U;
+    bool overlap = true;
+    bool thread = false;
+    ls::transport transport = ls::transport::messages;
+};
+constexpr machine machines[] = {{1, true, false, ls::transport::messages},
+                                {1U << 20U, false, false, ls::transport::automatic},
+                                {1U << 20U, true, true, ls::transport::messages},
+                                {1, true, false, ls::transport::automatic},
+                                {1U << 16U, true, true, ls::transport::automatic}};
+
+adaptive settings(std::optional<choice_list> replay) {
+    return {.candidates = {ls::compress::top_k{.ratio = 0.05}, ls::compress::quantize{.bits = 4, .bucket = 64}},
+            .least_numbers = 200,
+            .replay = std::move(replay)};
+}
+
+template <class Compressor>
+auto recipe(const Compressor& compressor, std::size_t workers, std::size_t lanes, const machine& on = {}) {
+    return ls::plan{.model = net,
+                    .loss = ls::loss::softmax_cross_entropy{},
+                    .optimizer = ls::optim::adam{},
+                    .schedule = ls::optim::constant{.rate = 0.003},
+                    .compressor = compressor,
+                    .batch = 61,
+                    .lanes = lanes,
+                    .workers = workers,
+                    .segment = 256,
+                    .seed = 5,
+                    .bucket = on.bucket,
+                    .overlap = on.overlap,
+                    .progress_thread = on.thread,
+                    .transport = on.transport};
+}
+using trainer = ls::trainer_of<decltype(recipe(adaptive{}, 0, 0))>;
+
+struct outcome {
+    std::uint64_t weights = 0;
+    std::uint64_t state = 0;
+    std::vector<double> losses;
+    bool operator==(const outcome&) const = default;
+};
+
+template <class Ranks>
+outcome run(const Ranks& ranks, const adaptive& compressor, std::size_t workers, std::size_t lanes,
+            const machine& on = {}, std::size_t count = steps) {
+    trainer one{ranks, recipe(compressor, workers, lanes, on)};
+    losses seen;
+    one.fit(training.set(), ls::steps{count}, seen);
+    CHECK(one.weights_hash() == one.local_hash());
+    return {one.weights_hash(), one.state_hash(), seen.values};
+}
+
+/// A folder that all ranks of the world know; gone at the end.
+struct shared_folder {
+    std::string path;
+    shared_folder() {
+        if (mpi::communicator{}.rank() == 0) {
+            path = std::filesystem::temp_directory_path() / ("lockstep-adaptive-" + std::to_string(::getpid()));
+            std::filesystem::create_directories(path);
+        }
+        mpi::broadcast(mpi::communicator{}, path, 0);
+    }
+    ~shared_folder() {
+        if (mpi::communicator{}.rank() == 0) std::filesystem::remove_all(path);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("equivalence/adaptive: a list of choices has the same bits on 1, 2, 3, 4, 6 and 8 ranks", "[equivalence]") {
+    const adaptive chosen = settings(choice_list::parse(changes));
+    for (const auto& [workers, lanes] : {std::pair<std::size_t, std::size_t>{8, 8}, {3, 12}}) {
+        INFO(workers << " workers, " << lanes << " lanes");
+        const outcome alone = run(ls::comm::group{}, chosen, workers, lanes);
+        CHECK(alone.losses.back() < alone.losses.front());
+        std::size_t turn = workers;
+        const auto compare = [&, w = workers, l = lanes](const mpi::communicator& group) {
+            const machine& on = machines[(turn + static_cast<std::size_t>(group.size())) % std::size(machines)];
+            INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", thread "
+                              << on.thread << ", transport " << ls::reduce::name_of(on.transport));
+            CHECK(run(group, chosen, w, l, on) == alone);
+        };
+        on_groups({1, 3, 4}, compare);
+        ++turn;
+        on_groups({2, 6}, compare);
+        on_groups({8}, compare);
+        ++turn;
+        on_groups({4, 3}, compare);
+    }
+}
+
+TEST_CASE("equivalence/adaptive: without choices all is dense, and lists of other choices have other bits",
+          "[equivalence]") {
+    on_groups({3}, [&](const mpi::communicator& group) {
+        const outcome dense = run(group, settings(choice_list{}), 4, 8);
+        CHECK(run(group, settings(choice_list::parse("14 4 1\n")), 4, 8).weights == dense.weights);
+        CHECK_FALSE(run(group, settings(choice_list::parse("13 4 1\n")), 4, 8).weights == dense.weights);
+        // Of as many workers as a power of two, sums over workers are those over lanes.
+        ls::trainer plain{group, recipe(ls::compress::none{}, 4, 8)};
+        plain.fit(training.set(), ls::steps{steps});
+        CHECK(plain.weights_hash() == dense.weights);
+    });
+}
+
+TEST_CASE("equivalence/adaptive: the first dense step sends what was left out", "[equivalence]") {
+    on_groups({3}, [&](const mpi::communicator& group) {
+        trainer one{group, recipe(settings(choice_list::parse("1 4 1\n1 7 2\n5 4 0\n")), 4, 8)};
+        const auto left_out = [&](std::size_t tensor) {
+            double sum = 0;
+            one.visit_state([&](const auto& part) {
+                if (part.role == "compressor" && part.tensor == tensor)
+                    for (const auto number : part.numbers) sum += std::fabs(static_cast<double>(number));
+            });
+            return mpi::all_reduce(group, sum, std::plus<double>{});
+        };
+        // The weights of layers 4 and 7 are tensors 2 and 4.
+        CHECK(left_out(2) == 0);
+        one.fit(training.set(), ls::steps{5});
+        CHECK(left_out(2) > 0);
+        CHECK(left_out(4) > 0);
+        one.fit(training.set(), ls::steps{1});
+        CHECK(left_out(2) == 0);
+        CHECK(left_out(4) > 0);
+    });
+}
+
+TEST_CASE("equivalence/adaptive: a run that is stopped goes on with equal bits on another number of ranks",
+          "[equivalence]") {
+    const shared_folder folder;
+    const adaptive chosen = settings(choice_list::parse(changes));
+    const outcome whole = run(ls::comm::group{}, chosen, 8, 8);
+    for (std::size_t stop = 1; stop < steps; ++stop) {
+        INFO("stopped after " << stop << " steps");
+        const std::string path = folder.path + "/" + std::to_string(stop);
+        const std::vector<int> first = stop % 2 == 0 ? std::vector{4} : std::vector{3};
+        const std::vector<int> second = stop % 3 == 0   ? std::vector{1}
+                                        : stop % 3 == 1 ? std::vector{8}
+                                                        : std::vector{2};
+        on_groups(first, [&](const mpi::communicator& group) {
+            trainer one{group, recipe(chosen, 8, 8, machines[stop % std::size(machines)])};
+            one.fit(training.set(), ls::steps{stop});
+            (void)one.save(path);
+        });
+        on_groups(second, [&](const mpi::communicator& group) {
+            trainer one{group, recipe(chosen, 8, 8, machines[(stop + 1) % std::size(machines)])};
+            one.resume(path);
+            one.fit(training.set(), ls::steps{steps - stop});
+            CHECK(one.weights_hash() == whole.weights);
+            CHECK(one.state_hash() == whole.state);
+            CHECK(one.compression_choices() == choice_list::parse(changes));
+        });
+    }
+}
+
+TEST_CASE("equivalence/adaptive: what is chosen by measured times is repeated by its list", "[equivalence]") {
+    const shared_folder folder;
+    std::string found;
+    std::uint64_t weights = 0, state = 0;
+    constexpr std::size_t many = 40;
+    on_groups({3}, [&](const mpi::communicator& group) {
+        trainer one{group, recipe(settings({}), 4, 8)};
+        one.fit(training.set(), ls::steps{many});
+        CHECK(one.weights_hash() == one.local_hash());
+        CHECK(one.compression_decisions().size() >= 2);
+        weights = one.weights_hash();
+        state = one.state_hash();
+        found = one.compression_choices().text();
+        for (const std::string& other : one.ranks().gather_all(found)) CHECK(other == found);
+    });
+    mpi::broadcast(mpi::communicator{}, found, 0);
+    mpi::broadcast(mpi::communicator{}, weights, 0);
+    mpi::broadcast(mpi::communicator{}, state, 0);
+    INFO(found);
+    const auto compare = [&](const mpi::communicator& group) {
+        trainer one{group, recipe(settings(choice_list::parse(found)), 4, 8)};
+        one.fit(training.set(), ls::steps{many});
+        CHECK(one.weights_hash() == weights);
+        CHECK(one.state_hash() == state);
+    };
+    on_groups({1, 2, 4}, compare);
+}
+
+TEST_CASE("equivalence/adaptive: a list that does not fit the run is one error", "[equivalence]") {
+    const shared_folder folder;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const auto refuses = [&](const std::string& list, const std::string& text) {
+            CHECK_THROWS_WITH(trainer(group, recipe(settings(choice_list::parse(list)), 4, 8)), Catch::Contains(text));
+        };
+        const std::string not_one = ", which is not the first one of a bucket";
+        refuses("3 3 1\n", "lockstep: the list of choices has layer 3 in step 3" + not_one);
+        refuses("3 1 1\n", "lockstep: the list of choices has layer 1 in step 3" + not_one);
+        refuses("3 99 1\n", "lockstep: the list of choices has layer 99 in step 3" + not_one);
+        refuses("3 4 3\n", "lockstep: the list of choices has candidate 3 in step 3, and there are 2");
+        {
+            trainer one{group, recipe(settings(choice_list::parse("1 4 1\n")), 4, 8)};
+            one.fit(training.set(), ls::steps{3});
+            (void)one.save(folder.path);
+        }
+        trainer other{group, recipe(settings(choice_list::parse("2 4 1\n")), 4, 8)};
+        other.resume(folder.path, {"compressor"});
+        CHECK_THROWS_WITH(other.fit(training.set(), ls::steps{1}),
+                          Catch::Contains("lockstep: the run has had other compressors before step 3 than the list"));
+    });
+}
