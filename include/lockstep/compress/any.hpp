@@ -48,6 +48,7 @@ public:
     [[nodiscard]] std::size_t shared_slots() const noexcept { return held_->shared_slots(); }
     [[nodiscard]] bool is_dense(const matrix& shape) const noexcept { return held_->is_dense(shape); }
     [[nodiscard]] bool sees_whole_tensors() const noexcept { return held_->sees_whole_tensors(); }
+    [[nodiscard]] bool varies() const { return held_->varies(); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return held_->changes(); }
 
     template <class T>
@@ -107,6 +108,7 @@ private:
         [[nodiscard]] virtual std::size_t shared_slots() const noexcept = 0;
         [[nodiscard]] virtual bool is_dense(const matrix& shape) const noexcept = 0;
         [[nodiscard]] virtual bool sees_whole_tensors() const noexcept = 0;
+        [[nodiscard]] virtual bool varies() const = 0;
         [[nodiscard]] virtual std::vector<std::uint64_t> changes() const = 0;
     };
     template <class C>
@@ -124,6 +126,7 @@ private:
         [[nodiscard]] bool sees_whole_tensors() const noexcept override {
             return compress::sees_whole_tensors(compressor);
         }
+        [[nodiscard]] bool varies() const override { return compress::varies(compressor); }
         [[nodiscard]] std::vector<std::uint64_t> changes() const override { return changes_of(compressor); }
     };
     /// The words of one type of numbers, over those of another.

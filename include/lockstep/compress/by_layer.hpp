@@ -65,6 +65,9 @@ struct by_layer {
         return std::max({slots_of(dense), slots_of(convolutions), slots_of(vectors)});
     }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(dense); }
+    [[nodiscard]] bool varies() const {
+        return compress::varies(dense) || compress::varies(convolutions) || compress::varies(vectors);
+    }
     [[nodiscard]] std::vector<std::uint64_t> changes() const {
         std::vector<std::uint64_t> all = changes_of(dense);
         for (const auto& more : {changes_of(convolutions), changes_of(vectors)})

@@ -58,6 +58,7 @@ struct chain {
         if constexpr (requires { sparsifier.check(); }) sparsifier.check();
         if constexpr (requires { values.check(); }) values.check();
     }
+    [[nodiscard]] bool varies() const { return compress::varies(sparsifier) || compress::varies(values); }
     void check_feedback() const {
         if constexpr (requires { values.check_feedback(); }) values.check_feedback();
     }

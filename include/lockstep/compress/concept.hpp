@@ -21,6 +21,7 @@ struct traits {
     bool dense_vectors = false;  ///< tensors of one extent (biases, scales) travel as they are
     bool whole_tensors =
         false;  ///< pieces are whole tensors with their rows and columns, whatever the segment of the plan
+    bool varying_lengths = false;  ///< messages are often shorter than max_bytes: each travels with no more than it has
 };
 
 /// What is compressed at once, in row-major order: a whole tensor, or a segment of one as a single row.
@@ -80,11 +81,11 @@ struct sealing {
 /// on settings with which error feedback would not keep its residual bounded; `encode_snapped(in, p)`, where p is
 /// in.values to write to: snaps what it sends of p and encodes it, for compressors that choose what they send. For
 /// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
-/// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sees_whole_tensors()`, in place of the trait;
-/// `max_bytes<T>(n, step, from)`, the longest message of a step and tensor, and `changes()`, the steps at which that
-/// differs from the step before, ascending: messages then take no more room than that. `seal(sealing)`,
-/// noexcept, changes the sum of all workers before the update, with `shared_slots()` arrays of state that belong to no
-/// worker.
+/// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sees_whole_tensors()` and `varies()`, in place
+/// of the traits whole_tensors and varying_lengths; `max_bytes<T>(n, step, from)`, the longest message of a step and
+/// tensor, and `changes()`, the steps at which that differs from the step before, ascending: messages then take no more
+/// room than that. `seal(sealing)`, noexcept, changes the sum of all workers before the update, with `shared_slots()`
+/// arrays of state that belong to no worker.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
@@ -127,7 +128,9 @@ template <class C>
 
 /// Whether it chooses among compressors while a run goes on (compress::adaptive).
 template <class C>
-inline constexpr bool adapts = requires { C::is_adaptive; };
+inline constexpr bool adapts = requires {
+    C::is_adaptive;
+};
 
 /// Whether pieces are whole tensors, whatever the segment of the plan.
 template <class C>
@@ -136,6 +139,15 @@ template <class C>
         return compressor.sees_whole_tensors();
     else
         return traits_of<C>.whole_tensors;
+}
+
+/// Whether messages are often shorter than their room.
+template <class C>
+[[nodiscard]] constexpr bool varies(const C& compressor) {
+    if constexpr (requires { compressor.varies(); })
+        return compressor.varies();
+    else
+        return traits_of<C>.varying_lengths;
 }
 
 /// Slots that are in use.

@@ -118,6 +118,7 @@ struct measured {
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] bool varies() const { return compress::varies(inner); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }
 
     template <class T>

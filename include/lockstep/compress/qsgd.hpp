@@ -36,8 +36,7 @@ enum class level_coding : std::uint8_t { packed, elias };
 /// packed: b = ceil(log2(2 levels + 1)) bits each. elias: for each bucket the shortest of three forms, after two bits
 /// that say which: packed; for each number omega(|level| + 1), and a sign if it is not 0; the count of levels that are
 /// not 0 and for each of these omega(distance), sign, omega(|level|). Such a message has the length that its numbers
-/// need, at most 2 bits a bucket more than packed. gathered messages have the room of the longest one on the way all
-/// the same.
+/// need, at most 2 bits a bucket more than packed.
 struct qsgd {
     std::size_t levels = 7;  ///< on each side of zero
     std::size_t bucket = 512;
@@ -51,6 +50,8 @@ struct qsgd {
         return core::text("levels=", levels, " bucket=", bucket, " norm=", norm == bucket_norm::l2 ? "l2" : "largest",
                           " coding=", coding == level_coding::packed ? "packed" : "elias");
     }
+
+    [[nodiscard]] constexpr bool varies() const noexcept { return coding == level_coding::elias; }
 
     /// Throws core::error unless 1 <= levels <= 127 and bucket >= 1.
     void check() const {

@@ -21,14 +21,14 @@ namespace lockstep::compress {
 /// each). A message has room for cap = max(1, ceil(most_share n)) of them: if more reach the threshold, the cap largest
 /// are sent, of equal ones those with the lowest indices. What is sent of k elements are the k largest, so |v -
 /// decoded|^2 <= (1 - k/n) |v|^2, where k may be 0. Biased, so it wants error_feedback around it. Message: 8 k bytes
-/// for float, 12 k for double, as those of top_k; each one takes the room of the cap. A NaN is sent as the largest.
+/// for float, 12 k for double, as those of top_k. A NaN is sent as the largest.
 /// Cost: one pass, and a selection among a few times the cap if more reach the threshold.
 struct threshold {
     double value = 1e-3;
     double most_share = 0.1;  ///< of all elements
 
     static constexpr std::string_view name = "threshold";
-    static constexpr compress::traits traits{.dense_vectors = true};
+    static constexpr compress::traits traits{.dense_vectors = true, .varying_lengths = true};
     static constexpr std::size_t slot_count = 0;
 
     [[nodiscard]] std::string settings() const { return core::text("value=", value, " most_share=", most_share); }

@@ -48,6 +48,7 @@ struct two_sided {
     [[nodiscard]] constexpr std::size_t shared_slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] bool varies() const { return compress::varies(inner); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }
 
     template <class T>

@@ -90,6 +90,7 @@ struct warm_up {
     }
 
     [[nodiscard]] std::size_t slots() const noexcept { return std::max(slots_of(inner), slots_of(first)); }
+    [[nodiscard]] bool varies() const { return compress::varies(inner) || compress::varies(first); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const {
         std::vector<std::uint64_t> all = changes_of(inner);

@@ -15,6 +15,7 @@
 
 #include "lockstep/collectives/all_gather.hpp"
 #include "lockstep/comm/executor.hpp"
+#include "lockstep/comm/varying_operation.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/random.hpp"
@@ -30,7 +31,7 @@ namespace lockstep::reduce {
 /// them compresses the sum, and the first one sends it. Every rank owns the whole bucket (its weights are never sent)
 /// and keeps the whole optimizer state. Cost for each rank, with W workers on p ranks: p-1 messages (log2(p) rounds on
 /// a power of two) of W/p compressed bucket each, W decodings, W/p residuals; where a worker has q ranks, 2n(q-1)/q
-/// numbers more.
+/// numbers more. Messages of a compressor that varies() travel with no more bytes than they have.
 template <class T, compress::Compressor<T> C>
 class gathered_messages {
 public:
@@ -41,25 +42,34 @@ public:
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
           is_first_{of.ranks.rank() == 0},
+          varies_{compress::varies(compressor)},
           slots_{compress::slots_of(compressor)},
           shared_slots_{compress::shared_slots_of(compressor)},
           inside_{make_sum_of_shared_worker<T>(of)},
           state_{arena.reserve<T>(core::checked_product("numbers of a compressor", slots_, own(), of.n))},
           shared_{arena.reserve<T>(core::checked_product("numbers of a compressor", shared_slots_, of.n))} {
-        std::size_t bytes = 0, longest = 0, scratch = 0;
+        std::size_t bytes = 0, work = 0, longest = 0, scratch = 0;
         auto changes = compress::changes_of(compressor);
         changes.insert(changes.begin(), 0);
         for (const std::uint64_t step : changes) {
-            auto offsets = offsets_at(step);
-            bytes = std::max(bytes, core::checked_product("bytes of all messages", deal_.workers, offsets.back()));
+            layout& made = layouts_.emplace_back(layout{step, offsets_at(step), 0, nullptr, nullptr});
+            const auto& offsets = made.offsets;
             for (std::size_t which = 0; which < deal_.pieces.size(); ++which)
                 longest = std::max(longest, offsets[which + 1] - offsets[which]);
-            auto gathering = gathering_of(of.ranks.rank(), offsets.back());
-            layouts_.push_back({step, std::move(offsets),
-                                std::make_unique<comm::operation<std::byte>>(of.ranks, std::move(gathering), of.team,
-                                                                             comm::flow::usual_piece, of.sum)});
+            made.room = varies_ ? (offsets.back() + 15) / 16 * 16 : offsets.back();
+            bytes = std::max(bytes, core::checked_product("bytes of all messages", deal_.workers, made.room));
+            if (varies_) {
+                made.varying = std::make_unique<comm::varying_operation>(of.ranks, gathering_of(of.ranks.rank(), 1),
+                                                                         made.room, &never_added, nullptr, of.sum);
+                work = std::max(work, made.varying->work_size() * made.room);
+            } else {
+                made.gather = std::make_unique<comm::operation<std::byte>>(
+                    of.ranks, gathering_of(of.ranks.rank(), made.room), of.team, comm::flow::usual_piece, of.sum);
+            }
         }
+        places_.resize(varies_ ? deal_.workers * deal_.pieces.size() : 0);
         messages_ = arena.reserve<std::byte>(bytes);
+        varying_work_ = arena.reserve<std::byte>(work);
         if constexpr (compress::has_seal<C, T>) sealed_ = arena.reserve<std::byte>(longest);
         for (const piece& one : deal_.pieces)
             scratch = std::max(scratch, std::size_t{compress::scratch_size<T>(compressor, one.count)});
@@ -89,7 +99,8 @@ public:
         return advance([](auto& operation) { return operation.progress(); });
     }
     [[nodiscard]] comm::pending_operation pending() const noexcept {
-        return stage_ == stage::adding ? inside_->pending() : gather().pending();
+        if (stage_ == stage::adding) return inside_->pending();
+        return with_gather([](const auto& operation) { return operation.pending(); });
     }
     void finish() {
         (void)advance([](auto& operation) {
@@ -97,6 +108,7 @@ public:
             return true;
         });
         if (std::exchange(is_decoded_, true)) return;
+        if (varies_) find_places();
         const std::span<T> sum = gradient_.first(n_);
         std::fill(sum.begin(), sum.end(), T{0});
         for (std::size_t worker = 0; worker < deal_.workers; ++worker)
@@ -116,7 +128,11 @@ public:
 
     /// In the step that was started last.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return layouts_[layout_].gather->program().sent().elements + (inside_ ? inside_->bytes() : 0);
+        const layout& of = layouts_[layout_];
+        std::size_t sent = (varies_ ? of.varying->program() : of.gather->program()).sent().elements;
+        // Before the first step the longest ones.
+        if (varies_) sent = of.varying->sent_bytes() > 0 ? of.varying->sent_bytes() - sent_before_ : sent * of.room;
+        return sent + (inside_ ? inside_->bytes() : 0);
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }
@@ -125,7 +141,7 @@ public:
     [[nodiscard]] const C& compressor() const noexcept { return compressor_; }
     /// What gathers the messages of a step for which there is room of its own, by number.
     [[nodiscard]] const collectives::schedule& gathering(std::size_t room) const noexcept {
-        return layouts_[room].gather->program();
+        return layouts_[room].gather->program();  // of messages of fixed lengths
     }
     /// Once its messages are written: adds what they decode to for a worker of this rank, n numbers.
     void decode_own(std::size_t worker, std::span<T> sum) const {
@@ -177,16 +193,25 @@ private:
     struct layout {
         std::uint64_t from = 0;
         std::vector<std::size_t> offsets{};
-        std::unique_ptr<comm::operation<std::byte>> gather{};
+        std::size_t room = 0;                                  ///< bytes for the messages of a worker
+        std::unique_ptr<comm::operation<std::byte>> gather{};  ///< one of the two
+        std::unique_ptr<comm::varying_operation> varying{};
     };
-    [[nodiscard]] comm::operation<std::byte>& gather() const noexcept { return *layouts_[layout_].gather; }
+    template <class F>
+    decltype(auto) with_gather(const F& f) const {
+        const layout& of = layouts_[layout_];
+        return varies_ ? f(*of.varying) : f(*of.gather);
+    }
+    /// An all-gather adds nothing.
+    static void never_added(const void*, std::byte*, const std::byte*, std::byte*) noexcept {}
     [[nodiscard]] bool is_dense(const piece& of) const noexcept {
         return compress::is_dense(compressor_, compress::matrix{of.rows, of.columns});
     }
     /// Where the message of each piece begins among those of a worker, and where the last one ends.
     [[nodiscard, gnu::cold]] std::vector<std::size_t> offsets_at(std::uint64_t step) const {
         constexpr std::string_view what = "bytes of a message";
-        std::vector<std::size_t> out{0};
+        // Messages that vary begin with the length of all of them.
+        std::vector<std::size_t> out{varies_ ? sizeof(std::uint64_t) : 0};
         for (const piece& one : deal_.pieces) {
             const std::size_t most = is_dense(one)
                                          ? core::checked_product(what, one.count, sizeof(T))
@@ -209,20 +234,56 @@ private:
             if (!inside_->advance(step)) return false;
             send_messages();
         }
-        return step(gather());
+        return with_gather(step);
     }
 
     void send_messages() {
-        for (std::size_t worker = 0; worker < own(); ++worker)
-            for (std::size_t which = 0; which < deal_.pieces.size(); ++which) encode(worker, which);
+        const layout& of = layouts_[layout_];
+        for (std::size_t worker = 0; worker < own(); ++worker) {
+            std::uint64_t place = of.offsets.front();
+            for (std::size_t which = 0; which < deal_.pieces.size(); ++which) {
+                if (varies_) place_of(deal_.own.first + worker, which) = place;
+                encode(worker, which);
+                if (varies_) place = end_of(deal_.own.first + worker, which);
+            }
+            if (varies_) std::memcpy(messages_of(deal_.own.first + worker).data(), &place, sizeof(place));
+        }
         stage_ = stage::gathering;
-        gather().start((*arena_)[messages_], {});
+        if (!varies_) return of.gather->start((*arena_)[messages_], {});
+        sent_before_ = of.varying->sent_bytes();
+        of.varying->start((*arena_)[messages_].first(deal_.workers * of.room), (*arena_)[varying_work_]);
     }
-    /// The message of a piece of worker number `worker` of all.
+    /// All messages of worker number `worker` of all.
+    [[nodiscard]] std::span<std::byte> messages_of(std::size_t worker) const noexcept {
+        const std::size_t room = layouts_[layout_].room;
+        return (*arena_)[messages_].subspan(worker * room, room);
+    }
+    /// The message of a piece among them.
     [[nodiscard]] std::span<std::byte> message_of(std::size_t worker, std::size_t which) const noexcept {
         const auto& offsets = layouts_[layout_].offsets;
-        return (*arena_)[messages_].subspan(worker * offsets.back() + offsets[which],
-                                            offsets[which + 1] - offsets[which]);
+        const std::size_t place = varies_ ? places_[worker * deal_.pieces.size() + which] : offsets[which];
+        return messages_of(worker).subspan(place, offsets[which + 1] - offsets[which]);
+    }
+    /// Where it begins, and where it ends, in messages that vary.
+    [[nodiscard]] std::size_t& place_of(std::size_t worker, std::size_t which) noexcept {
+        return places_[worker * deal_.pieces.size() + which];
+    }
+    [[nodiscard]] std::size_t end_of(std::size_t worker, std::size_t which) noexcept {
+        std::uint64_t length = 0;
+        const std::size_t place = place_of(worker, which);
+        std::memcpy(&length, messages_of(worker).data() + place, header);
+        return place + header + (length == not_finite ? 0 : (length + 7) / 8 * 8);
+    }
+    /// Of the messages of other ranks.
+    void find_places() noexcept {
+        for (std::size_t worker = 0; worker < deal_.workers; ++worker) {
+            if (worker >= deal_.own.first && worker < deal_.own.last) continue;
+            std::size_t place = layouts_[layout_].offsets.front();
+            for (std::size_t which = 0; which < deal_.pieces.size(); ++which) {
+                place_of(worker, which) = place;
+                place = end_of(worker, which);
+            }
+        }
     }
     /// `worker`: of this rank.
     void encode(std::size_t worker, std::size_t which) {
@@ -275,16 +336,20 @@ private:
     worker_deal deal_;
     bool speaks_;    // of those that share a worker,
     bool is_first_;  // and of all
+    bool varies_;    // messages have the lengths that they need
     std::size_t slots_;
     std::size_t shared_slots_;
     std::vector<layout> layouts_;           // from the first step on, and from each at which lengths change
     std::size_t layout_ = 0;                // that of the step
+    std::vector<std::size_t> places_;       // of each message of each worker, where lengths vary
+    std::size_t sent_before_ = 0;           // bytes, in all steps
     std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
     tensor::slice<T> state_;
     tensor::slice<T> shared_;
     tensor::slice<T> scratch_;
     tensor::slice<T> work_;
     tensor::slice<std::byte> messages_;
+    tensor::slice<std::byte> varying_work_;
     tensor::slice<std::byte> sealed_;  // a message of the sum
     const tensor::arena* arena_ = nullptr;
     std::span<T> gradient_;

@@ -6,6 +6,18 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "lockstep/compress/any.hpp"
+#include "lockstep/compress/by_layer.hpp"
+#include "lockstep/compress/chain.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/gaussian_top_k.hpp"
+#include "lockstep/compress/measured.hpp"
+#include "lockstep/compress/qsgd.hpp"
+#include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
+#include "lockstep/compress/warm_up.hpp"
+
 #include "support.hpp"
 
 using namespace lockstep;
@@ -83,4 +95,24 @@ TEST_CASE("compress/threshold: check names the value and the remedy", "[compress
     CHECK_THROWS_WITH(threshold{.most_share = 1.5}.check(),
                       Catch::Contains("threshold has most_share = 1.5, outside (0, 1]"));
     CHECK(threshold{}.settings() == "value=0.001 most_share=0.1");
+}
+
+TEST_CASE("compress/varies: compressors around others say what is inside", "[compress]") {
+    const threshold inner{.value = 1};
+    const quantize fixed{};
+    CHECK(varies(inner));
+    CHECK(varies(gaussian_top_k{}));
+    CHECK(varies(qsgd{.coding = level_coding::elias}));
+    CHECK_FALSE(varies(qsgd{}));
+    CHECK_FALSE(varies(fixed));
+    CHECK(varies(error_feedback{inner}));
+    CHECK(varies(two_sided{error_feedback{inner}}));
+    CHECK(varies(chain{inner, fixed}));
+    CHECK(varies(chain{top_k{}, qsgd{.coding = level_coding::elias}}));
+    CHECK(varies(warm_up{inner}));
+    CHECK(varies(by_layer{fixed, inner}));
+    CHECK(varies(any{error_feedback{inner}}));
+    CHECK(varies(measured{inner, nullptr}));
+    CHECK_FALSE(varies(any{error_feedback{fixed}}));
+    CHECK_FALSE(varies(by_layer{fixed, top_k{}}));
 }
