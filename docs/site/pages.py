@@ -12,8 +12,8 @@ from pathlib import Path
 NAVIGATION = {
     "Start": ["README", "docs/install"],
     "Tutorial": ["docs/tutorial/*"],
-    "Guides": ["docs/howto", "docs/control", "docs/reports", "docs/inference", "docs/checkpoints", "docs/clusters", "docs/from-pytorch-ddp",
-               "docs/from-horovod", "docs/troubleshooting"],
+    "Guides": ["docs/howto", "docs/control", "docs/reports", "docs/inference", "docs/checkpoints", "docs/compression", "docs/clusters",
+               "docs/from-pytorch-ddp", "docs/from-horovod", "docs/troubleshooting"],
     "Concepts": ["docs/concepts", "docs/glossary", "docs/design"],
     "Reference": ["docs/components", "docs/reference", "api", "benchmarks/RESULTS", "benchmarks/README", "docs/names", "CONTRIBUTING"],
 }

@@ -12,6 +12,9 @@
 #include <type_traits>
 #include <vector>
 
+#if defined(EXAMPLE_HAS_ATOMO)
+#include "lockstep/compress/atomo.hpp"
+#endif
 #include "lockstep/compress/by_layer.hpp"
 #include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
@@ -24,6 +27,7 @@
 #include "lockstep/compress/random_k.hpp"
 #include "lockstep/compress/sampled_top_k.hpp"
 #include "lockstep/compress/scaled_sign.hpp"
+#include "lockstep/compress/sign_vote.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
@@ -58,6 +62,10 @@ struct request {
     }
     [[nodiscard]] double share(std::size_t which) const { return number<double>(which); }
     [[nodiscard]] std::size_t count(std::size_t which) const { return number<std::size_t>(which); }
+    [[nodiscard]] bool flag(std::size_t which) const {
+        if (count(which) > 1) throw error{text("--compress ", whole, ": '", settings.at(which), "' is neither 0 nor 1"), "see train --list-compressors"};
+        return count(which) == 1;
+    }
 };
 
 /// With error feedback unless it is left out.
@@ -108,6 +116,26 @@ const std::array rows{
         }},
     row{"powersgd", "RANK", "2", "low rank by power iteration", [](const request& of) -> chosen_compressor { return summed_with_feedback<summed_twice>(of, power_sgd{.rank = of.count(0)}); }},
     row{"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback", [](const request& of) -> chosen_compressor { return scaled{terngrad{.clip = of.share(0)}}; }},
+    row{"half", "STOCHASTIC", "0", "numbers of 16 bits on the wire, and in the sums of the tree; 1: stochastic rounding", [](const request& of) -> chosen_compressor { return half{.stochastic = of.flag(0)}; }},
+    row{"bfloat16", "STOCHASTIC", "0", "the same with the exponents of float", [](const request& of) -> chosen_compressor { return bfloat16{.stochastic = of.flag(0)}; }},
+    row{"signvote", "SCALE,MOMENTUM", "1,0", "majority vote of signs times SCALE, without error feedback; Signum with 0.9; take --momentum 0 and a small --lr", [](const request& of) -> chosen_compressor {
+            return sign_vote{.scale = of.share(0), .momentum = of.share(1)};
+        }},
+    row{"sparsesum", "RATIO,BITS", "0.01,4", "topk, added on the way as streams; where a sum gets dense, that sum in BITS bits", [](const request& of) -> chosen_compressor {
+            return streamed{lists{with_feedback(of, top_k{.ratio = of.share(0)})}, quantize{.bits = of.count(1)}};
+        }},
+    row{"globaltopk", "RATIO", "0.01", "the largest numbers of the sum, by merges of that many; with a residual of its own", [](const request& of) -> chosen_compressor { return global_top_k{.ratio = of.share(0)}; }},
+#if defined(EXAMPLE_HAS_ATOMO)
+    row{"atomo", "ATOMS", "3", "so many singular triples by chance; unbiased, without error feedback", [](const request& of) -> chosen_compressor {
+            return gathered{measured<atomo>{atomo{.atoms = of.count(0)}, of.to}};
+        }},
+#endif
+    row{"dgc", "RATIO,STEPS", "0.001,0", "deep gradient compression: momentum and --clip of each worker, then warmup", [](const request& of) -> chosen_compressor {
+            return with_momentum_of_workers{with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)})};
+        }},
+    row{"onebitadam", "STEPS", "100", "1-bit Adam: adam for so many steps, a fifth of all, then momenta as onebit", [](const request& of) -> chosen_compressor {
+            return with_frozen_variance{with_feedback(of, one_bit{}), of.count(0)};
+        }},
 };
 
 std::vector<std::string> cut(std::string_view words, char at) {
@@ -139,21 +167,25 @@ request parse(const std::string& whole, std::string_view usual) {
 /// Bytes of a worker in a step after all warm-up, for a matrix of 1000 x 1000 floats in segments of 65,536, 8 workers; without the 8 bytes of a length.
 template <class C>
 std::size_t bytes_of(const C& one) {
-    if constexpr (adapts<C>) return 0;  // those of what is chosen
-    constexpr std::size_t side = 1000, whole = side * side;
-    const std::size_t segment = sees_whole_tensors(one) ? whole : 65'536;
-    std::size_t bytes = 0;
-    for (std::size_t first = 0; first < whole; first += segment) {
-        const std::size_t n = std::min(segment, whole - first);
-        if constexpr (adapts<C>) {
-        } else if constexpr (Reduction<C>) {
-            const auto elements = one.sizes(n == whole ? matrix{side, side} : matrix{1, n}, 8).elements;
-            bytes += 4 * std::accumulate(elements.begin(), elements.end(), std::size_t{0});
-        } else {
-            bytes += max_bytes_at<float>(one, n, ~std::uint64_t{0}, {.rows = side, .columns = side, .offset = first});
+    if constexpr (adapts<C>) {
+        return 0;  // those of what is chosen
+    } else if constexpr (requires { one.compressor; }) {
+        return bytes_of(one.compressor);
+    } else {
+        constexpr std::size_t side = 1000, whole = side * side;
+        const std::size_t segment = sees_whole_tensors(one) ? whole : 65'536;
+        std::size_t bytes = 0;
+        for (std::size_t first = 0; first < whole; first += segment) {
+            const std::size_t n = std::min(segment, whole - first);
+            if constexpr (Reduction<C>) {
+                const auto elements = one.sizes(n == whole ? matrix{side, side} : matrix{1, n}, 8).elements;
+                bytes += sizeof(element_of<C, float, 0>) * std::accumulate(elements.begin(), elements.end(), std::size_t{0});
+            } else {
+                bytes += max_bytes_at<float>(one, n, ~std::uint64_t{0}, {.rows = side, .columns = side, .offset = first});
+            }
         }
+        return bytes;
     }
-    return bytes;
 }
 
 }  // namespace
@@ -187,7 +219,7 @@ std::string list_of_compressors() {
         out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) + column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
     }
     out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk or quantize for each layer, by measured times, or as in FILE of --compress-choices\n";
-    return out + "With error feedback, but for qsgd and terngrad; ':plain' at the end leaves it out: topk:0.01:plain.\n";
+    return out + "With error feedback, but for those of 16 bits and those without bias; ':plain' at the end leaves it out: topk:0.01:plain.\n";
 }
 
 }  // namespace example

@@ -35,7 +35,9 @@ Number read(const std::string& option, const std::string& word, const std::strin
     return number;
 }
 
-void interpret(example::options& of) {
+/// `given(option)`: whether it stands on the command line.
+template <class F>
+void interpret(example::options& of, const F& given) {
     const auto cut = [](const std::string& whole) {
         const auto colon = whole.find(':');
         return std::pair{whole.substr(0, colon), colon == std::string::npos ? std::string{} : whole.substr(colon + 1)};
@@ -49,8 +51,12 @@ void interpret(example::options& of) {
     of.replicates = partition != "model";
 
     const auto compressor = example::choose_compressor(of.compress, nullptr);
+    const bool is_plain = std::holds_alternative<lockstep::compress::none>(compressor);
     const bool is_gathered = std::holds_alternative<example::gathered>(compressor);
-    if (of.compress_statistics && !is_gathered)
+    const bool has_workers_momentum = std::holds_alternative<example::with_momentum_of_workers>(compressor);
+    const bool has_frozen_variance = std::holds_alternative<example::with_frozen_variance>(compressor);
+    of.is_compressed_otherwise = !(is_plain || is_gathered);
+    if (of.compress_statistics && !(is_gathered || has_workers_momentum || has_frozen_variance || std::holds_alternative<example::streamed>(compressor)))
         throw error{text("--compress-statistics with --compress ", of.compress, ", which has no messages to measure"),
                     "leave it out, or take one such as topk"};
 
@@ -70,8 +76,7 @@ void interpret(example::options& of) {
     }
 
     // Each combination is a trainer of its own; these are compiled into this program.
-    const bool is_plain = std::holds_alternative<lockstep::compress::none>(compressor);
-    if (of.shards > 1 && (!(is_plain || is_gathered) || of.optimizer == "lars"))
+    if (of.shards > 1 && (of.is_compressed_otherwise || of.optimizer == "lars"))
         throw error{text("--compress ", of.compress, " with --optimizer ", of.optimizer, " is compiled for whole layers, which --partition ", of.partition, " cuts"),
                     "leave --partition out"};
     if (of.sync != "every" && !(is_plain && of.optimizer == "momentum"))
@@ -85,8 +90,17 @@ void interpret(example::options& of) {
         !(is_plain && of.optimizer == "momentum" && of.sync == "every" && of.partition == "data" && !std::isfinite(of.clip)))
         throw error{text("--factors ", of.factors, " is compiled for momentum, without compression or clipping and for whole layers"),
                     "leave --compress, --optimizer, --sync, --clip and --partition out"};
-    if (of.optimizer != "momentum" && !is_plain)
+    if (has_workers_momentum || has_frozen_variance) {
+        for (const char* option : {"--optimizer", "--weight-decay"})
+            if (given(option))
+                throw error{text(option, " was given with --compress ", of.compress, ", which is an optimizer of its own, without weight decay"), "leave it out"};
+        if (has_frozen_variance && std::isfinite(of.clip))
+            throw error{text("--clip with --compress ", of.compress, ", whose sums are momenta"), "leave it out"};
+        of.optimizer = has_frozen_variance ? "one_bit_adam" : "deep_gradient";
+        of.weight_decay = 0;
+    } else if (of.optimizer != "momentum" && !is_plain) {
         throw error{text("--optimizer ", of.optimizer, " is compiled without compression"), "leave --compress out, or take momentum"};
+    }
 }
 
 /// Shards are compiled in: which numbers divide every dense layer is known before.
@@ -244,12 +258,14 @@ int main(int argc, char** argv) {
             if (app.count(option) > 0 && of.data != "digits")
                 throw error{text(option, " was given with the files in '", of.data, "', which are used whole"),
                             "leave it out, or generate samples with --data digits"};
-        interpret(of);
+        interpret(of, [&](const char* option) { return app.count(option) > 0; });
         if (of.net == "lenet") {
             require_shards(example::lenet(of.dropout), of.shards);
+            if (of.is_compressed_otherwise) return example::run_lenet_compressed(world, of);
             return of.shards == 1 ? example::run_lenet(world, of) : example::run_lenet_in_two_shards(world, of);
         }
         require_shards(example::mlp(of.dropout), of.shards);
+        if (of.is_compressed_otherwise) return example::run_mlp_compressed(world, of);
         return of.shards == 1 ? example::run_mlp(world, of) : example::run_mlp_in_two_shards(world, of);
     }, boost::mpi::threading::serialized);  // --progress thread
 }

@@ -55,6 +55,8 @@ struct options {
     // From `partition`.
     std::size_t shards = 1;
     bool replicates = true;
+    // From `compress`: in a file of their own are those that are neither none nor gathered.
+    bool is_compressed_otherwise = false;
     // From `sync`: 0 without local steps.
     std::size_t period = 0;
 };

@@ -20,8 +20,10 @@
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/adam.hpp"
+#include "lockstep/optim/deep_gradient.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/optim/one_bit_adam.hpp"
 #include "lockstep/optim/weight_decay.hpp"
 #include "lockstep/partition/data.hpp"
 #include "lockstep/partition/hybrid.hpp"
@@ -260,41 +262,71 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
     }
 }
 
-/// The whole run. Explicit instantiations in a file each keep compilation parallel.
-template <std::size_t Shards, class Net>
-int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
+/// The files that the options name, for f(files, compressor).
+template <class F>
+int with_files(const boost::mpi::communicator& world, const options& of, const F& f) {
     const bool drawn = of.data == "digits";
     const chosen_data train = drawn ? chosen_data{ls::data::digits{.count = of.train_samples}} : chosen_data{of.data + "/train"};
     const chosen_data test = drawn ? chosen_data{ls::data::digits{.count = of.test_samples, .first = 1'000'000'000}} : chosen_data{of.data + "/t10k"};
     ls::compress::statistics messages;
-    const chosen_files files{world, of, train, test, messages};
-    const auto decaying = [&](auto inner) { return ls::optim::weight_decay{.rate = of.weight_decay, .inner = inner}; };
-    const auto momentum = decaying(ls::optim::momentum{.beta = of.momentum, .nesterov = true});
-    constexpr ls::compress::none whole;
-    constexpr ls::sync::every_step every;
-    const ls::sync::clip_by_global_norm clip{.norm = of.clip};
-    constexpr ls::sync::no_clipping unclipped;
-    const chosen_compressor compressor = choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr);
-    if (const auto* one = std::get_if<gathered>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
-    if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, unclipped);
-    if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
-    // These are for whole networks, or compiled for them alone.
-    if constexpr (Shards == 1) {
-        if (const auto* one = std::get_if<scaled>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<summed>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<summed_twice>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
+    return f(chosen_files{world, of, train, test, messages}, choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr));
+}
+
+// The whole run. Explicit instantiations in a file each keep compilation parallel.
+
+/// With a compressor that has a trainer type of its own, for whole networks.
+template <class Net>
+int run_compressed(const boost::mpi::communicator& world, const options& of, const Net& net) {
+    return with_files(world, of, [&](const chosen_files& files, const chosen_compressor& compressor) {
+        constexpr ls::sync::every_step every;
+        constexpr ls::sync::no_clipping unclipped;
+        const auto momentum =
+            ls::optim::weight_decay{.rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}};
+        if (const auto* one = std::get_if<with_momentum_of_workers>(&compressor))
+            return with<1>(files, net, ls::optim::deep_gradient{.momentum = of.momentum, .clip = std::isfinite(of.clip) ? of.clip : 0}, one->compressor, every,
+                           unclipped);
+        if (const auto* one = std::get_if<with_frozen_variance>(&compressor))
+            return with<1>(files, net, ls::optim::one_bit_adam{.warm_up = one->warm_up}, one->compressor, every, unclipped);
         if (const auto* one = std::get_if<ls::compress::adaptive>(&compressor)) {
             auto telling = *one;
             if (!of.quiet) telling.tell = [](std::string_view line) { ls::report::print(std::cout, std::string{line}); };
-            return with<Shards>(files, net, momentum, telling, every, unclipped);
+            return with<1>(files, net, momentum, telling, every, unclipped);
         }
-        if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
-        if (of.factors != "never")
-            return with<Shards>(files, net, momentum, whole, every, unclipped, ls::sync::factors{.always = of.factors == "always"});
-        if (of.optimizer == "lars")
-            return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);
-    }
-    return with<Shards>(files, net, momentum, whole, every, clip);
+        const ls::sync::clip_by_global_norm clip{.norm = of.clip};
+        if (const auto* one = std::get_if<summed_twice>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<counted>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<ls::compress::half>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<ls::compress::bfloat16>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<streamed>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<ls::compress::global_top_k>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<scaled>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        return with<1>(files, net, momentum, std::get<summed>(compressor), every, clip);
+    });
+}
+
+/// Without a compressor, or with one whose messages are gathered.
+template <std::size_t Shards, class Net>
+int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
+    return with_files(world, of, [&](const chosen_files& files, const chosen_compressor& compressor) {
+        const auto decaying = [&](auto inner) { return ls::optim::weight_decay{.rate = of.weight_decay, .inner = inner}; };
+        const auto momentum = decaying(ls::optim::momentum{.beta = of.momentum, .nesterov = true});
+        constexpr ls::compress::none whole;
+        constexpr ls::sync::every_step every;
+        const ls::sync::clip_by_global_norm clip{.norm = of.clip};
+        constexpr ls::sync::no_clipping unclipped;
+        if (const auto* one = std::get_if<gathered>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
+        if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, unclipped);
+        if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
+        // These are for whole networks, or compiled for them alone.
+        if constexpr (Shards == 1) {
+            if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
+            if (of.factors != "never")
+                return with<Shards>(files, net, momentum, whole, every, unclipped, ls::sync::factors{.always = of.factors == "always"});
+            if (of.optimizer == "lars")
+                return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);
+        }
+        return with<Shards>(files, net, momentum, whole, every, clip);
+    });
 }
 
 }  // namespace example

@@ -27,13 +27,12 @@ namespace lockstep::compress {
 class any {
 public:
     static constexpr std::string_view name = "any";
-    static constexpr bool holds_any = true;
     static constexpr std::size_t slot_count = 4;  ///< at most; slots() are in use
 
     any() : any{none{}} {}
     /// Throws core::error if it has more than 4 slots.
     template <class C>
-        requires(!std::is_same_v<std::remove_cvref_t<C>, any> && Compressor<std::remove_cvref_t<C>>)
+        requires(!std::is_base_of_v<any, std::remove_cvref_t<C>> && Compressor<std::remove_cvref_t<C>>)
     any(const C& one) : held_{std::make_shared<const holder<C>>(one)} {  // implicit, as of std::any
         if (slots_of(one) > slot_count)
             core::fail(
@@ -46,6 +45,7 @@ public:
     void check_feedback() const { held_->check_feedback(); }
     [[nodiscard]] std::size_t slots() const noexcept { return held_->slots(); }
     [[nodiscard]] std::size_t shared_slots() const noexcept { return held_->shared_slots(); }
+    [[nodiscard]] bool seals() const noexcept { return held_->seals(); }
     [[nodiscard]] bool is_dense(const matrix& shape) const noexcept { return held_->is_dense(shape); }
     [[nodiscard]] bool sees_whole_tensors() const noexcept { return held_->sees_whole_tensors(); }
     [[nodiscard]] bool varies() const { return held_->varies(); }
@@ -106,6 +106,7 @@ private:
         virtual void check_feedback() const = 0;
         [[nodiscard]] virtual std::size_t slots() const noexcept = 0;
         [[nodiscard]] virtual std::size_t shared_slots() const noexcept = 0;
+        [[nodiscard]] virtual bool seals() const noexcept = 0;
         [[nodiscard]] virtual bool is_dense(const matrix& shape) const noexcept = 0;
         [[nodiscard]] virtual bool sees_whole_tensors() const noexcept = 0;
         [[nodiscard]] virtual bool varies() const = 0;
@@ -120,6 +121,7 @@ private:
         void check_feedback() const override { detail::check_feedback(compressor); }
         [[nodiscard]] std::size_t slots() const noexcept override { return slots_of(compressor); }
         [[nodiscard]] std::size_t shared_slots() const noexcept override { return shared_slots_of(compressor); }
+        [[nodiscard]] bool seals() const noexcept override { return compress::seals(compressor); }
         [[nodiscard]] bool is_dense(const matrix& shape) const noexcept override {
             return compress::is_dense(compressor, shape);
         }

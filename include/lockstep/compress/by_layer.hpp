@@ -29,7 +29,9 @@ template <class Dense, class Convolutions = Dense, class Vectors = none>
 struct by_layer {
     static_assert(Compressor<Dense> && Compressor<Convolutions> && Compressor<Vectors>,
                   "lockstep: by_layer takes three compressors: for dense weights, for convolutions and for vectors");
-    // What does not fit is replaced, so that the sentence above stays the only error.
+    static_assert(!is_outermost<Dense> && !is_outermost<Convolutions> && !is_outermost<Vectors>,
+                  "lockstep: two_sided goes around by_layer; write two_sided{by_layer{..}}");
+    // What does not fit is replaced, so that a sentence above stays the only error.
     using dense_type = std::conditional_t<Compressor<Dense>, Dense, none>;
     using convolutions_type = std::conditional_t<Compressor<Convolutions>, Convolutions, none>;
     using vectors_type = std::conditional_t<Compressor<Vectors>, Vectors, none>;
@@ -47,6 +49,9 @@ struct by_layer {
                           " vectors=", detail::describe(vectors));
     }
     void check() const {
+        detail::refuse_seal(name, dense);
+        detail::refuse_seal(name, convolutions);
+        detail::refuse_seal(name, vectors);
         detail::check(dense);
         detail::check(convolutions);
         detail::check(vectors);

@@ -40,7 +40,8 @@ struct chain {
     static_assert(is_sparsifier<S> && is_stateless<V>,
                   "lockstep: chain takes a sparsifier such as top_k, and a compressor without state for its values, "
                   "such as quantize");
-    // What does not fit is replaced, so that the sentence above stays the only error.
+    static_assert(!is_outermost<V>, "lockstep: two_sided goes around chain; write two_sided{chain{..}}");
+    // What does not fit is replaced, so that a sentence above stays the only error.
     using sparsifier_type = std::conditional_t<Sparsifier<S>, S, top_k>;
     using values_type = std::conditional_t<is_stateless<V>, V, none>;
     sparsifier_type sparsifier{};

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress::detail {
@@ -30,6 +32,15 @@ void check(const C& one) {
 template <class C>
 void check_feedback(const C& one) {
     if constexpr (requires { one.check_feedback(); }) one.check_feedback();
+}
+
+/// Throws core::error if a part of `around` changes the sum, which it would not do there: what is_outermost refuses,
+/// held by compress::any.
+template <class C>
+void refuse_seal(std::string_view around, const C& part) {
+    if (seals(part))
+        core::fail(core::text(around, " goes around ", describe(part), ", whose sum would not be compressed"),
+                   "write two_sided once, around all other combinators");
 }
 
 /// Steps in ascending order, each once; 0 is no change.

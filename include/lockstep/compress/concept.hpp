@@ -85,7 +85,8 @@ struct sealing {
 /// of the traits whole_tensors and varying_lengths; `max_bytes<T>(n, step, from)`, the longest message of a step and
 /// tensor, and `changes()`, the steps at which that differs from the step before, ascending: messages then take no more
 /// room than that. `seal(sealing)`, noexcept, changes the sum of all workers before the update, with `shared_slots()`
-/// arrays of state that belong to no worker.
+/// arrays of state that belong to no worker; `seals()`, whether it does, where the type does not say. It is for the
+/// outermost combinator alone.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
@@ -172,6 +173,21 @@ template <class C>
 template <class C, class T>
 inline constexpr bool has_seal = requires(const C& compressor, const sealing<T>& in) {
     requires noexcept(compressor.seal(in));
+};
+
+/// Whether it does, as far as that is known when a program runs: compress::any says it of what it holds.
+template <class C>
+[[nodiscard]] constexpr bool seals(const C& compressor) noexcept {
+    if constexpr (requires { compressor.seals(); })
+        return compressor.seals();
+    else
+        return has_seal<C, float>;
+}
+
+/// Goes around everything else: a combinator around it would not change the sum.
+template <class C>
+inline constexpr bool is_outermost = has_seal<C, float> && !requires(const C& compressor) {
+    compressor.seals();
 };
 
 /// The longest message of n numbers of this tensor in this step.

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/compress/choice.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/reduction.hpp"
@@ -22,11 +23,6 @@ namespace lockstep::compress {
 /// What error feedback can go around.
 template <class Inner>
 inline constexpr bool is_inner = Compressor<Inner>;
-/// two_sided goes around everything else: what is around it would not compress the way back.
-template <class Inner>
-inline constexpr bool is_outermost = has_seal<Inner, float> && !requires {
-    Inner::holds_any;
-};
 
 /// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014);
 /// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly, not up to rounding, for every inner compressor here:
@@ -52,8 +48,10 @@ struct error_feedback {
         return core::text("inner=", inner_type::name, "(", std::string{inner.settings()}, ")");
     }
 
-    /// Throws core::error if the inner compressor's own check does, or if its residual would grow without end.
+    /// Throws core::error if the inner compressor's own check does, if its residual would grow without end, or if it
+    /// changes the sum.
     void check() const {
+        detail::refuse_seal(name, inner);
         if constexpr (requires { inner.check(); }) inner.check();
         if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
     }

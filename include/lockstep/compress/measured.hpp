@@ -116,6 +116,9 @@ struct measured {
         if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
     }
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
+    [[nodiscard]] constexpr std::size_t shared_slots() const noexcept { return shared_slots_of(inner); }
+    [[nodiscard]] bool seals() const noexcept requires requires(const inner_type& one) { one.seals(); }
+    { return inner.seals(); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
     [[nodiscard]] bool varies() const { return compress::varies(inner); }
@@ -145,6 +148,10 @@ struct measured {
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
         inner.decode_add(message, scale, sum);
     }
+    /// Is not counted: nothing is sent.
+    template <class T>
+        requires has_seal<inner_type, T>
+    void seal(const sealing<T>& in) const noexcept { inner.seal(in); }
 
 private:
     template <class T, class Encode>

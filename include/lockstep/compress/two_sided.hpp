@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/compress/choice.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/core/text.hpp"
@@ -31,6 +32,7 @@ struct two_sided {
     static_assert(fits,
                   "lockstep: two_sided goes around a compressor; write two_sided{compress::error_feedback{"
                   "compress::one_bit{}}}");
+    static_assert(!is_outermost<Inner>, "lockstep: two_sided goes around a compressor once; leave out one of the two");
     using inner_type = std::conditional_t<fits, Inner, none>;
     inner_type inner;
 
@@ -42,6 +44,7 @@ struct two_sided {
         return core::text("inner=", inner_type::name, "(", std::string{inner.settings()}, ")");
     }
     void check() const {
+        detail::refuse_seal(name, inner);
         if constexpr (requires { inner.check(); }) inner.check();
     }
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }

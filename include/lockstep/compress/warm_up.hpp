@@ -50,7 +50,9 @@ template <class Inner, class First = none>
 struct warm_up {
     static_assert(Compressor<Inner> && Compressor<First>,
                   "lockstep: warm_up goes around a compressor; write warm_up{compress::top_k{.ratio = 0.001}, 100}");
-    // What does not fit is replaced, so that the sentence above stays the only error.
+    static_assert(!is_outermost<Inner> && !is_outermost<First>,
+                  "lockstep: two_sided goes around warm_up; write two_sided{warm_up{..}}");
+    // What does not fit is replaced, so that a sentence above stays the only error.
     using inner_type = std::conditional_t<Compressor<Inner>, Inner, none>;
     using first_type = std::conditional_t<Compressor<First>, First, none>;
     inner_type inner{};
@@ -68,9 +70,11 @@ struct warm_up {
         return core::text("inner=", detail::describe(inner), " each=", each, " ratios=", ratios[0], ",", ratios[1], ",",
                           ratios[2], ",", ratios[3], " start=", start, " first=", detail::describe(first));
     }
-    /// Throws core::error if a part does, or a ratio is outside (0, 1], or `each` is given for a compressor without a
-    /// ratio.
+    /// Throws core::error if a part does or changes the sum, or a ratio is outside (0, 1], or `each` is given for a
+    /// compressor without a ratio.
     void check() const {
+        detail::refuse_seal(name, inner);
+        detail::refuse_seal(name, first);
         detail::check(inner);
         detail::check(first);
         if (each > 0 && !has_ratio<inner_type>)
