@@ -84,6 +84,9 @@ struct adaptive {
             if (one.slots() > 0 || one.shared_slots() > 0)
                 core::fail(core::text("the candidate ", one.settings(), " of adaptive keeps a state of its own"),
                            "leave error_feedback out: one residual is around all candidates");
+            if (one.seals())
+                core::fail(core::text("the candidate ", one.settings(), " of adaptive changes the sum of all workers"),
+                           "leave two_sided out");
             if (one.sees_whole_tensors())
                 core::fail(core::text("the candidate ", one.settings(), " of adaptive takes whole tensors"),
                            "use compressors that take segments");

@@ -103,6 +103,7 @@ TEST_CASE("compress/adaptive: settings that make no sense are refused") {
             "lockstep: adaptive has 256 candidates; use at most 255");
     refuses({.candidates = {error_feedback{top_k{}}}}, "keeps a state of its own; leave error_feedback out");
     refuses({.candidates = {two_sided{error_feedback{one_bit{}}}}}, "keeps a state of its own");
+    refuses({.candidates = {two_sided{quantize{}}}}, "changes the sum of all workers; leave two_sided out");
     refuses({.candidates = {quantize{.bits = 1}}}, "quantize has bits = 1");
     refuses({.candidates = {quantize{.bits = 2}}}, "error_feedback around quantize with bits = 2");
     refuses({.candidates = {one_bit{}}}, "takes whole tensors");
