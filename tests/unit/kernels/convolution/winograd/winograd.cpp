@@ -74,7 +74,7 @@ void require_bound(const convolution& g, std::size_t batch) {
                    g.out_rows(), g.out_columns(), g.filters,
                    [&](std::size_t i, std::size_t j, std::size_t c, std::size_t f) { return weight(i * 3 + j, c, f); });
     for (std::size_t i = 0; i < size.size(); ++i) size[i] += std::abs(static_cast<double>(in.bias[i % g.filters]));
-    INFO(describe(g, batch));
+    INFO(describe_winograd(g, batch));
     REQUIRE(within_bound<Kind::edge>(got.y, want.y, size, g.channels, 9 * g.channels));
     const auto back = magnitudes(
         w, batch, in.dy, g.out_rows(), g.out_columns(), g.filters, signed_size(g.pad_top) - 2,
@@ -95,7 +95,7 @@ TEMPLATE_TEST_CASE("kernels/winograd: F(2x2) gives whole numbers exactly for sha
         with_bias = !with_bias;
         const auto want = wanted(g, batch, in, with_bias);
         const auto got = run<TestType>(g, batch, in, 1, with_bias);
-        INFO(describe(g, batch));
+        INFO(describe_winograd(g, batch));
         REQUIRE(equal(got.y, want.y));
         REQUIRE(equal(got.dx, want.dx));
     }
@@ -153,7 +153,7 @@ TEMPLATE_TEST_CASE("kernels/winograd: equal bits for every number of threads", "
         const auto alone = run<TestType>(g, batch, in, 1);
         for (const int threads : {2, 3, 5}) {
             const auto got = run<TestType>(g, batch, in, threads);
-            INFO(describe(g, batch) << ", threads " << threads);
+            INFO(describe_winograd(g, batch) << ", threads " << threads);
             REQUIRE(same_bits(got.y, alone.y));
             REQUIRE(same_bits(got.dx, alone.dx));
         }
@@ -177,7 +177,7 @@ TEMPLATE_TEST_CASE("kernels/winograd: a sample alone has the bits it has among o
             mine.x = part(in.x, g.in_size(), sample);
             mine.dy = part(in.dy, g.out_size(), sample);
             const auto got = run<TestType>(g, 1, mine, 1);
-            INFO(describe(g, batch) << ", sample " << sample);
+            INFO(describe_winograd(g, batch) << ", sample " << sample);
             REQUIRE(same_bits(got.y, part(all.y, g.out_size(), sample)));
             REQUIRE(same_bits(got.dx, part(all.dx, g.in_size(), sample)));
         }
@@ -212,7 +212,7 @@ TEMPLATE_TEST_CASE("kernels/winograd: lines of one vector and of two give the sa
             const auto sizes_decide = run<TestType>(g, 3, in, 1);
             const auto one = run<TestType, kernels::narrow::yes>(g, 3, in, 2);
             const auto two = run<TestType, kernels::narrow::no>(g, 3, in, 2);
-            INFO(describe(g, 3));
+            INFO(describe_winograd(g, 3));
             REQUIRE(same_bits(one.y, two.y));
             REQUIRE(same_bits(one.dx, two.dx));
             REQUIRE(same_bits(one.y, sizes_decide.y));
@@ -242,7 +242,7 @@ TEMPLATE_TEST_CASE("kernels/winograd: padding has the bits of zeros that are the
                         in.x.data() + (sample * rows + row) * g.columns * channels, g.columns * channels,
                         framed.x.data() +
                             ((sample * without.rows + row + g.pad_top) * without.columns + g.pad_left) * channels);
-            INFO(describe(g, 2));
+            INFO(describe_winograd(g, 2));
             REQUIRE(same_bits(run<TestType>(g, 2, in, 1).y, run<TestType>(without, 2, framed, 1).y));
         }
 }
@@ -273,7 +273,7 @@ TEST_CASE("kernels/winograd: scratch grows with the batch", "[kernels]") {
             for (std::size_t batch = 0; batch < 100; ++batch) {
                 const std::size_t now_forward = kernels::winograd_forward_scratch<4, float>(g, batch, {threads});
                 const std::size_t now_data = kernels::winograd_backward_data_scratch<4, float>(g, batch, {threads});
-                INFO(describe(g, batch));
+                INFO(describe_winograd(g, batch));
                 REQUIRE(now_forward >= forward);
                 REQUIRE(now_data >= data);
                 forward = now_forward;
@@ -305,7 +305,7 @@ TEST_CASE(
                  {8, 8, 16, 16}, {9, 13, 5, 16}, {32, 5, 16, 7}, {3, 50, 3, 1}, {3, 3, 16, 7}})
             for (const std::size_t size : {1, 7, 16}) {
                 const convolution g = three_by_three(rows, columns, channels, filters, pad);
-                INFO(describe(g, batch) << ", blocks of " << size);
+                INFO(describe_winograd(g, batch) << ", blocks of " << size);
                 const auto s = kernels::detail::forward_sliding(g);
                 const kernels::detail::tiling tiles{4, s, batch};
                 const std::vector<float> x(batch * g.in_size());

@@ -273,7 +273,7 @@ inline std::vector<std::pair<convolution, std::size_t>> winograd_shapes(std::siz
     return out;
 }
 
-inline std::string describe(const convolution& g, std::size_t batch) {
+inline std::string describe_winograd(const convolution& g, std::size_t batch) {
     return core::text("batch ", batch, ", ", g.rows, "x", g.columns, "x", g.channels, " -> ", g.filters, ", padding ",
                       g.pad_top, " ", g.pad_bottom, " ", g.pad_left, " ", g.pad_right);
 }

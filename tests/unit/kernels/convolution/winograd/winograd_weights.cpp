@@ -58,7 +58,7 @@ void require_bound(const convolution& g, std::size_t batch) {
     const auto want = wanted(g, batch, in);
     const auto got = run<Kind>(g, batch, in, 1);
     const std::size_t pixels = batch * g.out_rows() * g.out_columns();
-    INFO(describe(g, batch));
+    INFO(describe_winograd(g, batch));
     REQUIRE(within_bound<Kind::edge>(got.dw, want.dw,
                                      magnitudes_of_weights(matrices_of<Kind::edge>(), g, batch, in.x, in.dy),
                                      tile_count(Kind::edge, g, batch), pixels));
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: F(2x2) gives whole numbers exactly
         const operands<T> in{integers<T>(batch * g.in_size(), 1), integers<T>(batch * g.out_size(), 4)};
         const auto want = wanted(g, batch, in);
         const auto got = run<TestType>(g, batch, in, 1);
-        INFO(describe(g, batch));
+        INFO(describe_winograd(g, batch));
         REQUIRE(equal(got.dw, want.dw));
         REQUIRE(equal(got.dbias, want.dbias));
     }
@@ -123,7 +123,7 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits for every number of thr
         const auto alone = run<TestType>(g, batch, in, 1);
         for (const int threads : {2, 3, 5}) {
             const auto got = run<TestType>(g, batch, in, threads);
-            INFO(describe(g, batch) << ", threads " << threads);
+            INFO(describe_winograd(g, batch) << ", threads " << threads);
             REQUIRE(same_bits(got.dw, alone.dw));
             REQUIRE(same_bits(got.dbias, alone.dbias));
         }
@@ -143,7 +143,7 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: equal bits however tiles are cut i
         std::copy(one.x.begin(), one.x.end(), in.x.begin() + static_cast<std::ptrdiff_t>(2 * g.in_size()));
         std::copy(one.dy.begin(), one.dy.end(), in.dy.begin() + static_cast<std::ptrdiff_t>(2 * g.out_size()));
         const auto got = run<TestType>(g, 4, in, 2);
-        INFO(describe(g, 4));
+        INFO(describe_winograd(g, 4));
         REQUIRE(same_bits(got.dw, alone.dw));
         REQUIRE(same_bits(got.dbias, alone.dbias));
     }
@@ -160,7 +160,7 @@ TEMPLATE_TEST_CASE("kernels/winograd_weights: lines of one vector and of two giv
         const convolution g = three_by_three(9, 11, channels, filters);
         const auto in = random_operands<T>(g, 3);
         const auto one = run<TestType, kernels::narrow::yes>(g, 3, in, 2);
-        INFO(describe(g, 3));
+        INFO(describe_winograd(g, 3));
         REQUIRE(same_bits(one.dw, run<TestType, kernels::narrow::no>(g, 3, in, 2).dw));
         REQUIRE(same_bits(one.dw, run<TestType>(g, 3, in, 1).dw));
     }
@@ -172,7 +172,7 @@ TEST_CASE("kernels/winograd_weights: scratch for many samples serves fewer", "[k
             std::size_t before = 0;
             for (std::size_t batch = 0; batch < 100; ++batch) {
                 const std::size_t now = kernels::winograd_backward_weights_scratch<4, float>(g, batch, {threads});
-                INFO(describe(g, batch));
+                INFO(describe_winograd(g, batch));
                 REQUIRE(now >= before);
                 before = now;
             }
