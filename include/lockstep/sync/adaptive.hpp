@@ -232,7 +232,8 @@ private:
         const double margin = control_.is_short() ? std::max(settings_.margin, early_margin) : settings_.margin;
         const auto next =
             planner::choose_compression(model, now_, {.margin = margin, .max_error = settings_.max_error});
-        const bool changes = next != now_ && made_.size() + next.size() <= most_choices;
+        // There has to be room for going back as well.
+        const bool changes = next != now_ && made_.size() + 2 * next.size() <= most_choices;
         const std::size_t first = made_.size();
         std::string text = core::text("step ", step, ": ");
         const std::vector<std::size_t> last = now_;
