@@ -3,7 +3,8 @@
 // The trainer and all that can stand in a plan, for programs that do not mind the compile time; the library itself
 // never includes it. Not here: models/, planner/, files/, data/mapped_npy.hpp, data/image_folder.hpp, further sums
 // (collectives/sum_algorithms.hpp), report/timeline.hpp, train/checkpoint.hpp for programs that save and resume,
-// sync/adaptive.hpp, train/find_learning_rate.hpp, check_gradients.hpp, and tensor/xtensor.hpp, which takes a second to parse.
+// sync/adaptive.hpp, train/find_learning_rate.hpp, check_gradients.hpp, and tensor/xtensor.hpp, which takes a second to
+// parse.
 // Tested by tests/headers/main.cpp.
 
 #include "lockstep/comm/program.hpp"
