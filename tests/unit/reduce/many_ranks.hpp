@@ -23,10 +23,13 @@ namespace reduce_test {
 
 namespace ls = lockstep;
 
-/// A matrix, a bias, a matrix in two segments.
 struct layout {
     std::size_t n = 0;
     std::vector<ls::reduce::piece> pieces{};
+    explicit layout(std::vector<ls::reduce::piece> all) : pieces{std::move(all)} {
+        for (const auto& one : pieces) n += one.count;
+    }
+    /// A matrix, a bias, a matrix in two segments.
     layout(std::size_t first, std::size_t bias, std::size_t segment) : n{first + bias + 2 * segment} {
         pieces = {{.first = 0, .count = first, .tensor = 3, .rows = 2, .columns = first / 2},
                   {.first = first, .count = bias, .tensor = 4, .rows = 1, .columns = bias},
@@ -93,7 +96,7 @@ template <class R, class C>
 void same_as_one_rank(const C& compressor, const layout& of, std::uint64_t steps = 3, bool all_deals = true) {
     const ls::comm::group ranks{boost::mpi::communicator{}};
     for (const auto& [workers, lanes] :
-         std::vector<std::pair<std::size_t, std::size_t>>{{1, 8}, {2, 8}, {3, 12}, {4, 8}, {5, 10}, {8, 8}}) {
+         std::vector<std::pair<std::size_t, std::size_t>>{{1, 8}, {2, 8}, {3, 12}, {4, 8}, {5, 10}, {7, 16}, {8, 8}}) {
         if (!all_deals && workers != 3 && workers != 4) continue;
         INFO(C::name << " " << compressor.settings() << ", " << of.n << " numbers, " << workers << " workers, " << lanes
                      << " lanes, " << ranks.size() << " ranks");
