@@ -31,10 +31,10 @@ struct chosen_logs {
     std::optional<ls::json_log> json;
     std::optional<ls::html_report> page;
 
-    /// `plan`: the text of ls::summary. `picture`: of a timeline.
+    /// `plan`: the text of ls::summary. `picture`: of a timeline. `messages`: what a compressor did.
     template <class Options>
     chosen_logs(const Options& of, bool is_first, const std::string& plan, std::string_view net, const std::string& picture = {},
-                double interval = 5)
+                double interval = 5, const ls::compress::statistics* messages = nullptr)
         : writes{is_first} {
         if (!of.quiet) lines.emplace(std::cout, interval);
         if (!of.csv.empty()) csv.emplace(of.csv);
@@ -45,7 +45,8 @@ struct chosen_logs {
             page.emplace(ls::html_report{.path = of.html,
                                          .name = ls::core::text(net, " on ", of.data),
                                          .about = plan,
-                                         .picture = picture});
+                                         .picture = picture,
+                                         .messages = messages});
     }
     /// None is written if two of them are one.
     [[nodiscard]] std::vector<std::string> files() const {

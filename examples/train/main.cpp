@@ -148,7 +148,7 @@ void describe(CLI::App& app, example::options& of) {
         ->capture_default_str();
     app.add_flag("--list-compressors", of.list_compressors, "print the names that --compress takes, their settings and bytes, and stop");
     app.add_option("--compress-choices", of.compress_choices, "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks");
-    app.add_flag("--compress-statistics", of.compress_statistics, "print bytes, error and time of the messages of rank 0 for each tensor at the end; the same bits");
+    app.add_flag("--compress-statistics", of.compress_statistics, "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in the page of --html; the same bits");
     app.add_option("--workers", of.workers,
                    "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one for each rank. Else they change no bit")
         ->check(example::whole_number(0))

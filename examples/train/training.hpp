@@ -194,7 +194,7 @@ int fit(const chosen_files& files, const Plan& plan) {
         ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
                                                    test.size(), " to test\n", table));
     if (of.plan_only) return 0;
-    chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg"};
+    chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg", 5, &messages};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
     if (!of.resume.empty()) {

@@ -33,6 +33,10 @@ struct tensor_statistics {
     [[nodiscard]] double ratio(std::size_t element_bytes) const noexcept {
         return bytes == 0 ? 0 : static_cast<double>(numbers * element_bytes) / static_cast<double>(bytes);
     }
+    /// How many bytes fewer than the numbers themselves; below 0 where messages are longer.
+    [[nodiscard]] double saved_bytes(std::size_t element_bytes) const noexcept {
+        return static_cast<double>(numbers * element_bytes) - static_cast<double>(bytes);
+    }
     /// |p - decoded| / |p| over all messages; 0 where p is 0.
     [[nodiscard]] double relative_error() const noexcept { return squares > 0 ? std::sqrt(lost / squares) : 0; }
     void add(const tensor_statistics& other) noexcept {
@@ -56,6 +60,8 @@ public:
         rows_[std::min(tensor, rows_.size() - 1)].add(message);
     }
     [[nodiscard]] const tensor_statistics& of(std::size_t tensor) const { return rows_.at(tensor); }
+    /// Numbers of tensors that it can tell apart, and one for all others.
+    [[nodiscard]] std::size_t size() const noexcept { return rows_.size(); }
     [[nodiscard]] tensor_statistics total() const noexcept {
         tensor_statistics out;
         for (const auto& row : rows_) out.add(row);

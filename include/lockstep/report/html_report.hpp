@@ -14,11 +14,13 @@
 #include <vector>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/model/layout.hpp"
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/launch.hpp"
 #include "lockstep/report/logs.hpp"
@@ -43,6 +45,8 @@ struct html_report {
     std::string name{};     ///< of the run; empty: the path
     std::string about{};    ///< a text for the page, such as ls::summary(trainer)
     std::string picture{};  ///< an SVG file that is shown at the end if it is there: that of a timeline, named before
+    /// Of the compressors `measured{inner, &statistics}`, for a table of tensors; outlives the report.
+    const compress::statistics* messages = nullptr;
     /// What it keeps for itself.
     struct kept {
         run_record run{};
@@ -113,6 +117,7 @@ private:
     /// Takes over the page of the run that is resumed, up to that step.
     [[gnu::cold]] void begin(const run_begin& from);
     [[gnu::cold]] void add_picture();
+    [[gnu::cold]] void add_messages(const std::vector<std::string>& names);
     [[gnu::cold]] void write();
 
     template <class Trainer>
@@ -126,6 +131,13 @@ private:
         own.facts.steps = mine.steps;
         own.facts.samples = mine.samples;
         own.facts.timed_steps = mine.steps - std::min(mine.steps, own.begun_after);
+        own.facts.element_bytes = sizeof(typename Trainer::value_type);
+        // A tensor of several shards is several of each rank.
+        std::vector<std::string> names;
+        if (messages != nullptr && trainer.grid().shards == 1)
+            for (const auto& one : model::weight_layout<typename Trainer::network>)
+                names.push_back(core::text(one.layer, ".", one.layer_name, ".", one.name));
+        add_messages(names);
     }
 };
 
@@ -168,6 +180,16 @@ LOCKSTEP_FUNCTION void html_report::add_picture() {
     constexpr std::size_t most = 8'000'000;
     if (picture.empty() || !core::why_unreadable(picture).empty()) return;
     own.facts.picture = core::read_text(picture, "the picture of a step", most, "record fewer steps or ranks");
+}
+
+LOCKSTEP_FUNCTION void html_report::add_messages(const std::vector<std::string>& names) {
+    own.facts.messages.clear();
+    if (messages == nullptr || messages->total().messages == 0) return;
+    for (std::size_t tensor = 0; tensor < messages->size(); ++tensor)
+        if (messages->of(tensor).messages > 0)
+            own.facts.messages.push_back(
+                {tensor < names.size() ? names[tensor] : core::text("tensor ", tensor), messages->of(tensor)});
+    own.facts.messages.push_back({"all", messages->total()});
 }
 
 LOCKSTEP_FUNCTION void html_report::write() {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/report/events.hpp"
@@ -22,6 +23,12 @@
 #include "lockstep/report/run_record.hpp"
 
 namespace lockstep::report {
+
+/// What a compressor did to a tensor, or to all: sums over the messages that rank 0 encoded.
+struct message_row {
+    std::string tensor;
+    compress::tensor_statistics of{};
+};
 
 /// What a page shows beside the curves. What is not known is left out.
 struct page_facts {
@@ -35,8 +42,10 @@ struct page_facts {
     std::size_t memory_bytes = 0;           ///< its arena, in all
     std::size_t bytes_per_step = 0;         ///< that rank 0 sends
     std::string transport{};
-    std::string about{};    ///< a text of the caller, such as ls::summary(trainer)
-    std::string picture{};  ///< an SVG of a step, such as that of timeline
+    std::vector<message_row> messages{};  ///< of each tensor, the last one of all; empty without a compressor
+    std::size_t element_bytes = 4;        ///< of the numbers that were encoded
+    std::string about{};                  ///< a text of the caller, such as ls::summary(trainer)
+    std::string picture{};                ///< an SVG of a step, such as that of timeline
 };
 
 /// The page as HTML.
@@ -231,6 +240,25 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
     return html::section("Communication", out);
 }
 
+[[nodiscard]] LOCKSTEP_FUNCTION std::string compression_of(const page_facts& facts) {
+    if (facts.messages.empty()) return {};
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [tensor, of] : facts.messages) {
+        const double each = 1e9 / std::max(1.0, static_cast<double>(of.numbers));
+        const double saved = of.saved_bytes(facts.element_bytes);
+        rows.push_back({tensor, core::grouped(of.messages), html::bytes(static_cast<double>(of.bytes)),
+                        saved < 0 ? "-" + html::bytes(-saved) : html::bytes(saved),
+                        core::fixed(of.ratio(facts.element_bytes), 1), core::fixed(of.relative_error(), 4),
+                        core::fixed(of.encode_seconds * each, 2), core::fixed(of.decode_seconds * each, 2)});
+    }
+    return html::section(
+        "Compression",
+        html::table("Messages that rank 0 encoded. Ratio: bytes of the numbers over bytes of the "
+                    "messages. Error: |p - decoded| / |p|, where p is what was to be sent. Times: "
+                    "nanoseconds for each number",
+                    {"tensor", "messages", "sent", "saved", "ratio", "error", "encode", "decode"}, rows));
+}
+
 [[nodiscard]] LOCKSTEP_FUNCTION std::string memory_of(const page_facts& facts) {
     std::string out;
     if (facts.memory_bytes > 0) {
@@ -372,7 +400,8 @@ LOCKSTEP_FUNCTION std::string run_page(const run_record& run, const page_facts& 
     for (const auto& chart : charts_of(run)) body += html::to_html(chart);
     body += "</div>\n";
     body += detail::time_of(facts) + detail::step_of(facts) + detail::communication_of(facts) +
-            detail::memory_of(facts) + detail::repeat_of(run, facts) + detail::epochs_of(run);
+            detail::compression_of(facts) + detail::memory_of(facts) + detail::repeat_of(run, facts) +
+            detail::epochs_of(run);
     body += core::text(events_begin, to_lines(run), events_end, "\n");
     return html::page(core::text(run.name, " - lockstep"), body);
 }

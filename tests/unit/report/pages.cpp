@@ -12,6 +12,7 @@
 
 namespace {
 
+namespace compress = lockstep::compress;
 namespace report = lockstep::report;
 namespace html = lockstep::report::html;
 
@@ -52,6 +53,31 @@ TEST_CASE("report/pages: text stays text", "[report]") {
     CHECK(count(page, "\"><script>") == 0);
     // Nothing is loaded.
     CHECK(count(page, "http:") + count(page, "https:") + count(page, "url(") == 0);
+}
+
+TEST_CASE("report/pages: what a compressor did, for each tensor", "[report]") {
+    CHECK(report::run_page({}, {}).find("<h2>Compression") == std::string::npos);
+    const compress::tensor_statistics shorter{.messages = 2,
+                                              .numbers = 1000,
+                                              .bytes = 500,
+                                              .squares = 4,
+                                              .lost = 1,
+                                              .encode_seconds = 3e-6,
+                                              .decode_seconds = 1e-6};
+    const compress::tensor_statistics longer{.messages = 1, .numbers = 1, .bytes = 12};
+    report::page_facts facts;
+    facts.messages = {{"0.dense.weight", shorter}, {"<1>", longer}};
+    facts.element_bytes = 8;
+    const std::string page = report::run_page({}, facts);
+    CHECK(page.find("<h2>Compression") != std::string::npos);
+    const auto row = [](const std::vector<std::string>& cells) {
+        std::string out;
+        for (const auto& cell : cells)
+            out += out.empty() ? "<tr><th scope=\"row\">" + cell + "</th>" : "<td>" + cell + "</td>";
+        return out;
+    };
+    CHECK(page.find(row({"0.dense.weight", "2", "500 B", "7.50 kB", "16.0", "0.5000", "3.00", "1.00"})) != page.npos);
+    CHECK(page.find(row({"&lt;1&gt;", "1", "12 B", "-4 B", "0.7", "0.0000", "0.00", "0.00"})) != page.npos);
 }
 
 TEST_CASE("report/pages: numbers for people", "[report]") {
