@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One rank fails inside a step, where the others wait for its part: `fault <place>:<what>` with what happens as in
 // faults.hpp. Places: norms, mean (of workers), mean_late (where two ranks share each worker, and one of them is slow),
-// factors, terngrad and power_sgd (the second round), sparse_sum (a round of streams), delayed; and shared_norms,
-// shared_mean, shared_delayed through shared memory. Every rank that throws compares its weights with what
-// weights_state() says of them.
+// factors, terngrad and power_sgd (the second round), sparse_sum (a round of streams), delayed, adaptive (while it
+// tries its candidates); and shared_norms, shared_mean, shared_delayed through shared memory. Every rank that throws
+// compares its weights with what weights_state() says of them.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -27,6 +27,7 @@
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
 #include "lockstep/optim/lars.hpp"
+#include "lockstep/sync/adaptive.hpp"
 #include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/delayed.hpp"
 #include "lockstep/sync/factors.hpp"
@@ -40,7 +41,7 @@ using input = ls::tensor::shape<6, 6, 1>;
 constexpr std::uint64_t failing_step = 1;
 
 /// Where the bad rank fails.
-enum class word { agreement, norms, commit, second_round };
+enum class word { agreement, norms, commit, second_round, trial };
 
 /// What the others' weights are then: those after the steps before, or unusable.
 enum class left { whole, torn, either };
@@ -107,6 +108,15 @@ struct failing_reduction : R {
     }
 };
 
+/// A candidate that fails when it is tried.
+struct failing_candidate : ls::compress::top_k {
+    template <class T>
+    std::size_t encode(const ls::compress::encoding<T>& in) const noexcept {
+        if (now.at == word::trial) reach(word::trial);
+        return top_k::encode(in);
+    }
+};
+
 /// Two steps, of which the second one fails on the last rank.
 template <class Plan>
 int run(const boost::mpi::communicator& world, const faults::fault& of, word at, left leaves, const Plan& plan) {
@@ -162,6 +172,19 @@ auto recipe(ls::transport transport, const Sync& sync, const Optimizer& optimize
                     .transport = transport};
 }
 
+/// As many steps as adaptive takes to try its candidates; their first message fails.
+int run_adaptive(const boost::mpi::communicator& world, const faults::fault& of) {
+    const std::vector<float> x(2 * input::size, world.rank() == 0 ? 1.0F : 0.5F);
+    const std::vector<std::int32_t> y{1, world.rank() == 0 ? 2 : 3};
+    const ls::compress::adaptive choice{.candidates = {failing_candidate{{.ratio = 0.1}}}, .least_numbers = 1};
+    ls::trainer trainer{world, recipe(ls::transport::messages, ls::sync::every_step{}, ls::optim::sgd{}, {}, choice)};
+    now = {.of = of, .at = word::trial, .step = failing_step};
+    for (int step = 0; step < 6; ++step) (void)trainer.step(x, y);
+    if (of.what != "none") std::printf("lockstep: rank %d has ended without an error\n", world.rank());
+    faults::print_hash(world, trainer.weights_hash());
+    return 0;
+}
+
 int fail(const boost::mpi::communicator& world, const std::string& name) {
     const auto colon = name.find(':');
     const faults::fault of{name.substr(colon + 1), world.rank() == world.size() - 1};
@@ -196,6 +219,7 @@ int fail(const boost::mpi::communicator& world, const std::string& name) {
         return run(world, of, word::agreement, before_updates,
                    recipe(by, every_step{}, sgd, whole,
                           ls::compress::error_feedback{ls::compress::sparse_sum{ls::compress::top_k{.ratio = 0.1}}}));
+    if (place == "adaptive") return run_adaptive(world, of);
     if (place == "delayed") return run(world, of, word::commit, left::torn, recipe(by, failing<ls::sync::delayed>{}));
     throw std::invalid_argument{"no such place"};
 }
