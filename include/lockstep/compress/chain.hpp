@@ -33,7 +33,8 @@ inline constexpr bool is_stateless<C> = C::slot_count == 0;
 /// 1,024 in the order of their indices, each a message of its own, so that decoding needs no memory; random words are
 /// those of positions 0 .. k - 1. Message: those blocks, each filled up to a multiple of 8 bytes; k indices of 32 bits;
 /// the ceil(k / 1024) lengths of the blocks and k, of 32 bits each. With quantize of b bits: about k (4 + b/8 + 4/512)
-/// bytes. Biased, so it wants error_feedback around it; sent + residual are then gradient + old residual exactly, if
+/// bytes. Values of a compressor that takes whole tensors, such as one_bit, are vectors without columns. Biased, so it
+/// wants error_feedback around it; sent + residual are then gradient + old residual exactly, if
 /// they are for `values`. `values` keeps no state: elements move from step to step.
 template <class S, class V>
 struct chain {
@@ -146,6 +147,9 @@ private:
             inside.values = part;
             inside.message = in.message.subspan(at, room - at);
             inside.state = {};
+            // What is selected has no columns, not even where it is all of a matrix.
+            if (sees_whole_tensors(values))
+                inside.from = {.tensor = in.from.tensor, .columns = part.size(), .offset = first};
             inside.random = in.random.from(first / 4);
             const std::size_t length = values.encode(inside);
             lengths[first / block] = static_cast<std::uint32_t>(length);

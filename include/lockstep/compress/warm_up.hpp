@@ -70,13 +70,18 @@ struct warm_up {
         return core::text("inner=", detail::describe(inner), " each=", each, " ratios=", ratios[0], ",", ratios[1], ",",
                           ratios[2], ",", ratios[3], " start=", start, " first=", detail::describe(first));
     }
-    /// Throws core::error if a part does or changes the sum, or a ratio is outside (0, 1], or `each` is given for a
-    /// compressor without a ratio.
+    /// Throws core::error if a part does or changes the sum, if only `first` takes whole tensors, or a ratio is outside
+    /// (0, 1], or `each` is given for a compressor without a ratio.
     void check() const {
         detail::refuse_seal(name, inner);
         detail::refuse_seal(name, first);
         detail::check(inner);
         detail::check(first);
+        if (compress::sees_whole_tensors(first) && !compress::sees_whole_tensors(inner))
+            core::fail(
+                core::text("warm_up begins with ", detail::describe(first), ", which takes whole tensors, before ",
+                           detail::describe(inner), ", which takes segments"),
+                "leave .first out, or use two of a kind");
         if (each > 0 && !has_ratio<inner_type>)
             core::fail(core::text("warm_up has each = ", each, " for ", inner_type::name, ", which has no ratio"),
                        "leave it out, and give the steps before it as .start");
@@ -94,6 +99,7 @@ struct warm_up {
     }
 
     [[nodiscard]] std::size_t slots() const noexcept { return std::max(slots_of(inner), slots_of(first)); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
     [[nodiscard]] bool varies() const { return compress::varies(inner) || compress::varies(first); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const {

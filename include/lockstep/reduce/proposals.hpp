@@ -129,10 +129,7 @@ private:
                 continue;
             }
             tensor_part next{.what = one};
-            if constexpr (compress::Reduction<C, T>)
-                next.is_dense = compress::is_dense(compressor, compress::matrix{one.rows, one.columns});
-            else
-                next.is_dense = compress::traits_of<C>.dense_vectors && one.is_vector();
+            next.is_dense = compress::is_dense(compressor, compress::matrix{one.rows, one.columns});
             tensors_.push_back(next);
         }
     }

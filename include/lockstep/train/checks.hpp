@@ -12,6 +12,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/loss/concept.hpp"
@@ -92,7 +93,9 @@ template <class Optimizer, class Compressor, class T>
 inline constexpr bool proposes_to_workers =
     !optim::Proposes<Optimizer, T> || !std::is_same_v<Compressor, compress::none>;
 template <class Optimizer, class Compressor, class T>
-inline constexpr bool sees_messages = !optim::SeesMessages<Optimizer, T> || !compress::Reduction<Compressor, T>;
+inline constexpr bool sees_messages =
+    !optim::SeesMessages<Optimizer, T> ||
+    !(compress::Reduction<Compressor, T> || compress::StreamCompressor<Compressor, T>);
 /// and a strategy and a clipping that know what it means.
 template <class Optimizer, class Sync, class Clip, class T>
 inline constexpr bool has_plan_of_proposals =
@@ -287,9 +290,10 @@ template <class T, class Compressor, class Sync, class Clip, class Optimizer>
     static_assert(workers,
                   "lockstep: this optimizer proposes on each worker what travels, and without a compressor there are "
                   "no workers: name one, as in .compressor = error_feedback{top_k{}}, or take adam or momentum");
-    static_assert(messages,
-                  "lockstep: this optimizer looks at the message of each worker, and a reduction in rounds has none: "
-                  "take a compressor, as in error_feedback{top_k{}}, or another optimizer");
+    static_assert(
+        messages,
+        "lockstep: this optimizer looks at the message of each worker, and a reduction in rounds has none, nor "
+        "is one left of a sparse sum: take a compressor, as in error_feedback{top_k{}}, or another optimizer");
     static_assert(plan_fits,
                   "lockstep: this optimizer proposes in each step, after the update of the last one, and its sums are "
                   "no gradients: take sync::every_step{} and leave .clip out");
@@ -359,7 +363,7 @@ template <class Plan>
             or_else < is_compressor<compressor_type, T> && adapts > (of.compressor, compress::none{});
         const auto optimizer =
             sound_proposals<T, decltype(compressor), decltype(of.sync), std::remove_const_t<decltype(of.clip)>>(
-                or_else<is_optimizer<decltype(of.optimizer), T>>(of.optimizer, optim::sgd{}));
+                or_else < is_optimizer<decltype(of.optimizer), T> && adapts > (of.optimizer, optim::sgd{}));
         constexpr bool clip_fits =
             norms_take_clip<std::remove_const_t<decltype(optimizer)>, std::remove_const_t<decltype(of.clip)>, T>;
         const auto clip = or_else < is_clip<decltype(of.clip)> && clip_fits > (of.clip, sync::no_clipping{});

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <limits>
 
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
@@ -114,6 +116,31 @@ TEMPLATE_TEST_CASE("compress/chain: the values are those that quantize makes of 
     }
     CHECK(decoded == expected);
     CHECK(message.size() == bytes);
+}
+
+TEMPLATE_TEST_CASE("compress/chain: what is selected is one column for one_bit, also all of a matrix", "[compress]",
+                   float, double) {
+    using T = TestType;
+    const std::size_t n = 96;
+    const auto values = normals<T>(n, 6);
+    for (double ratio : {0.5, 1.0}) {
+        const top_k picks{.ratio = ratio};
+        channel<T, chain<top_k, one_bit>> one{{picks}, n, origin{.rows = 4, .columns = 24}};
+        const auto message = one.encode(values);
+        const std::size_t k = picks.count(n);
+        REQUIRE(message.size() == whole(2 * sizeof(T) + k / 8) + 4 * k + 8);
+        CHECK(one.guard_holds());
+
+        const auto sent = by_sorting(values, k);
+        std::vector<T> some;
+        std::copy_if(sent.begin(), sent.end(), std::back_inserter(some), [](T value) { return value != 0; });
+        channel<T, one_bit> inner{{}, k};
+        const auto back = inner.decode(inner.encode(some));
+        std::vector<T> expected(n);
+        for (std::size_t i = 0, at = 0; i < n; ++i)
+            if (sent[i] != 0) expected[i] = back[at++];
+        CHECK(one.decode(message) == expected);
+    }
 }
 
 TEMPLATE_TEST_CASE("compress/chain: numbers that are not finite are never left out", "[compress]", float, double) {

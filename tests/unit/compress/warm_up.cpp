@@ -6,8 +6,10 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "lockstep/compress/any.hpp"
 #include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "support.hpp"
@@ -44,6 +46,18 @@ TEMPLATE_TEST_CASE("compress/warm_up: dense, then the ratios of deep gradient co
     CHECK(changes_of(warm_up<top_k>{.each = 10}) == std::vector<std::uint64_t>{10, 20, 30, 40});
     CHECK(changes_of(warm_up<top_k>{.start = 7}) == std::vector<std::uint64_t>{7});
     CHECK(growing.template max_bytes<T>(n) == std::max(n * sizeof(T), 500 * pair) + 1);
+}
+
+TEST_CASE("compress/warm_up: whole tensors where its compressor takes them", "[compress]") {
+    CHECK(sees_whole_tensors(error_feedback{warm_up<one_bit>{.start = 2}}));
+    CHECK(!sees_whole_tensors(warm_up<one_bit>{.inner = {.by_column = false}}));
+    CHECK(sees_whole_tensors(warm_up<any>{.inner = one_bit{}}));
+    CHECK_NOTHROW((warm_up<one_bit, one_bit>{.start = 2}.check()));
+    CHECK_THROWS_WITH(
+        (warm_up<quantize, one_bit>{.start = 2}.check()),
+        "lockstep: warm_up begins with one_bit(by_column=true), which takes whole tensors, before "
+        "quantize(bits=4 bucket=512 stochastic=true), which takes segments; leave .first out, or use two of "
+        "a kind");
 }
 
 TEST_CASE("compress/warm_up: through chain, and around what has no ratio", "[compress]") {

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/compress/any.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/top_k.hpp"
@@ -156,6 +157,23 @@ TEST_CASE("reduce/proposals: the norm and the momentum of a tensor do not depend
     CHECK(whole.weights == cut.weights);
     for (std::size_t worker = 0; worker < workers; ++worker)
         CHECK(whole.state("proposal", worker) == cut.state("proposal", worker));
+}
+
+TEST_CASE("reduce/proposals: compress::any has the bits of what it holds, also of tensors that travel as they are",
+          "[reduce]") {
+    const auto held = error_feedback{top_k{.ratio = 0.25}};
+    run<float, deep_gradient, error_feedback<top_k>> alone{{}, held};
+    run<float, deep_gradient, ls::compress::any> inside{{}, held};
+    const auto of_step = [](std::uint64_t step) {
+        return [step](std::size_t worker, std::size_t i) { return gradient(worker, i, step); };
+    };
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        alone.step(step, of_step(step));
+        inside.step(step, of_step(step));
+        CHECK(inside.weights == alone.weights);
+    }
+    for (std::size_t worker = 0; worker < workers; ++worker)
+        CHECK(inside.state("proposal", worker) == alone.state("proposal", worker));
 }
 
 TEST_CASE("reduce/proposals: 1-bit Adam does what a scalar program does", "[reduce]") {
