@@ -75,7 +75,8 @@ struct trial {
         std::FILE* const out = std::fopen(file.c_str(), "wb");
         for (std::size_t which = 0; which < readers.size() && out != nullptr; ++which)
             if (readers[which].name == name) std::fputc(static_cast<int>(which), out);
-        if (out != nullptr) std::fwrite(input.data(), 1, input.size(), out), std::fclose(out);
+        if (out != nullptr && !input.empty()) std::fwrite(input.data(), 1, input.size(), out);
+        if (out != nullptr) std::fclose(out);
         scratch::here().remove();
         std::fprintf(stderr, "fuzz: %s: %s; the input is in %s\n", std::string{name}.c_str(), what.c_str(),
                      file.c_str());
