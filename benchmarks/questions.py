@@ -239,6 +239,58 @@ def compiling(run):
 
 
 @question
+def compressors(run):
+    """How fast are compressors?
+    One core; GB/s of float gradient encoded, and decoded and added, beside reading it."""
+    found = run.records("taskset -c {core} @bench_compress" + run.few("", " --repeats 1"))
+    found += run.records("taskset -c {core} @bench_compression" + run.few("", " --numbers 65536"))
+    return "case {case} | GB/s {rate:.2f} | of the rate of reading, % {of_reading:.0%}", [
+        {**line, "rate": line.get("gb_s", line.get("gb_per_s")), "of_reading": line.get("fraction_of_reading", line.get("of_read"))}
+        for line in found]
+
+
+@question
+def links(run):
+    """What does compression gain over slow links?
+    2 emulated hosts with a rank each; steps of examples/train at batch 128, methods in turns; the speed-up is over dense gradients."""
+    size = run.few(" --turns 3", " --turns 1 --rates 1gbit --nets mlp --methods none,topk:0.01")
+    rows = [line.split(",") for line in run.lines("benchmarks/compression/links --train @train" + size)]
+    times = {tuple(row[:4]): float(row[4]) for row in rows if len(row) == 6 and row[0] != "net"}
+    found = [{"network": net, "mbit": float(rate[:-4]) * (1000 if rate.endswith("gbit") else 1), "method": method, "ms": ms,
+              "gain": times[net, rate, "none", turn] / ms} for (net, rate, method, turn), ms in times.items()]
+    found = merge(sorted(found, key=lambda line: (line["network"], line["mbit"])), "network", "mbit", "method")
+    return "network {network} | links, Mbit/s {mbit:.0f} | method {method} | step, ms {ms:.2f} | speed-up {gain:.2f}", found
+
+
+@question
+def inference(run):
+    """How fast is inference?
+    One core; a predictor and ONNX Runtime in turns, whose time has its way through JavaScript in it, some 10 us a call."""
+    size = run.few("", "TURNS=1 SECONDS_EACH=0.05 ONLY=lenet ")
+    return """network {network} | rows {rows} | lockstep, samples/s {lockstep_samples_per_s} |
+        ONNX Runtime, samples/s {onnxruntime_samples_per_s} | lockstep / ONNX Runtime {ratio:.2f} |
+        error of the largest output {error_of_largest_output:.1e}""", run.records(
+        "BUILD={build} CORE={core} " + size + "benchmarks/inference/run")
+
+
+@question
+def checkpoints(run):
+    """How fast is a checkpoint written?
+    All ranks write one, beside one process that writes as many bytes to a plain file; both wait for the disk. Steps are those of
+    784-1024-1024-10 at batch 128 with one checkpoint in 50, written before the next step or behind the steps."""
+    found = []
+    for ranks in (1, 2):
+        writing, steps = {}, {}
+        for line in run.records("scripts/mpirun -n {ranks} --bind-to none @bench_checkpoints --folder {build}/checkpoints" +
+                                run.few(" --mib 4096", " --mib 64 --turns 1 --every 4"), ranks=ranks):
+            (writing if line["what"] == "write" else steps).update(line)
+        found += [{**writing, **steps}] if writing else []
+    return """ranks {ranks} | size, MiB {mib} | written, GB/s {gb_per_s:.2f} | plain file, GB/s {plain_gb_per_s:.2f} |
+        ratio {ratio:.2f} | read, GB/s {read_gb_per_s:.2f} | step, ms {none_ms:.2f} | with a checkpoint, ms {saved_ms:.2f} |
+        behind the steps, ms {behind_ms:.2f} | behind / without {behind_over_none:.2f}""", found
+
+
+@question
 def cifar10(run):
     """What does ResNet-20 reach on CIFAR-10?
     2 ranks, the recipe of examples/cifar10; `FOLDER` has the pictures."""
