@@ -58,6 +58,35 @@ target_link_libraries(lockstep_compiled PRIVATE lockstep_program)
 add_library(lockstep_compiled_program INTERFACE)
 target_link_libraries(lockstep_compiled_program INTERFACE lockstep_program lockstep_compiled)
 
+# lockstep_read_once(target header sources...): a header that these sources include is read once for all of them that do, the others do not see it.
+# In quick builds alone: GCC 12 forgets in a precompiled header which warnings about inlined code it leaves out.
+function(lockstep_read_once target header)
+  if(NOT LOCKSTEP_QUICK_BUILD)
+    return()
+  endif()
+  foreach(source IN LISTS ARGN)
+    file(STRINGS "${source}" line LIMIT_COUNT 1 REGEX "^#include \"${header}\"")
+    if(NOT line)
+      set_source_files_properties("${source}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
+  target_precompile_headers(${target} PRIVATE "<${header}>")
+endfunction()
+
+# lockstep_reads_trainer(target): its only source includes the trainer, which quick builds read once for all of these.
+if(LOCKSTEP_QUICK_BUILD AND NOT LOCKSTEP_SANITIZE)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/trainer.cpp" CONTENT "")
+  add_library(lockstep_trainer_once OBJECT "${PROJECT_BINARY_DIR}/trainer.cpp")
+  target_link_libraries(lockstep_trainer_once PRIVATE lockstep_compiled_program)
+  target_compile_options(lockstep_trainer_once PRIVATE -O0)
+  target_precompile_headers(lockstep_trainer_once PRIVATE <lockstep/train/trainer.hpp>)
+endif()
+function(lockstep_reads_trainer target)
+  if(TARGET lockstep_trainer_once)
+    target_precompile_headers(${target} REUSE_FROM lockstep_trainer_once)
+  endif()
+endfunction()
+
 # lockstep_add_test(name command...): a test of one process.
 function(lockstep_add_test name)
   add_test(NAME ${name} COMMAND ${ARGN})

@@ -178,10 +178,7 @@ template <class Network>
 std::vector<std::string> tensor_names(std::size_t shards) {
     std::vector<std::string> out;
     if (shards == 1)
-        ls::core::for_each_index<Network::size>([&](auto layer) {
-            using type = typename Network::template layer<layer>;
-            for (const auto& one : type::parameters) out.push_back(ls::core::text(std::size_t{layer}, ".", type::name, ".", one.name));
-        });
+        for (const auto& one : ls::weight_layout<Network>) out.push_back(one.full_name());
     return out;
 }
 

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "lockstep/core/pack.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/tensor/parameter.hpp"
 
@@ -23,6 +25,8 @@ struct layout_entry {
     std::size_t offset = 0;
 
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
+    /// Such as 0.conv.weight.
+    [[nodiscard]] std::string full_name() const { return core::text(layer, ".", layer_name, ".", name); }
     friend constexpr bool operator==(const layout_entry&, const layout_entry&) = default;
 };
 

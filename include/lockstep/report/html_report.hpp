@@ -136,7 +136,7 @@ private:
         std::vector<std::string> names;
         if (messages != nullptr && trainer.grid().shards == 1)
             for (const auto& one : model::weight_layout<typename Trainer::network>)
-                names.push_back(core::text(one.layer, ".", one.layer_name, ".", one.name));
+                names.push_back(one.full_name());
         add_messages(names);
     }
 };

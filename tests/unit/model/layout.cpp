@@ -35,6 +35,7 @@ TEST_CASE("model/layout: each parameter by name, in the order of layers, one aft
     CHECK(layout[4] == layout_entry{6, "dense", "bias", 1, 8, 616});
     CHECK(layout[5] == layout_entry{8, "dense", "weight", 8, 4, 624});
     CHECK(layout[6] == layout_entry{8, "dense", "bias", 1, 4, 656});
+    CHECK(layout[2].full_name() == "1.batch_norm.shift");
     STATIC_REQUIRE(layout.back().offset + layout.back().size() == network<branched_type, 1>::parameters);
 
     constexpr auto& statistics = ls::statistics_layout<network<branched_type, 1>>;

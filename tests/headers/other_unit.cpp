@@ -2,15 +2,16 @@
 #include <cstdint>
 #include <string_view>
 
-#include "everything.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/simd/batch.hpp"
 
 struct facts {
     std::uint64_t hash;
     std::uint64_t (*function)(std::string_view, std::uint64_t) noexcept;
     std::size_t width;
 };
-facts second_unit();
+facts other_unit();
 
-facts second_unit() {
+facts other_unit() {
     return {lockstep::core::hash("lockstep", 1), &lockstep::core::hash, lockstep::simd::width<float>};
 }
