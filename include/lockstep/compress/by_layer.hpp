@@ -22,7 +22,7 @@
 namespace lockstep::compress {
 
 /// `vectors` is for tensors of one extent (biases, scales), `convolutions` for weights of convolutions, `dense` for all
-/// others. Message: that of the part, then a byte that says whose it is.
+/// others. Message: that of the part, then a byte that says whose it is; vectors with `none` travel as they are.
 /// State of a tensor is that of its part. error_feedback goes around all of it, or inside around those that want it. A
 /// part that asks for whole tensors gets them only if all do: else this is one error.
 template <class Dense, class Convolutions = Dense, class Vectors = none>
@@ -70,6 +70,10 @@ struct by_layer {
         return std::max({slots_of(dense), slots_of(convolutions), slots_of(vectors)});
     }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(dense); }
+    /// Vectors without a compressor are added as they are, as without by_layer, and have no message.
+    [[nodiscard]] bool is_dense(const matrix& shape) const noexcept {
+        return std::is_same_v<vectors_type, none> && (shape.rows == 1 || shape.columns == 1);
+    }
     [[nodiscard]] bool varies() const {
         return compress::varies(dense) || compress::varies(convolutions) || compress::varies(vectors);
     }

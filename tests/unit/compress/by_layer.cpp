@@ -42,6 +42,16 @@ TEMPLATE_TEST_CASE("compress/by_layer: the tensor decides whose message it is", 
     CHECK(parts.template max_bytes<T>(n) == n * sizeof(T) + 1);
 }
 
+TEST_CASE("compress/by_layer: vectors without a compressor are added as they are", "[compress]") {
+    const by_layer parts{top_k{}, quantize{.bits = 8}};
+    CHECK(compress::is_dense(parts, {1, 10}));
+    CHECK(compress::is_dense(parts, {10, 1}));
+    CHECK_FALSE(compress::is_dense(parts, {10, 2}));
+    CHECK(compress::is_dense(error_feedback{parts}, {1, 10}));
+    // Who names a compressor for vectors gets it, also one that would leave them out alone.
+    CHECK_FALSE(compress::is_dense(by_layer{top_k{}, top_k{}, top_k{}}, {1, 10}));
+}
+
 TEST_CASE("compress/by_layer: state, settings and check are those of its parts", "[compress]") {
     const by_layer parts{error_feedback{top_k{}}, quantize{.bits = 8}};
     static_assert(decltype(parts)::slot_count == 1);
