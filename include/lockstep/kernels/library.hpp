@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Instances of kernels in the compiled form, and the name by which a program and a library of other flags fail to link.
-// Tested by tests/link.
+// Tested by tests/headers.
 
 #include <type_traits>
 
