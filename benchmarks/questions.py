@@ -258,7 +258,7 @@ def links(run):
     times = {tuple(row[:4]): float(row[4]) for row in rows if len(row) == 6 and row[0] != "net"}
     found = [{"network": net, "mbit": float(rate[:-4]) * (1000 if rate.endswith("gbit") else 1), "method": method, "ms": ms,
               "gain": times[net, rate, "none", turn] / ms} for (net, rate, method, turn), ms in times.items()]
-    found = merge(sorted(found, key=lambda line: (line["network"], line["mbit"])), "network", "mbit", "method")
+    found = merge(sorted(found, key=lambda line: (line["network"], line["mbit"], line["method"] != "none")), "network", "mbit", "method")
     return "network {network} | links, Mbit/s {mbit:.0f} | method {method} | step, ms {ms:.2f} | speed-up {gain:.2f}", found
 
 
