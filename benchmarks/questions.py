@@ -245,27 +245,30 @@ def compressors(run):
     found = run.records("taskset -c {core} @bench_compress" + run.few("", " --repeats 1"))
     found += run.records("taskset -c {core} @bench_compression" + run.few("", " --numbers 65536"))
     return "case {case} | GB/s {rate:.2f} | of the rate of reading, % {of_reading:.0%}", [
-        {**line, "rate": line.get("gb_s", line.get("gb_per_s")), "of_reading": line.get("fraction_of_reading", line.get("of_read"))}
-        for line in found]
+        {**line, "rate": line.get("gb_s", line.get("gb_per_s")),
+         "of_reading": line.get("fraction_of_reading", line.get("of_read"))} for line in found]
 
 
 @question
 def links(run):
     """What does compression gain over slow links?
-    2 emulated hosts with a rank each; steps of examples/train at batch 128, methods in turns; the speed-up is over dense gradients."""
+    2 emulated hosts with a rank each; steps of examples/train at batch 128, methods in turns; speed-up over dense gradients."""
     size = run.few(" --turns 3", " --turns 1 --rates 1gbit --nets mlp --methods none,topk:0.01")
     rows = [line.split(",") for line in run.lines("benchmarks/compression/links --train @train" + size)]
     times = {tuple(row[:4]): float(row[4]) for row in rows if len(row) == 6 and row[0] != "net"}
-    found = [{"network": net, "mbit": float(rate[:-4]) * (1000 if rate.endswith("gbit") else 1), "method": method, "ms": ms,
-              "gain": times[net, rate, "none", turn] / ms} for (net, rate, method, turn), ms in times.items()]
-    found = merge(sorted(found, key=lambda line: (line["network"], line["mbit"], line["method"] != "none")), "network", "mbit", "method")
-    return "network {network} | links, Mbit/s {mbit:.0f} | method {method} | step, ms {ms:.2f} | speed-up {gain:.2f}", found
+    found = []
+    for (net, rate, method, turn), ms in times.items():
+        mbit = float(rate[:-4]) * (1000 if rate.endswith("gbit") else 1)
+        found.append({"net": net, "mbit": mbit, "method": method, "ms": ms, "gain": times[net, rate, "none", turn] / ms})
+    found.sort(key=lambda line: (line["net"], line["mbit"], line["method"] != "none"))
+    return """network {net} | links, Mbit/s {mbit:.0f} | method {method} | step, ms {ms:.2f} |
+        speed-up {gain:.2f}""", merge(found, "net", "mbit", "method")
 
 
 @question
 def inference(run):
     """How fast is inference?
-    One core; a predictor and ONNX Runtime in turns, whose time has its way through JavaScript in it, some 10 us a call."""
+    One core; a predictor and ONNX Runtime in turns. The times of ONNX Runtime include JavaScript, some 10 us a call."""
     size = run.few("", "TURNS=1 SECONDS_EACH=0.05 ONLY=lenet ")
     return """network {network} | rows {rows} | lockstep, samples/s {lockstep_samples_per_s} |
         ONNX Runtime, samples/s {onnxruntime_samples_per_s} | lockstep / ONNX Runtime {ratio:.2f} |
@@ -276,18 +279,20 @@ def inference(run):
 @question
 def checkpoints(run):
     """How fast is a checkpoint written?
-    All ranks write one, beside one process that writes as many bytes to a plain file; both wait for the disk. Steps are those of
-    784-1024-1024-10 at batch 128 with one checkpoint in 50, written before the next step or behind the steps."""
+    All ranks write one, beside one process that writes as many bytes to a plain file; both wait for the disk. Steps are
+    those of 784-1024-1024-10 at batch 128. One in 50 has a checkpoint, which the next step waits for, or does not."""
     found = []
     for ranks in (1, 2):
         writing, steps = {}, {}
-        for line in run.records("scripts/mpirun -n {ranks} --bind-to none @bench_checkpoints --folder {build}/checkpoints" +
-                                run.few(" --mib 4096", " --mib 64 --turns 1 --every 4"), ranks=ranks):
+        size = run.few(" --mib 4096", " --mib 64 --turns 1 --every 4")
+        command = "scripts/mpirun -n {ranks} --bind-to none @bench_checkpoints --folder {build}/checkpoints" + size
+        for line in run.records(command, ranks=ranks):
             (writing if line["what"] == "write" else steps).update(line)
         found += [{**writing, **steps}] if writing else []
     return """ranks {ranks} | size, MiB {mib} | written, GB/s {gb_per_s:.2f} | plain file, GB/s {plain_gb_per_s:.2f} |
-        ratio {ratio:.2f} | read, GB/s {read_gb_per_s:.2f} | step, ms {none_ms:.2f} | with a checkpoint, ms {saved_ms:.2f} |
-        behind the steps, ms {behind_ms:.2f} | behind / without {behind_over_none:.2f}""", found
+        ratio {ratio:.2f} | read, GB/s {read_gb_per_s:.2f} | step, ms {none_ms:.2f} |
+        with a checkpoint, ms {saved_ms:.2f} | with write_behind, ms {behind_ms:.2f} |
+        write_behind / without {behind_over_none:.2f}""", found
 
 
 @question

@@ -32,7 +32,7 @@ if(LOCKSTEP_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lockstep_warnings INTERFACE --param=ggc-min-heapsize=2097152)
 endif()
 
-# gold links in a third of the time.
+# gold takes less time than ld.
 if(LOCKSTEP_QUICK_BUILD AND NOT LOCKSTEP_SANITIZE)
   include(CheckLinkerFlag)
   check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_LINKS_WITH_GOLD)
@@ -67,22 +67,31 @@ target_link_libraries(lockstep_compiled PRIVATE lockstep_program)
 add_library(lockstep_compiled_program INTERFACE)
 target_link_libraries(lockstep_compiled_program INTERFACE lockstep_program lockstep_compiled)
 
-# lockstep_read_once(target header sources...): a header that these sources include is read once for all of them that do, the others do not see it.
-# In quick builds alone: GCC 12 forgets in a precompiled header which warnings about inlined code it leaves out.
-function(lockstep_read_once target header)
-  if(NOT LOCKSTEP_QUICK_BUILD)
-    return()
-  endif()
+# In quick builds GCC reads once what several sources include. Sources that do not include it do not see it. Other builds
+# go without: GCC 12 forgets in a precompiled header which warnings about inlined code it leaves out.
+# lockstep_sources_with(variable header sources...): those that include the header, a regular expression.
+function(lockstep_sources_with variable header)
+  set(found)
   foreach(source IN LISTS ARGN)
     file(STRINGS "${source}" line LIMIT_COUNT 1 REGEX "^#include \"${header}\"")
-    if(NOT line)
+    if(line)
+      list(APPEND found "${source}")
+    else()
       set_source_files_properties("${source}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()
-  target_precompile_headers(${target} PRIVATE "<${header}>")
+  set(${variable} "${found}" PARENT_SCOPE)
 endfunction()
-
-# lockstep_reads_trainer(target): its only source includes the trainer, which quick builds read once for all of these.
+# lockstep_read_once(target header sources...): a header of the target's own.
+function(lockstep_read_once target header)
+  if(LOCKSTEP_QUICK_BUILD)
+    lockstep_sources_with(found ${header} ${ARGN})
+    if(found)
+      target_precompile_headers(${target} PRIVATE "<${header}>")
+    endif()
+  endif()
+endfunction()
+# lockstep_read_trainer_once(target sources...): the trainer, for all targets.
 if(LOCKSTEP_QUICK_BUILD AND NOT LOCKSTEP_SANITIZE)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/trainer.cpp" CONTENT "")
   add_library(lockstep_trainer_once OBJECT "${PROJECT_BINARY_DIR}/trainer.cpp")
@@ -90,9 +99,12 @@ if(LOCKSTEP_QUICK_BUILD AND NOT LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_trainer_once PRIVATE -O0)
   target_precompile_headers(lockstep_trainer_once PRIVATE <lockstep/train/trainer.hpp>)
 endif()
-function(lockstep_reads_trainer target)
+function(lockstep_read_trainer_once target)
   if(TARGET lockstep_trainer_once)
-    target_precompile_headers(${target} REUSE_FROM lockstep_trainer_once)
+    lockstep_sources_with(found "lockstep/(train/trainer|lockstep)[.]hpp" ${ARGN})
+    if(found)
+      target_precompile_headers(${target} REUSE_FROM lockstep_trainer_once)
+    endif()
   endif()
 endfunction()
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cstdint>
+#include "other_unit.hpp"
+
 #include <cstdio>
-#include <string_view>
 
 #include "everything.hpp"
-
-struct facts {
-    std::uint64_t hash;
-    std::uint64_t (*function)(std::string_view, std::uint64_t) noexcept;
-    std::size_t width;
-};
-facts other_unit();
 
 /// Both units see one function and one instruction set.
 int main() {
