@@ -252,14 +252,15 @@ def compressors(run):
 @question
 def links(run):
     """What does compression gain over slow links?
-    2 emulated hosts with a rank each; steps of examples/train at batch 128, methods in turns; speed-up over dense gradients."""
+    2 emulated hosts with a rank each; steps of examples/train at batch 128, methods in turns; speed-up over dense."""
     size = run.few(" --turns 3", " --turns 1 --rates 1gbit --nets mlp --methods none,topk:0.01")
     rows = [line.split(",") for line in run.lines("benchmarks/compression/links --train @train" + size)]
     times = {tuple(row[:4]): float(row[4]) for row in rows if len(row) == 6 and row[0] != "net"}
     found = []
     for (net, rate, method, turn), ms in times.items():
         mbit = float(rate[:-4]) * (1000 if rate.endswith("gbit") else 1)
-        found.append({"net": net, "mbit": mbit, "method": method, "ms": ms, "gain": times[net, rate, "none", turn] / ms})
+        gain = times[net, rate, "none", turn] / ms
+        found.append({"net": net, "mbit": mbit, "method": method, "ms": ms, "gain": gain})
     found.sort(key=lambda line: (line["net"], line["mbit"], line["method"] != "none"))
     return """network {net} | links, Mbit/s {mbit:.0f} | method {method} | step, ms {ms:.2f} |
         speed-up {gain:.2f}""", merge(found, "net", "mbit", "method")

@@ -67,8 +67,8 @@ target_link_libraries(lockstep_compiled PRIVATE lockstep_program)
 add_library(lockstep_compiled_program INTERFACE)
 target_link_libraries(lockstep_compiled_program INTERFACE lockstep_program lockstep_compiled)
 
-# In quick builds GCC reads once what several sources include. Sources that do not include it do not see it. Other builds
-# go without: GCC 12 forgets in a precompiled header which warnings about inlined code it leaves out.
+# In quick builds GCC reads once what several sources include. Sources that do not include it do not see it. Other
+# builds go without: GCC 12 forgets in a precompiled header which warnings about inlined code it leaves out.
 # lockstep_sources_with(variable header sources...): those that include the header, a regular expression.
 function(lockstep_sources_with variable header)
   set(found)
