@@ -3,6 +3,7 @@
 // Compression that changes while a run goes on: the same list of choices has the same bits on any number of ranks.
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/mpi/collectives/broadcast.hpp>
 #include <boost/serialization/string.hpp>
 #include <catch2/catch.hpp>
@@ -219,6 +220,30 @@ TEST_CASE("equivalence/adaptive: what is chosen by measured times is repeated by
         CHECK(one.state_hash() == state);
     };
     on_groups({1, 2, 4}, compare);
+}
+
+TEST_CASE("equivalence/adaptive: in critical phases errors have a lower bound", "[equivalence]") {
+    on_groups({3}, [&](const mpi::communicator& group) {
+        const auto decisions = [&](double critical_change) {
+            adaptive all = settings({});
+            all.critical_error = 0;
+            all.critical_change = critical_change;
+            trainer one{group, recipe(all, 4, 8)};
+            one.fit(training.set(), ls::steps{30});
+            std::vector<bool> found;
+            for (const std::string& text : one.compression_decisions())
+                if (text.find(" predicted, ") != std::string::npos)
+                    found.push_back(text.find("; critical ") != std::string::npos);
+            REQUIRE(found.size() >= 2);
+            if (critical_change == 0) CHECK(one.compression_choices().entries.empty());
+            return found;
+        };
+        // Always, and in the first decision alone, where there is no earlier norm.
+        for (const bool one : decisions(0)) CHECK(one);
+        const std::vector<bool> first = decisions(1e9);
+        CHECK(first.front());
+        CHECK(std::count(first.begin(), first.end(), true) == 1);
+    });
 }
 
 TEST_CASE("equivalence/adaptive: a list that does not fit the run is one error", "[equivalence]") {

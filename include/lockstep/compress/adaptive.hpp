@@ -32,17 +32,21 @@ namespace lockstep::compress {
 /// rank, links are measured again, and a model of the step (backward, link, update, forward) says what each choice
 /// would take, on all ranks alike. Another choice is made where it saves `margin`. Ten steps later the measured step
 /// has to be shorter than before, or the layers that were changed go back to dense for good. A candidate is not chosen
-/// where |g - decoded| > max_error |g| on some rank. Around all candidates is one error feedback: p = g + e, e = p -
-/// decoded. They keep no state of their own. When a layer becomes dense, its p travels whole in one step. When one is
+/// where |g - decoded| > max_error |g| on some rank; in a critical phase of the layer (the norm of its gradient has
+/// changed by critical_change since the last decision, or there was none) where it is > critical_error |g|. Around all
+/// candidates is one error feedback: p = g + e, e = p - decoded. They keep no state of their own. When a layer becomes dense, its p travels whole in one step. When one is
 /// compressed again, ranks gather the slots of the optimizer. The bits of a run follow from the list of choices
 /// (trainer.compression_choices()), which `replay` repeats, on any number of ranks. Sources: "On the utility of
 /// gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al. (Interspeech 2014) for error
-/// feedback.
+/// feedback; "Accordion" (Agarwal et al., MLSys 2021) for critical phases, there by norms of gradients that are summed
+/// over epochs.
 struct adaptive {
     /// Candidate 1, 2, ..; 0 is dense.
     std::vector<any> candidates = usual_candidates();
     std::uint64_t period = 1'000;                       ///< steps
     double max_error = 0.98;                            ///< relative to the norm of the gradient
+    double critical_error = 0.98;                       ///< in place of max_error in critical phases, where it is less
+    double critical_change = 0.5;                       ///< of the norm, relative, that makes a phase critical
     double margin = 0.03;                               ///< share of the step that another choice has to save
     std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters of layers with a choice of their own
     std::optional<choice_list> replay{};                ///< in place of measured choices
@@ -67,6 +71,10 @@ struct adaptive {
         one_of out{.candidates = {any{none{}}}};
         out.candidates.insert(out.candidates.end(), candidates.begin(), candidates.end());
         return out;
+    }
+    /// Of a bucket whose gradient had the norm `before` at the last decision (negative: there was none), and has `now`.
+    [[nodiscard, gnu::cold]] bool is_critical(double before, double now) const noexcept {
+        return critical_error < max_error && !(before >= 0 && std::abs(before - now) < critical_change * before);
     }
     /// As in `dense` or `top_k(ratio=0.01)`.
     [[nodiscard, gnu::cold]] std::string name_of(std::size_t candidate) const {
@@ -95,6 +103,10 @@ struct adaptive {
         if (least_numbers == 0) core::fail("adaptive has least_numbers = 0", "give at least 1");
         if (!(max_error >= 0))
             core::fail(core::text("adaptive has max_error = ", max_error), "give a number from 0 on");
+        if (!(critical_error >= 0))
+            core::fail(core::text("adaptive has critical_error = ", critical_error), "give a number from 0 on");
+        if (!(critical_change >= 0))
+            core::fail(core::text("adaptive has critical_change = ", critical_change), "give a number from 0 on");
         if (!(margin >= 0 && margin < 1))
             core::fail(core::text("adaptive has margin = ", margin), "give a share of the step in [0, 1)");
         if (!replay) return;

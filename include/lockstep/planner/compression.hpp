@@ -27,6 +27,7 @@ struct bucket_costs {
     std::size_t lowest_layer = 0;
     std::size_t highest_layer = 0;
     std::vector<compression_cost> candidates{};
+    double max_error = std::numeric_limits<double>::infinity();  ///< beside that of the rule
 };
 
 /// A step on the slowest rank: from the begin of backward to the end of the next forward.
@@ -136,7 +137,8 @@ struct compression_rule {
     const auto allows = [&](std::size_t bucket, std::size_t candidate) {
         const auto& all = of.buckets[bucket].candidates;
         if (candidate == 0) return true;
-        return candidate < all.size() && !all[candidate].is_barred && all[candidate].error <= rule.max_error;
+        return candidate < all.size() && !all[candidate].is_barred &&
+               all[candidate].error <= std::min(rule.max_error, of.buckets[bucket].max_error);
     };
     const auto error = [&](std::size_t bucket, std::size_t candidate) {
         return candidate == 0 ? -1.0 : of.buckets[bucket].candidates[candidate].error;

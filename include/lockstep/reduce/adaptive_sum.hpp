@@ -188,6 +188,8 @@ public:
         }
         return out;
     }
+    /// The norm of what the last trial was tried on.
+    [[nodiscard, gnu::cold]] double tried_norm() const { return tried_.empty() ? 0 : std::sqrt(tried_[0].squares); }
     /// Seconds of the last trial.
     [[nodiscard]] double trial_seconds() const noexcept { return trial_seconds_; }
 

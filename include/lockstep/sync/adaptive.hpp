@@ -47,6 +47,7 @@ public:
           now_(this->queue_.size()),
           before_(now_),
           barred_(this->queue_.size(), std::vector<bool>(settings_.candidates.size() + 1)),
+          norms_(this->queue_.size(), -1.0),
           forward_(network::size),
           backward_(network::size),
           counters_(1 + most_choices),
@@ -124,6 +125,7 @@ public:
             make({read[k + 1] >> 24U, (read[k + 1] >> 8U) & 0xFFFFU, read[k + 1] & 0xFFU});
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
             this->queue_[bucket].reducer.restored(was_compressed(bucket, steps_));
+        std::fill(norms_.begin(), norms_.end(), -1.0);
         is_fresh_ = true;
     }
 
@@ -219,6 +221,7 @@ private:
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket) {
             const auto& reducer = this->queue_[bucket].reducer;
             mine[2] += reducer.trial_seconds();
+            mine.push_back(reducer.tried_norm());
             for (const auto& one : reducer.costs(links, each_update_))
                 mine.insert(mine.end(), {one.encode, one.sum, one.finish, one.share, one.error});
         }
@@ -249,6 +252,9 @@ private:
                     core::text(" (error ", core::fixed(model.buckets[bucket].candidates[one.candidate].error, 2), ")");
         }
         if (!changes) text += "no change";
+        for (std::size_t bucket = 0, told = 0; bucket < now_.size(); ++bucket)
+            if (std::isfinite(model.buckets[bucket].max_error))
+                text += core::text(told++ == 0 ? "; critical " : ", ", name_of_layer(bucket));
         text += core::text(
             ": step ", milliseconds(planner::step_seconds(model, last)), " -> ",
             milliseconds(planner::step_seconds(model, now_)), " predicted, ", milliseconds(all[0]), " measured, ",
@@ -315,7 +321,8 @@ private:
             links_ = links;
         }
     }
-    [[nodiscard, gnu::cold]] planner::step_model model_of(std::span<const double> all) const {
+    /// Keeps the norms of gradients for the next time.
+    [[nodiscard, gnu::cold]] planner::step_model model_of(std::span<const double> all) {
         planner::step_model out{.overlaps = this->overlaps_};
         const double* at = all.data() + 4;
         out.forward.assign(at, at + network::size);
@@ -325,6 +332,8 @@ private:
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket) {
             const auto& one = this->queue_[bucket];
             planner::bucket_costs costs{one.range.lowest_layer, one.range.highest_layer, {}};
+            if (settings_.is_critical(norms_[bucket], *at)) costs.max_error = settings_.critical_error;
+            norms_[bucket] = *at++;
             for (std::size_t which = 0; which <= settings_.candidates.size(); ++which, at += 5)
                 costs.candidates.push_back({at[0], at[1], at[2], at[3], at[4], bool{barred_[bucket][which]}});
             out.buckets.push_back(std::move(costs));
@@ -349,6 +358,7 @@ private:
     std::vector<std::size_t> now_;     // the candidate of each bucket,
     std::vector<std::size_t> before_;  // and in the step before
     std::vector<std::vector<bool>> barred_;
+    std::vector<double> norms_;  // of the gradients of buckets at the last decision; negative: there was none
     std::vector<std::size_t> changed_;        // buckets that the last decision has compressed
     std::vector<double> forward_, backward_;  // seconds of each layer
     double timed_ = 0;                        // over so many steps

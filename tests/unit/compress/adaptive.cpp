@@ -93,6 +93,22 @@ TEST_CASE("compress/adaptive: one residual for all candidates, which a dense mes
     }
 }
 
+TEST_CASE("compress/adaptive: a phase is critical where the norm of the gradient changes") {
+    const adaptive one{.critical_error = 0.3, .critical_change = 0.5};
+    CHECK(one.is_critical(-1, 2));
+    CHECK_FALSE(one.is_critical(2, 2));
+    CHECK_FALSE(one.is_critical(2, 1.01));
+    CHECK_FALSE(one.is_critical(2, 2.99));
+    CHECK(one.is_critical(2, 1));
+    CHECK(one.is_critical(2, 3));
+    CHECK(one.is_critical(0, 0));
+    CHECK(one.is_critical(2, std::numeric_limits<double>::quiet_NaN()));
+    CHECK(one.is_critical(2, std::numeric_limits<double>::infinity()));
+    // Without a lower bound than the usual one there is none.
+    CHECK_FALSE(adaptive{}.is_critical(-1, 2));
+    CHECK_FALSE(adaptive{.max_error = 0.3, .critical_error = 0.3}.is_critical(2, 9));
+}
+
 TEST_CASE("compress/adaptive: settings that make no sense are refused") {
     const auto refuses = [](const adaptive& one, const std::string& text) {
         CHECK_THROWS_WITH(one.check(), Catch::Contains(text));
@@ -109,6 +125,8 @@ TEST_CASE("compress/adaptive: settings that make no sense are refused") {
     refuses({.candidates = {one_bit{}}}, "takes whole tensors");
     refuses({.period = 0}, "period of 0 steps");
     refuses({.max_error = -1}, "max_error = -1");
+    refuses({.critical_error = -1}, "critical_error = -1");
+    refuses({.critical_change = std::numeric_limits<double>::quiet_NaN()}, "critical_change = nan");
     refuses({.max_error = std::numeric_limits<double>::quiet_NaN()}, "max_error = nan");
     refuses({.margin = 1}, "margin = 1");
     refuses({.least_numbers = 0}, "least_numbers = 0");

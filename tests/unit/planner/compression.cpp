@@ -40,6 +40,7 @@ step_model random_model(std::uint64_t seed, std::size_t most, std::size_t candid
     for (std::size_t layer = layers; layer-- > 0;) {
         if (next() < 0.3 && layer > 0) continue;
         bucket_costs bucket{layer, highest - 1, {}};
+        if (next() < 0.2) bucket.max_error = next();
         const double size = next();
         bucket.candidates.push_back({0, link * size, 0.1 * size, link * size, 0, false});
         for (std::size_t k = 1; k < candidates; ++k)
@@ -59,7 +60,8 @@ void each_choice(const step_model& of, const compression_rule& rule, const F& f)
         bool fits = true;
         for (std::size_t b = 0; b < now.size(); ++b) {
             const auto& one = of.buckets[b].candidates[now[b]];
-            fits = fits && (now[b] == 0 || (!one.is_barred && one.error <= rule.max_error));
+            fits = fits && (now[b] == 0 || (!one.is_barred && one.error <= rule.max_error &&
+                                            one.error <= of.buckets[b].max_error));
         }
         if (fits) f(now);
         std::size_t b = 0;
@@ -141,6 +143,11 @@ TEST_CASE("planner/compression: the smallest error of those that are as fast, no
     CHECK(choose_compression(of, choice(4, 0), {.max_error = 0.65}) == choice(4, 2));
     CHECK(choose_compression(of, choice(4, 0), {.max_error = 0.5}) == choice(4, 0));
     CHECK(choose_compression(of, choice(4, 2), {.max_error = 0.5}) == choice(4, 0));
+    // A bucket may have a lower bound; a higher one changes nothing.
+    step_model bounded = of;
+    bounded.buckets[1].max_error = 0.5;
+    bounded.buckets[3].max_error = 0.995;
+    CHECK(choose_compression(bounded, choice(4, 2), {.max_error = 0.98}) == choice{2, 0, 2, 2});
     step_model barred = of;
     for (auto& bucket : barred.buckets) bucket.candidates[2].is_barred = true;
     CHECK(choose_compression(barred, choice(4, 2), {.max_error = 0.98}) == choice(4, 1));
