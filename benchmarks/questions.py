@@ -31,8 +31,8 @@ def merge(records, *keys):
 def step(run):
     """How fast is a whole training step?
     Forward, loss, backward, communication and update, with a core for each rank or thread."""
-    ours = "@bench_train --case {network} " + run.few("--repeats 3 --seconds 1", "--repeats 1 --seconds 0.05")
-    theirs = " --models {network} " + run.few("--min-time 1", "--min-time 0 --reps 3 --warmup 1")
+    ours = "@bench_train --case {network} " + run.few("--repeats 1 --seconds 2", "--repeats 1 --seconds 0.05")
+    theirs = " --capability {capability} --models {network} --reps 3 " + run.few("--min-time 2 --warmup 2", "--min-time 0 --warmup 1")
     ways = [(1, 1, "taskset -c {core} " + ours, "taskset -c {core} {python} {peers}/torch_train.py --threads 1" + theirs),
             (1, 2, "OMP_PROC_BIND=true taskset -c {pair} " + ours + " --threads 2",
              "OMP_PROC_BIND=true taskset -c {pair} {python} {peers}/torch_train.py --threads 2" + theirs),
@@ -214,8 +214,8 @@ def memory(run):
     for network, batch in {**NETWORKS, "vgg-a": run.few(64, 8)}.items():
         key = {"network": network, "batch": batch}
         found += run.records("taskset -c {core} @bench_train --case {network} --batch {batch} --repeats 1 --seconds 0.05", **key)
-        for line in run.records("taskset -c {core} {python} {peers}/torch_train.py --models {network} --batch {batch} --warmup 1 "
-                                "--reps 1 --min-time 0", **key):
+        for line in run.records("taskset -c {core} {python} {peers}/torch_train.py --capability {capability} "
+                                "--models {network} --batch {batch} --warmup 1 --reps 1 --min-time 0", **key):
             found.append({**key, "torch_mb": line["process_mb"]})
     return """network {network} | batch {batch} | process, MB {process_mb:.0f} | planned, MB {memory_mb:.0f} |
         PyTorch, MB {torch_mb:.0f}""", merge(found, "network", "batch")
