@@ -193,8 +193,11 @@ struct axis {
                            : (step * power <= value ? std::max(out, step * power) : out);
         return out;
     };
-    axis out{.shown = {step_at(values.least, false), step_at(values.most, true)}, .is_logarithmic = true};
-    const double decades = std::log10(out.shown.most / out.shown.least);
+    // Powers at the ends of the numbers may be 0 or infinite, and so may the ratio of the ends.
+    axis out{.shown = {std::max(step_at(values.least, false), std::numeric_limits<double>::denorm_min()),
+                       std::min(step_at(values.most, true), std::numeric_limits<double>::max())},
+             .is_logarithmic = true};
+    const double decades = std::log10(out.shown.most) - std::log10(out.shown.least);
     for (double power = std::floor(std::log10(out.shown.least)); power <= std::log10(out.shown.most); ++power)
         for (const double step : {1.0, 2.0, 5.0}) {
             const double tick = step * std::pow(10.0, power);
