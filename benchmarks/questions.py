@@ -113,7 +113,8 @@ def allreduce(run):
         ours = run.records("OMPI_MCA_btl_vader_single_copy_mechanism=cma scripts/mpirun -n 2 --bind-to core @bench_collectives "
                            "--methods bound,shared,tree,doubling,mpi,impi --sizes {size} " +
                            run.few("--min-time 0.5", "--min-time 0.02 --reps 3"), size=size)
-        gloo = run.records("{python} {peers}/allreduce_gloo.py --ranks 2 --cores {pair} --sizes {size} " +
+        gloo = run.records("{python} {peers}/allreduce_gloo.py --capability {capability} --ranks 2 "
+                           "--cores {pair} --sizes {size} " +
                            run.few("--min-time 0.5 --reps 7", "--min-time 0.02 --reps 3"), size=size)
         record = {line.get("method", "gloo"): line["algorithm_GB_per_s"] for line in ours + gloo if "algorithm_GB_per_s" in line}
         if "shared" in record:
@@ -264,6 +265,29 @@ def links(run):
     found.sort(key=lambda line: (line["net"], line["mbit"], line["method"] != "none"))
     return """network {net} | links, Mbit/s {mbit:.0f} | method {method} | step, ms {ms:.2f} |
         speed-up {gain:.2f}""", merge(found, "net", "mbit", "method")
+
+
+@question
+def methods(run):
+    """Which method is fastest on which cluster?
+    Emulated hosts with a rank each, batch 64 of all, methods in turns with their usual settings; speed-up over `none`.
+    `best` is the fastest of `none` and the candidates of `adaptive` (quantize 8 and 4 bits, top_k 10 and 1 %)."""
+    found = []
+    candidates = ("none", "quantize8", "quantize4", "topk10", "topk")
+    for net, hosts, rate in itertools.product(("lenet", "vgg", "cd_dnn"), (2, 4), ("100mbit", "1gbit", "10gbit")):
+        size = run.few("--seconds 3 --turns 3", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
+        if net == "cd_dnn":
+            size = run.few("--seconds 3 --turns 1", "--seconds 0.1 --turns 1 --methods none,topk")
+        lines = run.records("OMP_NUM_THREADS=1 benchmarks/cluster/run --hosts {hosts} --rate {rate} --pin -- @bench_methods "
+                            "--net {net} " + size, net=net, hosts=hosts, rate=rate)
+        times = {line["method"]: line["step_ms"] for line in lines}
+        for line in lines:
+            line["gain"] = times["none"] / line["step_ms"]
+            if line["method"] == "adaptive":
+                line["of_best"] = min(times[name] for name in candidates if name in times) / line["step_ms"]
+        found += lines
+    return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} | speed-up {gain:.2f} |
+        of the speed of the best {of_best:.2f}""", found
 
 
 @question

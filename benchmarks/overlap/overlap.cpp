@@ -37,6 +37,7 @@
 #include "lockstep/train/trainer.hpp"
 #include "measure.hpp"
 #include "overlap/against.hpp"
+#include "small_vgg.hpp"
 
 namespace ls = lockstep;
 using namespace ls::layers;
@@ -84,28 +85,6 @@ options read(int argc, char** argv) {
     }
     return out;
 }
-
-/// The form of VGG for images of 32 x 32: 815,018 parameters, 77 MFLOP forward.
-constexpr auto vgg = ls::sequential{ls::input<32, 32, 3>,
-                                    conv<32, 3, conv_options{.padding = 1}>{},
-                                    relu{},
-                                    conv<32, 3, conv_options{.padding = 1}>{},
-                                    relu{},
-                                    max_pool<2>{},
-                                    conv<64, 3, conv_options{.padding = 1}>{},
-                                    relu{},
-                                    conv<64, 3, conv_options{.padding = 1}>{},
-                                    relu{},
-                                    max_pool<2>{},
-                                    conv<128, 3, conv_options{.padding = 1}>{},
-                                    relu{},
-                                    conv<128, 3, conv_options{.padding = 1}>{},
-                                    relu{},
-                                    max_pool<2>{},
-                                    flatten{},
-                                    dense<256>{},
-                                    relu{},
-                                    dense<10>{}};
 
 /// Keeps what happened.
 struct tape {
@@ -308,7 +287,7 @@ int main(int argc, char** argv) {
         argc, argv,
         [&](const boost::mpi::communicator& world) {
             const options of = read(argc, argv);
-            return of.net == "vgg" ? measure(world, of, vgg, 32) : measure(world, of, ls::models::lenet5, 512);
+            return of.net == "vgg" ? measure(world, of, benchmark::small_vgg, 32) : measure(world, of, ls::models::lenet5, 512);
         },
         boost::mpi::threading::serialized);
 }

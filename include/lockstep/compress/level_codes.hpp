@@ -53,6 +53,25 @@ template <class T>
             std::bit_cast<float>(static_cast<std::uint32_t>(_mm512_reduce_max_epu32(_mm512_max_epu32(most, other))));
         return largest < too_large<float> ? largest : std::numeric_limits<float>::quiet_NaN();
     }
+#elif defined(__AVX2__)
+    if constexpr (std::is_same_v<T, float>) {
+        const __m256i size = _mm256_set1_epi32(0x7fffffff);
+        const auto load = [&](std::size_t i) {
+            return _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values.data() + i)), size);
+        };
+        __m256i most = _mm256_setzero_si256(), other = most;
+        std::size_t i = 0;
+        for (; i + 16 <= values.size(); i += 16) {
+            most = _mm256_max_epu32(most, load(i));
+            other = _mm256_max_epu32(other, load(i + 8));
+        }
+        std::array<std::uint32_t, 8> ways;
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(ways.data()), _mm256_max_epu32(most, other));
+        std::uint32_t bits = *std::max_element(ways.begin(), ways.end());
+        for (; i < values.size(); ++i) bits = std::max(bits, std::bit_cast<std::uint32_t>(std::abs(values[i])));
+        const auto largest = std::bit_cast<float>(bits);
+        return largest < too_large<float> ? largest : std::numeric_limits<float>::quiet_NaN();
+    }
 #endif
     using vector = simd::batch<T>;
     vector most(T{0});
@@ -150,6 +169,30 @@ void write_codes(std::span<const T> values, T step, std::size_t s, const std::ui
             const __m512i code = _mm512_mask_sub_epi32(_mm512_add_epi32(base, level), negative, base, level);
             _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), _mm512_cvtepi32_epi8(code));
         }
+#elif defined(__AVX2__)
+    if constexpr (std::is_same_v<T, float>) {
+        const __m256 size = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+        const __m256i base = _mm256_set1_epi32(zero);
+        const auto code = [&](std::size_t at) {
+            const __m256 value = _mm256_loadu_ps(values.data() + at);
+            const __m256 x = _mm256_div_ps(_mm256_and_ps(value, size), _mm256_set1_ps(step));
+            const __m256i below = _mm256_cvttps_epi32(x);
+            const __m256 fraction = _mm256_sub_ps(x, _mm256_cvtepi32_ps(below));
+            const __m256i bound = _mm256_cvttps_epi32(_mm256_mul_ps(fraction, _mm256_set1_ps(0x1p31F)));
+            const __m256i word = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + at));
+            const __m256i up = _mm256_cmpgt_epi32(bound, _mm256_srli_epi32(word, 1));
+            const __m256i level = _mm256_sub_epi32(below, up);
+            const __m256i negative = _mm256_castps_si256(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_LT_OQ));
+            return _mm256_add_epi32(base, _mm256_sub_epi32(_mm256_xor_si256(level, negative), negative));
+        };
+        for (; i + 16 <= values.size(); i += 16) {
+            // Within halves of vectors: 0 .. 3, 8 .. 11 and 4 .. 7, 12 .. 15.
+            const __m256i pairs = _mm256_packs_epi32(code(i), code(i + 8));
+            const __m256i ordered = _mm256_permute4x64_epi64(pairs, 0xD8);
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i),
+                             _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1)));
+        }
+    }
 #endif
     for (; i < values.size(); ++i) {
         const T x = std::abs(values[i]) / step;

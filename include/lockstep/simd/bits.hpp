@@ -61,23 +61,25 @@ template <class T>
 
 /// Bits first .. first + count - 1, count <= 16. No byte is read that holds none of them.
 [[nodiscard]] inline std::uint32_t load_bits(const std::byte* from, std::size_t first, std::size_t count) noexcept {
-    std::uint32_t out = 0;
-    const std::size_t at = first % 8;
-    if (at == 0 && count == 16)
-        std::memcpy(&out, from + first / 8, 2);
-    else
-        std::memcpy(&out, from + first / 8, (at + count + 7) / 8);
+    // Not one call of memcpy for a length that is known only now: that takes longer than the rest.
+    const std::size_t at = first % 8, end = at + count;
+    const std::byte* const bytes = from + first / 8;
+    std::uint32_t out = end > 0 ? std::to_integer<std::uint32_t>(bytes[0]) : 0;
+    if (end > 8) out |= std::to_integer<std::uint32_t>(bytes[1]) << 8;
+    if (end > 16) out |= std::to_integer<std::uint32_t>(bytes[2]) << 16;
     return out >> at & ((1U << count) - 1);
 }
 
 /// `count` numbers, at most a vector, from any address; those after them are 0.
 template <class T>
 [[nodiscard]] inline batch<T> load_bytes_of(const std::byte* from, std::size_t count) noexcept {
+    if (count == width<T>) {
+        typename batch<T>::register_type all;
+        std::memcpy(&all, from, sizeof(all));
+        return all;
+    }
     std::array<T, width<T>> numbers{};
-    if (count == width<T>)
-        std::memcpy(numbers.data(), from, sizeof(numbers));
-    else
-        std::memcpy(numbers.data(), from, count * sizeof(T));
+    std::memcpy(numbers.data(), from, count * sizeof(T));
     return load(numbers.data());
 }
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/kernels/matrix/product.hpp"
 #include "lockstep/kernels/matrix/tile.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/part.hpp"
 
@@ -186,6 +187,104 @@ private:
             add([](const T* from) LOCKSTEP_FLATTEN { return simd::load(from); });
         if (left_over > 0)
             add([left_over](const T* from) LOCKSTEP_FLATTEN { return simd::load_first(from, left_over); });
+    }
+};
+
+/// Where registers are few, a walk over B for more rows than two reads and writes more sums than it saves. There B is
+/// cut into strips of two lines, each of which tiles of two or three rows take from its first link to its last:
+///
+///     rows   0 1 2   the first tile fetches the links to come, which lie rows of B apart
+///            3 4     the others find the strip in the caches next to the core
+///
+/// Nothing is packed, which a few rows would not pay back.
+template <class T>
+struct far_strips {
+    using batch = simd::batch<T>;
+    static constexpr std::size_t width = simd::width<T>;
+    static constexpr bool exists = simd::registers <= 16;
+    static constexpr std::size_t vectors = 4;
+    static constexpr std::size_t strip = vectors * width;
+    static constexpr std::size_t least = 3, most = 12;  ///< rows. With more, packing pays.
+    static constexpr std::size_t links = 512;           ///< of a strip at once: as many pages
+    static constexpr std::size_t ahead = 12;            ///< links
+
+    [[nodiscard]] static bool takes(const product<T>& of) noexcept {
+        return exists && of.tb == transpose::no && of.m >= least && of.m <= most && of.n > width &&
+               of.k * of.n * sizeof(T) > few_rows_product<T>::far;
+    }
+
+    static void run(const product<T>& of) noexcept {
+        alignas(simd::alignment) T begin[strip]{};
+        for (std::size_t from = 0; from < of.k; from += links) {
+            const parallel::block some{from, std::min(of.k, from + links)};
+            const bool starts = of.starts && from == 0;
+            for (std::size_t first = 0; first < of.n; first += strip) {
+                const std::size_t wide = std::min(strip, of.n - first);
+                if (starts && of.bias) std::copy_n(of.bias + first, wide, begin);
+                run_strip(of, some, first, wide, starts ? begin : nullptr);
+            }
+        }
+    }
+
+private:
+    /// Tiles of three rows, but of two where one row would be left.
+    static void run_strip(const product<T>& of, parallel::block some, std::size_t first, std::size_t wide,
+                          const T* start) noexcept {
+        for (std::size_t row = 0; row < of.m;) {
+            const std::size_t left = of.m - row, high = left == 2 || left == 4 ? 2 : 3;
+            const bool is_whole = wide == strip;
+            if (high == 2)
+                is_whole ? run_tile<2, true>(of, some, row, first, wide, start)
+                         : run_tile<2, false>(of, some, row, first, wide, start);
+            else
+                is_whole ? run_tile<3, true>(of, some, row, first, wide, start)
+                         : run_tile<3, false>(of, some, row, first, wide, start);
+            row += high;
+        }
+    }
+
+    template <std::size_t High, bool IsWhole>
+    [[gnu::noinline]] static void run_tile(const product<T>& of, parallel::block some, std::size_t row,
+                                           std::size_t first, std::size_t wide, const T* start) noexcept {
+        const auto count = [wide](std::size_t v) LOCKSTEP_FLATTEN {
+            return v * width < wide ? std::min(width, wide - v * width) : 0;
+        };
+        const auto load = [&](const T* from, std::size_t v) LOCKSTEP_FLATTEN {
+            return IsWhole ? simd::load(from + v * width) : simd::load_first(from + v * width, count(v));
+        };
+        const std::size_t a_row = of.ta == transpose::no ? of.lda : 1;
+        const std::size_t a_link = of.ta == transpose::no ? 1 : of.lda;
+        const std::size_t ldb = of.ldb;
+        const T* a = of.a + row * a_row + some.first * a_link;
+        const T* b = of.b + some.first * ldb + first;
+        T* const c = of.c + row * of.ldc + first;
+        accumulators<T, High, vectors> tile;
+        tile.each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN {
+            tile.sum[i][v] = start ? simd::load(start + v * width) : load(c + i * of.ldc, v);
+        });
+        const std::size_t fetched = row == 0 ? ahead * ldb : 0;
+        for (std::size_t link = some.size(); link > 0; --link) {
+            __builtin_prefetch(b + fetched, 0, 3);
+            __builtin_prefetch(b + fetched + strip / 2, 0, 3);
+            batch left[High];
+            LOCKSTEP_UNROLL
+            for (std::size_t i = 0; i < High; ++i) left[i] = batch(a[i * a_row]);
+            LOCKSTEP_UNROLL
+            for (std::size_t v = 0; v < vectors; ++v) {
+                const batch right = load(b, v);
+                LOCKSTEP_UNROLL
+                for (std::size_t i = 0; i < High; ++i) tile.sum[i][v] = simd::fma(left[i], right, tile.sum[i][v]);
+            }
+            a += a_link;
+            b += ldb;
+        }
+        tile.each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN {
+            T* const to = c + i * of.ldc + v * width;
+            if constexpr (IsWhole)
+                simd::store(to, tile.sum[i][v]);
+            else
+                simd::store_first(to, tile.sum[i][v], count(v));
+        });
     }
 };
 
