@@ -79,8 +79,6 @@ public:
 
     void run() noexcept {
         if (!has_lanes() && few_rows_product<T>::takes(p_)) return few_rows_product<T>::run(p_);
-        if constexpr (far_strips<T>::exists)
-            if (!has_lanes() && far_strips<T>::takes(p_)) return far_strips<T>::run(p_);
         if constexpr (near_product<T>::exists) {
             const bool fits = p_.tb == transpose::no || p_.k <= blocks::depth;
             if (fits && !has_lanes() && near_product<T>::takes(p_)) return near_product<T>::run(p_, packed_b_);

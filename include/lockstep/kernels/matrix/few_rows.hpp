@@ -33,20 +33,27 @@ template <class T>
 struct few_rows_product {
     using batch = simd::batch<T>;
     static constexpr std::size_t width = simd::width<T>;
-    /// The links of a walk, for all rows, and their sums are held in registers. With more rows tiles are as quick.
-    static constexpr std::size_t most = simd::registers > 16 ? 5 : 2;
-    static constexpr std::size_t links = 4;
+    /// The links of a walk, for all rows, and their sums are held in registers.
+    static constexpr std::size_t most = simd::registers > 16 ? 5 : 4;
+    static constexpr std::size_t links_for(std::size_t rows) noexcept {
+        return simd::registers > 16 || rows <= 2 ? 4 : 2;
+    }
+    static constexpr std::size_t most_far = simd::registers > 16 ? 5 : 8;  ///< rows; with more tiles are as quick
     static constexpr std::size_t narrow = 4;  ///< vectors whose sums stay in registers
     static constexpr std::size_t most_sums = 16384 / sizeof(T);
     static_assert(most_sums >= most * narrow * width);
 
     /// Bytes of B from which on it comes from far away. Nearer to the core, tiles of two rows and more are quicker.
     static constexpr std::size_t far = 262144;
+    static constexpr std::size_t far_for(std::size_t rows) noexcept {
+        return simd::registers > 16 || rows <= 2 ? far : 2 * far;
+    }
 
     [[nodiscard]] static bool takes(const product<T>& of) noexcept {
         if (of.m == 0 || of.n == 0 || of.k == 0 || of.tb != transpose::no) return false;
         if (of.n <= width) return of.m < width;
-        return of.m == 1 || (of.m == 2 && of.n <= narrow * width) || (of.m <= most && of.k * of.n * sizeof(T) > far);
+        return of.m == 1 || (of.m == 2 && of.n <= narrow * width) ||
+               (of.m <= most_far && of.k * of.n * sizeof(T) > far_for(of.m));
     }
 
     static void run(const product<T>& all) noexcept {
@@ -57,7 +64,7 @@ struct few_rows_product {
             of.c += first * of.ldc;
             if (of.m == 1)
                 run_rows<1>(of);
-            else if (of.m == 2 || most == 2)
+            else if (of.m == 2)
                 run_rows<2>(of);
             else
                 run_rows<most>(of);  // fewer with the last one repeated: as quick
@@ -151,6 +158,7 @@ private:
     template <std::size_t Rows>
     [[gnu::noinline]] static void add_strip(const product<T>& of, const rows_of& rows, std::size_t first,
                                             std::size_t count, T* sums) noexcept {
+        constexpr std::size_t links = links_for(Rows);
         std::size_t p = 0;
         for (; p + links <= of.k; p += links) add_links<Rows, links>(of, rows, p, first, count, sums);
         for (; p < of.k; ++p) add_links<Rows, 1>(of, rows, p, first, count, sums);
@@ -187,104 +195,6 @@ private:
             add([](const T* from) LOCKSTEP_FLATTEN { return simd::load(from); });
         if (left_over > 0)
             add([left_over](const T* from) LOCKSTEP_FLATTEN { return simd::load_first(from, left_over); });
-    }
-};
-
-/// Where registers are few, a walk over B for more rows than two reads and writes more sums than it saves. There B is
-/// cut into strips of two lines, each of which tiles of two or three rows take from its first link to its last:
-///
-///     rows   0 1 2   the first tile fetches the links to come, which lie rows of B apart
-///            3 4     the others find the strip in the caches next to the core
-///
-/// Nothing is packed, which a few rows would not pay back.
-template <class T>
-struct far_strips {
-    using batch = simd::batch<T>;
-    static constexpr std::size_t width = simd::width<T>;
-    static constexpr bool exists = simd::registers <= 16;
-    static constexpr std::size_t vectors = 4;
-    static constexpr std::size_t strip = vectors * width;
-    static constexpr std::size_t least = 3, most = 12;  ///< rows. With more, packing pays.
-    static constexpr std::size_t links = 512;           ///< of a strip at once: as many pages
-    static constexpr std::size_t ahead = 12;            ///< links
-
-    [[nodiscard]] static bool takes(const product<T>& of) noexcept {
-        return exists && of.tb == transpose::no && of.m >= least && of.m <= most && of.n > width &&
-               of.k * of.n * sizeof(T) > few_rows_product<T>::far;
-    }
-
-    static void run(const product<T>& of) noexcept {
-        alignas(simd::alignment) T begin[strip]{};
-        for (std::size_t from = 0; from < of.k; from += links) {
-            const parallel::block some{from, std::min(of.k, from + links)};
-            const bool starts = of.starts && from == 0;
-            for (std::size_t first = 0; first < of.n; first += strip) {
-                const std::size_t wide = std::min(strip, of.n - first);
-                if (starts && of.bias) std::copy_n(of.bias + first, wide, begin);
-                run_strip(of, some, first, wide, starts ? begin : nullptr);
-            }
-        }
-    }
-
-private:
-    /// Tiles of three rows, but of two where one row would be left.
-    static void run_strip(const product<T>& of, parallel::block some, std::size_t first, std::size_t wide,
-                          const T* start) noexcept {
-        for (std::size_t row = 0; row < of.m;) {
-            const std::size_t left = of.m - row, high = left == 2 || left == 4 ? 2 : 3;
-            const bool is_whole = wide == strip;
-            if (high == 2)
-                is_whole ? run_tile<2, true>(of, some, row, first, wide, start)
-                         : run_tile<2, false>(of, some, row, first, wide, start);
-            else
-                is_whole ? run_tile<3, true>(of, some, row, first, wide, start)
-                         : run_tile<3, false>(of, some, row, first, wide, start);
-            row += high;
-        }
-    }
-
-    template <std::size_t High, bool IsWhole>
-    [[gnu::noinline]] static void run_tile(const product<T>& of, parallel::block some, std::size_t row,
-                                           std::size_t first, std::size_t wide, const T* start) noexcept {
-        const auto count = [wide](std::size_t v) LOCKSTEP_FLATTEN {
-            return v * width < wide ? std::min(width, wide - v * width) : 0;
-        };
-        const auto load = [&](const T* from, std::size_t v) LOCKSTEP_FLATTEN {
-            return IsWhole ? simd::load(from + v * width) : simd::load_first(from + v * width, count(v));
-        };
-        const std::size_t a_row = of.ta == transpose::no ? of.lda : 1;
-        const std::size_t a_link = of.ta == transpose::no ? 1 : of.lda;
-        const std::size_t ldb = of.ldb;
-        const T* a = of.a + row * a_row + some.first * a_link;
-        const T* b = of.b + some.first * ldb + first;
-        T* const c = of.c + row * of.ldc + first;
-        accumulators<T, High, vectors> tile;
-        tile.each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN {
-            tile.sum[i][v] = start ? simd::load(start + v * width) : load(c + i * of.ldc, v);
-        });
-        const std::size_t fetched = row == 0 ? ahead * ldb : 0;
-        for (std::size_t link = some.size(); link > 0; --link) {
-            __builtin_prefetch(b + fetched, 0, 3);
-            __builtin_prefetch(b + fetched + strip / 2, 0, 3);
-            batch left[High];
-            LOCKSTEP_UNROLL
-            for (std::size_t i = 0; i < High; ++i) left[i] = batch(a[i * a_row]);
-            LOCKSTEP_UNROLL
-            for (std::size_t v = 0; v < vectors; ++v) {
-                const batch right = load(b, v);
-                LOCKSTEP_UNROLL
-                for (std::size_t i = 0; i < High; ++i) tile.sum[i][v] = simd::fma(left[i], right, tile.sum[i][v]);
-            }
-            a += a_link;
-            b += ldb;
-        }
-        tile.each([&](std::size_t i, std::size_t v) LOCKSTEP_FLATTEN {
-            T* const to = c + i * of.ldc + v * width;
-            if constexpr (IsWhole)
-                simd::store(to, tile.sum[i][v]);
-            else
-                simd::store_first(to, tile.sum[i][v], count(v));
-        });
     }
 };
 
