@@ -271,18 +271,23 @@ def links(run):
 def methods(run):
     """Which method is fastest on which cluster?
     Emulated hosts with a rank each, batch 64 of all, methods in turns with their usual settings; speed-up over `none`.
-    `best` is the fastest of `none` and the candidates of `adaptive` (quantize 8 and 4 bits, top_k 10 and 1 %)."""
+    The best is the fastest of `none` and the candidates of `adaptive` (quantize 8 and 4 bits, top_k 10 and 1 %). Beside them
+    PyTorch's DistributedDataParallel over gloo, as it is and with its hooks for fp16 and PowerSGD of rank 2."""
     found = []
     candidates = ("none", "quantize8", "quantize4", "topk10", "topk")
     for net, hosts, rate in itertools.product(("lenet", "vgg", "cd_dnn"), (2, 4), ("100mbit", "1gbit", "10gbit")):
-        size = run.few("--seconds 3 --turns 3", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
+        size = run.few("--seconds 2 --turns 3", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
         if net == "cd_dnn":
-            size = run.few("--seconds 3 --turns 1", "--seconds 0.1 --turns 1 --methods none,topk")
-        lines = run.records("OMP_NUM_THREADS=1 benchmarks/cluster/run --hosts {hosts} --rate {rate} --pin -- @bench_methods "
-                            "--net {net} " + size, net=net, hosts=hosts, rate=rate)
+            size = run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1 --methods none,topk")
+        cluster = "OMP_NUM_THREADS=1 benchmarks/cluster/run --hosts {hosts} --rate {rate} --pin -- "
+        key = {"net": net, "hosts": hosts, "rate": rate}
+        lines = run.records(cluster + "@bench_methods --net {net} " + size, **key)
         times = {line["method"]: line["step_ms"] for line in lines}
+        if run.given.dry_run or not run.no_peers:
+            lines += run.records("ATEN_CPU_CAPABILITY={capability} " + cluster + "{python} benchmarks/methods/ddp_peer.py --net {net} " +
+                                 run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
         for line in lines:
-            line["gain"] = times["none"] / line["step_ms"]
+            line["gain"] = times["none"] / line["step_ms"] if "none" in times else None
             if line["method"] == "adaptive":
                 line["of_best"] = min(times[name] for name in candidates if name in times) / line["step_ms"]
         found += lines
@@ -321,10 +326,44 @@ def checkpoints(run):
 
 
 @question
+def accuracy(run):
+    """What does a compressor do to the accuracy?
+    MNIST, LeNet of examples/train, 2 epochs of batches of 128, 8 workers on 2 ranks, seeds 1 to 3; `FOLDER` has the files. Test
+    accuracy in percent: the mean, that of each seed, and how far the mean is from the same optimizer's without a compressor."""
+    adam, slower = "--optimizer adam --lr 0.001", "--lr 0.01"
+    bases = {"momentum": "", "adam": adam, "slower": slower}
+    ways = [("none", "", base) for base in bases] + [(name, "", "momentum") for name in (
+        "half", "bfloat16", "half:1", "bfloat16:1", "quantize:8", "quantize:4", "qsgd:7", "terngrad", "onebit", "sign", "topk:0.01",
+        "sampledtopk:0.01", "gaussiantopk:0.01", "threshold:0.001,0.1", "sparsesum:0.01,4", "globaltopk:0.01", "chain:0.01,4",
+        "bylayer:0.01,8", "warmup:0.001,100", "powersgd:1", "powersgd:2", "powersgd:4", "atomo:3", "adaptive")]
+    ways += [("none", "--sync delayed", "momentum"), ("none", "--sync local:8", "momentum"),
+             ("dgc:0.001,94", "--weight-decay 0", "momentum"), ("signvote:1,0.9", "--lr 0.0005 --momentum 0 --weight-decay 0", "momentum"),
+             ("onebitadam:190", "", "adam"), ("onebitadam:470", "", "adam"), ("randomk:0.1", "", "slower"), ("randomblock:0.1", "", "slower")]
+    if not run.given.mnist:
+        run.miss("all of it", "no --mnist FOLDER")
+        return "", []
+    found, without = [], {}
+    for method, options, base in run.few(ways, ways[:4]):
+        command = "scripts/mpirun -n 2 --bind-to core @train --data {mnist} --workers 8 --batch 128 --quiet --report {file} --seed {seed}"
+        command += run.few(" --epochs 2", " --steps 60") + " --compress {method}"
+        command += "".join(f" {words}" for words in (bases[base], options) if words)
+        reports = [line for seed in run.few((1, 2, 3), (1,)) for line in run.report(command, method=method, seed=seed)]
+        if not reports:
+            continue
+        reached = [line["epochs"][-1]["test_accuracy"] for line in reports]
+        mean = statistics.mean(reached)
+        if method == "none" and not options:
+            without[base] = mean
+        found.append({"method": method, "options": " ".join((bases[base], options)).strip(), "mean": mean,
+                      "all": ", ".join(f"{100 * one:.2f}" for one in reached), "loss": 100 * (mean - without.get(base, mean))})
+    return """method {method} | with {options} | mean, % {mean:.2%} | of each seed, % {all} | beside none {loss:+.2f}""", found
+
+
+@question
 def cifar10(run):
     """What does ResNet-20 reach on CIFAR-10?
     2 ranks, the recipe of examples/cifar10; `FOLDER` has the pictures."""
-    command = "scripts/mpirun -n 2 --bind-to core @cifar10 --data {data} --quiet --report {file}"
+    command = "scripts/mpirun -n 2 --bind-to core @cifar10 --data {cifar10} --quiet --report {file}"
     command += run.few("", " --epochs 1 --train-samples 1024 --test-samples 256")
     found = run.report(command) if run.given.cifar10 else run.miss("all of it", "no --cifar10 FOLDER")
     return """epoch {epoch} | time, s {seconds:.1f} | training loss {loss:.3f} | test loss {test_loss:.3f} |

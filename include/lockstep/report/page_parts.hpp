@@ -118,7 +118,7 @@ LOCKSTEP_FUNCTION std::string duration(double seconds) {
     if (!std::isfinite(seconds)) return number(seconds);
     if (seconds < 1e-3) return core::text(number(1e6 * seconds), " us");
     if (seconds < 1) return core::text(number(1e3 * seconds), " ms");
-    if (seconds < 120) return core::text(number(seconds), " s");
+    if (seconds < 120 || seconds > 1e12) return core::text(number(seconds), " s");
     const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
     const auto two = [](std::uint64_t part) { return core::text(part < 10 ? "0" : "", part); };
     if (whole < 3600) return core::text(whole / 60, ":", two(whole % 60), " min");

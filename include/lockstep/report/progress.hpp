@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -73,7 +74,7 @@ private:
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION std::string clock_text(double seconds) {
-    const auto whole = static_cast<std::uint64_t>(seconds < 0 ? 0 : seconds + 0.5);
+    const auto whole = static_cast<std::uint64_t>(seconds > 0 ? std::min(seconds, 1e12) + 0.5 : 0);
     const auto two = [](std::uint64_t number) { return core::text(number < 10 ? "0" : "", number); };
     return whole >= 3600 ? core::text(whole / 3600, ":", two(whole / 60 % 60), ":", two(whole % 60))
                          : core::text(whole / 60, ":", two(whole % 60));

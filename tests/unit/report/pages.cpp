@@ -89,6 +89,7 @@ TEST_CASE("report/pages: numbers for people", "[report]") {
     CHECK(html::duration(0.0123) == "12.3 ms");
     CHECK(html::duration(3723) == "1:02:03 h");
     CHECK(html::duration(125) == "2:05 min");
+    CHECK(html::duration(1e300) == "1e+300 s");
     CHECK(html::bytes(999) == "999 B");
     CHECK(html::bytes(30.16e6) == "30.2 MB");
     CHECK(html::bytes(2.33e9) == "2.33 GB");
