@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,7 +65,11 @@ struct terngrad {
     template <class T>
     void encode(round_number<0>, const worker_pass<T>& in, std::span<T> out) const noexcept {
         T most{0};
-        for (const T value : in.values) most = std::max(most, std::abs(value));
+        for (const T value : in.values) {
+            // With a number that is none the scale is infinite, and so is the sum none: it must not get lost.
+            const T size = std::abs(value);
+            most = size >= 0 ? std::max(most, size) : std::numeric_limits<T>::infinity();
+        }
         if (clip > 0)
             if (const auto bound = static_cast<T>(clip * moments_of(in.values).deviation); bound > 0)
                 most = std::min(most, bound);
@@ -88,7 +93,7 @@ struct terngrad {
                 const T value = in.values[first + i];
                 // A word is below 2^32 x probability: for probability 1 always.
                 const T chance = scale > 0 ? std::min(std::abs(value), most) / scale : T{0};
-                const bool sent = std::int64_t{words[i]} < static_cast<std::int64_t>(chance * T{0x1p32F});
+                const bool sent = chance > 0 && std::int64_t{words[i]} < static_cast<std::int64_t>(chance * T{0x1p32F});
                 codes[i] = sent ? value < 0 ? 0 : 2 : 1;
             }
         });

@@ -124,6 +124,24 @@ struct compression_rule {
     double max_error = 0.98;
 };
 
+/// Dense, or neither barred nor of too large an error.
+[[nodiscard, gnu::cold]] inline bool is_allowed(const bucket_costs& bucket, std::size_t candidate,
+                                                const compression_rule& rule) {
+    if (candidate == 0) return true;
+    return candidate < bucket.candidates.size() && !bucket.candidates[candidate].is_barred &&
+           bucket.candidates[candidate].error <= std::min(rule.max_error, bucket.max_error);
+}
+
+/// `now` with dense buckets in place of those whose candidate is not allowed.
+[[nodiscard, gnu::cold]] inline std::vector<std::size_t> allowed_of(const step_model& of,
+                                                                    std::span<const std::size_t> now,
+                                                                    const compression_rule& rule) {
+    std::vector<std::size_t> out(now.begin(), now.end());
+    for (std::size_t bucket = 0; bucket < out.size(); ++bucket)
+        if (!is_allowed(of.buckets[bucket], out[bucket], rule)) out[bucket] = 0;
+    return out;
+}
+
 /// A choice for each bucket: `now`, but for buckets whose candidate is barred or has too large an error, which become
 /// dense; or the best one that is found, where it saves more than the margin. Dense where that saves less against
 /// dense. Searched from several choices (all dense, each candidate everywhere, now) by the best change of one bucket
@@ -135,10 +153,7 @@ struct compression_rule {
     constexpr double negligible = 1e-3;
     const std::size_t count = of.buckets.size();
     const auto allows = [&](std::size_t bucket, std::size_t candidate) {
-        const auto& all = of.buckets[bucket].candidates;
-        if (candidate == 0) return true;
-        return candidate < all.size() && !all[candidate].is_barred &&
-               all[candidate].error <= std::min(rule.max_error, of.buckets[bucket].max_error);
+        return is_allowed(of.buckets[bucket], candidate, rule);
     };
     const auto error = [&](std::size_t bucket, std::size_t candidate) {
         return candidate == 0 ? -1.0 : of.buckets[bucket].candidates[candidate].error;
@@ -148,9 +163,7 @@ struct compression_rule {
 
     using choice = std::vector<std::size_t>;
     const choice dense(count, 0);
-    choice kept(now.begin(), now.end());
-    for (std::size_t bucket = 0; bucket < count; ++bucket)
-        if (!allows(bucket, kept[bucket])) kept[bucket] = 0;
+    const choice kept = allowed_of(of, now, rule);
 
     const auto improve = [&](choice from) {
         double seconds = step_seconds(of, from);

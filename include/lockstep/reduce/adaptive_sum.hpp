@@ -188,8 +188,11 @@ public:
         }
         return out;
     }
-    /// The norm of what the last trial was tried on.
-    [[nodiscard, gnu::cold]] double tried_norm() const { return tried_.empty() ? 0 : std::sqrt(tried_[0].squares); }
+    /// The norm of what the last trial was tried on; infinite where it is none, as ranks take the largest.
+    [[nodiscard, gnu::cold]] double tried_norm() const {
+        const double norm = tried_.empty() ? 0 : std::sqrt(tried_[0].squares);
+        return norm >= 0 ? norm : std::numeric_limits<double>::infinity();
+    }
     /// Seconds of the last trial.
     [[nodiscard]] double trial_seconds() const noexcept { return trial_seconds_; }
 

@@ -138,10 +138,11 @@ namespace detail {
 struct range {
     double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
 
+    /// An axis ends at 1e300: what is computed from its ends has to be finite.
     void take(double value) noexcept {
         if (!std::isfinite(value)) return;
-        least = std::min(least, value);
-        most = std::max(most, value);
+        least = std::min(least, std::clamp(value, -1e300, 1e300));
+        most = std::max(most, std::clamp(value, -1e300, 1e300));
     }
     [[nodiscard]] bool is_empty() const noexcept { return !(least <= most); }
 };
@@ -161,17 +162,18 @@ struct axis {
     [[nodiscard]] double place(double value) const {
         const auto scale = [&](double of) { return is_logarithmic ? std::log10(of) : of; };
         const double length = scale(shown.most) - scale(shown.least);
-        return length > 0 ? (scale(value) - scale(shown.least)) / length : 0.5;
+        return length > 0 ? std::clamp((scale(value) - scale(shown.least)) / length, 0.0, 1.0) : 0.5;
     }
 };
 
 [[nodiscard]] LOCKSTEP_FUNCTION axis linear_axis(range values, int count, bool whole_numbers, bool to_ticks) {
     axis out{.shown = values};
-    if (!(values.most - values.least > 1e-12 * std::max(std::abs(values.most), std::abs(values.least)))) {
+    const double largest = std::max(std::abs(values.most), std::abs(values.least));
+    if (!(values.most - values.least > std::max(1e-12 * largest, 1e-300))) {
         // One value: it lies in the middle.
-        const double around = values.most == 0 ? 1 : 0.1 * std::abs(values.most);
+        const double around = largest == 0 ? 1 : std::max(0.1 * largest, 1e-300);
         out.shown = {values.least - around, values.most + around};
-        if (whole_numbers || !(out.shown.most - out.shown.least < std::numeric_limits<double>::infinity())) {
+        if (whole_numbers) {
             out.ticks = {values.most};
             return out;
         }
@@ -193,10 +195,9 @@ struct axis {
                            : (step * power <= value ? std::max(out, step * power) : out);
         return out;
     };
-    // Powers at the ends of the numbers may be 0 or infinite, and so may the ratio of the ends.
-    axis out{.shown = {std::max(step_at(values.least, false), std::numeric_limits<double>::denorm_min()),
-                       std::min(step_at(values.most, true), std::numeric_limits<double>::max())},
+    axis out{.shown = {step_at(std::max(values.least, 1e-300), false), step_at(std::max(values.most, 1e-300), true)},
              .is_logarithmic = true};
+    // The ratio of the ends may be infinite.
     const double decades = std::log10(out.shown.most) - std::log10(out.shown.least);
     for (double power = std::floor(std::log10(out.shown.least)); power <= std::log10(out.shown.most); ++power)
         for (const double step : {1.0, 2.0, 5.0}) {

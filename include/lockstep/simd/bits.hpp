@@ -64,7 +64,7 @@ template <class T>
     // Not one call of memcpy for a length that is known only now: that takes longer than the rest.
     const std::size_t at = first % 8, end = at + count;
     const std::byte* const bytes = from + first / 8;
-    std::uint32_t out = end > 0 ? std::to_integer<std::uint32_t>(bytes[0]) : 0;
+    std::uint32_t out = count > 0 ? std::to_integer<std::uint32_t>(bytes[0]) : 0;
     if (end > 8) out |= std::to_integer<std::uint32_t>(bytes[1]) << 8;
     if (end > 16) out |= std::to_integer<std::uint32_t>(bytes[2]) << 16;
     return out >> at & ((1U << count) - 1);

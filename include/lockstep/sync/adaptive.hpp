@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -196,7 +197,7 @@ private:
     [[gnu::cold]] void start_trial() {
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket) this->queue_[bucket].reducer.try_all();
     }
-    /// The largest of all ranks, number by number. Collective.
+    /// The largest of all ranks, number by number; infinite where one has none. Collective.
     [[nodiscard, gnu::cold]] std::vector<double> largest(std::vector<double> mine) const {
         const auto bytes = std::as_bytes(std::span{mine});
         for (const std::string& other :
@@ -204,7 +205,7 @@ private:
             for (std::size_t i = 0; i < mine.size(); ++i) {
                 double one = 0;
                 std::memcpy(&one, other.data() + i * sizeof(double), sizeof(double));
-                mine[i] = std::max(mine[i], one);
+                mine[i] = std::isnan(one) ? std::numeric_limits<double>::infinity() : std::max(mine[i], one);
             }
         return mine;
     }
@@ -233,8 +234,8 @@ private:
         const double factor = is_dense() ? planner::fit_link(model, now_, -all[3]) : 1;
         // The same on all ranks: each has counted the same steps.
         const double margin = control_.is_short() ? std::max(settings_.margin, early_margin) : settings_.margin;
-        const auto next =
-            planner::choose_compression(model, now_, {.margin = margin, .max_error = settings_.max_error});
+        const planner::compression_rule rule{.margin = margin, .max_error = settings_.max_error};
+        const auto next = planner::choose_compression(model, now_, rule);
         // There has to be room for going back as well.
         const bool changes = next != now_ && made_.size() + 2 * next.size() <= most_choices;
         const std::size_t first = made_.size();
@@ -261,7 +262,10 @@ private:
             milliseconds(planner::step_seconds(model, std::vector<std::size_t>(now_.size()))), " if all were dense",
             factor == 1 ? std::string{} : core::text(", links times ", core::fixed(factor, 2)));
         tell(std::move(text));
-        measured_ = all[0];
+        // What has to be dense may make the step slower: that is no fault of what the same decision compresses.
+        const auto kept = planner::allowed_of(model, last, rule);
+        measured_ = kept == last ? all[0]
+                                 : all[0] * planner::step_seconds(model, kept) / planner::step_seconds(model, last);
         control_.decided(step, !changed_.empty(), all[1] + all[2], all[0]);
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);

@@ -152,6 +152,19 @@ TEST_CASE("compress/terngrad: threads change no bit", "[compress]") {
     CHECK(one(values, 5) == three(values, 5));
 }
 
+TEST_CASE("compress/terngrad: one number that is none, or infinite, is in the sum of all", "[compress]") {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+                            std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+        for (const std::size_t at : {0, 16, 32, 50, 65})
+            for (const double clip : {0.0, 2.5}) {
+                by_hand<float, terngrad> sum{{.clip = clip}, {3, 11}, 2};
+                std::vector<float> values = values_of_workers<float>(33, 2, 9);
+                values[at] = bad;
+                const auto all = sum(values, 1);
+                CHECK(std::ranges::none_of(all, [](float one) { return std::isfinite(one); }));
+            }
+}
+
 TEST_CASE("compress/terngrad: settings and errors", "[compress]") {
     STATIC_REQUIRE(!Compressor<terngrad> && keeps_state<terngrad> && traits_of<terngrad>.whole_tensors &&
                    traits_of<terngrad>.dense_vectors);

@@ -143,6 +143,8 @@ TEST_CASE("planner/compression: the smallest error of those that are as fast, no
     CHECK(choose_compression(of, choice(4, 0), {.max_error = 0.65}) == choice(4, 2));
     CHECK(choose_compression(of, choice(4, 0), {.max_error = 0.5}) == choice(4, 0));
     CHECK(choose_compression(of, choice(4, 2), {.max_error = 0.5}) == choice(4, 0));
+    CHECK(allowed_of(of, choice(4, 2), {.max_error = 0.5}) == choice(4, 0));
+    CHECK(allowed_of(of, choice(4, 2), {.max_error = 0.98}) == choice(4, 2));
     // A bucket may have a lower bound; a higher one changes nothing.
     step_model bounded = of;
     bounded.buckets[1].max_error = 0.5;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "lockstep/core/random.hpp"
 #include "lockstep/report/run_page.hpp"
 
 // How a browser reads a page: tests/reports/check_page.
@@ -13,6 +16,7 @@
 namespace {
 
 namespace compress = lockstep::compress;
+namespace core = lockstep::core;
 namespace report = lockstep::report;
 namespace html = lockstep::report::html;
 
@@ -119,6 +123,26 @@ TEST_CASE("report/pages: a curve has each finite point once, inside of the plot"
         CHECK(path.find("inf") == path.npos);
         CHECK(path.find('-') == path.npos);
         CHECK(page.size() < 10'000);
+    }
+    // Whatever is finite: from one number to others next to it or far away.
+    const core::random_stream draws{5, core::purpose::user};
+    for (std::uint64_t k = 0; k < 3000; ++k) {
+        std::vector<html::point> points;
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            const std::uint64_t high = draws.word(8 * k + 2 * i);
+            double y = std::bit_cast<double>(high << 32U | draws.word(8 * k + 2 * i + 1));
+            if (!std::isfinite(y)) y = std::numeric_limits<double>::max();
+            if (k % 4 == 0) y = std::abs(y);
+            if (k % 4 == 1 && i > 0) y = std::nextafter(points[0].y, y);
+            if (k % 4 == 2) y = std::ldexp(1 + std::abs(y) / std::numeric_limits<double>::max(), k % 8 == 2 ? 1022 : -1070);
+            points.push_back({1e3 * static_cast<double>(i), y});
+        }
+        const std::string page = draw(points);
+        CAPTURE(points[0].y, points[1].y, points[2].y);
+        REQUIRE(page.size() < 10'000);
+        REQUIRE(page.find("nan") == page.npos);
+        REQUIRE(page.find("inf") == page.npos);
+        REQUIRE(count(page, "<span class=\"y\"") < 20);
     }
     // A gap: the line begins again.
     CHECK(count(draw({{1, 1}, {2, 2}, {3, no_number}, {4, 1}, {5, 2}}), "M0.0 ") >= 1);
