@@ -134,7 +134,8 @@ TEST_CASE("report/pages: a curve has each finite point once, inside of the plot"
             if (!std::isfinite(y)) y = std::numeric_limits<double>::max();
             if (k % 4 == 0) y = std::abs(y);
             if (k % 4 == 1 && i > 0) y = std::nextafter(points[0].y, y);
-            if (k % 4 == 2) y = std::ldexp(1 + std::abs(y) / std::numeric_limits<double>::max(), k % 8 == 2 ? 1022 : -1070);
+            if (k % 4 == 2)
+                y = std::ldexp(1 + std::abs(y) / std::numeric_limits<double>::max(), k % 8 == 2 ? 1022 : -1070);
             points.push_back({1e3 * static_cast<double>(i), y});
         }
         const std::string page = draw(points);
