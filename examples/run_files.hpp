@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/report/html_report.hpp"
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
@@ -23,19 +24,21 @@ struct chosen_logs {
     static constexpr bool on_every_rank = true;
     static constexpr bool sees_weights = false;
 
-    bool writes;
     std::optional<ls::progress> lines;
     std::optional<ls::csv_log> csv;
     std::optional<ls::tensorboard> curves;
     std::optional<ls::report::log_file> report;
     std::optional<ls::json_log> json;
     std::optional<ls::html_report> page;
+    std::string weights, choices;  ///< are written when the run has ended
+    bool writes;
 
     /// `plan`: the text of ls::summary. `picture`: of a timeline. `messages`: what a compressor did.
     template <class Options>
     chosen_logs(const Options& of, bool is_first, const std::string& plan, std::string_view net, const std::string& picture = {},
                 double interval = 5, const ls::compress::statistics* messages = nullptr)
-        : writes{is_first} {
+        : weights{of.save_weights}, writes{is_first} {
+        if constexpr (requires { of.compress_choices; }) choices = of.compress_choices;
         if (!of.quiet) lines.emplace(std::cout, interval);
         if (!of.csv.empty()) csv.emplace(of.csv);
         if (!of.tensorboard.empty()) curves.emplace(of.tensorboard);
@@ -55,10 +58,16 @@ struct chosen_logs {
         if (json) out.push_back(json->files()[0]);
         if (report) out.push_back(report->path());
         if (page) out.push_back(page->files()[0]);
+        for (const std::string& path : {weights, choices})
+            if (!path.empty()) out.push_back(path);
         return out;
     }
     template <class Trainer>
     void on_begin(Trainer& trainer, const ls::report::run_begin& from) {
+        if (writes) {
+            if (!weights.empty()) ls::core::require_output(ls::core::replaced_output(weights));
+            ls::core::require_output(choices);
+        }
         if (csv && writes) csv->on_begin(from);
         if (report && writes) report->open();
         if (curves && writes) curves->on_begin(trainer, from);

@@ -50,7 +50,12 @@ struct request {
     std::vector<std::string> settings;
     bool is_plain = false;
     statistics* to = nullptr;
+    mutable bool has_plain = false;  ///< that there is something to leave out
 
+    [[nodiscard]] bool plain() const {
+        has_plain = true;
+        return is_plain;
+    }
     template <class Number>
     [[nodiscard]] Number number(std::size_t which) const {
         const std::string& word = settings.at(which);
@@ -72,12 +77,12 @@ struct request {
 template <class C>
 gathered with_feedback(const request& of, const C& one) {
     const measured<C> inside{one, of.to};
-    if (of.is_plain) return inside;
+    if (of.plain()) return inside;
     return error_feedback<measured<C>>{inside};
 }
 template <class Any, class R>
 Any summed_with_feedback(const request& of, const R& one) {
-    if (of.is_plain) return one;
+    if (of.plain()) return one;
     return error_feedback<R>{one};
 }
 
@@ -99,7 +104,7 @@ const std::array rows{
             return gathered{measured<qsgd>{qsgd{.levels = of.count(0)}, of.to}};
         }},
     row{"onebit", "", "", "signs with two means a column, both ways; plain: one way, without feedback", [](const request& of) -> chosen_compressor {
-            if (of.is_plain) return gathered{measured<one_bit>{one_bit{}, of.to}};
+            if (of.plain()) return gathered{measured<one_bit>{one_bit{}, of.to}};
             return gathered{two_sided{error_feedback<measured<one_bit>>{measured<one_bit>{one_bit{}, of.to}}}};
         }},
     row{"sign", "", "", "signs times the mean magnitude", [](const request& of) -> chosen_compressor { return with_feedback(of, scaled_sign{}); }},
@@ -109,10 +114,10 @@ const std::array rows{
             return with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)});
         }},
     row{"randomk", "RATIO", "0.1", "random numbers, the same of all workers: added on the way; plain: unbiased", [](const request& of) -> chosen_compressor {
-            return summed_with_feedback<summed>(of, random_k{.ratio = of.share(0), .unbiased = of.is_plain});
+            return summed_with_feedback<summed>(of, random_k{.ratio = of.share(0), .unbiased = of.plain()});
         }},
     row{"randomblock", "RATIO", "0.1", "a random block of neighbours, the same of all workers", [](const request& of) -> chosen_compressor {
-            return summed_with_feedback<summed>(of, random_block{.ratio = of.share(0), .unbiased = of.is_plain});
+            return summed_with_feedback<summed>(of, random_block{.ratio = of.share(0), .unbiased = of.plain()});
         }},
     row{"powersgd", "RANK", "2", "low rank by power iteration", [](const request& of) -> chosen_compressor { return summed_with_feedback<summed_twice>(of, power_sgd{.rank = of.count(0)}); }},
     row{"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback", [](const request& of) -> chosen_compressor { return scaled{terngrad{.clip = of.share(0)}}; }},
@@ -199,7 +204,10 @@ chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
         if (one.name == name) {
             request of = parse(whole, one.usual);
             of.to = to;
-            return one.make(of);
+            auto made = one.make(of);
+            if (of.is_plain && !of.has_plain)
+                throw error{text("--compress ", whole, ": ", name, " has no error feedback that could be left out"), "leave ':plain' out"};
+            return made;
         }
     std::string names = "none, adaptive";
     for (const row& one : rows) names += text(", ", one.name);

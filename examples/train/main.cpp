@@ -42,6 +42,8 @@ void interpret(example::options& of, const F& given) {
         const auto colon = whole.find(':');
         return std::pair{whole.substr(0, colon), colon == std::string::npos ? std::string{} : whole.substr(colon + 1)};
     };
+    if (!of.resume.empty() && !of.load_weights.empty())
+        throw error{"--resume and --load-weights were both given: a run that is resumed has the weights of its checkpoint", "leave one of them out"};
     const auto [partition, shards] = cut(of.partition);
     const std::string partitions = "data, model:M or hybrid:M, M = shards of each dense layer, for example hybrid:2";
     if (partition == "model" || partition == "hybrid")
@@ -132,6 +134,12 @@ void describe(CLI::App& app, example::options& of) {
                                       return good ? std::string{} : "'" + word + "' is not a number above 0";
                                   },
                                   "NUMBER > 0"};
+    const CLI::Validator seconds{[](std::string& word) {
+                                     double number = 0;
+                                     const bool good = CLI::detail::lexical_cast(word, number) && number >= 0 && number <= 1e9;
+                                     return good ? std::string{} : "'" + word + "' is no number of seconds from 0 to 1e9";
+                                 },
+                                 "SECONDS"};
     app.add_option("--net", of.net, "network: lenet (2 convolutions, 582,026 weights) or mlp (784-1024-1024-10)")
         ->check(CLI::IsMember({"lenet", "mlp"}))
         ->capture_default_str();
@@ -187,7 +195,7 @@ void describe(CLI::App& app, example::options& of) {
         ->capture_default_str();
     app.add_option("--all-reduce", of.all_reduce, "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
     app.add_option("--timeout", of.timeout, "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
-        ->check(CLI::NonNegativeNumber);
+        ->check(seconds);
     app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--test-samples", of.test_samples, "generated digits to test on")->check(example::whole_number(1))->capture_default_str();
     app.add_option("--checkpoint", of.checkpoint, "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");

@@ -42,18 +42,21 @@ struct choice_list {
         for (const auto& one : entries) out += core::text(one.step, " ", one.layer, " ", one.candidate, "\n");
         return out;
     }
-    /// Throws core::error for what is no such text.
-    [[nodiscard, gnu::cold]] static choice_list parse(std::string_view text) {
+    /// Throws core::error, with the name, for what is no such text.
+    [[nodiscard, gnu::cold]] static choice_list parse(std::string_view text,
+                                                      std::string_view name = "a list of compressor choices") {
         choice_list out;
         for (std::size_t line = 1; !text.empty(); ++line) {
             const std::size_t end = std::min(text.find('\n'), text.size());
             std::string_view words = text.substr(0, end);
+            const std::string_view whole = words;
             text.remove_prefix(std::min(end + 1, text.size()));
             if (words.empty() || words.front() == '#') continue;
             compressor_choice one;
             if (!take(words, one.step) || !take(words, one.layer) || !take(words, one.candidate) || !words.empty())
                 core::fail(
-                    core::text("line ", line, " of a list of compressor choices is no step, layer and candidate"),
+                    core::text("line ", line, " of ", name, " is \"", core::excerpt(whole),
+                               "\", no step, layer and candidate"),
                     "write three numbers with a space between them, such as 50 3 1");
             out.entries.push_back(one);
         }
@@ -65,7 +68,7 @@ struct choice_list {
         core::input_file from{path};
         std::string all(from.size(), '\0');
         all.resize(from.read(std::as_writable_bytes(std::span{all})));
-        return parse(all);
+        return parse(all, path);
     }
     [[gnu::cold]] void write(const std::string& path) const {
         core::output_file to;

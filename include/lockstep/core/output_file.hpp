@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <span>
 #include <string>
@@ -69,6 +70,17 @@ private:
 /// Throws core::error where two of these paths lead to one regular file, also through links and through folders of
 /// several names, and for files that do not exist yet. Empty paths and devices are left out. Nothing is opened.
 [[gnu::cold]] void require_different_outputs(std::span<const std::string> paths);
+
+/// The file that is written through this path: links are followed. Throws core::error for a link that leads nowhere.
+[[nodiscard, gnu::cold]] std::string output_target(const std::string& path);
+
+/// What can be found out before a file is written: throws core::error for a folder, and where it may not be made or
+/// changed, so that no long run ends without its result. Nothing is opened. An empty path is left out.
+[[gnu::cold]] void require_output(const std::string& path);
+
+/// output_target() of a file that is written beside its place and then renamed: throws core::error also for what is
+/// there and no regular file, which it would replace.
+[[nodiscard, gnu::cold]] std::string replaced_output(const std::string& path);
 
 /// What was written to standard output has arrived, or core::error.
 [[gnu::cold]] void flush_standard_output();
@@ -250,6 +262,42 @@ LOCKSTEP_FUNCTION void require_different_outputs(std::span<const std::string> pa
             if (one_file || one_name) detail::fail_same_output(paths[i], path);
         }
     }
+}
+
+LOCKSTEP_FUNCTION std::string output_target(const std::string& path) {
+    struct stat about {};
+    char* const found = ::realpath(path.c_str(), nullptr);
+    const int reason = errno;
+    if (found == nullptr && ::lstat(path.c_str(), &about) == 0 && S_ISLNK(about.st_mode))
+        fail(text("cannot write ", path, ", a link that leads nowhere: ", std::generic_category().message(reason)),
+             "remove the link, or make what it points to");
+    std::string out = found == nullptr ? path : found;
+    std::free(found);
+    return out;
+}
+
+LOCKSTEP_FUNCTION void require_output(const std::string& path) {
+    if (path.empty()) return;
+    const auto refuse = [&](int reason) {
+        fail(text("cannot write ", path, ": ", std::generic_category().message(reason)), detail::output_remedy(reason));
+    };
+    struct stat about {};
+    const bool is_there = ::stat(path.c_str(), &about) == 0;
+    // What a link points to that leads nowhere is made when it is opened.
+    if (!is_there && ::lstat(path.c_str(), &about) == 0) return;
+    if (is_there && S_ISDIR(about.st_mode)) refuse(EISDIR);
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    if (::access((is_there ? path : folder).c_str(), is_there ? W_OK : W_OK | X_OK) != 0) refuse(errno);
+}
+
+LOCKSTEP_FUNCTION std::string replaced_output(const std::string& path) {
+    std::string target = output_target(path);
+    struct stat about {};
+    if (::stat(target.c_str(), &about) == 0 && !S_ISREG(about.st_mode))
+        fail(text("cannot write ", path, ": it is ", S_ISDIR(about.st_mode) ? "a directory" : "no regular file"),
+             "name a file: a file that is written as a whole would replace what is there");
+    return target;
 }
 
 LOCKSTEP_FUNCTION void flush_standard_output() {

@@ -35,8 +35,10 @@ public:
     /// Objects and arrays inside each other.
     static constexpr std::size_t most_levels = 64;
 
-    json_reader(std::string_view text, std::string source, std::size_t first = 0)
-        : text_{text}, source_{std::move(source)}, first_{first} {}
+    /// `remedy`: of what is no JSON.
+    json_reader(std::string_view text, std::string source, std::size_t first = 0,
+                std::string_view remedy = "correct the text there, or fetch or write the file again")
+        : text_{text}, source_{std::move(source)}, first_{first}, remedy_{remedy} {}
 
     /// What comes next; nothing is read.
     [[nodiscard]] json_kind kind();
@@ -94,6 +96,7 @@ private:
     std::string_view text_;
     std::string source_;
     std::size_t first_ = 0, at_ = 0, levels_ = 0;
+    std::string_view remedy_;
 };
 
 /// Writes one text: `json_writer{}.begin_object().key("step").value(7).end_object().text()` is {"step":7}. Numbers read
@@ -162,7 +165,7 @@ LOCKSTEP_FUNCTION void json_reader::fail(std::string_view problem, std::string_v
 LOCKSTEP_FUNCTION void json_reader::fail_expected(std::string_view what) const {
     const std::string_view found = text_.substr(at_, 16);
     fail(core::text(what, " expected, found ", found.empty() ? "the end" : core::text("\"", found, "\"")),
-         "correct the text there, or fetch or write the file again");
+         remedy_);
 }
 
 LOCKSTEP_FUNCTION void json_reader::skip_space() noexcept {

@@ -159,6 +159,9 @@ LOCKSTEP_FUNCTION void event_file::open(const std::string& folder, std::uint64_t
     if (folder.empty()) core::fail("event files have no folder", "name one: tensorboard{\"runs/a\"}");
     std::error_code problem;
     fs::create_directories(folder, problem);
+    if (problem)
+        core::fail(core::text("cannot make the folder \"", folder, "\" for event files: ", problem.message()),
+                   "name a folder that may be written");
     const fs::path place{folder};
     // Readers take files in the order of their names: this one has to be the last.
     auto when = static_cast<std::uint64_t>(std::max(0.0, seconds));

@@ -171,6 +171,9 @@ LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
         layers_.emplace_back(recorder_.name_of_layer(layer));
     if (part_.is_open()) return;  // a further fit() goes on
     rank_ = ranks.rank();
+    // Both are written at the end, by the first rank.
+    if (rank_ == 0)
+        for (const std::string& path : {path_, picture_}) core::require_output(path);
     if (!aligned_) align(ranks);
     aligned_ = true;
     const std::string name = ranks.size() == 1 ? path_ : part_name();

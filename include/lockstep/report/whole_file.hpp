@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -28,15 +27,8 @@ namespace lockstep::report {
 
 LOCKSTEP_FUNCTION void write_whole(const std::string& path, std::string_view text) {
     // Through links, so that the file changes and not the link to it.
+    const std::string target = core::output_target(path);
     struct stat about {};
-    char* const found = ::realpath(path.c_str(), nullptr);
-    const int reason = errno;
-    if (found == nullptr && ::lstat(path.c_str(), &about) == 0)
-        core::fail(
-            core::text("cannot write ", path, ", a link that leads nowhere: ", std::generic_category().message(reason)),
-            "remove the link, or make what it points to");
-    const std::string target = found == nullptr ? path : found;
-    std::free(found);
     const bool is_there = ::stat(target.c_str(), &about) == 0;
     core::output_file file;
     if (is_there && !S_ISREG(about.st_mode)) {

@@ -24,6 +24,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
@@ -139,6 +140,11 @@ auto again(const F& f) {
 LOCKSTEP_FUNCTION void placed_file::fail(const char* what) const { detail::fail_path(what, path_, errno); }
 
 LOCKSTEP_FUNCTION placed_file::placed_file(std::string path, use how, std::uint64_t bytes) : path_{std::move(path)} {
+    // To open a FIFO waits for its other end.
+    struct stat about {};
+    if (how != use::make && ::stat(path_.c_str(), &about) == 0 && !S_ISREG(about.st_mode))
+        core::fail(core::text("cannot open ", path_, ": ", core::detail::kind_problem(about.st_mode)),
+                   "name what a run has written, on a disk");
     const int flags = how == use::make ? O_RDWR | O_CREAT | O_EXCL : how == use::write ? O_RDWR : O_RDONLY;
     open_ = descriptor{detail::again([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); })};
     if (!open_.is_open()) fail(how == use::make ? "make" : "open");

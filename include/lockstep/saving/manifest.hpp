@@ -89,7 +89,7 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
     manifest out;
     out.version = 0;
     std::string format, hash;
-    files::json_reader in{text, path};
+    files::json_reader in{text, path, 0, "it is damaged: delete its folder, and an earlier one is used"};
     const auto natural = [&](std::uint64_t& to) { to = in.natural(); };
     in.object([&](const std::string& key) {
         if (key == "format") return void(format = in.string());
@@ -126,7 +126,8 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
         out.block_bytes == 0 || (out.at.position > 0 && out.at.position >= out.at.set) ||
         out.sums.size() != (out.file_bytes + out.block_bytes - 1) / out.block_bytes ||
         hash != core::hexadecimal(out.recipe_hash()))
-        core::fail(core::text(path, " contradicts itself: it was changed"), "use an earlier checkpoint");
+        core::fail(core::text(path, " contradicts itself: it was changed"),
+                   "delete its folder, and an earlier one is used");
     return out;
 }
 

@@ -406,8 +406,10 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
     const std::uint64_t block = out.facts.block_bytes;
     together(ranks, [&] {
         if (!exists(name))
-            core::fail(core::text("rank ", ranks.rank(), " does not see ", name),
-                       "name a folder on a file system that all ranks share");
+            core::fail(ranks.rank() == 0 ? core::text(name, " is missing")
+                                         : core::text("rank ", ranks.rank(), " does not see ", name),
+                       ranks.rank() == 0 ? "it is damaged: delete its folder, and an earlier one is used"
+                                         : "name a folder on a file system that all ranks share");
         const placed_file from{name, placed_file::use::read};
         if (from.size() != out.facts.file_bytes)
             core::fail(core::text(name, " has ", from.size(), " bytes, its manifest says ", out.facts.file_bytes),

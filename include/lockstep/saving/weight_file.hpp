@@ -12,6 +12,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/saving/disk.hpp"
@@ -26,7 +27,8 @@ struct weight_names {
     std::string network;
 };
 
-/// Writes PATH.writing and gives it its name when all of it is on the disk. Throws core::error.
+/// Writes PATH.writing and gives it its name when all of it is on the disk: through links, and for no device. Throws
+/// core::error.
 template <class T>
 [[gnu::cold]] void write_weights(const std::string& path, const weight_names& names, std::span<const T> all,
                                  std::span<const T> statistics) {
@@ -39,17 +41,17 @@ template <class T>
     };
     add(names.arrays.parameters, all);
     add(names.arrays.statistics, statistics);
-    const std::string writing = path + ".writing";
+    const std::string target = core::replaced_output(path), writing = target + ".writing";
     try {
         files::write_safetensors(writing, tensors, {{"format", "lockstep weights"}, {"network", names.network}});
         placed_file{writing, placed_file::use::write}.flush();
-        rename(writing, path);
+        rename(writing, target);
     } catch (...) {
         ::unlink(writing.c_str());
         throw;
     }
-    const std::size_t slash = path.rfind('/');
-    flush_folder(slash == path.npos ? "." : path.substr(0, slash + 1));
+    const std::size_t slash = target.rfind('/');
+    flush_folder(slash == target.npos ? "." : target.substr(0, slash + 1));
 }
 
 /// Throws core::error where the file is of another network, or holds arrays that this one does not have. What a

@@ -17,6 +17,7 @@
 namespace core = lockstep::core;
 using Catch::Matchers::Contains;
 using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 using lockstep::test::contents;
 using lockstep::test::directory;
 using lockstep::test::error_of;
@@ -162,4 +163,36 @@ TEST_CASE("core/output_file: paths of one file are found before anything is open
               "lockstep: \"" + here / a + "\" and \"" + here / b + "\" are one file, named for two outputs" + remedy);
     CHECK(contents(old) == "kept");
     CHECK_FALSE(std::filesystem::exists(here / "new"));
+}
+
+TEST_CASE("core/output_file: what cannot be written at the end of a run is known at its begin", "[core]") {
+    const directory here;
+    std::filesystem::create_directory(here / "folder");
+    ::symlink("new", (here / "dangling").c_str());
+    const std::string old = here.write("old", "kept");
+    const auto why = [](const std::string& path) { return error_of([&] { core::require_output(path); }); };
+    for (const std::string& path : {std::string{}, std::string{"/dev/null"}, std::string{"of_this_folder"}, old,
+                                    here / "new", here / "dangling"})
+        CHECK(why(path).empty());
+    CHECK(contents(old) == "kept");
+    CHECK_FALSE(std::filesystem::exists(here / "new"));
+    const std::string begin = "lockstep: cannot write ";
+    CHECK_THAT(why(here / "folder"), StartsWith(begin + here / "folder" + ": Is a directory; "));
+    CHECK_THAT(why(here / "none/a"), StartsWith(begin + here / "none/a" + ": No such file or directory; "));
+    CHECK_THAT(why(old + "/a"), StartsWith(begin + old + "/a: Not a directory; "));
+}
+
+TEST_CASE("core/output_file: a file that is replaced is the one that links lead to, and no device", "[core]") {
+    const directory here;
+    const std::string old = here.write("old", "kept");
+    ::symlink("old", (here / "link").c_str());
+    ::symlink("new", (here / "dangling").c_str());
+    ::mkfifo((here / "fifo").c_str(), 0600);
+    CHECK(core::replaced_output(here / "new") == here / "new");
+    CHECK(core::replaced_output(here / "link") == std::filesystem::canonical(old).string());
+    const auto why = [](const std::string& path) { return error_of([&] { (void)core::replaced_output(path); }); };
+    CHECK_THAT(why(here / "dangling"), Contains("dangling, a link that leads nowhere: No such file or directory; "));
+    CHECK_THAT(why("/dev/null"), Contains("cannot write /dev/null: it is no regular file; name a file"));
+    CHECK_THAT(why(here / "fifo"), Contains("it is no regular file; name a file"));
+    CHECK_THAT(why(here / ""), Contains("it is a directory; name a file"));
 }

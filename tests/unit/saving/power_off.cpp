@@ -351,9 +351,18 @@ TEST_CASE("a checkpoint with a changed byte is refused", "[saving]") {
             const fresh_folder copy;
             files::copy(real.path, copy.path, files::copy_options::recursive | files::copy_options::overwrite_existing);
             files::resize_file(copy.path / "step-10" / name, length);
-            CHECK_THROWS_AS(newest(copy.path), ls::core::error);
+            CHECK_THROWS_WITH(newest(copy.path), Catch::Contains(name) && Catch::Contains("; ") &&
+                                                     Catch::EndsWith("delete its folder, and an earlier one is used"));
+            files::remove(copy.path / "step-10" / name);
+            ::mkfifo((copy.path / "step-10" / name).c_str(), 0600);
+            CHECK_THROWS_WITH(newest(copy.path), Catch::Contains(name) &&
+                                                     Catch::Contains(": it is a FIFO, no regular file; name what"));
         }
     }
+    files::remove(real.path / "step-10" / "state.safetensors");
+    CHECK_THROWS_WITH(newest(real.path), Catch::EndsWith("state.safetensors is missing; it is damaged: delete its "
+                                                         "folder, and an earlier one is used"));
+    save(real.path, 10, 0);
     CHECK(newest(real.path) == 10);
 }
 
