@@ -74,7 +74,7 @@ inline void stream(T* to, const batch<T>& value) noexcept {
         return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits);
     }
 #endif
-    store(to, value);
+    simd::store(to, value);
 }
 inline void stream_end() noexcept {
 #if defined(__SSE2__)

@@ -52,7 +52,7 @@ template <class T>
         return static_cast<std::uint32_t>(_mm256_movemask_pd(_mm256_cmp_pd(values, _mm256_setzero_pd(), _CMP_NLT_UQ)));
 #else
     std::array<T, width<T>> numbers;
-    store(numbers.data(), values);
+    simd::store(numbers.data(), values);
     std::uint32_t bits = 0;
     for (std::size_t i = 0; i < width<T>; ++i) bits |= (numbers[i] < 0 ? 0U : 1U) << i;
     return bits;
@@ -108,7 +108,7 @@ inline void add_chosen(const std::byte* bits, std::size_t first, T scale, T high
     std::size_t at = 0;
     for (; at + width<T> <= n; at += width<T>) {
         const auto chosen = select(mask_of<T>(load_bits(bits, first + at, width<T>)), set, clear);
-        store(sum + at, fma(factor, chosen, load(sum + at)));
+        simd::store(sum + at, fma(factor, chosen, load(sum + at)));
     }
     if (at < n) {
         const auto chosen = select(mask_of<T>(load_bits(bits, first + at, n - at)), set, clear);

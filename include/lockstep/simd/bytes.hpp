@@ -71,7 +71,7 @@ inline void store_bytes(std::uint8_t* to, const batch<T>& numbers) noexcept {
     }
 #else
     std::array<T, width<T> > values;
-    store(values.data(), numbers);
+    simd::store(values.data(), numbers);
     for (std::size_t i = 0; i < width<T>; ++i) to[i] = static_cast<std::uint8_t>(values[i]);
 #endif
 }

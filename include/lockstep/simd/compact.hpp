@@ -66,7 +66,7 @@ inline std::size_t append_large(const T* v, std::uint32_t first, const batch<T>&
     const auto below = abs(load(v)) < least;
     if (xsimd::all(below)) return 0;
     std::array<T, width<T>> bound;
-    store(bound.data(), least);
+    simd::store(bound.data(), least);
     std::size_t count = 0;
     // Each element writes its number, and only those that count move on.
     for (std::size_t i = 0; i < width<T>; ++i) {

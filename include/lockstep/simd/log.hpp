@@ -31,7 +31,7 @@ inline constexpr double log_ln2[] = {0x1.62e42fefa3800p-1, 0x1.ef35793c76730p-45
 [[nodiscard]] inline batch<double> log_above_one(const batch<double>& x) noexcept {
     if constexpr (!fma_rounds_once) {
         std::array<double, width<double>> each;
-        store(each.data(), x);
+        simd::store(each.data(), x);
         for (double& one : each) one = std::log(one);
         return load(each.data());
     } else {

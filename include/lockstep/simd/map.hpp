@@ -23,7 +23,7 @@ inline void map_vector(std::size_t at, F& f, Ts*... arrays) noexcept {
     [&](auto... values) {
         f(values...);
         auto put = [at]<class T>(T* array, const auto& value) {
-            if constexpr (is_output<T>) store(array + at, value);
+            if constexpr (is_output<T>) simd::store(array + at, value);
         };
         (put(arrays, values), ...);
     }(load(arrays + at)...);
@@ -65,7 +65,7 @@ template <class F, class T, class... In>
             stream(out + at, f(load(in + at)...));
         }
     else
-        for (; at + width<T> <= n; at += width<T>) store(out + at, f(load(in + at)...));
+        for (; at + width<T> <= n; at += width<T>) simd::store(out + at, f(load(in + at)...));
     if (at < n) store_first(out + at, f(load_first(in + at, n - at)...), n - at);
 }
 

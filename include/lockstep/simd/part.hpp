@@ -65,7 +65,7 @@ inline void store_first(T* to, const batch<T>& value, std::size_t count) noexcep
         _mm256_maskstore_pd(to, detail::first_mask<T>(count), value);
 #else
     std::array<T, width<T>> copy;
-    store(copy.data(), value);
+    simd::store(copy.data(), value);
     std::copy_n(copy.begin(), count, to);
 #endif
 }

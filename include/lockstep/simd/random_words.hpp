@@ -33,7 +33,7 @@ inline words_64 low_32(words_64 a, words_64 b) noexcept { return _mm512_unpacklo
 inline words_64 high_32(words_64 a, words_64 b) noexcept { return _mm512_unpackhi_epi32(a, b); }
 inline words_64 low_64(words_64 a, words_64 b) noexcept { return _mm512_unpacklo_epi64(a, b); }
 inline words_64 high_64(words_64 a, words_64 b) noexcept { return _mm512_unpackhi_epi64(a, b); }
-inline void store(std::uint32_t* to, words_64 a) noexcept { _mm512_storeu_si512(to, a); }
+inline void store_words(std::uint32_t* to, words_64 a) noexcept { _mm512_storeu_si512(to, a); }
 // With 32-bit numbers of both side by side, element 4 l + e has block 4 e + l, so that the transposition stays within
 // groups of four words.
 inline words_64 even_blocks() noexcept { return _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11); }
@@ -54,7 +54,7 @@ inline words_64 low_32(words_64 a, words_64 b) noexcept { return _mm256_unpacklo
 inline words_64 high_32(words_64 a, words_64 b) noexcept { return _mm256_unpackhi_epi32(a, b); }
 inline words_64 low_64(words_64 a, words_64 b) noexcept { return _mm256_unpacklo_epi64(a, b); }
 inline words_64 high_64(words_64 a, words_64 b) noexcept { return _mm256_unpackhi_epi64(a, b); }
-inline void store(std::uint32_t* to, words_64 a) noexcept {
+inline void store_words(std::uint32_t* to, words_64 a) noexcept {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), a);
 }
 inline words_64 even_blocks() noexcept { return _mm256_setr_epi64x(0, 4, 1, 5); }  // element 4 l + e: block 2 e + l
@@ -107,10 +107,10 @@ inline void philox_words(const core::random_stream::address& from, const philox_
     const words_64 c2 = beside(even.c2, odd.c2), c3 = beside(even.c3, odd.c3);
     const words_64 low01 = low_32(c0, c1), high01 = high_32(c0, c1);
     const words_64 low23 = low_32(c2, c3), high23 = high_32(c2, c3);
-    store(to, low_64(low01, low23));
-    store(to + philox_blocks, high_64(low01, low23));
-    store(to + 2 * philox_blocks, low_64(high01, high23));
-    store(to + 3 * philox_blocks, high_64(high01, high23));
+    store_words(to, low_64(low01, low23));
+    store_words(to + philox_blocks, high_64(low01, low23));
+    store_words(to + 2 * philox_blocks, low_64(high01, high23));
+    store_words(to + 3 * philox_blocks, high_64(high01, high23));
 }
 
 }  // namespace detail

@@ -77,7 +77,7 @@ inline void store_columns(float* to, std::size_t ld, batch<float> (&columns)[4])
 #else
     float copy[4][width<float>];
     for (std::size_t j = 0; j < 4; ++j) {
-        store(copy[j], columns[j]);
+        simd::store(copy[j], columns[j]);
         for (std::size_t i = 0; i < width<float>; ++i) to[i * ld + j] = copy[j][i];
     }
 #endif
