@@ -271,8 +271,8 @@ def links(run):
 def methods(run):
     """Which method is fastest on which cluster?
     Emulated hosts with a rank each, batch 64 of all, methods in turns with their usual settings; speed-up over `none`.
-    The best is the fastest of `none` and the candidates of `adaptive` (quantize 8 and 4 bits, top_k 10 and 1 %). Beside them
-    PyTorch's DistributedDataParallel over gloo, as it is and with its hooks for fp16 and PowerSGD of rank 2."""
+    The best is the fastest of `none` and the candidates of `adaptive` (quantize 8 and 4 bits, top_k 10 and 1 %).
+    Beside them PyTorch's DistributedDataParallel over gloo, as it is and with its hooks for fp16 and PowerSGD of rank 2."""
     found = []
     candidates = ("none", "quantize8", "quantize4", "topk10", "topk")
     for net, hosts, rate in itertools.product(("lenet", "vgg", "cd_dnn"), (2, 4), ("100mbit", "1gbit", "10gbit")):
@@ -284,15 +284,15 @@ def methods(run):
         lines = run.records(cluster + "@bench_methods --net {net} " + size, **key)
         times = {line["method"]: line["step_ms"] for line in lines}
         if run.given.dry_run or not run.no_peers:
-            lines += run.records("ATEN_CPU_CAPABILITY={capability} " + cluster + "{python} benchmarks/methods/ddp_peer.py --net {net} " +
-                                 run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
+            peer = "ATEN_CPU_CAPABILITY={capability} " + cluster + "{python} benchmarks/methods/ddp_peer.py --net {net} "
+            lines += run.records(peer + run.few("--seconds 2 --turns 1", "--seconds 0.1 --turns 1"), **key)
         for line in lines:
             line["gain"] = times["none"] / line["step_ms"] if "none" in times else None
             if line["method"] == "adaptive":
                 line["of_best"] = min(times[name] for name in candidates if name in times) / line["step_ms"]
         found += lines
-    return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} | speed-up {gain:.2f} |
-        of the speed of the best {of_best:.2f}""", found
+    return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} |
+        speed-up {gain:.2f} | of the speed of the best {of_best:.2f}""", found
 
 
 @question
@@ -328,24 +328,27 @@ def checkpoints(run):
 @question
 def accuracy(run):
     """What does a compressor do to the accuracy?
-    MNIST, LeNet of examples/train, 2 epochs of batches of 128, 8 workers on 2 ranks, seeds 1 to 3; `FOLDER` has the files. Test
-    accuracy in percent: the mean, that of each seed, and how far the mean is from the same optimizer's without a compressor."""
-    adam, slower = "--optimizer adam --lr 0.001", "--lr 0.01"
-    bases = {"momentum": "", "adam": adam, "slower": slower}
+    MNIST, LeNet of examples/train, 2 epochs of batches of 128, 8 workers on 2 ranks, seeds 1 to 3; `FOLDER` has the files.
+    Test accuracy in percent: the mean, that of each seed, and how far the mean is from the same optimizer's without a
+    compressor."""
+    bases = {"momentum": "", "adam": "--optimizer adam --lr 0.001", "slower": "--lr 0.01"}
     ways = [("none", "", base) for base in bases] + [(name, "", "momentum") for name in (
-        "half", "bfloat16", "half:1", "bfloat16:1", "quantize:8", "quantize:4", "qsgd:7", "terngrad", "onebit", "sign", "topk:0.01",
-        "sampledtopk:0.01", "gaussiantopk:0.01", "threshold:0.001,0.1", "sparsesum:0.01,4", "globaltopk:0.01", "chain:0.01,4",
-        "bylayer:0.01,8", "warmup:0.001,100", "powersgd:1", "powersgd:2", "powersgd:4", "atomo:3", "adaptive")]
+        "half", "bfloat16", "half:1", "bfloat16:1", "quantize:8", "quantize:4", "qsgd:7", "terngrad", "onebit", "sign",
+        "topk:0.01", "sampledtopk:0.01", "gaussiantopk:0.01", "threshold:0.001,0.1", "sparsesum:0.01,4", "globaltopk:0.01",
+        "chain:0.01,4", "bylayer:0.01,8", "warmup:0.001,100", "powersgd:1", "powersgd:2", "powersgd:4", "atomo:3",
+        "adaptive")]
     ways += [("none", "--sync delayed", "momentum"), ("none", "--sync local:8", "momentum"),
-             ("dgc:0.001,94", "--weight-decay 0", "momentum"), ("signvote:1,0.9", "--lr 0.0005 --momentum 0 --weight-decay 0", "momentum"),
-             ("onebitadam:190", "", "adam"), ("onebitadam:470", "", "adam"), ("randomk:0.1", "", "slower"), ("randomblock:0.1", "", "slower")]
+             ("dgc:0.001,94", "--weight-decay 0", "momentum"),
+             ("signvote:1,0.9", "--lr 0.0005 --momentum 0 --weight-decay 0", "momentum"),
+             ("onebitadam:190", "", "adam"), ("onebitadam:470", "", "adam"),
+             ("randomk:0.1", "", "slower"), ("randomblock:0.1", "", "slower")]
     if not run.given.mnist:
         run.miss("all of it", "no --mnist FOLDER")
         return "", []
     found, without = [], {}
     for method, options, base in run.few(ways, ways[:4]):
-        command = "scripts/mpirun -n 2 --bind-to core @train --data {mnist} --workers 8 --batch 128 --quiet --report {file} --seed {seed}"
-        command += run.few(" --epochs 2", " --steps 60") + " --compress {method}"
+        command = "scripts/mpirun -n 2 --bind-to core @train --data {mnist} --workers 8 --batch 128 --quiet --report {file} "
+        command += run.few("--epochs 2", "--steps 60") + " --seed {seed} --compress {method}"
         command += "".join(f" {words}" for words in (bases[base], options) if words)
         reports = [line for seed in run.few((1, 2, 3), (1,)) for line in run.report(command, method=method, seed=seed)]
         if not reports:
@@ -355,8 +358,10 @@ def accuracy(run):
         if method == "none" and not options:
             without[base] = mean
         found.append({"method": method, "options": " ".join((bases[base], options)).strip(), "mean": mean,
-                      "all": ", ".join(f"{100 * one:.2f}" for one in reached), "loss": 100 * (mean - without.get(base, mean))})
-    return """method {method} | with {options} | mean, % {mean:.2%} | of each seed, % {all} | beside none {loss:+.2f}""", found
+                      "all": ", ".join(f"{100 * one:.2f}" for one in reached),
+                      "loss": 100 * (mean - without.get(base, mean))})
+    return """method {method} | with {options} | mean, % {mean:.2%} | of each seed, % {all} |
+        beside none {loss:+.2f}""", found
 
 
 @question

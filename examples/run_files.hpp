@@ -65,7 +65,7 @@ struct chosen_logs {
     template <class Trainer>
     void on_begin(Trainer& trainer, const ls::report::run_begin& from) {
         if (writes) {
-            if (!weights.empty()) ls::core::require_output(ls::core::replaced_output(weights));
+            if (!weights.empty()) (void)ls::core::replaced_output(weights);
             ls::core::require_output(choices);
         }
         if (csv && writes) csv->on_begin(from);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Steps of PyTorch's DistributedDataParallel over gloo with the networks of bench_methods: as it is, with the fp16 hook, and with
-the PowerSGD hook. Prints the same JSON lines.
+"""Steps of PyTorch's DistributedDataParallel over gloo with the networks of bench_methods: as it is, with the fp16 hook,
+and with the PowerSGD hook. Prints the same JSON lines.
 
-  benchmarks/cluster/run --hosts 2 --rate 100mbit --pin -- python3 benchmarks/methods/ddp_peer.py [--net lenet|vgg|cd_dnn]
+  benchmarks/cluster/run --hosts 2 --rate 100mbit --pin -- python3 benchmarks/methods/ddp_peer.py [--net vgg]
 """
 import argparse
 import json
@@ -18,14 +18,15 @@ MODES = ("ddp", "ddp fp16", "ddp powersgd")
 def network(name, nn):
     """The network, the shape of a sample, and the number of classes."""
     if name == "lenet":
-        layers = [nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-                  nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+        layers = [nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+                  nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                  nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
         return nn.Sequential(*layers), (1, 28, 28), 10
     if name == "vgg":
         layers, channels = [], 3
         for width in (32, 64, 128):
-            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU(),
-                       nn.MaxPool2d(2)]
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(),
+                       nn.Conv2d(width, width, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
             channels = width
         layers += [nn.Flatten(), nn.Linear(2048, 256), nn.ReLU(), nn.Linear(256, 10)]
         return nn.Sequential(*layers), (3, 32, 32), 10
@@ -34,7 +35,7 @@ def network(name, nn):
     return nn.Sequential(*layers, nn.Linear(2048, 9304)), (429,), 9304
 
 
-def step_ms(mode, args, rank, ranks):
+def step_ms(mode, args, ranks):
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -45,9 +46,11 @@ def step_ms(mode, args, rank, ranks):
     if len(shape) == 3:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     y = torch.arange(batch) % classes
+    bucket_mb = 25
     if mode == "ddp powersgd":  # one bucket: with several its hook waits for itself
-        dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 34
-    net = DistributedDataParallel(net, bucket_cap_mb=1 << 14 if mode == "ddp powersgd" else 25, gradient_as_bucket_view=True)
+        bucket_mb = 1 << 14
+        dist._DEFAULT_FIRST_BUCKET_BYTES = bucket_mb << 20
+    net = DistributedDataParallel(net, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
     if mode == "ddp fp16":
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
         net.register_comm_hook(None, fp16_compress_hook)
@@ -92,7 +95,7 @@ def main():
     for turn in range(args.turns):
         for at in range(len(MODES)):
             mode = MODES[(at + turn) % len(MODES)]
-            found[mode].append(step_ms(mode, args, rank, ranks))
+            found[mode].append(step_ms(mode, args, ranks))
     if rank == 0:
         for mode, times in found.items():
             print(json.dumps({"net": args.net, "ranks": ranks, "batch": args.batch, "method": mode,

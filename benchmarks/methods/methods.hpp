@@ -74,8 +74,7 @@ double step_ms(const boost::mpi::communicator& world, const options& given, cons
     clock.at.push_back(seconds(true));
     trainer.fit(set, ls::steps{first}, clock);
     std::size_t count = 0;
-    if (world.rank() == 0)
-        count = static_cast<std::size_t>(given.seconds / (clock.at[first] - clock.at[first - 1]));
+    if (world.rank() == 0) count = static_cast<std::size_t>(given.seconds / (clock.at[first] - clock.at[first - 1]));
     boost::mpi::broadcast(world, count, 0);
     trainer.fit(set, ls::steps{std::clamp(count, least, most)}, clock);
     std::vector<double> last;

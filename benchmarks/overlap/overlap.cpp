@@ -287,7 +287,8 @@ int main(int argc, char** argv) {
         argc, argv,
         [&](const boost::mpi::communicator& world) {
             const options of = read(argc, argv);
-            return of.net == "vgg" ? measure(world, of, benchmark::small_vgg, 32) : measure(world, of, ls::models::lenet5, 512);
+            if (of.net == "vgg") return measure(world, of, benchmark::small_vgg, 32);
+            return measure(world, of, ls::models::lenet5, 512);
         },
         boost::mpi::threading::serialized);
 }

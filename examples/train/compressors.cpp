@@ -206,7 +206,8 @@ chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
             of.to = to;
             auto made = one.make(of);
             if (of.is_plain && !of.has_plain)
-                throw error{text("--compress ", whole, ": ", name, " has no error feedback that could be left out"), "leave ':plain' out"};
+                throw error{text("--compress ", whole, ": ", name, " has no error feedback that could be left out"),
+                            "leave ':plain' out"};
             return made;
         }
     std::string names = "none, adaptive";

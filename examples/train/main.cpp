@@ -43,7 +43,8 @@ void interpret(example::options& of, const F& given) {
         return std::pair{whole.substr(0, colon), colon == std::string::npos ? std::string{} : whole.substr(colon + 1)};
     };
     if (!of.resume.empty() && !of.load_weights.empty())
-        throw error{"--resume and --load-weights were both given: a run that is resumed has the weights of its checkpoint", "leave one of them out"};
+        throw error{"--resume and --load-weights were both given: a resumed run has the weights of its checkpoint",
+                    "leave one of them out"};
     const auto [partition, shards] = cut(of.partition);
     const std::string partitions = "data, model:M or hybrid:M, M = shards of each dense layer, for example hybrid:2";
     if (partition == "model" || partition == "hybrid")
@@ -128,18 +129,16 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train --compress topk:0.01 --workers 8   send 1 % of each gradient; the same weights on 1 to 8 ranks\n"
         "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
         "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps");
-    const CLI::Validator positive{[](std::string& word) {
-                                      double number = 0;
-                                      const bool good = CLI::detail::lexical_cast(word, number) && number > 0 && std::isfinite(number);
-                                      return good ? std::string{} : "'" + word + "' is not a number above 0";
-                                  },
-                                  "NUMBER > 0"};
-    const CLI::Validator seconds{[](std::string& word) {
-                                     double number = 0;
-                                     const bool good = CLI::detail::lexical_cast(word, number) && number >= 0 && number <= 1e9;
-                                     return good ? std::string{} : "'" + word + "' is no number of seconds from 0 to 1e9";
-                                 },
-                                 "SECONDS"};
+    const auto number = [](bool (*is_good)(double), const std::string& what, const std::string& name) {
+        return CLI::Validator{[=](std::string& word) {
+                                  double one = 0;
+                                  const bool good = CLI::detail::lexical_cast(word, one) && is_good(one);
+                                  return good ? std::string{} : "'" + word + "' is not " + what;
+                              },
+                              name};
+    };
+    const auto positive = number([](double one) { return one > 0 && std::isfinite(one); }, "a number above 0", "NUMBER > 0");
+    const auto seconds = number([](double one) { return one >= 0 && one <= 1e9; }, "a number of seconds from 0 to 1e9", "SECONDS");
     app.add_option("--net", of.net, "network: lenet (2 convolutions, 582,026 weights) or mlp (784-1024-1024-10)")
         ->check(CLI::IsMember({"lenet", "mlp"}))
         ->capture_default_str();

@@ -54,10 +54,9 @@ struct choice_list {
             if (words.empty() || words.front() == '#') continue;
             compressor_choice one;
             if (!take(words, one.step) || !take(words, one.layer) || !take(words, one.candidate) || !words.empty())
-                core::fail(
-                    core::text("line ", line, " of ", name, " is \"", core::excerpt(whole),
-                               "\", no step, layer and candidate"),
-                    "write three numbers with a space between them, such as 50 3 1");
+                core::fail(core::text("line ", line, " of ", name, " is \"", core::excerpt(whole),
+                                      "\", no step, layer and candidate"),
+                           "write three numbers with a space between them, such as 50 3 1");
             out.entries.push_back(one);
         }
         out.check();

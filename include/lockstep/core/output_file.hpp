@@ -71,6 +71,9 @@ private:
 /// several names, and for files that do not exist yet. Empty paths and devices are left out. Nothing is opened.
 [[gnu::cold]] void require_different_outputs(std::span<const std::string> paths);
 
+/// The folder that a path names a file in, with the slash at its end; "." for a name alone.
+[[nodiscard, gnu::cold]] std::string folder_of(const std::string& path);
+
 /// The file that is written through this path: links are followed. Throws core::error for a link that leads nowhere.
 [[nodiscard, gnu::cold]] std::string output_target(const std::string& path);
 
@@ -78,8 +81,8 @@ private:
 /// changed, so that no long run ends without its result. Nothing is opened. An empty path is left out.
 [[gnu::cold]] void require_output(const std::string& path);
 
-/// output_target() of a file that is written beside its place and then renamed: throws core::error also for what is
-/// there and no regular file, which it would replace.
+/// output_target() of a file that is written beside its place and then renamed. Throws core::error also for what is
+/// there and no regular file, which it would replace, and where the folder may not be written. Nothing is opened.
 [[nodiscard, gnu::cold]] std::string replaced_output(const std::string& path);
 
 /// What was written to standard output has arrived, or core::error.
@@ -154,6 +157,15 @@ private:
                              : "check that the directory exists, may be written and has room";
 }
 
+[[noreturn]] LOCKSTEP_FUNCTION void fail_output(const std::string& path, int reason) {
+    fail(text("cannot write ", path, ": ", std::generic_category().message(reason)), output_remedy(reason));
+}
+
+/// Throws core::error for the path where its folder may not be written.
+LOCKSTEP_FUNCTION void require_folder(const std::string& path, const std::string& folder) {
+    if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_output(path, errno);
+}
+
 /// Where a path leads: the file, or the folder and the name that it would get there.
 struct destination {
     output_file::identity file, folder;
@@ -175,11 +187,10 @@ struct destination {
         const std::string_view target{to, static_cast<std::size_t>(size)};
         path = target.front() == '/' ? std::string{target} : path.substr(0, path.rfind('/') + 1).append(target);
     }
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    const std::string folder = folder_of(path);
     if (::stat(folder.c_str(), &about) != 0) return out;  // to open it will fail, too
     out.folder = {about.st_dev, about.st_ino};
-    out.name = path.substr(slash == path.npos ? 0 : slash + 1);
+    out.name = path.substr(path.rfind('/') + 1);  // all of it without a slash
     return out;
 }
 
@@ -203,7 +214,7 @@ LOCKSTEP_FUNCTION void output_file::release() noexcept {
 
 LOCKSTEP_FUNCTION void output_file::fail_with(int reason) {
     release();
-    fail(text("cannot write ", path_, ": ", std::generic_category().message(reason)), detail::output_remedy(reason));
+    detail::fail_output(path_, reason);
 }
 
 LOCKSTEP_FUNCTION void output_file::open_after(const std::string& path, std::uint64_t kept) {
@@ -264,6 +275,11 @@ LOCKSTEP_FUNCTION void require_different_outputs(std::span<const std::string> pa
     }
 }
 
+LOCKSTEP_FUNCTION std::string folder_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == path.npos ? "." : path.substr(0, slash + 1);
+}
+
 LOCKSTEP_FUNCTION std::string output_target(const std::string& path) {
     struct stat about {};
     char* const found = ::realpath(path.c_str(), nullptr);
@@ -278,17 +294,15 @@ LOCKSTEP_FUNCTION std::string output_target(const std::string& path) {
 
 LOCKSTEP_FUNCTION void require_output(const std::string& path) {
     if (path.empty()) return;
-    const auto refuse = [&](int reason) {
-        fail(text("cannot write ", path, ": ", std::generic_category().message(reason)), detail::output_remedy(reason));
-    };
     struct stat about {};
     const bool is_there = ::stat(path.c_str(), &about) == 0;
     // What a link points to that leads nowhere is made when it is opened.
     if (!is_there && ::lstat(path.c_str(), &about) == 0) return;
-    if (is_there && S_ISDIR(about.st_mode)) refuse(EISDIR);
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
-    if (::access((is_there ? path : folder).c_str(), is_there ? W_OK : W_OK | X_OK) != 0) refuse(errno);
+    if (is_there && S_ISDIR(about.st_mode)) detail::fail_output(path, EISDIR);
+    if (!is_there)
+        detail::require_folder(path, folder_of(path));
+    else if (::access(path.c_str(), W_OK) != 0)
+        detail::fail_output(path, errno);
 }
 
 LOCKSTEP_FUNCTION std::string replaced_output(const std::string& path) {
@@ -297,6 +311,7 @@ LOCKSTEP_FUNCTION std::string replaced_output(const std::string& path) {
     if (::stat(target.c_str(), &about) == 0 && !S_ISREG(about.st_mode))
         fail(text("cannot write ", path, ": it is ", S_ISDIR(about.st_mode) ? "a directory" : "no regular file"),
              "name a file: a file that is written as a whole would replace what is there");
+    detail::require_folder(path, folder_of(target));
     return target;
 }
 

@@ -164,8 +164,7 @@ LOCKSTEP_FUNCTION void json_reader::fail(std::string_view problem, std::string_v
 
 LOCKSTEP_FUNCTION void json_reader::fail_expected(std::string_view what) const {
     const std::string_view found = text_.substr(at_, 16);
-    fail(core::text(what, " expected, found ", found.empty() ? "the end" : core::text("\"", found, "\"")),
-         remedy_);
+    fail(core::text(what, " expected, found ", found.empty() ? "the end" : core::text("\"", found, "\"")), remedy_);
 }
 
 LOCKSTEP_FUNCTION void json_reader::skip_space() noexcept {

@@ -24,6 +24,9 @@ namespace lockstep::saving {
 /// A line of a recipe: name and value (train/recipe.hpp).
 using recipe_lines = std::vector<std::pair<std::string, std::string>>;
 
+/// Of errors in a checkpoint that was changed, cut off or lost in part.
+inline constexpr std::string_view damage_remedy = "delete its folder, and an earlier one is used";
+
 struct manifest {
     static constexpr std::uint64_t newest_version = 1;
     /// Bytes of a block of the file that has a sum of its own.
@@ -89,7 +92,7 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
     manifest out;
     out.version = 0;
     std::string format, hash;
-    files::json_reader in{text, path, 0, "it is damaged: delete its folder, and an earlier one is used"};
+    files::json_reader in{text, path, 0, damage_remedy};
     const auto natural = [&](std::uint64_t& to) { to = in.natural(); };
     in.object([&](const std::string& key) {
         if (key == "format") return void(format = in.string());
@@ -126,8 +129,7 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
         out.block_bytes == 0 || (out.at.position > 0 && out.at.position >= out.at.set) ||
         out.sums.size() != (out.file_bytes + out.block_bytes - 1) / out.block_bytes ||
         hash != core::hexadecimal(out.recipe_hash()))
-        core::fail(core::text(path, " contradicts itself: it was changed"),
-                   "delete its folder, and an earlier one is used");
+        core::fail(core::text(path, " contradicts itself: it was changed"), damage_remedy);
     return out;
 }
 

@@ -408,12 +408,11 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
         if (!exists(name))
             core::fail(ranks.rank() == 0 ? core::text(name, " is missing")
                                          : core::text("rank ", ranks.rank(), " does not see ", name),
-                       ranks.rank() == 0 ? "it is damaged: delete its folder, and an earlier one is used"
-                                         : "name a folder on a file system that all ranks share");
+                       ranks.rank() == 0 ? damage_remedy : "name a folder on a file system that all ranks share");
         const placed_file from{name, placed_file::use::read};
         if (from.size() != out.facts.file_bytes)
             core::fail(core::text(name, " has ", from.size(), " bytes, its manifest says ", out.facts.file_bytes),
-                       "it is damaged: delete its folder, and an earlier one is used");
+                       damage_remedy);
         std::vector<std::byte> bytes;
         for (std::uint64_t which = ranks.rank(); which < out.facts.sums.size(); which += ranks.size()) {
             bytes.resize(std::min(block, out.facts.file_bytes - which * block));
@@ -423,7 +422,7 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
             if (sum[0].sum != out.facts.sums[which])
                 core::fail(
                     core::text(name, " is damaged in bytes ", which * block, " to ", which * block + bytes.size() - 1),
-                    "delete its folder, and an earlier one is used");
+                    damage_remedy);
         }
         if (ranks.rank() != 0) return;
         std::uint64_t length = 0;

@@ -50,8 +50,7 @@ template <class T>
         ::unlink(writing.c_str());
         throw;
     }
-    const std::size_t slash = target.rfind('/');
-    flush_folder(slash == target.npos ? "." : target.substr(0, slash + 1));
+    flush_folder(core::folder_of(target));
 }
 
 /// Throws core::error where the file is of another network, or holds arrays that this one does not have. What a

@@ -55,9 +55,8 @@ inline std::size_t append_large(const T* v, std::uint32_t first, const batch<T>&
         large = static_cast<std::uint32_t>(_mm256_movemask_pd(_mm256_cmp_pd(abs(load(v)), least, _CMP_NLT_UQ)));
     const __m128i places = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(detail::places_of_mask[large].data()));
     if constexpr (sizeof(T) == 4)
-        _mm256_storeu_si256(
-            reinterpret_cast<__m256i*>(out),
-            _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(first)), _mm256_cvtepu8_epi32(places)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                            _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(first)), _mm256_cvtepu8_epi32(places)));
     else
         _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
                          _mm_add_epi32(_mm_set1_epi32(static_cast<int>(first)), _mm_cvtepu8_epi32(places)));
@@ -65,7 +64,7 @@ inline std::size_t append_large(const T* v, std::uint32_t first, const batch<T>&
 #else
     const auto below = abs(load(v)) < least;
     if (xsimd::all(below)) return 0;
-    std::array<T, width<T>> bound;
+    std::array<T, width<T> > bound;
     simd::store(bound.data(), least);
     std::size_t count = 0;
     // Each element writes its number, and only those that count move on.

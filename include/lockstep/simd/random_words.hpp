@@ -122,12 +122,13 @@ inline void random_words(const core::random_stream& random, std::uint64_t first,
     std::size_t done = 0;
 #if defined(__AVX2__)
     constexpr std::size_t group = 4 * detail::philox_blocks;
+    constexpr std::uint32_t last = std::numeric_limits<std::uint32_t>::max() - (detail::philox_blocks - 1);
     const auto from = random.location();
     if (first % 4 == 0 && out.size() >= group) {
         const detail::philox_keys keys{from};
         for (; done + group <= out.size(); done += group) {
             const std::uint64_t block = from.first + (first + done) / 4;
-            if (static_cast<std::uint32_t>(block) > std::numeric_limits<std::uint32_t>::max() - (detail::philox_blocks - 1)) break;
+            if (static_cast<std::uint32_t>(block) > last) break;
             detail::philox_words(from, keys, block, out.data() + done);
         }
     }

@@ -264,8 +264,8 @@ private:
         tell(std::move(text));
         // What has to be dense may make the step slower: that is no fault of what the same decision compresses.
         const auto kept = planner::allowed_of(model, last, rule);
-        measured_ = kept == last ? all[0]
-                                 : all[0] * planner::step_seconds(model, kept) / planner::step_seconds(model, last);
+        measured_ =
+            kept == last ? all[0] : all[0] * planner::step_seconds(model, kept) / planner::step_seconds(model, last);
         control_.decided(step, !changed_.empty(), all[1] + all[2], all[0]);
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);
@@ -362,8 +362,8 @@ private:
     std::vector<std::size_t> now_;     // the candidate of each bucket,
     std::vector<std::size_t> before_;  // and in the step before
     std::vector<std::vector<bool>> barred_;
-    std::vector<double> norms_;  // of the gradients of buckets at the last decision; negative: there was none
-    std::vector<std::size_t> changed_;        // buckets that the last decision has compressed
+    std::vector<double> norms_;         // of the gradients of buckets at the last decision; negative: there was none
+    std::vector<std::size_t> changed_;  // buckets that the last decision has compressed
     std::vector<double> forward_, backward_;  // seconds of each layer
     double timed_ = 0;                        // over so many steps
     clock::time_point watch_{};

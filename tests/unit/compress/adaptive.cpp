@@ -155,10 +155,9 @@ TEST_CASE("compress/adaptive: a list of choices as text and as a file") {
         if (std::string{wrong} == "1 2 3 ")
             CHECK(choice_list::parse(wrong).entries.size() == 1);
         else
-            CHECK_THROWS_WITH(
-                choice_list::parse("0 0 0\n" + std::string{wrong}),
-                Catch::Contains("line 2 of a list of compressor choices is \"" + std::string{wrong} +
-                                "\", no step, layer and candidate"));
+            CHECK_THROWS_WITH(choice_list::parse("0 0 0\n" + std::string{wrong}),
+                              Catch::Contains("line 2 of a list of compressor choices is \"" + std::string{wrong} +
+                                              "\", no step, layer and candidate"));
     }
     CHECK_THROWS_WITH(choice_list::parse("3 1 1\n2 1 0\n"), Catch::Contains("has step 2 after step 3"));
     CHECK_THROWS_WITH(choice_list::parse("3 1 1\n3 2 1\n3 1 0\n"), Catch::Contains("has layer 1 twice in step 3"));

@@ -171,8 +171,8 @@ TEST_CASE("core/output_file: what cannot be written at the end of a run is known
     ::symlink("new", (here / "dangling").c_str());
     const std::string old = here.write("old", "kept");
     const auto why = [](const std::string& path) { return error_of([&] { core::require_output(path); }); };
-    for (const std::string& path : {std::string{}, std::string{"/dev/null"}, std::string{"of_this_folder"}, old,
-                                    here / "new", here / "dangling"})
+    for (const std::string& path :
+         {std::string{}, std::string{"/dev/null"}, std::string{"of_this_folder"}, old, here / "new", here / "dangling"})
         CHECK(why(path).empty());
     CHECK(contents(old) == "kept");
     CHECK_FALSE(std::filesystem::exists(here / "new"));
@@ -195,4 +195,5 @@ TEST_CASE("core/output_file: a file that is replaced is the one that links lead 
     CHECK_THAT(why("/dev/null"), Contains("cannot write /dev/null: it is no regular file; name a file"));
     CHECK_THAT(why(here / "fifo"), Contains("it is no regular file; name a file"));
     CHECK_THAT(why(here / ""), Contains("it is a directory; name a file"));
+    CHECK_THAT(why(here / "none/a"), StartsWith("lockstep: cannot write " + here / "none/a" + ": No such file"));
 }

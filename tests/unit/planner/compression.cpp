@@ -60,8 +60,8 @@ void each_choice(const step_model& of, const compression_rule& rule, const F& f)
         bool fits = true;
         for (std::size_t b = 0; b < now.size(); ++b) {
             const auto& one = of.buckets[b].candidates[now[b]];
-            fits = fits && (now[b] == 0 || (!one.is_barred && one.error <= rule.max_error &&
-                                            one.error <= of.buckets[b].max_error));
+            fits = fits && (now[b] == 0 ||
+                            (!one.is_barred && one.error <= rule.max_error && one.error <= of.buckets[b].max_error));
         }
         if (fits) f(now);
         std::size_t b = 0;

@@ -92,3 +92,13 @@ TEST_CASE("report/event_file: entries of every n-th step", "[report]") {
     // All of it is there before the end.
     CHECK(size(every) - empty == 10 * (size(tenth) - empty));
 }
+
+TEST_CASE("report/event_file: a folder that cannot be made is an error with the reason", "[report]") {
+    const folder in{"events-no-folder"};
+    fs::create_directories(in.path);
+    std::ofstream{in.path / "file"} << "text";
+    report::event_file to;
+    CHECK_THROWS_WITH(
+        to.open((in.path / "file" / "runs").string(), 0, 1),
+        Catch::Contains("/file/runs\" for event files: Not a directory; name a folder that may be written"));
+}

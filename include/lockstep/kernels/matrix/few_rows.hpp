@@ -10,7 +10,6 @@
 
 #include "lockstep/kernels/matrix/product.hpp"
 #include "lockstep/kernels/matrix/tile.hpp"
-#include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/part.hpp"
 
@@ -39,7 +38,7 @@ struct few_rows_product {
         return simd::registers > 16 || rows <= 2 ? 4 : 2;
     }
     static constexpr std::size_t most_far = simd::registers > 16 ? 5 : 8;  ///< rows; with more tiles are as quick
-    static constexpr std::size_t narrow = 4;  ///< vectors whose sums stay in registers
+    static constexpr std::size_t narrow = 4;                               ///< vectors whose sums stay in registers
     static constexpr std::size_t most_sums = 16384 / sizeof(T);
     static_assert(most_sums >= most * narrow * width);
 
