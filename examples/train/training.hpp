@@ -14,8 +14,6 @@
 #include <variant>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
@@ -41,6 +39,7 @@
 #include "../run_files.hpp"
 #include "compressors.hpp"
 #include "options.hpp"
+#include "report.hpp"
 
 namespace example {
 
@@ -81,87 +80,39 @@ private:
     std::optional<ls::data::mnist> files_;
 };
 
-inline nlohmann::json configuration(const options& of) {
-    return {{"net", of.net},         {"data", of.data},         {"epochs", of.epochs},       {"steps", of.steps},
-            {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
-            {"workers", of.workers}, {"sync", of.sync},         {"factors", of.factors},     {"optimizer", of.optimizer},
-            {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
-            {"clip", of.clip},
-            {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads},     {"transport", of.transport},
-            {"progress", of.progress}, {"all_reduce", of.all_reduce}, {"timeout", of.timeout}};
-}
-
+/// Collective: every rank calls it.
 template <class Trainer>
-nlohmann::json plan_json(Trainer& trainer, std::size_t redistributed) {
+report_facts facts_of(Trainer& trainer) {
     using network = typename Trainer::network;
-    nlohmann::json layers = nlohmann::json::array();
+    const auto totals = trainer.report();
+    std::uint64_t most = 0;
+    for (const std::uint64_t sent : trainer.ranks().gather_all(std::uint64_t{totals.bytes_sent})) most = sent > most ? sent : most;
+    std::vector<layer_facts> layers;
     for (const auto& row : ls::train::layer_rows<network>(trainer.recipe().model))
-        layers.push_back({{"name", row.name},
-                          {"output", row.output},
-                          {"parameters", row.parameters},
-                          {"forward_flops", row.flops},
-                          {"sharded", row.sharded}});
-    const auto& grid = trainer.grid();
-    return {
-        {"grid", {{"ranks", grid.ranks}, {"replicas", grid.replicas()}, {"shards", grid.shards}, {"threads", trainer.recipe().threads}}},
-        {"input", ls::tensor::to_text<typename network::input>()},
-        {"layers", layers},
-        {"parameters", network::parameters},
-        {"forward_flops_per_sample", network::forward_flops},
-        {"training_flops_per_sample", network::training_flops},
-        {"transport", trainer.transport()},
-        {"bytes_per_step", {{"averaging", trainer.averaging_bytes()}, {"between_layers", redistributed}}},
-        {"memory_bytes", trainer.memory_bytes()},
-        {"memory",
-         {{"weights", trainer.memory().weights},
-          {"gradients", trainer.memory().gradients},
-          {"optimizer", trainer.memory().optimizer},
-          {"activations", trainer.memory().activations},
-          {"scratch", trainer.memory().scratch},
-          {"data", trainer.memory().data},
-          {"messages", trainer.memory().messages}}}};
+        layers.push_back({std::string{row.name}, row.output, row.parameters, row.flops, row.sharded});
+    return {.grid = trainer.grid(),
+            .threads = trainer.recipe().threads,
+            .input = ls::tensor::to_text<typename network::input>(),
+            .transport = trainer.transport(),
+            .layers = std::move(layers),
+            .parameters = network::parameters,
+            .forward_flops = network::forward_flops,
+            .training_flops = network::training_flops,
+            .averaging_bytes = trainer.averaging_bytes(),
+            .between_layers = trainer.redistribution_bytes(),
+            .memory_bytes = trainer.memory_bytes(),
+            .memory = trainer.memory(),
+            .totals = totals,
+            .sent = most,
+            .hash = ls::core::hexadecimal(trainer.weights_hash())};
 }
 
 template <class Trainer>
 void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
-    const auto report = trainer.report();
-    const auto hash = ls::core::hexadecimal(trainer.weights_hash());
-    const auto sent = trainer.ranks().gather_all(std::uint64_t{report.bytes_sent});
-    const std::size_t redistributed = trainer.redistribution_bytes();
+    const report_facts facts = facts_of(trainer);
     if (trainer.grid().rank != 0) return;
-    if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", hash, "\n"));
-    if (!logs.report) return;
-    nlohmann::json epochs = nlohmann::json::array();
-    for (const auto& epoch : report.epochs) {
-        nlohmann::json one{{"loss", epoch.loss}, {"seconds", epoch.seconds}};
-        if (epoch.test) {
-            one["test_loss"] = epoch.test->loss;
-            one["test_accuracy"] = *epoch.test->accuracy;
-        }
-        epochs.push_back(std::move(one));
-    }
-    const nlohmann::json all{{"configuration", configuration(of)},
-                             {"plan", plan_json(trainer, redistributed)},
-                             {"epochs", epochs},
-                             {"steps", report.steps},
-                             {"samples_per_second", report.samples_per_second()},
-                             {"core_hours", report.core_hours()},
-                             {"bytes_sent_per_rank", *std::max_element(sent.begin(), sent.end())},
-                             {"seconds",
-                              {{"forward", report.seconds.forward},
-                               {"backward", report.seconds.backward},
-                               {"communication_hidden", report.seconds.communication_hidden},
-                               {"communication_exposed", report.seconds.communication_exposed},
-                               {"exposed_by_last_bucket", report.seconds.because.last_bucket},
-                               {"exposed_by_no_progress", report.seconds.because.no_progress},
-                               {"exposed_by_large_bucket", report.seconds.because.large_bucket},
-                               {"exposed_by_slow_rank", report.seconds.because.slow_rank},
-                               {"exposed_by_other", report.seconds.because.other},
-                               {"update", report.seconds.update},
-                               {"data", report.seconds.data}}},
-                             {"weights_hash", hash}};
-    // Names of files need not be UTF-8.
-    logs.report->line(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", facts.hash, "\n"));
+    if (logs.report) logs.report->line(report_text(facts, of));
 }
 
 /// What the options choose beside the network.
