@@ -20,6 +20,7 @@ struct compression_cost {
     double share = 0;        ///< of the link: its new weights
     double error = 0;        ///< |g - decoded| / |g|
     bool is_barred = false;  ///< never chosen again
+    double drag = 0;         ///< of computing, more (or less) than layers were measured with: see with_drag()
 };
 
 /// Candidate 0 is dense, and always there.
@@ -49,11 +50,17 @@ struct step_model {
     const auto cost = [&](std::size_t bucket) -> const compression_cost& {
         return of.buckets[bucket].candidates[choice[bucket]];
     };
+    // Drag slows all layers down, but none to less than a tenth.
+    double computing = 0, more = 0, pace = 1;
+    for (const double one : of.forward) computing += one;
+    for (const double one : of.backward) computing += one;
+    for (std::size_t bucket = 0; bucket < count; ++bucket) more += cost(bucket).drag;
+    if (more != 0 && computing > 0) pace = std::max(0.1, 1 + more / computing);
     double now = 0, link = 0;
     std::vector<double> arrived(count), weights(count);
     std::size_t next = 0;
     for (std::size_t layer = of.backward.size(); layer-- > 0;) {
-        now += of.backward[layer];
+        now += pace * of.backward[layer];
         for (; next < count && of.buckets[next].lowest_layer == layer; ++next) {
             now += cost(next).encode;
             if (of.overlaps) arrived[next] = link = std::max(link, now) + cost(next).sum;
@@ -91,30 +98,83 @@ struct step_model {
     std::size_t bucket = count;
     for (std::size_t layer = 0; layer < of.forward.size(); ++layer) {
         if (bucket > 0 && of.buckets[bucket - 1].lowest_layer == layer) now = std::max(now, weights[--bucket]);
-        now += of.forward[layer];
+        now += pace * of.forward[layer];
     }
     return now;
+}
+
+/// All seconds of the link times `link`, those of encoding and decoding times `coding`.
+[[nodiscard, gnu::cold]] inline step_model scaled(const step_model& of, double link, double coding) {
+    step_model out = of;
+    for (auto& bucket : out.buckets)
+        for (std::size_t candidate = 0; candidate < bucket.candidates.size(); ++candidate) {
+            compression_cost& one = bucket.candidates[candidate];
+            one.sum *= link;
+            one.share *= link;
+            if (candidate == 0) continue;
+            one.encode *= coding;
+            one.finish *= coding;
+        }
+    return out;
 }
 
 /// Multiplies all seconds of the link by what makes the step with this choice wait for so many seconds of messages in
 /// all, as was measured; by 1/8 to 16. Returns the factor.
 inline double fit_link(step_model& of, std::span<const std::size_t> choice, double waited) {
-    const auto with = [&](double factor) {
-        step_model out = of;
-        for (auto& bucket : out.buckets)
-            for (auto& one : bucket.candidates) {
-                one.sum *= factor;
-                one.share *= factor;
-            }
-        return out;
-    };
-    const double without = step_seconds(with(0), choice);
+    const double without = step_seconds(scaled(of, 0, 1), choice);
     double low = 0.125, high = 16;
     for (int halving = 0; halving < 40; ++halving) {
         const double middle = std::sqrt(low * high);
-        (step_seconds(with(middle), choice) - without < waited ? low : high) = middle;
+        (step_seconds(scaled(of, middle, 1), choice) - without < waited ? low : high) = middle;
     }
-    of = with(high);
+    of = scaled(of, high, 1);
+    return high;
+}
+
+/// Multiplies the seconds of encoding and decoding by what makes the step with this choice take no longer than was
+/// measured; by 1/8 to 1. Returns the factor: alone they take longer than beside layers that need the same numbers.
+inline double fit_coding(step_model& of, std::span<const std::size_t> choice, double seconds) {
+    if (step_seconds(of, choice) <= seconds) return 1;
+    double low = 0.125, high = 1;
+    for (int halving = 0; halving < 40; ++halving) {
+        const double middle = std::sqrt(low * high);
+        (step_seconds(scaled(of, 1, middle), choice) < seconds ? low : high) = middle;
+    }
+    of = scaled(of, 1, low);
+    return low;
+}
+
+/// Where each second of the link takes `drag` seconds from the core that computes, even if its messages are hidden
+/// (TCP does). Times of layers were measured with the choice `measured`: what its messages took is in them.
+[[nodiscard, gnu::cold]] inline step_model with_drag(const step_model& of, std::span<const std::size_t> measured,
+                                                     double drag) {
+    step_model out = of;
+    for (std::size_t bucket = 0; bucket < out.buckets.size(); ++bucket) {
+        const compression_cost& base = of.buckets[bucket].candidates[measured[bucket]];
+        for (auto& one : out.buckets[bucket].candidates) {
+            const double more = (one.sum + one.share) - (base.sum + base.share);
+            one.drag = std::isfinite(more) ? drag * more : 0;
+        }
+    }
+    return out;
+}
+
+/// The drag, from 0 to 1, with which a step with the choice `to` takes so many seconds less than one with `from`, as
+/// was measured.
+[[nodiscard, gnu::cold]] inline double fit_drag(const step_model& of, std::span<const std::size_t> measured,
+                                                std::span<const std::size_t> from, std::span<const std::size_t> to,
+                                                double saved) {
+    const auto saves = [&](double drag) {
+        const step_model model = with_drag(of, measured, drag);
+        return step_seconds(model, from) - step_seconds(model, to);
+    };
+    if (saves(0) >= saved) return 0;
+    if (saves(1) <= saved) return 1;
+    double low = 0, high = 1;
+    for (int halving = 0; halving < 40; ++halving) {
+        const double middle = (low + high) / 2;
+        (saves(middle) < saved ? low : high) = middle;
+    }
     return high;
 }
 

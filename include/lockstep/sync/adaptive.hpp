@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -65,7 +66,9 @@ public:
         control_.took(seconds(this->times_.step_took()));
         before_ = now_;
         if (is_fresh_) {
-            is_fresh_ = false;
+            is_fresh_ = is_attempt_ = has_attempted_ = false;
+            drag_ = dense_took_ = 0;
+            link_ = coding_ = 1;
             control_.begin_run(step);
             first_ = step;
             if (settings_.replay) require_prefix(step);
@@ -228,31 +231,42 @@ private:
         }
         const auto all = largest(mine);
         forgive(links);
-        planner::step_model model = model_of(all);
+        const planner::step_model alone = model_of(all);
+        planner::step_model model = alone;
         // Dense steps show what links do while layers are computed: that of the rank that waits least, as others wait
         // for ranks as well.
-        const double factor = is_dense() ? planner::fit_link(model, now_, -all[3]) : 1;
+        const double factor = is_dense() ? planner::fit_link(model, now_, -all[3]) : link_;
+        link_ = factor;
+        if (is_dense()) {
+            model = planner::scaled(model, 1, coding_);
+            dense_took_ = control_.is_short() ? 0 : all[0];
+        } else {
+            model = planner::scaled(model, link_, 1);
+            coding_ = planner::fit_coding(model, now_, all[0]);
+        }
+        // Links that a step seems to use for less than they take alone may cost it elsewhere.
+        const planner::step_model at_most = factor < 1 ? alone : model;
+        model_ = model;
+        measured_with_ = now_;
+        model = planner::with_drag(model, now_, drag_);
         // The same on all ranks: each has counted the same steps.
         const double margin = control_.is_short() ? std::max(settings_.margin, early_margin) : settings_.margin;
         const planner::compression_rule rule{.margin = margin, .max_error = settings_.max_error};
-        const auto next = planner::choose_compression(model, now_, rule);
-        // There has to be room for going back as well.
-        const bool changes = next != now_ && made_.size() + 2 * next.size() <= most_choices;
         const std::size_t first = made_.size();
         std::string text = core::text("step ", step, ": ");
         const std::vector<std::size_t> last = now_;
-        if (changes) change(step, next);
-        changed_.clear();
-        for (std::size_t k = first; k < made_.size(); ++k) {
-            const auto& one = made_[k];
-            const std::size_t bucket = bucket_of(one);
-            if (one.candidate != 0) changed_.push_back(bucket);
-            text += core::text(k > first ? ", " : "", name_of_layer(bucket), " ", settings_.name_of(one.candidate));
-            if (one.candidate != 0)
-                text +=
-                    core::text(" (error ", core::fixed(model.buckets[bucket].candidates[one.candidate].error, 2), ")");
+        const bool attempts = attempt(step, at_most, rule);
+        if (!attempts && has_room()) {
+            auto next = planner::choose_compression(model, now_, rule);
+            // What was measured counts more than what is predicted.
+            const bool goes_back = std::ranges::count(next, 0U) == std::ssize(next) && all[0] < dense_took_;
+            if (goes_back) next = planner::allowed_of(model, now_, rule);
+            change(step, next);
         }
-        if (!changes) text += "no change";
+        changed_.clear();
+        for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
+            if (now_[bucket] != last[bucket] && now_[bucket] != 0 && !attempts) changed_.push_back(bucket);
+        text += (attempts ? "tries " : "") + changes_since(first);
         for (std::size_t bucket = 0, told = 0; bucket < now_.size(); ++bucket)
             if (std::isfinite(model.buckets[bucket].max_error))
                 text += core::text(told++ == 0 ? "; critical " : ", ", name_of_layer(bucket));
@@ -266,7 +280,7 @@ private:
         const auto kept = planner::allowed_of(model, last, rule);
         measured_ =
             kept == last ? all[0] : all[0] * planner::step_seconds(model, kept) / planner::step_seconds(model, last);
-        control_.decided(step, !changed_.empty(), all[1] + all[2], all[0]);
+        control_.decided(step, !changed_.empty() || attempts, all[1] + all[2], all[0]);
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);
     }
@@ -290,10 +304,52 @@ private:
         if (timed_ > 0 && owned > 0) each_update_ = updates / timed_ / static_cast<double>(owned);
     }
     [[nodiscard]] double update_seconds() const noexcept { return this->times_.added_to({}).update; }
+    /// Seconds of the link with a choice.
+    [[nodiscard, gnu::cold]] static double messages_of(const planner::step_model& of,
+                                                       const std::vector<std::size_t>& choice) {
+        double out = 0;
+        for (std::size_t bucket = 0; bucket < choice.size(); ++bucket)
+            out +=
+                of.buckets[bucket].candidates[choice[bucket]].sum + of.buckets[bucket].candidates[choice[bucket]].share;
+        return out;
+    }
+    /// The model does not know whether messages that are hidden take time from the core that computes. So once the
+    /// choice that is best if they take all of theirs is tried, and how much they take is seen. Whether it is.
+    [[gnu::cold]] bool attempt(std::uint64_t step, const planner::step_model& at_most,
+                               const planner::compression_rule& rule) {
+        if (has_attempted_ || !this->overlaps_ || control_.is_short()) return false;
+        const auto next = planner::choose_compression(planner::with_drag(at_most, now_, 1), now_, rule);
+        if (messages_of(at_most, next) >= messages_of(at_most, now_) || !has_room()) return false;
+        back_ = planner::allowed_of(model_, now_, rule);
+        change(step, next);
+        is_attempt_ = has_attempted_ = true;
+        return true;
+    }
+    /// Where the attempt does not save the margin, what is best with the drag that it has shown, or what was before.
+    [[gnu::cold]] void verify_attempt(std::uint64_t step, double seconds_now) {
+        drag_ = planner::fit_drag(model_, measured_with_, back_, now_, measured_ - seconds_now);
+        const bool stays = seconds_now < (1 - settings_.margin) * measured_;
+        is_attempt_ = false;
+        std::string text = core::text("step ", step, ": ", milliseconds(measured_), " -> ", milliseconds(seconds_now),
+                                      " measured: ", stays ? "stays" : "not kept, ");
+        if (!stays) {
+            const std::size_t first = made_.size();
+            const planner::compression_rule rule{.margin = settings_.margin, .max_error = settings_.max_error};
+            auto next = planner::choose_compression(planner::with_drag(model_, measured_with_, drag_), back_, rule);
+            change(step, next == now_ ? back_ : next);
+            for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
+                if (now_[bucket] != back_[bucket] && now_[bucket] != 0) changed_.push_back(bucket);
+            text += changes_since(first);
+        }
+        tell(text + core::text("; hidden messages take ", core::fixed(drag_, 2), " of their time from layers"));
+        control_.verified(step, !stays, !changed_.empty());
+        clear_times();
+    }
     /// Goes back to dense where the last change was in vain.
     [[gnu::cold]] void verify(std::uint64_t step) {
         this->queue_.wait_all();
         const double seconds_now = largest({control_.step_seconds()})[0];
+        if (is_attempt_) return verify_attempt(step, seconds_now);
         const bool is_faster = seconds_now < measured_;
         std::string text = core::text("step ", step, ": ", milliseconds(measured_), " -> ", milliseconds(seconds_now),
                                       is_faster ? " measured: stays" : " measured: dense again:");
@@ -311,18 +367,43 @@ private:
         control_.verified(step, !is_faster);
         clear_times();
     }
+    /// For a change and for going back.
+    [[nodiscard]] bool has_room() const noexcept { return made_.size() + 3 * now_.size() <= most_choices; }
+    /// As text, with the errors of the last decision.
+    [[nodiscard, gnu::cold]] std::string changes_since(std::size_t first) const {
+        if (first == made_.size()) return "no change";
+        std::string text;
+        for (std::size_t k = first; k < made_.size(); ++k) {
+            const auto& one = made_[k];
+            const std::size_t bucket = bucket_of(one);
+            text += core::text(k > first ? ", " : "", name_of_layer(bucket), " ", settings_.name_of(one.candidate));
+            if (one.candidate != 0)
+                text +=
+                    core::text(" (error ", core::fixed(model_.buckets[bucket].candidates[one.candidate].error, 2), ")");
+        }
+        return text;
+    }
     [[gnu::cold]] void change(std::uint64_t step, const std::vector<std::size_t>& next) {
         for (std::size_t bucket = 0; bucket < next.size(); ++bucket)
             if (next[bucket] != now_[bucket]) make({step, this->queue_[bucket].range.lowest_layer, next[bucket]});
     }
-    /// Links that are another half slower or faster than when a candidate was barred: it may be tried again.
+    /// Links that are another half slower or faster than when a candidate was barred: it may be tried again. Four
+    /// times: what steps have shown of them counts no more. Links of busy hosts seem to change by less.
     [[gnu::cold]] void forgive(const collectives::cost_model& links) {
-        const auto differs = [](double a, double b) { return a > 1.5 * b || b > 1.5 * a; };
-        const auto& old = links_.between;
-        if (differs(old.latency, links.between.latency) ||
-            differs(old.seconds_per_byte, links.between.seconds_per_byte)) {
+        const auto differs = [&](const collectives::cost_model& old, double times) {
+            const auto by = [&](double a, double b) { return a > times * b || b > times * a; };
+            return by(old.between.latency, links.between.latency) ||
+                   by(old.between.seconds_per_byte, links.between.seconds_per_byte);
+        };
+        if (differs(links_, 1.5)) {
             for (auto& bucket : barred_) std::fill(bucket.begin(), bucket.end(), false);
             links_ = links;
+        }
+        if (differs(steady_links_, 4)) {
+            has_attempted_ = false;
+            drag_ = dense_took_ = 0;
+            link_ = 1;
+            steady_links_ = links;
         }
     }
     /// Keeps the norms of gradients for the next time.
@@ -364,15 +445,23 @@ private:
     std::vector<std::vector<bool>> barred_;
     std::vector<double> norms_;         // of the gradients of buckets at the last decision; negative: there was none
     std::vector<std::size_t> changed_;  // buckets that the last decision has compressed
+    planner::step_model model_;         // of the last decision, without drag,
+    std::vector<std::size_t> measured_with_;  // whose layers were measured with this choice
+    std::vector<std::size_t> back_;           // before an attempt
+    double drag_ = 0;                         // see planner::with_drag,
+    double link_ = 1, coding_ = 1;            // and planner::scaled
+    double dense_took_ = 0;                   // a step at the last decision without compressed layers; 0: not known
+    bool has_attempted_ = false, is_attempt_ = false;
     std::vector<double> forward_, backward_;  // seconds of each layer
     double timed_ = 0;                        // over so many steps
     clock::time_point watch_{};
     collectives::cost_model links_;  // when candidates were barred
-    double updated_at_ = 0;          // seconds of all updates, when times were cleared
-    double waited_at_ = 0;           // the same of waits
-    double each_update_ = 0;         // of a number
-    std::uint64_t first_ = 0;        // step since the begin, or since a state was read
-    double measured_ = 0;            // a step, before the last decision
+    collectives::cost_model steady_links_;
+    double updated_at_ = 0;    // seconds of all updates, when times were cleared
+    double waited_at_ = 0;     // the same of waits
+    double each_update_ = 0;   // of a number
+    std::uint64_t first_ = 0;  // step since the begin, or since a state was read
+    double measured_ = 0;      // a step, before the last decision
     double decision_seconds_ = 0;
     std::vector<compress::compressor_choice> made_;
     std::vector<std::uint64_t> counters_;  // the same for checkpoints: how many, then each

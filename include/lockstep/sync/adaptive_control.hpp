@@ -83,10 +83,12 @@ public:
                 std::max(next_trial_, step + static_cast<std::uint64_t>(std::min(100 * cost / step_seconds, 1e9)));
         if (has_changed) verified_ = step + verified_after;
     }
-    /// After a verification before this step, which may have changed something.
-    void verified(std::uint64_t step, bool has_changed) {
+    /// After a verification before this step, which may have changed something, perhaps to something that has to be
+    /// verified again.
+    void verified(std::uint64_t step, bool has_changed, bool again = false) {
         if (has_changed) window_.clear();
         next_trial_ = std::max(next_trial_, step + 1);
+        if (again) verified_ = step + verified_after;
     }
 
 private:

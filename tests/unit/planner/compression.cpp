@@ -119,6 +119,65 @@ TEST_CASE("planner/compression: links are fitted to how long a step has waited")
     CHECK(fit_link(slow, choice(4, 0), 1e6) == Approx(16));
 }
 
+TEST_CASE("planner/compression: coding is fitted to what a step has taken, and never made longer") {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        const step_model real = random_model(900 + seed, 8, 3);
+        choice last(real.buckets.size(), 2);
+        for (const double factor : {0.2, 0.5, 0.9}) {
+            step_model measured = scaled(real, 1, 1 / factor);
+            const double seconds = step_seconds(real, last), longer = step_seconds(measured, last);
+            CHECK(longer >= seconds);
+            const double found = fit_coding(measured, last, seconds);
+            CHECK(found <= 1);
+            // A part of it may be hidden: then the factor is another one, the step is not.
+            CHECK(step_seconds(measured, last) == Approx(seconds).epsilon(1e-9));
+            for (std::size_t bucket = 0; bucket < real.buckets.size(); ++bucket) {
+                const auto &one = measured.buckets[bucket].candidates, &other = real.buckets[bucket].candidates;
+                CHECK(one[0].finish == other[0].finish);
+                CHECK(one[1].encode == Approx(other[1].encode / factor * found));
+                CHECK(one[1].sum == other[1].sum);
+            }
+        }
+        step_model same = real;
+        CHECK(fit_coding(same, last, 2 * step_seconds(real, last)) == 1);
+        CHECK(step_seconds(same, last) == step_seconds(real, last));
+    }
+}
+
+TEST_CASE("planner/compression: hidden messages that take time from layers") {
+    // Two layers of 10 s each way; 4 s of messages for each are hidden. Those of the candidate take 1 s.
+    const step_model hidden = same_layers(2, 10, {{0, 4, 0, 0, 0, false}, {0, 1, 0, 0, 0.5, false}});
+    const choice dense(2, 0), small(2, 1);
+    CHECK(step_seconds(hidden, dense) == Approx(44));  // the last one waits
+    CHECK(step_seconds(hidden, small) == Approx(41));
+    // Measured with dense messages: 6 s less of them give back 3 s.
+    const step_model half = with_drag(hidden, dense, 0.5);
+    CHECK(step_seconds(half, dense) == step_seconds(hidden, dense));
+    CHECK(step_seconds(half, small) == Approx(38));
+    // Measured with small ones: dense messages take 3 s more.
+    const step_model other = with_drag(hidden, small, 0.5);
+    CHECK(step_seconds(other, small) == step_seconds(hidden, small));
+    CHECK(step_seconds(other, dense) == Approx(47));
+    // However much is asked for, layers take a tenth.
+    CHECK(step_seconds(with_drag(hidden, dense, 1000), small) == Approx(0.1 * 40 + 1));
+
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        const step_model model = random_model(1300 + seed, 8, 2);
+        const choice all_dense(model.buckets.size(), 0), all_small(model.buckets.size(), 1);
+        const lockstep::core::random_stream random{seed, lockstep::core::purpose::user};
+        const double planted = random.uniform(0);
+        const step_model real = with_drag(model, all_dense, planted);
+        const double saved = step_seconds(real, all_dense) - step_seconds(real, all_small);
+        const double found = fit_drag(model, all_dense, all_dense, all_small, saved);
+        CHECK(found >= 0);
+        CHECK(found <= 1);
+        const step_model fitted = with_drag(model, all_dense, found);
+        CHECK(step_seconds(fitted, all_dense) - step_seconds(fitted, all_small) == Approx(saved).margin(1e-9));
+        CHECK(fit_drag(model, all_dense, all_dense, all_small, saved + 1e6) == 1);
+        CHECK(fit_drag(model, all_dense, all_dense, all_small, -1e6) == 0);
+    }
+}
+
 TEST_CASE("planner/compression: dense where nothing pays") {
     // The link is free, or hidden behind backward and forward.
     const std::vector<compression_cost> free{{0, 0, 0, 0, 0, false}, {1e-3, 0, 1e-3, 0, 0.5, false}};

@@ -49,6 +49,22 @@ TEST_CASE("sync/adaptive_control: a change is verified before the next trial") {
     CHECK(at[task::trial] == numbers{3, 16, 50, 200});
 }
 
+TEST_CASE("sync/adaptive_control: what a verification changes may be verified as well") {
+    adaptive_control control{1000};
+    control.begin_run(0);
+    std::map<task, std::vector<std::uint64_t>> at;
+    for (std::uint64_t step = 0; step < 100; ++step) {
+        const task what = control.at(step);
+        if (what != task::none) at[what].push_back(step);
+        if (what == task::decision) control.decided(step, step == 13, 0, 1);
+        if (what == task::verification) control.verified(step, true, step < 30);
+        control.took(1);
+        if (what == task::verification) CHECK(std::isinf(control.step_seconds()));
+    }
+    CHECK(at[task::verification] == numbers{24, 35});
+    CHECK(at[task::decision] == numbers{4, 13, 51});
+}
+
 TEST_CASE("sync/adaptive_control: trials take a hundredth of the run, but for two early ones") {
     CHECK(tasks(0, 3000, 1, {}, 7)[task::trial] == numbers{3, 5, 7, 9, 11, 13, 714, 1415, 2116, 2817});
     CHECK(tasks(0, 3000, 1000, {}, 7)[task::trial] == numbers{3, 12, 713, 1714, 2715});
