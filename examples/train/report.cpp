@@ -10,13 +10,30 @@ namespace {
 using nlohmann::json;
 
 json configuration(const example::options& of) {
-    return {{"net", of.net},         {"data", of.data},         {"epochs", of.epochs},       {"steps", of.steps},
-            {"batch", of.batch},     {"lanes", of.lanes},       {"partition", of.partition}, {"compress", of.compress},
-            {"workers", of.workers}, {"sync", of.sync},         {"factors", of.factors},     {"optimizer", of.optimizer},
-            {"lr", of.rate},         {"schedule", of.schedule}, {"momentum", of.momentum},   {"weight_decay", of.weight_decay},
+    return {{"net", of.net},
+            {"data", of.data},
+            {"epochs", of.epochs},
+            {"steps", of.steps},
+            {"batch", of.batch},
+            {"lanes", of.lanes},
+            {"partition", of.partition},
+            {"compress", of.compress},
+            {"workers", of.workers},
+            {"sync", of.sync},
+            {"factors", of.factors},
+            {"optimizer", of.optimizer},
+            {"lr", of.rate},
+            {"schedule", of.schedule},
+            {"momentum", of.momentum},
+            {"weight_decay", of.weight_decay},
             {"clip", of.clip},
-            {"dropout", of.dropout}, {"seed", of.seed},         {"threads", of.threads},     {"transport", of.transport},
-            {"progress", of.progress}, {"all_reduce", of.all_reduce}, {"timeout", of.timeout}};
+            {"dropout", of.dropout},
+            {"seed", of.seed},
+            {"threads", of.threads},
+            {"transport", of.transport},
+            {"progress", of.progress},
+            {"all_reduce", of.all_reduce},
+            {"timeout", of.timeout}};
 }
 
 json plan(const example::report_facts& of) {
@@ -28,7 +45,10 @@ json plan(const example::report_facts& of) {
                           {"forward_flops", row.flops},
                           {"sharded", row.is_sharded}});
     return {{"grid",
-             {{"ranks", of.grid.ranks}, {"replicas", of.grid.replicas()}, {"shards", of.grid.shards}, {"threads", of.threads}}},
+             {{"ranks", of.grid.ranks},
+              {"replicas", of.grid.replicas()},
+              {"shards", of.grid.shards},
+              {"threads", of.threads}}},
             {"input", of.input},
             {"layers", layers},
             {"parameters", of.parameters},

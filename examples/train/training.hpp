@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/core/hash.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/mnist.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
@@ -86,7 +87,8 @@ report_facts facts_of(Trainer& trainer) {
     using network = typename Trainer::network;
     const auto totals = trainer.report();
     std::uint64_t most = 0;
-    for (const std::uint64_t sent : trainer.ranks().gather_all(std::uint64_t{totals.bytes_sent})) most = sent > most ? sent : most;
+    for (const std::uint64_t sent : trainer.ranks().gather_all(std::uint64_t{totals.bytes_sent}))
+        most = std::max(most, sent);
     std::vector<layer_facts> layers;
     for (const auto& row : ls::train::layer_rows<network>(trainer.recipe().model))
         layers.push_back({std::string{row.name}, row.output, row.parameters, row.flops, row.sharded});

@@ -118,30 +118,44 @@ struct step_model {
     return out;
 }
 
+/// Seconds of the link with a choice.
+[[nodiscard, gnu::cold]] inline double link_seconds(const step_model& of, std::span<const std::size_t> choice) {
+    double out = 0;
+    for (std::size_t bucket = 0; bucket < choice.size(); ++bucket) {
+        const compression_cost& one = of.buckets[bucket].candidates[choice[bucket]];
+        out += one.sum + one.share;
+    }
+    return out;
+}
+
+/// The least number from `low` to `high` that reaches(number), where all larger ones do; `high` if none does.
+template <class F>
+[[nodiscard, gnu::cold]] double least(double low, double high, const F& reaches) {
+    if (reaches(low)) return low;
+    for (int halving = 0; halving < 50; ++halving) {
+        const double middle = (low + high) / 2;
+        (reaches(middle) ? high : low) = middle;
+    }
+    return high;
+}
+
 /// Multiplies all seconds of the link by what makes the step with this choice wait for so many seconds of messages in
 /// all, as was measured; by 1/8 to 16. Returns the factor.
 inline double fit_link(step_model& of, std::span<const std::size_t> choice, double waited) {
     const double without = step_seconds(scaled(of, 0, 1), choice);
-    double low = 0.125, high = 16;
-    for (int halving = 0; halving < 40; ++halving) {
-        const double middle = std::sqrt(low * high);
-        (step_seconds(scaled(of, middle, 1), choice) - without < waited ? low : high) = middle;
-    }
-    of = scaled(of, high, 1);
-    return high;
+    const double factor =
+        least(0.125, 16, [&](double one) { return step_seconds(scaled(of, one, 1), choice) - without >= waited; });
+    of = scaled(of, factor, 1);
+    return factor;
 }
 
-/// Multiplies the seconds of encoding and decoding by what makes the step with this choice take no longer than was
-/// measured; by 1/8 to 1. Returns the factor: alone they take longer than beside layers that need the same numbers.
+/// Multiplies the seconds of encoding and decoding by what makes the step with this choice no longer than was measured;
+/// by 1/8 to 1. Returns the factor. Alone they take longer than beside layers that need the same numbers.
 inline double fit_coding(step_model& of, std::span<const std::size_t> choice, double seconds) {
-    if (step_seconds(of, choice) <= seconds) return 1;
-    double low = 0.125, high = 1;
-    for (int halving = 0; halving < 40; ++halving) {
-        const double middle = std::sqrt(low * high);
-        (step_seconds(scaled(of, 1, middle), choice) < seconds ? low : high) = middle;
-    }
-    of = scaled(of, 1, low);
-    return low;
+    const double factor =
+        least(0.125, 1, [&](double one) { return step_seconds(scaled(of, 1, one), choice) >= seconds; });
+    of = scaled(of, 1, factor);
+    return factor;
 }
 
 /// Where each second of the link takes `drag` seconds from the core that computes, even if its messages are hidden
@@ -168,14 +182,7 @@ inline double fit_coding(step_model& of, std::span<const std::size_t> choice, do
         const step_model model = with_drag(of, measured, drag);
         return step_seconds(model, from) - step_seconds(model, to);
     };
-    if (saves(0) >= saved) return 0;
-    if (saves(1) <= saved) return 1;
-    double low = 0, high = 1;
-    for (int halving = 0; halving < 40; ++halving) {
-        const double middle = (low + high) / 2;
-        (saves(middle) < saved ? low : high) = middle;
-    }
-    return high;
+    return least(0, 1, [&](double drag) { return saves(drag) >= saved; });
 }
 
 /// What a choice has to keep to.

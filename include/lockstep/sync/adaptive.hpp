@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -235,9 +234,8 @@ private:
         planner::step_model model = alone;
         // Dense steps show what links do while layers are computed: that of the rank that waits least, as others wait
         // for ranks as well.
-        const double factor = is_dense() ? planner::fit_link(model, now_, -all[3]) : link_;
-        link_ = factor;
         if (is_dense()) {
+            link_ = planner::fit_link(model, now_, -all[3]);
             model = planner::scaled(model, 1, coding_);
             dense_took_ = control_.is_short() ? 0 : all[0];
         } else {
@@ -245,7 +243,7 @@ private:
             coding_ = planner::fit_coding(model, now_, all[0]);
         }
         // Links that a step seems to use for less than they take alone may cost it elsewhere.
-        const planner::step_model at_most = factor < 1 ? alone : model;
+        const planner::step_model at_most = link_ < 1 ? alone : model;
         model_ = model;
         measured_with_ = now_;
         model = planner::with_drag(model, now_, drag_);
@@ -259,8 +257,7 @@ private:
         if (!attempts && has_room()) {
             auto next = planner::choose_compression(model, now_, rule);
             // What was measured counts more than what is predicted.
-            const bool goes_back = std::ranges::count(next, 0U) == std::ssize(next) && all[0] < dense_took_;
-            if (goes_back) next = planner::allowed_of(model, now_, rule);
+            if (is_all_dense(next) && all[0] < dense_took_) next = planner::allowed_of(model, now_, rule);
             change(step, next);
         }
         changed_.clear();
@@ -274,7 +271,7 @@ private:
             ": step ", milliseconds(planner::step_seconds(model, last)), " -> ",
             milliseconds(planner::step_seconds(model, now_)), " predicted, ", milliseconds(all[0]), " measured, ",
             milliseconds(planner::step_seconds(model, std::vector<std::size_t>(now_.size()))), " if all were dense",
-            factor == 1 ? std::string{} : core::text(", links times ", core::fixed(factor, 2)));
+            link_ == 1 ? std::string{} : core::text(", links times ", core::fixed(link_, 2)));
         tell(std::move(text));
         // What has to be dense may make the step slower: that is no fault of what the same decision compresses.
         const auto kept = planner::allowed_of(model, last, rule);
@@ -284,11 +281,11 @@ private:
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);
     }
-    /// Nothing has been compressed lately.
-    [[nodiscard]] bool is_dense() const noexcept {
-        const auto is_zero = [](std::size_t one) { return one == 0; };
-        return std::ranges::all_of(now_, is_zero) && std::ranges::all_of(before_, is_zero);
+    [[nodiscard]] static bool is_all_dense(const std::vector<std::size_t>& choice) noexcept {
+        return std::ranges::all_of(choice, [](std::size_t one) { return one == 0; });
     }
+    /// Nothing has been compressed lately.
+    [[nodiscard]] bool is_dense() const noexcept { return is_all_dense(now_) && is_all_dense(before_); }
     /// For messages, but not for slow ranks.
     [[nodiscard]] double waited_seconds() const noexcept {
         const report::seconds_spent all = this->times_.added_to({});
@@ -304,22 +301,13 @@ private:
         if (timed_ > 0 && owned > 0) each_update_ = updates / timed_ / static_cast<double>(owned);
     }
     [[nodiscard]] double update_seconds() const noexcept { return this->times_.added_to({}).update; }
-    /// Seconds of the link with a choice.
-    [[nodiscard, gnu::cold]] static double messages_of(const planner::step_model& of,
-                                                       const std::vector<std::size_t>& choice) {
-        double out = 0;
-        for (std::size_t bucket = 0; bucket < choice.size(); ++bucket)
-            out +=
-                of.buckets[bucket].candidates[choice[bucket]].sum + of.buckets[bucket].candidates[choice[bucket]].share;
-        return out;
-    }
     /// The model does not know whether messages that are hidden take time from the core that computes. So once the
     /// choice that is best if they take all of theirs is tried, and how much they take is seen. Whether it is.
     [[gnu::cold]] bool attempt(std::uint64_t step, const planner::step_model& at_most,
                                const planner::compression_rule& rule) {
         if (has_attempted_ || !this->overlaps_ || control_.is_short()) return false;
         const auto next = planner::choose_compression(planner::with_drag(at_most, now_, 1), now_, rule);
-        if (messages_of(at_most, next) >= messages_of(at_most, now_) || !has_room()) return false;
+        if (planner::link_seconds(at_most, next) >= planner::link_seconds(at_most, now_) || !has_room()) return false;
         back_ = planner::allowed_of(model_, now_, rule);
         change(step, next);
         is_attempt_ = has_attempted_ = true;
@@ -447,7 +435,7 @@ private:
     std::vector<std::size_t> changed_;  // buckets that the last decision has compressed
     planner::step_model model_;         // of the last decision, without drag,
     std::vector<std::size_t> measured_with_;  // whose layers were measured with this choice
-    std::vector<std::size_t> back_;           // before an attempt
+    std::vector<std::size_t> back_;           // the choice before an attempt
     double drag_ = 0;                         // see planner::with_drag,
     double link_ = 1, coding_ = 1;            // and planner::scaled
     double dense_took_ = 0;                   // a step at the last decision without compressed layers; 0: not known
@@ -455,13 +443,13 @@ private:
     std::vector<double> forward_, backward_;  // seconds of each layer
     double timed_ = 0;                        // over so many steps
     clock::time_point watch_{};
-    collectives::cost_model links_;  // when candidates were barred
-    collectives::cost_model steady_links_;
-    double updated_at_ = 0;    // seconds of all updates, when times were cleared
-    double waited_at_ = 0;     // the same of waits
-    double each_update_ = 0;   // of a number
-    std::uint64_t first_ = 0;  // step since the begin, or since a state was read
-    double measured_ = 0;      // a step, before the last decision
+    collectives::cost_model links_;         // when candidates were barred
+    collectives::cost_model steady_links_;  // since when steps have shown something of them
+    double updated_at_ = 0;                 // seconds of all updates, when times were cleared
+    double waited_at_ = 0;                  // the same of waits
+    double each_update_ = 0;                // of a number
+    std::uint64_t first_ = 0;               // step since the begin, or since a state was read
+    double measured_ = 0;                   // a step, before the last decision
     double decision_seconds_ = 0;
     std::vector<compress::compressor_choice> made_;
     std::vector<std::uint64_t> counters_;  // the same for checkpoints: how many, then each
