@@ -5,11 +5,13 @@
 // tries its candidates); and shared_norms, shared_mean, shared_delayed through shared memory. Every rank that throws
 // compares its weights with what weights_state() says of them.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -26,6 +28,7 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/loss/softmax_cross_entropy.hpp"
+#include "lockstep/node/shared_window.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/sync/adaptive.hpp"
 #include "lockstep/sync/clip.hpp"
@@ -52,14 +55,22 @@ struct {
     word at = word::commit;
     bool is_late = false;  // where another rank fails
     std::uint64_t step = 0;
+    int rank = 0, ranks = 1;
+    std::function<std::atomic_ref<int>(int)> arrived{};  // of each rank: 1 once it is where the bad one fails
     std::span<const float> weights{};  // all of this rank, also those that cannot be asked for after a failure
 } now;
 
-bool fails_at(word at) { return now.of.bad && now.at == at && now.step == failing_step; }
+bool is_there(word at) { return now.at == at && now.step == failing_step; }
+bool fails_at(word at) { return now.of.bad && is_there(at); }
 void reach(word at) {
+    if (now.arrived && is_there(at)) {  // the others first, however busy the machine is
+        now.arrived(now.rank) = 1;
+        for (int other = 0; now.of.bad && other < now.ranks; ++other)
+            while (now.arrived(other) == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
     if (!fails_at(at)) return;
-    // The others shall have come to where they wait.
-    if (now.of.what != "stop") std::this_thread::sleep_for(std::chrono::milliseconds{400});
+    // From there to where they wait they need some microseconds; what they wait for comes within their timeout.
+    if (now.of.what != "stop") std::this_thread::sleep_for(std::chrono::milliseconds{now.arrived ? 150 : 400});
     if (now.of.what == "kill") std::raise(SIGKILL);
     now.of.strike();
 }
@@ -77,11 +88,11 @@ struct failing : Choice {
 
         [[nodiscard]] double reduce_loss(ls::sync::step_sums& losses, std::uint64_t step) {
             now.step = step;
-            if constexpr (!ls::sync::has_worker_weights<Choice>)
-                if (fails_at(word::agreement)) {  // so late that all ranks have agreed, and its sums never begin
+            if constexpr (!ls::sync::has_worker_weights<Choice>) {
+                if (fails_at(word::agreement))  // so late that all ranks have agreed, and its sums never begin
                     (void)this->agree_on_loss(losses, [] {});
-                    reach(word::agreement);
-                }
+                reach(word::agreement);
+            }
             return base::reduce_loss(losses, step);
         }
         [[nodiscard]] std::size_t measure_norms(std::span<const T> weights) {
@@ -137,6 +148,15 @@ int run(const boost::mpi::communicator& world, const faults::fault& of, word at,
     now.of = of;
     now.at = at;
     now.is_late = plan.workers > 0 && world.rank() == 1;
+    now.rank = world.rank();
+    now.ranks = world.size();
+    ls::node::shared_window window{ls::comm::group{world}, 4096};
+    const auto flag = window.memory().reserve<int>(1);
+    // Between two rounds a rank has not come before all others have.
+    if (at != word::second_round)
+        now.arrived = [&window, flag](int rank) {
+            return std::atomic_ref{window.memory().of(static_cast<std::size_t>(rank), flag)[0]};
+        };
     try {
         for (std::uint64_t step = 0; step < failing_step + 2; ++step) (void)trainer.step(x, y);
         std::printf("lockstep: rank %d has ended without an error\n", world.rank());
