@@ -3,9 +3,9 @@
 //   benchmarks/cluster/run --hosts 2 --rate 100mbit -- bench_methods [--net lenet|vgg|cd_dnn] [--batch 64]
 //     [--seconds 2] [--turns 3] [--methods none,topk,..,adaptive] [--transport automatic|messages]
 // A JSON line for each: step_ms is the median of the last third of the steps, on the slowest rank, the median over
-// turns. A method has about so many seconds in a turn, and at least 5 steps; adaptive 60, in which its early decisions
-// are made, which stderr shows. Methods have a worker on each rank, and those of a list (none, fp16, quantize8,
-// quantize4, topk10, topk, onebit, randomk, powersgd, terngrad, adaptive) the settings that are usual.
+// turns. A method has about so many seconds in a turn, and at least 5 steps; adaptive 100, in which its early
+// decisions are made and looked at, which stderr shows. Methods have a worker on each rank, and those of a list (none,
+// fp16, quantize8, quantize4, topk10, topk, onebit, randomk, powersgd, terngrad, adaptive) the usual settings.
 
 #include <algorithm>
 #include <string>

@@ -56,7 +56,7 @@ struct step_clock {
 };
 
 /// Milliseconds of a step on the slowest rank: the median of the last third of the steps. Adaptive compression makes
-/// its early decisions before.
+/// its early decisions, and looks at them, before.
 template <class Net, class Set, class Compressor>
 double step_ms(const boost::mpi::communicator& world, const options& given, const Net& net, const Set& set,
                const Compressor& compressor) {
@@ -68,7 +68,7 @@ double step_ms(const boost::mpi::communicator& world, const options& given, cons
                                         .batch = given.batch,
                                         .transport = given.transport == "messages" ? ls::transport::messages
                                                                                    : ls::transport::automatic}};
-    constexpr std::size_t first = 4, least = ls::compress::adapts<Compressor> ? 60 : 5, most = 400;
+    constexpr std::size_t first = 4, least = ls::compress::adapts<Compressor> ? 100 : 5, most = 400;
     step_clock clock;
     clock.at.reserve(first + most + 1);
     clock.at.push_back(seconds(true));

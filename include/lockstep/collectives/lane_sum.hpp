@@ -88,9 +88,15 @@ struct sum_family {
 /// tree and doubling. All of them: all_sums in collectives/sum_algorithms.hpp.
 inline constexpr sum_family lane_tree_sums{&make_lane_sum, &choose_lane_sum, sum_algorithm::doubling};
 
-/// The fewest elements of a bucket that spends at most 1/20 of its time on latency: a power of two, 2^14 to 2^22.
+/// Elements of a bucket, at least, where ranks share a host: there latency costs little, and little is hidden.
+inline constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
+
+/// Between hosts the fewest elements of a bucket that spends at most 1/20 of its time on latency: a power of two, 2^14
+/// to 2^22. So what can travel beside layers does, also over slow links.
 [[nodiscard, gnu::cold]] inline std::size_t least_bucket(std::span<const parallel::block> runs,
                                                          std::size_t element_bytes, const cost_model& model) {
+    if (!model.on.empty() && std::ranges::all_of(model.on, [&](std::size_t host) { return host == model.on[0]; }))
+        return usual_bucket;
     const cost_line tree = cost_of(&make_lane_sum, sum_algorithm::tree, runs, element_bytes, model);
     std::size_t out = std::size_t{1} << 14U;
     while (out < std::size_t{1} << 22U && tree.fixed > (tree.fixed + tree.each * static_cast<double>(out)) / 20)

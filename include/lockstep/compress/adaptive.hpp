@@ -31,16 +31,16 @@ namespace lockstep::compress {
 /// and at most so often that it takes 1 % of the run: each candidate encodes and decodes pieces of the gradient of each
 /// rank, links are measured again, and a model of the step (backward, link, update, forward) says what each choice
 /// would take, on all ranks alike. Another choice is made where it saves `margin`. Ten steps later the measured step
-/// has to be shorter than before, or the layers that were changed go back to dense for good. What hidden messages take
-/// from the core that computes is seen by one attempt of ten steps with the least messages that could pay. A candidate
-/// is not chosen where |g - decoded| > max_error |g| on some rank; in a critical phase of the layer (the norm of its
-/// gradient has changed by critical_change since the last decision, or there was none) where it is > critical_error
-/// |g|. Around all candidates is one error feedback: p = g + e, e = p - decoded. They keep no state of their own. When
-/// a layer becomes dense, its p travels whole in one step. When one is compressed again, ranks gather the slots of the
-/// optimizer. The bits of a run follow from the list of choices (trainer.compression_choices()), which `replay`
-/// repeats, on any number of ranks. Sources: "On the utility of gradient compression" (Agarwal et al., MLSys 2022) for
-/// when it pays; Seide et al. (Interspeech 2014) for error feedback; "Accordion" (Agarwal et al., MLSys 2021) for
-/// critical phases, there by norms of gradients that are summed over epochs.
+/// has to be shorter than before, or the change is taken back. What hidden messages take from the core that computes
+/// is seen by one attempt of ten steps with the least messages that could pay. A candidate is not chosen where |g -
+/// decoded| > max_error |g| on some rank; in a critical phase of the layer (the norm of its gradient has changed by
+/// critical_change since the last decision, or there was none) where it is > critical_error |g|. Around all candidates
+/// is one error feedback: p = g + e, e = p - decoded. They keep no state of their own. When a layer becomes dense, its
+/// p travels whole in one step. When one is compressed again, ranks gather the slots of the optimizer. The bits of a
+/// run follow from the list of choices (trainer.compression_choices()), which `replay` repeats, on any number of ranks.
+/// Sources: "On the utility of gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al.
+/// (Interspeech 2014) for error feedback; "Accordion" (Agarwal et al., MLSys 2021) for critical phases, there by norms
+/// of gradients that are summed over epochs.
 struct adaptive {
     /// Candidate 1, 2, ..; 0 is dense.
     std::vector<any> candidates = usual_candidates();
@@ -48,7 +48,7 @@ struct adaptive {
     double max_error = 0.98;                            ///< relative to the norm of the gradient
     double critical_error = 0.98;                       ///< in place of max_error in critical phases, where it is less
     double critical_change = 0.5;                       ///< of the norm, relative, that makes a phase critical
-    double margin = 0.03;                               ///< share of the step that another choice has to save
+    double margin = 0.02;                               ///< share of the step that another choice has to save
     std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters of layers with a choice of their own
     std::optional<choice_list> replay{};                ///< in place of measured choices
     std::function<void(std::string_view)> tell{};       ///< on rank 0: a line for each decision

@@ -23,9 +23,6 @@ namespace lockstep::reduce {
 /// The same on all ranks: what rank 0 measured counts. The choice by cost changes no bit.
 class sum_rule {
 public:
-    /// Parameters of a bucket where nothing was measured: one rank, or gradients that are compressed.
-    static constexpr std::size_t usual_bucket = std::size_t{1} << 20U;
-
     /// `asked`: the text of an algorithm_table, empty for the choice by cost, of `sums`. Collective. One rank measures
     /// nothing, nor do several that need nothing.
     [[gnu::cold]] sum_rule(const comm::group& all, std::string asked, const collectives::sum_family& sums, bool needed);
@@ -34,11 +31,11 @@ public:
     /// additions. Collective over its ranks.
     [[gnu::cold]] void choose(bucket& of, std::size_t element_bytes, double owner_additions);
 
-    /// The fewest parameters of a bucket of these runs that spends little of its time on latency; the usual ones where
-    /// nothing was measured.
+    /// The fewest parameters of a bucket of these runs: see collectives::least_bucket(); the usual ones where nothing
+    /// was measured.
     [[nodiscard, gnu::cold]] std::size_t least_bucket(const std::vector<parallel::block>& runs,
                                                       std::size_t element_bytes) const {
-        return measured_ ? collectives::least_bucket(runs, element_bytes, model_) : usual_bucket;
+        return measured_ ? collectives::least_bucket(runs, element_bytes, model_) : collectives::usual_bucket;
     }
 
     /// Those that were measured; all zero where none were.

@@ -140,6 +140,8 @@ public:
 private:
     /// What has to be saved where few steps have been measured.
     static constexpr double early_margin = 0.3;
+    /// Beside layers encoding and decoding may take so much less than alone.
+    static constexpr double least_coding = 0.25;
     /// What a checkpoint has room for. Afterwards nothing changes any more.
     static constexpr std::size_t most_choices = 4096;
 
@@ -237,13 +239,13 @@ private:
         if (is_dense()) {
             link_ = planner::fit_link(model, now_, -all[3]);
             model = planner::scaled(model, 1, coding_);
-            dense_took_ = control_.is_short() ? 0 : all[0];
+            dense_took_ = control_.is_short() ? all[0] / (1 + early_margin) : all[0];
         } else {
             model = planner::scaled(model, link_, 1);
             coding_ = planner::fit_coding(model, now_, all[0]);
         }
         // Links that a step seems to use for less than they take alone may cost it elsewhere.
-        const planner::step_model at_most = link_ < 1 ? alone : model;
+        const planner::step_model at_most = planner::scaled(link_ < 1 ? alone : model, 1, least_coding);
         model_ = model;
         measured_with_ = now_;
         model = planner::with_drag(model, now_, drag_);
@@ -253,16 +255,15 @@ private:
         const std::size_t first = made_.size();
         std::string text = core::text("step ", step, ": ");
         const std::vector<std::size_t> last = now_;
+        // What has to be dense may make the step slower: that is no fault of what the same decision changes.
+        back_ = planner::allowed_of(model, last, rule);
         const bool attempts = attempt(step, at_most, rule);
         if (!attempts && has_room()) {
             auto next = planner::choose_compression(model, now_, rule);
             // What was measured counts more than what is predicted.
-            if (is_all_dense(next) && all[0] < dense_took_) next = planner::allowed_of(model, now_, rule);
+            if (is_all_dense(next) && all[0] < dense_took_) next = back_;
             change(step, next);
         }
-        changed_.clear();
-        for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
-            if (now_[bucket] != last[bucket] && now_[bucket] != 0 && !attempts) changed_.push_back(bucket);
         text += (attempts ? "tries " : "") + changes_since(first);
         for (std::size_t bucket = 0, told = 0; bucket < now_.size(); ++bucket)
             if (std::isfinite(model.buckets[bucket].max_error))
@@ -273,11 +274,9 @@ private:
             milliseconds(planner::step_seconds(model, std::vector<std::size_t>(now_.size()))), " if all were dense",
             link_ == 1 ? std::string{} : core::text(", links times ", core::fixed(link_, 2)));
         tell(std::move(text));
-        // What has to be dense may make the step slower: that is no fault of what the same decision compresses.
-        const auto kept = planner::allowed_of(model, last, rule);
-        measured_ =
-            kept == last ? all[0] : all[0] * planner::step_seconds(model, kept) / planner::step_seconds(model, last);
-        control_.decided(step, !changed_.empty() || attempts, all[1] + all[2], all[0]);
+        measured_ = all[0];
+        if (back_ != last) measured_ *= planner::step_seconds(model, back_) / planner::step_seconds(model, last);
+        control_.decided(step, now_ != back_, all[1] + all[2], all[0]);
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);
     }
@@ -301,14 +300,14 @@ private:
         if (timed_ > 0 && owned > 0) each_update_ = updates / timed_ / static_cast<double>(owned);
     }
     [[nodiscard]] double update_seconds() const noexcept { return this->times_.added_to({}).update; }
-    /// The model does not know whether messages that are hidden take time from the core that computes. So once the
-    /// choice that is best if they take all of theirs is tried, and how much they take is seen. Whether it is.
+    /// The model does not know whether messages that are hidden take time from the core that computes, nor how much
+    /// less encoding takes in a step. So once the choice that is best if messages take all of theirs and encoding the
+    /// least is tried, and how much messages take is seen. Whether it is.
     [[gnu::cold]] bool attempt(std::uint64_t step, const planner::step_model& at_most,
                                const planner::compression_rule& rule) {
         if (has_attempted_ || !this->overlaps_ || control_.is_short()) return false;
         const auto next = planner::choose_compression(planner::with_drag(at_most, now_, 1), now_, rule);
         if (planner::link_seconds(at_most, next) >= planner::link_seconds(at_most, now_) || !has_room()) return false;
-        back_ = planner::allowed_of(model_, now_, rule);
         change(step, next);
         is_attempt_ = has_attempted_ = true;
         return true;
@@ -325,33 +324,29 @@ private:
             const planner::compression_rule rule{.margin = settings_.margin, .max_error = settings_.max_error};
             auto next = planner::choose_compression(planner::with_drag(model_, measured_with_, drag_), back_, rule);
             change(step, next == now_ ? back_ : next);
-            for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
-                if (now_[bucket] != back_[bucket] && now_[bucket] != 0) changed_.push_back(bucket);
             text += changes_since(first);
         }
         tell(text + core::text("; hidden messages take ", core::fixed(drag_, 2), " of their time from layers"));
-        control_.verified(step, !stays, !changed_.empty());
+        control_.verified(step, !stays, !stays && now_ != back_);
         clear_times();
     }
-    /// Goes back to dense where the last change was in vain.
+    /// Takes the last change back where it was in vain.
     [[gnu::cold]] void verify(std::uint64_t step) {
         this->queue_.wait_all();
         const double seconds_now = largest({control_.step_seconds()})[0];
         if (is_attempt_) return verify_attempt(step, seconds_now);
+        if (is_all_dense(now_)) dense_took_ = seconds_now;
         const bool is_faster = seconds_now < measured_;
         std::string text = core::text("step ", step, ": ", milliseconds(measured_), " -> ", milliseconds(seconds_now),
-                                      is_faster ? " measured: stays" : " measured: dense again:");
+                                      " measured: ", is_faster ? "stays" : "not kept, ");
         if (!is_faster) {
-            auto next = now_;
-            for (const std::size_t bucket : changed_) {
-                barred_[bucket][now_[bucket]] = true;
-                next[bucket] = 0;
-                text += core::text(" ", name_of_layer(bucket));
-            }
-            change(step, next);
+            for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
+                if (now_[bucket] != back_[bucket] && now_[bucket] != 0) barred_[bucket][now_[bucket]] = true;
+            const std::size_t first = made_.size();
+            change(step, back_);
+            text += changes_since(first);
         }
         tell(std::move(text));
-        changed_.clear();
         control_.verified(step, !is_faster);
         clear_times();
     }
@@ -431,11 +426,10 @@ private:
     std::vector<std::size_t> now_;     // the candidate of each bucket,
     std::vector<std::size_t> before_;  // and in the step before
     std::vector<std::vector<bool>> barred_;
-    std::vector<double> norms_;         // of the gradients of buckets at the last decision; negative: there was none
-    std::vector<std::size_t> changed_;  // buckets that the last decision has compressed
-    planner::step_model model_;         // of the last decision, without drag,
+    std::vector<double> norms_;  // of the gradients of buckets at the last decision; negative: there was none
+    planner::step_model model_;  // of the last decision, without drag,
     std::vector<std::size_t> measured_with_;  // whose layers were measured with this choice
-    std::vector<std::size_t> back_;           // the choice before an attempt
+    std::vector<std::size_t> back_;           // the choice before the last change, as far as it is allowed
     double drag_ = 0;                         // see planner::with_drag,
     double link_ = 1, coding_ = 1;            // and planner::scaled
     double dense_took_ = 0;                   // a step at the last decision without compressed layers; 0: not known

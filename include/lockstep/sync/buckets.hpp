@@ -35,13 +35,13 @@ struct bucket_range {
     bool by_factors = false;  ///< a single layer, whose rows of x and dy travel in place of its gradient
 };
 
-/// The fewest parameters of a bucket: what the plan says; by measured costs where it says 0 and gradients are not
-/// compressed.
+/// The fewest parameters of a bucket: what the plan says; by measured costs of links between hosts where it says 0 and
+/// gradients are not compressed.
 template <class T, class Plan>
 [[nodiscard, gnu::cold]] std::size_t least_bucket(const Plan& of, const reduce::sum_rule& rule,
                                                   const partition::grid& on) {
     if (of.bucket > 0) return of.bucket;
-    if constexpr (reduce::method<T, decltype(of.compressor)>::has_workers) return reduce::sum_rule::usual_bucket;
+    if constexpr (reduce::method<T, decltype(of.compressor)>::has_workers) return collectives::usual_bucket;
     std::vector<parallel::block> runs;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) runs.push_back(on.lanes_of(rank));
     return rule.least_bucket(runs, sizeof(T));

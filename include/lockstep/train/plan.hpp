@@ -75,8 +75,9 @@ struct plan {
         std::size_t{1} << 16U;  ///< numbers of a tensor that a compressor sees at once; 0: whole tensors
     std::uint64_t seed = 1;     ///< of everything random
     std::size_t threads = 1;    ///< on each rank
-    std::size_t bucket =
-        1U << 20U;  ///< parameters that are averaged together, at least; 1 = each layer alone, 0 = by measured costs
+    /// Parameters that are averaged together, at least; 1 = each layer alone. 0: between hosts the fewest that spend at
+    /// most a twentieth of their time on latency, by costs measured at the start; 2^20 on one host and for compressors.
+    std::size_t bucket = 0;
     bool overlap = true;  ///< gradients and weights travel while layers are computed; false: between backward and the
                           ///< next forward, to compare
     /// Collectives are moved on by a thread of its own while layers are computed, at MPI_THREAD_SERIALIZED or more;
@@ -124,7 +125,7 @@ template <class T, class Network, class Plan>
     const bool gradients = sums && of.transport != reduce::transport::shared_memory;
     if constexpr (decltype(of.factors)::are_used)
         if (gradients && !of.factors.always) return true;
-    return (of.all_reduce.empty() && (gradients || Network::statistics > 0)) || (sums && of.bucket == 0);
+    return (of.all_reduce.empty() && (gradients || Network::statistics > 0)) || (gradients && of.bucket == 0);
 }
 
 /// Whether gradients travel as messages on one node, too, because the plan names something that only messages have.

@@ -142,6 +142,9 @@ TEST_CASE("collectives/sum_algorithms: the least bucket has a twentieth of its t
     CHECK(collectives::least_bucket(collectives::deal_lanes(1, 8), 4, {}) == std::size_t{1} << 14U);
     CHECK(collectives::least_bucket(runs, 4, {.inside = {}, .between = {1, 1e-9}, .seconds_per_added_byte = 0}) ==
           std::size_t{1} << 22U);
+    // Ranks of one host share memory, and little travels beside layers; two hosts are enough for the rule.
+    CHECK(collectives::least_bucket(runs, 4, cluster({7, 7, 7, 7})) == collectives::usual_bucket);
+    CHECK(collectives::least_bucket(runs, 4, cluster({7, 7, 7, 3})) != collectives::usual_bucket);
 }
 
 TEST_CASE("collectives/sum_algorithms: vectors beyond 2^31 elements, in messages that MPI can count", "[collectives]") {
