@@ -268,3 +268,19 @@ TEST_CASE("equivalence/adaptive: a list that does not fit the run is one error",
                           Catch::Contains("lockstep: the run has had other compressors before step 3 than the list"));
     });
 }
+
+TEST_CASE("equivalence/adaptive: ranks that would decide differently are one error", "[equivalence]") {
+    on_groups({3}, [&](const mpi::communicator& group) {
+        const auto refuses = [&](const auto& change) {
+            adaptive given = settings(std::nullopt);
+            if (group.rank() == 2) change(given);
+            CHECK_THROWS_WITH(trainer(group, recipe(given, 4, 8)),
+                              Catch::Contains("decisions of the compressor is ") && Catch::Contains("on rank 2"));
+        };
+        refuses([](adaptive& of) { of.margin = 0.5; });
+        refuses([](adaptive& of) { of.period = 7; });
+        refuses([](adaptive& of) { of.max_error = 0.5; });
+        refuses([](adaptive& of) { of.critical_error = 0.5; });
+        refuses([](adaptive& of) { of.critical_change = 0.25; });
+    });
+}

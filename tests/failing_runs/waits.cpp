@@ -70,7 +70,8 @@ void reach(word at) {
     }
     if (!fails_at(at)) return;
     // From there to where they wait they need some microseconds; what they wait for comes within their timeout.
-    if (now.of.what != "stop") std::this_thread::sleep_for(std::chrono::milliseconds{now.arrived ? 150 : 400});
+    const bool are_close = now.arrived && at != word::agreement;
+    if (now.of.what != "stop") std::this_thread::sleep_for(std::chrono::milliseconds{are_close ? 150 : 400});
     if (now.of.what == "kill") std::raise(SIGKILL);
     now.of.strike();
 }

@@ -83,7 +83,7 @@ std::set<std::string> features_of(const item& net, const item& loss, const item&
         for (const item& named : one->inside) all.found.insert(one->name + " " + named.field);
     }
     for (const std::string_view setting :
-         {".threads = 2", ".bucket = 0", ".bucket = 1,", ".overlap = false", ".progress_thread = true",
+         {".threads = 2", ".bucket = 3000", ".bucket = 1,", ".overlap = false", ".progress_thread = true",
           ".prefetch = true", "transport::messages", "transport::shared_memory", "\"tree:", "\"doubling:"})
         if (settings.find(setting) != std::string_view::npos) all.found.insert(std::string{setting});
     all.found.insert("shards " + std::to_string(shards));
@@ -109,7 +109,7 @@ std::vector<std::string> required_features() {
         // recipes
         "softmax_cross_entropy", "softmax_cross_entropy smoothing", "mean_squared_error", "sgd", "momentum",
         "momentum nesterov", "adam", "weight_decay", "weight_decay decoupled", "shards 1", "shards 2", "shards 3",
-        "shards 4", ".threads = 2", ".bucket = 0", ".bucket = 1,", ".overlap = false", ".progress_thread = true",
+        "shards 4", ".threads = 2", ".bucket = 3000", ".bucket = 1,", ".overlap = false", ".progress_thread = true",
         ".prefetch = true", "transport::messages", "transport::shared_memory", "\"tree:", "\"doubling:"};
     for (const std::string outer : {"residual", "add", "concatenate", "recompute"}) {
         for (const std::string inner :

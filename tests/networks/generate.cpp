@@ -477,7 +477,8 @@ private:
                           ", .steps = 4, .seed = " + std::to_string(seed);
         out += one_of({std::string{""}, {", .rate = 0.02"}, {", .rate = 0.1"}});
         if (chance(50)) out += ", .threads = 2";
-        out += one_of({std::string{""}, {", .bucket = 1"}, {", .bucket = 0"}, {", .bucket = 60"}, {", .bucket = 500"}});
+        out +=
+            one_of({std::string{""}, {", .bucket = 1"}, {", .bucket = 3000"}, {", .bucket = 60"}, {", .bucket = 500"}});
         const bool overlaps = chance(75);
         if (!overlaps) out += ", .overlap = false";
         out += flag("progress_thread", overlaps && chance(20)) + flag("prefetch", chance(30));

@@ -63,6 +63,11 @@ struct adaptive {
         const std::string which = replay ? core::hexadecimal(core::hash(replay->text())) : std::string{"measured"};
         return core::text("candidates=", as_one().settings(), " least_numbers=", least_numbers, " choices=", which);
     }
+    /// What decisions depend on, beside what is measured.
+    [[nodiscard, gnu::cold]] std::string decision_settings() const {
+        return core::text("period=", period, " max_error=", max_error, " critical_error=", critical_error,
+                          " critical_change=", critical_change, " margin=", margin);
+    }
     /// 8 and 4 bits, 10 % and 1 %.
     [[nodiscard, gnu::cold]] static std::vector<any> usual_candidates() {
         return {quantize{.bits = 8}, quantize{.bits = 4}, top_k{.ratio = 0.1}, top_k{.ratio = 0.01}};

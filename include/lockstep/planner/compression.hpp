@@ -187,7 +187,7 @@ inline double fit_coding(step_model& of, std::span<const std::size_t> choice, do
 
 /// What a choice has to keep to.
 struct compression_rule {
-    double margin = 0.03;  ///< share of the step that it has to save
+    double margin = 0.02;  ///< share of the step that it has to save
     double max_error = 0.98;
 };
 

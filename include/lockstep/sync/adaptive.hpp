@@ -68,6 +68,7 @@ public:
             is_fresh_ = is_attempt_ = has_attempted_ = false;
             drag_ = dense_took_ = 0;
             link_ = coding_ = 1;
+            refused_.clear();
             control_.begin_run(step);
             first_ = step;
             if (settings_.replay) require_prefix(step);
@@ -239,13 +240,14 @@ private:
         if (is_dense()) {
             link_ = planner::fit_link(model, now_, -all[3]);
             model = planner::scaled(model, 1, coding_);
-            dense_took_ = control_.is_short() ? all[0] / (1 + early_margin) : all[0];
+            if (std::isfinite(all[0])) dense_took_ = control_.is_short() ? all[0] / (1 + early_margin) : all[0];
         } else {
             model = planner::scaled(model, link_, 1);
             coding_ = planner::fit_coding(model, now_, all[0]);
         }
         // Links that a step seems to use for less than they take alone may cost it elsewhere.
-        const planner::step_model at_most = planner::scaled(link_ < 1 ? alone : model, 1, least_coding);
+        const planner::step_model at_most =
+            planner::scaled(alone, std::max(1.0, link_), std::min(coding_, least_coding));
         model_ = model;
         measured_with_ = now_;
         model = planner::with_drag(model, now_, drag_);
@@ -260,8 +262,9 @@ private:
         const bool attempts = attempt(step, at_most, rule);
         if (!attempts && has_room()) {
             auto next = planner::choose_compression(model, now_, rule);
-            // What was measured counts more than what is predicted.
-            if (is_all_dense(next) && all[0] < dense_took_) next = back_;
+            // What was measured counts more than what is predicted. Nothing was where no step has been counted.
+            const bool is_slower = (is_all_dense(next) && all[0] < dense_took_) || next == refused_;
+            if (is_slower || !std::isfinite(all[0])) next = back_;
             change(step, next);
         }
         text += (attempts ? "tries " : "") + changes_since(first);
@@ -276,7 +279,7 @@ private:
         tell(std::move(text));
         measured_ = all[0];
         if (back_ != last) measured_ *= planner::step_seconds(model, back_) / planner::step_seconds(model, last);
-        control_.decided(step, now_ != back_, all[1] + all[2], all[0]);
+        control_.decided(step, now_ != last && now_ != back_, all[1] + all[2], all[0]);
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);
     }
@@ -307,7 +310,8 @@ private:
                                const planner::compression_rule& rule) {
         if (has_attempted_ || !this->overlaps_ || control_.is_short()) return false;
         const auto next = planner::choose_compression(planner::with_drag(at_most, now_, 1), now_, rule);
-        if (planner::link_seconds(at_most, next) >= planner::link_seconds(at_most, now_) || !has_room()) return false;
+        if (planner::link_seconds(at_most, next) >= planner::link_seconds(at_most, now_)) return false;
+        if (next == back_ || !has_room()) return false;
         change(step, next);
         is_attempt_ = has_attempted_ = true;
         return true;
@@ -342,6 +346,7 @@ private:
         if (!is_faster) {
             for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
                 if (now_[bucket] != back_[bucket] && now_[bucket] != 0) barred_[bucket][now_[bucket]] = true;
+            refused_ = now_;
             const std::size_t first = made_.size();
             change(step, back_);
             text += changes_since(first);
@@ -380,6 +385,7 @@ private:
         };
         if (differs(links_, 1.5)) {
             for (auto& bucket : barred_) std::fill(bucket.begin(), bucket.end(), false);
+            refused_.clear();
             links_ = links;
         }
         if (differs(steady_links_, 4)) {
@@ -430,6 +436,7 @@ private:
     planner::step_model model_;  // of the last decision, without drag,
     std::vector<std::size_t> measured_with_;  // whose layers were measured with this choice
     std::vector<std::size_t> back_;           // the choice before the last change, as far as it is allowed
+    std::vector<std::size_t> refused_;        // what a change that was taken back had made of it
     double drag_ = 0;                         // see planner::with_drag,
     double link_ = 1, coding_ = 1;            // and planner::scaled
     double dense_took_ = 0;                   // a step at the last decision without compressed layers; 0: not known

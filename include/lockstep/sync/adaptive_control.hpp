@@ -84,10 +84,10 @@ public:
         if (has_changed) verified_ = step + verified_after;
     }
     /// After a verification before this step, which may have changed something, perhaps to something that has to be
-    /// verified again.
+    /// verified again. The next decision knows some steps of what there is then.
     void verified(std::uint64_t step, bool has_changed, bool again = false) {
         if (has_changed) window_.clear();
-        next_trial_ = std::max(next_trial_, step + 1);
+        next_trial_ = std::max(next_trial_, step + (has_changed ? verified_after : 1));
         if (again) verified_ = step + verified_after;
     }
 

@@ -36,12 +36,14 @@ struct bucket_range {
 };
 
 /// The fewest parameters of a bucket: what the plan says; by measured costs of links between hosts where it says 0 and
-/// gradients are not compressed.
+/// gradients are not compressed. Some algorithms that may be asked for, such as ring, take the order of additions from
+/// the size of buckets: beside these it is always the same one.
 template <class T, class Plan>
 [[nodiscard, gnu::cold]] std::size_t least_bucket(const Plan& of, const reduce::sum_rule& rule,
                                                   const partition::grid& on) {
     if (of.bucket > 0) return of.bucket;
     if constexpr (reduce::method<T, decltype(of.compressor)>::has_workers) return collectives::usual_bucket;
+    if (!of.all_reduce.empty()) return collectives::usual_bucket;
     std::vector<parallel::block> runs;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) runs.push_back(on.lanes_of(rank));
     return rule.least_bucket(runs, sizeof(T));

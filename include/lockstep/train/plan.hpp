@@ -76,7 +76,8 @@ struct plan {
     std::uint64_t seed = 1;     ///< of everything random
     std::size_t threads = 1;    ///< on each rank
     /// Parameters that are averaged together, at least; 1 = each layer alone. 0: between hosts the fewest that spend at
-    /// most a twentieth of their time on latency, by costs measured at the start; 2^20 on one host and for compressors.
+    /// most a twentieth of their time on latency, by costs measured at the start; 2^20 on one host, for compressors and
+    /// where `all_reduce` is given.
     std::size_t bucket = 0;
     bool overlap = true;  ///< gradients and weights travel while layers are computed; false: between backward and the
                           ///< next forward, to compare
@@ -117,7 +118,7 @@ void check_part(const Part& part) {
 }  // namespace detail
 
 /// Whether the costs of messages decide something: which algorithm sums gradients without a compressor, with
-/// compress::sparse_sum, or statistics, or the size of buckets.
+/// compress::sparse_sum, or statistics, and the size of buckets.
 template <class T, class Network, class Plan>
 [[nodiscard, gnu::cold]] bool measures(const Plan& of) {
     constexpr bool sums = !reduce::method<T, decltype(of.compressor)>::has_workers;
@@ -125,7 +126,7 @@ template <class T, class Network, class Plan>
     const bool gradients = sums && of.transport != reduce::transport::shared_memory;
     if constexpr (decltype(of.factors)::are_used)
         if (gradients && !of.factors.always) return true;
-    return (of.all_reduce.empty() && (gradients || Network::statistics > 0)) || (gradients && of.bucket == 0);
+    return of.all_reduce.empty() && (gradients || Network::statistics > 0);
 }
 
 /// Whether gradients travel as messages on one node, too, because the plan names something that only messages have.

@@ -14,6 +14,7 @@
 
 #include "lockstep/collectives/algorithm_table.hpp"
 #include "lockstep/comm/group.hpp"
+#include "lockstep/compress/concept.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/floating_point.hpp"
@@ -85,6 +86,8 @@ template <class Plan>
     out.push_back({"transport", std::string{reduce::name_of(of.transport)}});
     out.push_back({"all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce});
     out.push_back({"factors", describe(of.factors)});
+    if constexpr (compress::adapts<decltype(of.compressor)>)
+        out.push_back({"decisions of the compressor", of.compressor.decision_settings()});
     return out;
 }
 
