@@ -225,7 +225,9 @@ int fail(const boost::mpi::communicator& world, const std::string& name) {
         return run(world, of, word::norms, before_updates,
                    recipe(by, every_step{}, ls::optim::lars{}, ls::sync::clip_by_global_norm{}));
     if (place == "mean" || place == "mean_late")
-        return run(world, of, word::commit, left::torn,
+        // The slow rank may have sent its part of the worker's gradient before it stops moving messages on, or not: who
+        // shares the worker has updated a strip or not begun, and says which.
+        return run(world, of, word::commit, place == "mean" ? left::torn : left::either,
                    recipe(by, local_sgd{{.period = 2}}, sgd, whole, {}, {}, place == "mean" ? 0 : 2));
     if (place == "factors")
         return run(world, of, word::agreement, before_updates,
