@@ -170,7 +170,7 @@ auto recipe() {
     return ls::plan{.model = ls::sequential{ls::input<side * side>, ls::layers::dense<32>{}, ls::layers::tanh{}, ls::layers::dense<1>{}},
                     .loss = ls::mean_squared_error{},
                     .optimizer = ls::optim::adam{},
-                    .schedule = ls::optim::constant{.rate = 0.002},
+                    .schedule = ls::optim::constant{.rate = 0.001},
                     .batch = 1024};  // room: a rank may bring its share of so many cells
 }
 using trainer = ls::trainer_of<decltype(recipe())>;
