@@ -23,6 +23,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/planner/compression.hpp"
 #include "lockstep/reduce/adaptive_sum.hpp"
+#include "lockstep/sync/adaptive_choice.hpp"
 #include "lockstep/sync/adaptive_control.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/owner_updates.hpp"
@@ -47,7 +48,9 @@ public:
           control_{settings_.period},
           now_(this->queue_.size()),
           before_(now_),
-          barred_(this->queue_.size(), std::vector<bool>(settings_.candidates.size() + 1)),
+          choice_{this->queue_.size(),
+                  settings_.candidates.size(),
+                  {.margin = settings_.margin, .max_error = settings_.max_error, .overlaps = this->overlaps_}},
           norms_(this->queue_.size(), -1.0),
           forward_(network::size),
           backward_(network::size),
@@ -65,10 +68,8 @@ public:
         control_.took(seconds(this->times_.step_took()));
         before_ = now_;
         if (is_fresh_) {
-            is_fresh_ = is_attempt_ = has_attempted_ = false;
-            drag_ = dense_took_ = 0;
-            link_ = coding_ = 1;
-            refused_.clear();
+            is_fresh_ = false;
+            choice_.begin_run();
             control_.begin_run(step);
             first_ = step;
             if (settings_.replay) require_prefix(step);
@@ -139,10 +140,6 @@ public:
     [[nodiscard]] const std::vector<std::string>& decisions() const noexcept { return told_; }
 
 private:
-    /// What has to be saved where few steps have been measured.
-    static constexpr double early_margin = 0.3;
-    /// Beside layers encoding and decoding may take so much less than alone.
-    static constexpr double least_coding = 0.25;
     /// What a checkpoint has room for. Afterwards nothing changes any more.
     static constexpr std::size_t most_choices = 4096;
 
@@ -232,42 +229,17 @@ private:
                 mine.insert(mine.end(), {one.encode, one.sum, one.finish, one.share, one.error});
         }
         const auto all = largest(mine);
-        forgive(links);
-        const planner::step_model alone = model_of(all);
-        planner::step_model model = alone;
-        // Dense steps show what links do while layers are computed: that of the rank that waits least, as others wait
-        // for ranks as well.
-        if (is_dense()) {
-            link_ = planner::fit_link(model, now_, -all[3]);
-            model = planner::scaled(model, 1, coding_);
-            if (std::isfinite(all[0])) dense_took_ = control_.is_short() ? all[0] / (1 + early_margin) : all[0];
-        } else {
-            model = planner::scaled(model, link_, 1);
-            coding_ = planner::fit_coding(model, now_, all[0]);
-        }
-        // Links that a step seems to use for less than they take alone may cost it elsewhere.
-        const planner::step_model at_most =
-            planner::scaled(alone, std::max(1.0, link_), std::min(coding_, least_coding));
-        model_ = model;
-        measured_with_ = now_;
-        model = planner::with_drag(model, now_, drag_);
-        // The same on all ranks: each has counted the same steps.
-        const double margin = control_.is_short() ? std::max(settings_.margin, early_margin) : settings_.margin;
-        const planner::compression_rule rule{.margin = margin, .max_error = settings_.max_error};
-        const std::size_t first = made_.size();
-        std::string text = core::text("step ", step, ": ");
+        choice_.links_are(links);
         const std::vector<std::size_t> last = now_;
-        // What has to be dense may make the step slower: that is no fault of what the same decision changes.
-        back_ = planner::allowed_of(model, last, rule);
-        const bool attempts = attempt(step, at_most, rule);
-        if (!attempts && has_room()) {
-            auto next = planner::choose_compression(model, now_, rule);
-            // What was measured counts more than what is predicted. Nothing was where no step has been counted.
-            const bool is_slower = (is_all_dense(next) && all[0] < dense_took_) || next == refused_;
-            if (is_slower || !std::isfinite(all[0])) next = back_;
-            change(step, next);
-        }
-        text += (attempts ? "tries " : "") + changes_since(first);
+        const auto [next, is_attempt, model] = choice_.decide(last, {.alone = model_of(all),
+                                                                     .step = all[0],
+                                                                     .waited = -all[3],
+                                                                     .is_short = control_.is_short(),
+                                                                     .is_dense = is_dense(),
+                                                                     .has_room = has_room()});
+        const std::size_t first = made_.size();
+        change(step, next);
+        std::string text = core::text("step ", step, ": ", is_attempt ? "tries " : "", changes_since(first));
         for (std::size_t bucket = 0, told = 0; bucket < now_.size(); ++bucket)
             if (std::isfinite(model.buckets[bucket].max_error))
                 text += core::text(told++ == 0 ? "; critical " : ", ", name_of_layer(bucket));
@@ -275,19 +247,14 @@ private:
             ": step ", milliseconds(planner::step_seconds(model, last)), " -> ",
             milliseconds(planner::step_seconds(model, now_)), " predicted, ", milliseconds(all[0]), " measured, ",
             milliseconds(planner::step_seconds(model, std::vector<std::size_t>(now_.size()))), " if all were dense",
-            link_ == 1 ? std::string{} : core::text(", links times ", core::fixed(link_, 2)));
+            choice_.link() == 1 ? std::string{} : core::text(", links times ", core::fixed(choice_.link(), 2)));
         tell(std::move(text));
-        measured_ = all[0];
-        if (back_ != last) measured_ *= planner::step_seconds(model, back_) / planner::step_seconds(model, last);
-        control_.decided(step, now_ != last && now_ != back_, all[1] + all[2], all[0]);
+        control_.decided(step, now_ != last && now_ != choice_.back(), all[1] + all[2], all[0]);
         clear_times();
         decision_seconds_ = seconds(clock::now() - begin);
     }
-    [[nodiscard]] static bool is_all_dense(const std::vector<std::size_t>& choice) noexcept {
-        return std::ranges::all_of(choice, [](std::size_t one) { return one == 0; });
-    }
     /// Nothing has been compressed lately.
-    [[nodiscard]] bool is_dense() const noexcept { return is_all_dense(now_) && is_all_dense(before_); }
+    [[nodiscard]] bool is_dense() const noexcept { return choice_.is_all_dense(now_) && choice_.is_all_dense(before_); }
     /// For messages, but not for slow ranks.
     [[nodiscard]] double waited_seconds() const noexcept {
         const report::seconds_spent all = this->times_.added_to({});
@@ -303,56 +270,19 @@ private:
         if (timed_ > 0 && owned > 0) each_update_ = updates / timed_ / static_cast<double>(owned);
     }
     [[nodiscard]] double update_seconds() const noexcept { return this->times_.added_to({}).update; }
-    /// The model does not know whether messages that are hidden take time from the core that computes, nor how much
-    /// less encoding takes in a step. So once the choice that is best if messages take all of theirs and encoding the
-    /// least is tried, and how much messages take is seen. Whether it is.
-    [[gnu::cold]] bool attempt(std::uint64_t step, const planner::step_model& at_most,
-                               const planner::compression_rule& rule) {
-        if (has_attempted_ || !this->overlaps_ || control_.is_short()) return false;
-        const auto next = planner::choose_compression(planner::with_drag(at_most, now_, 1), now_, rule);
-        if (planner::link_seconds(at_most, next) >= planner::link_seconds(at_most, now_)) return false;
-        if (next == back_ || !has_room()) return false;
-        change(step, next);
-        is_attempt_ = has_attempted_ = true;
-        return true;
-    }
-    /// Where the attempt does not save the margin, what is best with the drag that it has shown, or what was before.
-    [[gnu::cold]] void verify_attempt(std::uint64_t step, double seconds_now) {
-        drag_ = planner::fit_drag(model_, measured_with_, back_, now_, measured_ - seconds_now);
-        const bool stays = seconds_now < (1 - settings_.margin) * measured_;
-        is_attempt_ = false;
-        std::string text = core::text("step ", step, ": ", milliseconds(measured_), " -> ", milliseconds(seconds_now),
-                                      " measured: ", stays ? "stays" : "not kept, ");
-        if (!stays) {
-            const std::size_t first = made_.size();
-            const planner::compression_rule rule{.margin = settings_.margin, .max_error = settings_.max_error};
-            auto next = planner::choose_compression(planner::with_drag(model_, measured_with_, drag_), back_, rule);
-            change(step, next == now_ ? back_ : next);
-            text += changes_since(first);
-        }
-        tell(text + core::text("; hidden messages take ", core::fixed(drag_, 2), " of their time from layers"));
-        control_.verified(step, !stays, !stays && now_ != back_);
-        clear_times();
-    }
     /// Takes the last change back where it was in vain.
     [[gnu::cold]] void verify(std::uint64_t step) {
         this->queue_.wait_all();
         const double seconds_now = largest({control_.step_seconds()})[0];
-        if (is_attempt_) return verify_attempt(step, seconds_now);
-        if (is_all_dense(now_)) dense_took_ = seconds_now;
-        const bool is_faster = seconds_now < measured_;
-        std::string text = core::text("step ", step, ": ", milliseconds(measured_), " -> ", milliseconds(seconds_now),
-                                      " measured: ", is_faster ? "stays" : "not kept, ");
-        if (!is_faster) {
-            for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
-                if (now_[bucket] != back_[bucket] && now_[bucket] != 0) barred_[bucket][now_[bucket]] = true;
-            refused_ = now_;
-            const std::size_t first = made_.size();
-            change(step, back_);
-            text += changes_since(first);
-        }
-        tell(std::move(text));
-        control_.verified(step, !is_faster);
+        const auto [next, stays, was_attempt] = choice_.verify(now_, seconds_now);
+        const std::size_t first = made_.size();
+        change(step, next);
+        tell(core::text("step ", step, ": ", milliseconds(choice_.measured()), " -> ", milliseconds(seconds_now),
+                        " measured: ", stays ? "stays" : "not kept, " + changes_since(first),
+                        was_attempt ? core::text("; hidden messages take ", core::fixed(choice_.drag(), 2),
+                                                 " of their time from layers")
+                                    : std::string{}));
+        control_.verified(step, !stays, !stays && was_attempt && now_ != choice_.back());
         clear_times();
     }
     /// For a change and for going back.
@@ -366,34 +296,14 @@ private:
             const std::size_t bucket = bucket_of(one);
             text += core::text(k > first ? ", " : "", name_of_layer(bucket), " ", settings_.name_of(one.candidate));
             if (one.candidate != 0)
-                text +=
-                    core::text(" (error ", core::fixed(model_.buckets[bucket].candidates[one.candidate].error, 2), ")");
+                text += core::text(
+                    " (error ", core::fixed(choice_.model().buckets[bucket].candidates[one.candidate].error, 2), ")");
         }
         return text;
     }
     [[gnu::cold]] void change(std::uint64_t step, const std::vector<std::size_t>& next) {
         for (std::size_t bucket = 0; bucket < next.size(); ++bucket)
             if (next[bucket] != now_[bucket]) make({step, this->queue_[bucket].range.lowest_layer, next[bucket]});
-    }
-    /// Links that are another half slower or faster than when a candidate was barred: it may be tried again. Four
-    /// times: what steps have shown of them counts no more. Links of busy hosts seem to change by less.
-    [[gnu::cold]] void forgive(const collectives::cost_model& links) {
-        const auto differs = [&](const collectives::cost_model& old, double times) {
-            const auto by = [&](double a, double b) { return a > times * b || b > times * a; };
-            return by(old.between.latency, links.between.latency) ||
-                   by(old.between.seconds_per_byte, links.between.seconds_per_byte);
-        };
-        if (differs(links_, 1.5)) {
-            for (auto& bucket : barred_) std::fill(bucket.begin(), bucket.end(), false);
-            refused_.clear();
-            links_ = links;
-        }
-        if (differs(steady_links_, 4)) {
-            has_attempted_ = false;
-            drag_ = dense_took_ = 0;
-            link_ = 1;
-            steady_links_ = links;
-        }
     }
     /// Keeps the norms of gradients for the next time.
     [[nodiscard, gnu::cold]] planner::step_model model_of(std::span<const double> all) {
@@ -409,7 +319,7 @@ private:
             if (settings_.is_critical(norms_[bucket], *at)) costs.max_error = settings_.critical_error;
             norms_[bucket] = *at++;
             for (std::size_t which = 0; which <= settings_.candidates.size(); ++which, at += 5)
-                costs.candidates.push_back({at[0], at[1], at[2], at[3], at[4], bool{barred_[bucket][which]}});
+                costs.candidates.push_back({at[0], at[1], at[2], at[3], at[4], choice_.is_barred(bucket, which)});
             out.buckets.push_back(std::move(costs));
         }
         return out;
@@ -431,26 +341,15 @@ private:
     adaptive_control control_;
     std::vector<std::size_t> now_;     // the candidate of each bucket,
     std::vector<std::size_t> before_;  // and in the step before
-    std::vector<std::vector<bool>> barred_;
+    adaptive_choice choice_;
     std::vector<double> norms_;  // of the gradients of buckets at the last decision; negative: there was none
-    planner::step_model model_;  // of the last decision, without drag,
-    std::vector<std::size_t> measured_with_;  // whose layers were measured with this choice
-    std::vector<std::size_t> back_;           // the choice before the last change, as far as it is allowed
-    std::vector<std::size_t> refused_;        // what a change that was taken back had made of it
-    double drag_ = 0;                         // see planner::with_drag,
-    double link_ = 1, coding_ = 1;            // and planner::scaled
-    double dense_took_ = 0;                   // a step at the last decision without compressed layers; 0: not known
-    bool has_attempted_ = false, is_attempt_ = false;
     std::vector<double> forward_, backward_;  // seconds of each layer
     double timed_ = 0;                        // over so many steps
     clock::time_point watch_{};
-    collectives::cost_model links_;         // when candidates were barred
-    collectives::cost_model steady_links_;  // since when steps have shown something of them
-    double updated_at_ = 0;                 // seconds of all updates, when times were cleared
-    double waited_at_ = 0;                  // the same of waits
-    double each_update_ = 0;                // of a number
-    std::uint64_t first_ = 0;               // step since the begin, or since a state was read
-    double measured_ = 0;                   // a step, before the last decision
+    double updated_at_ = 0;    // seconds of all updates, when times were cleared
+    double waited_at_ = 0;     // the same of waits
+    double each_update_ = 0;   // of a number
+    std::uint64_t first_ = 0;  // step since the begin, or since a state was read
     double decision_seconds_ = 0;
     std::vector<compress::compressor_choice> made_;
     std::vector<std::uint64_t> counters_;  // the same for checkpoints: how many, then each

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What compress::adaptive concludes from measured times, without the run that they are from.
+// Tested by tests/unit/sync/adaptive_choice.cpp.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/cost_model.hpp"
+#include "lockstep/planner/compression.hpp"
+
+namespace lockstep::sync {
+
+/// The candidate of each bucket: a function of what it is told, which is the same on all ranks. decide() looks for the
+/// shortest step by a model that steps correct; verify() takes back what has not made them shorter.
+class adaptive_choice {
+public:
+    using choice = std::vector<std::size_t>;
+    struct settings {
+        double margin = 0.02;     ///< share of the step that another choice has to save
+        double max_error = 0.98;  ///< relative
+        bool overlaps = true;     ///< messages travel while layers are computed
+    };
+    /// Since the last decision, the largest of all ranks.
+    struct seen {
+        planner::step_model alone;  ///< by what links and candidates take by themselves
+        double step = 0;            ///< seconds; infinite where no step was counted
+        double waited = 0;          ///< of it for messages, on the rank that waits least
+        bool is_short = false;      ///< of few steps
+        bool is_dense = false;      ///< nothing was compressed in them
+        bool has_room = true;       ///< another choice can be made
+    };
+    struct decision {
+        choice next;
+        bool is_attempt = false;
+        planner::step_model model;  ///< by which it was made
+    };
+    struct verdict {
+        choice next;
+        bool stays = true;
+        bool was_attempt = false;
+    };
+
+    adaptive_choice(std::size_t buckets, std::size_t candidates, const settings& of)
+        : settings_{of}, barred_(buckets, std::vector<bool>(candidates + 1)) {}
+
+    /// The run begins, or goes on from a state.
+    [[gnu::cold]] void begin_run() {
+        is_attempt_ = has_attempted_ = false;
+        drag_ = dense_took_ = 0;
+        link_ = coding_ = 1;
+        refused_.clear();
+    }
+    /// Links that are another half slower or faster than when a candidate was barred: it may be tried again. Four
+    /// times: what steps have shown of them counts no more. Links of busy hosts seem to change by less.
+    [[gnu::cold]] void links_are(const collectives::cost_model& links) {
+        const auto differs = [&](const collectives::cost_model& old, double times) {
+            const auto by = [&](double a, double b) { return a > times * b || b > times * a; };
+            return by(old.between.latency, links.between.latency) ||
+                   by(old.between.seconds_per_byte, links.between.seconds_per_byte);
+        };
+        if (differs(links_, 1.5)) {
+            for (auto& bucket : barred_) std::fill(bucket.begin(), bucket.end(), false);
+            refused_.clear();
+            links_ = links;
+        }
+        if (differs(steady_links_, 4)) {
+            has_attempted_ = false;
+            drag_ = dense_took_ = 0;
+            link_ = 1;
+            steady_links_ = links;
+        }
+    }
+    /// For the model of what is seen: the candidate is not to be chosen in this bucket.
+    [[nodiscard]] bool is_barred(std::size_t bucket, std::size_t candidate) const { return barred_[bucket][candidate]; }
+
+    /// What to have instead of `now`.
+    [[nodiscard, gnu::cold]] decision decide(const choice& now, const seen& of) {
+        decision out{now, false, of.alone};
+        // Dense steps show what links do while layers are computed: that of the rank that waits least, as others wait
+        // for ranks as well.
+        if (of.is_dense) {
+            link_ = planner::fit_link(out.model, now, of.waited);
+            out.model = planner::scaled(out.model, 1, coding_);
+            if (std::isfinite(of.step)) dense_took_ = of.is_short ? of.step / (1 + early_margin) : of.step;
+        } else {
+            out.model = planner::scaled(out.model, link_, 1);
+            coding_ = planner::fit_coding(out.model, now, of.step);
+        }
+        model_ = out.model;
+        measured_with_ = now;
+        out.model = planner::with_drag(model_, now, drag_);
+        const planner::compression_rule rule{
+            .margin = of.is_short ? std::max(settings_.margin, early_margin) : settings_.margin,
+            .max_error = settings_.max_error};
+        // What has to be dense may make the step slower: that is no fault of what the same decision changes.
+        back_ = planner::allowed_of(out.model, now, rule);
+        if (of.has_room && !attempt(out, of, rule)) {
+            out.next = planner::choose_compression(out.model, now, rule);
+            // What was measured counts more than what is predicted. Nothing was where no step has been counted.
+            const bool is_slower = (is_all_dense(out.next) && of.step < dense_took_) || out.next == refused_;
+            if (is_slower || !std::isfinite(of.step)) out.next = back_;
+        }
+        measured_ = of.step;
+        if (back_ != now) measured_ *= planner::step_seconds(out.model, back_) / planner::step_seconds(out.model, now);
+        return out;
+    }
+    /// After a decision that has changed something, some steps later, when steps take so many seconds with `now`.
+    [[nodiscard, gnu::cold]] verdict verify(const choice& now, double seconds) {
+        verdict out{now, seconds < measured_, std::exchange(is_attempt_, false)};
+        if (out.was_attempt) {
+            drag_ = planner::fit_drag(model_, measured_with_, back_, now, measured_ - seconds);
+            out.stays = seconds < (1 - settings_.margin) * measured_;
+            if (out.stays) return out;
+            // What is best with the drag that it has shown, or what was before.
+            const planner::compression_rule rule{.margin = settings_.margin, .max_error = settings_.max_error};
+            out.next = planner::choose_compression(planner::with_drag(model_, measured_with_, drag_), back_, rule);
+            if (out.next == now) out.next = back_;
+            return out;
+        }
+        if (is_all_dense(now)) dense_took_ = seconds;
+        if (out.stays) return out;
+        for (std::size_t bucket = 0; bucket < now.size(); ++bucket)
+            if (now[bucket] != back_[bucket] && now[bucket] != 0) barred_[bucket][now[bucket]] = true;
+        refused_ = now;
+        out.next = back_;
+        return out;
+    }
+
+    /// What a change is compared with: the choice before it, as far as it is allowed, and seconds of a step with it.
+    [[nodiscard]] const choice& back() const noexcept { return back_; }
+    [[nodiscard]] double measured() const noexcept { return measured_; }
+    /// Of the last decision.
+    [[nodiscard]] const planner::step_model& model() const noexcept { return model_; }
+    /// See planner::with_drag.
+    [[nodiscard]] double drag() const noexcept { return drag_; }
+    /// How many times as long as alone messages take in steps.
+    [[nodiscard]] double link() const noexcept { return link_; }
+
+    [[nodiscard]] static bool is_all_dense(const choice& of) noexcept {
+        return std::ranges::all_of(of, [](std::size_t one) { return one == 0; });
+    }
+
+private:
+    /// What has to be saved where few steps have been measured.
+    static constexpr double early_margin = 0.3;
+    /// Beside layers encoding and decoding may take so much less than alone.
+    static constexpr double least_coding = 0.25;
+
+    /// The model does not know whether messages that are hidden take time from the core that computes, nor how much
+    /// less encoding takes in a step. So once the choice that is best if messages take all of theirs and encoding the
+    /// least is tried, and how much messages take is seen. Whether it is.
+    [[nodiscard, gnu::cold]] bool attempt(decision& out, const seen& of, const planner::compression_rule& rule) {
+        if (has_attempted_ || !settings_.overlaps || of.is_short) return false;
+        // Links that a step seems to use for less than they take alone may cost it elsewhere.
+        const planner::step_model at_most =
+            planner::scaled(of.alone, std::max(1.0, link_), std::min(coding_, least_coding));
+        const choice& now = measured_with_;
+        choice next = planner::choose_compression(planner::with_drag(at_most, now, 1), now, rule);
+        if (planner::link_seconds(at_most, next) >= planner::link_seconds(at_most, now) || next == back_) return false;
+        out.next = std::move(next);
+        out.is_attempt = is_attempt_ = has_attempted_ = true;
+        return true;
+    }
+
+    settings settings_;
+    std::vector<std::vector<bool>> barred_;
+    planner::step_model model_;  // of the last decision, without drag,
+    choice measured_with_;       // whose layers were measured with this choice
+    choice back_;                // the choice before the last change, as far as it is allowed
+    choice refused_;             // what a change that was taken back had made of it
+    double measured_ = 0;        // a step with back_
+    double drag_ = 0;
+    double link_ = 1, coding_ = 1;  // see planner::scaled
+    double dense_took_ = 0;         // a step at the last decision without compressed layers; 0: not known
+    bool has_attempted_ = false, is_attempt_ = false;
+    collectives::cost_model links_;         // when candidates were barred
+    collectives::cost_model steady_links_;  // since when steps have shown something of them
+};
+
+}  // namespace lockstep::sync

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lockstep/sync/adaptive_choice.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "lockstep/collectives/cost_model.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/planner/compression.hpp"
+
+using lockstep::planner::step_model;
+using lockstep::planner::step_seconds;
+using lockstep::sync::adaptive_choice;
+using choice = adaptive_choice::choice;
+
+namespace {
+
+namespace ls = lockstep;
+
+/// A layer of 1 s forward and 2 s backward, and a bucket: dense, or with one candidate.
+step_model one_layer(double dense_sum, ls::planner::compression_cost candidate, bool overlaps) {
+    return {.forward = {1},
+            .backward = {2},
+            .buckets = {{0, 0, {{0, dense_sum, 0, 0, 0, false}, candidate}}},
+            .overlaps = overlaps};
+}
+/// Of two layers, of which the first to be ready has messages that backward of the other hides.
+step_model hidden(double dense_sum, ls::planner::compression_cost candidate) {
+    return {.forward = {1, 1},
+            .backward = {50, 1},
+            .buckets = {{1, 1, {{0, dense_sum, 0, 0, 0, false}, candidate}}, {0, 0, {{}}}},
+            .overlaps = true};
+}
+ls::collectives::cost_model links(double latency) {
+    return {.inside = {}, .between = {latency, 1e-9}, .seconds_per_added_byte = 0};
+}
+/// What a run sees that has been dense.
+adaptive_choice::seen dense_steps(const step_model& model) {
+    const choice dense(model.buckets.size());
+    step_model without = ls::planner::scaled(model, 0, 1);
+    return {.alone = model,
+            .step = step_seconds(model, dense),
+            .waited = step_seconds(model, dense) - step_seconds(without, dense),
+            .is_dense = true};
+}
+
+}  // namespace
+
+TEST_CASE("sync/adaptive_choice: what saves the margin is chosen, and stays where steps get shorter") {
+    const step_model model = one_layer(10, {1, 1, 1, 0, 0.5}, false);
+    adaptive_choice of{1, 1, {.overlaps = false}};
+    of.links_are(links(1e-6));
+    of.begin_run();
+    const auto made = of.decide({0}, dense_steps(model));
+    CHECK(made.next == choice{1});
+    CHECK_FALSE(made.is_attempt);
+    CHECK(of.back() == choice{0});
+    CHECK(of.measured() == Approx(13));
+    const auto verdict = of.verify({1}, 12.9);
+    CHECK(verdict.stays);
+    CHECK(verdict.next == choice{1});
+    CHECK_FALSE(of.is_barred(0, 1));
+
+    // A margin that is not saved, an error that is too large.
+    adaptive_choice reluctant{1, 1, {.margin = 0.55, .overlaps = false}};
+    CHECK(reluctant.decide({0}, dense_steps(model)).next == choice{0});
+    adaptive_choice strict{1, 1, {.max_error = 0.4, .overlaps = false}};
+    CHECK(strict.decide({0}, dense_steps(model)).next == choice{0});
+}
+
+TEST_CASE("sync/adaptive_choice: few steps ask for a larger gain, none and no room for no change at all") {
+    const step_model model = one_layer(10, {1, 1, 1, 0, 0.5}, false);  // 13 s or 6 s
+    const step_model less = one_layer(10, {3, 3, 3, 0, 0.5}, false);   // 13 s or 12 s
+    const auto next = [](const adaptive_choice::seen& seen) {
+        return adaptive_choice{1, 1, {.overlaps = false}}.decide({0}, seen).next;
+    };
+    auto seen = dense_steps(model);
+    seen.is_short = true;
+    CHECK(next(seen) == choice{1});
+    seen = dense_steps(less);
+    CHECK(next(seen) == choice{1});
+    seen.is_short = true;
+    CHECK(next(seen) == choice{0});
+    seen = dense_steps(model);
+    seen.step = std::numeric_limits<double>::infinity();
+    CHECK(next(seen) == choice{0});
+    seen = dense_steps(model);
+    seen.has_room = false;
+    CHECK(next(seen) == choice{0});
+}
+
+TEST_CASE(
+    "sync/adaptive_choice: a change that makes steps longer is taken back, and not made again until links change") {
+    const step_model model = one_layer(10, {1, 1, 1, 0, 0.5}, false);
+    adaptive_choice of{1, 1, {.overlaps = false}};
+    of.links_are(links(1e-6));
+    const auto seen = [&] {
+        auto out = dense_steps(model);
+        out.alone.buckets[0].candidates[1].is_barred = of.is_barred(0, 1);
+        return out;
+    };
+    CHECK(of.decide({0}, seen()).next == choice{1});
+    const auto verdict = of.verify({1}, 13.1);
+    CHECK_FALSE(verdict.stays);
+    CHECK_FALSE(verdict.was_attempt);
+    CHECK(verdict.next == choice{0});
+    CHECK(of.is_barred(0, 1));
+    CHECK(of.decide({0}, seen()).next == choice{0});
+    of.links_are(links(1.4e-6));
+    CHECK(of.decide({0}, seen()).next == choice{0});
+    of.links_are(links(1.6e-6));
+    CHECK_FALSE(of.is_barred(0, 1));
+    CHECK(of.decide({0}, seen()).next == choice{1});
+}
+
+TEST_CASE("sync/adaptive_choice: what is barred or too inexact becomes dense, also where that takes longer") {
+    step_model model = one_layer(10, {1, 1, 1, 0, 0.5}, false);
+    adaptive_choice of{1, 1, {.overlaps = false}};
+    CHECK(of.decide({0}, dense_steps(model)).next == choice{1});
+    CHECK(of.verify({1}, 6).stays);
+    model.buckets[0].max_error = 0.3;
+    const auto made = of.decide({1}, {.alone = model, .step = 6});
+    CHECK(made.next == choice{0});
+    // That is what a change would be compared with: the owner has nothing to verify.
+    CHECK(of.back() == choice{0});
+    CHECK(of.measured() == Approx(13));
+}
+
+TEST_CASE("sync/adaptive_choice: layers do not become dense where dense steps took longer than those of now") {
+    // The model finds dense shorter, but dense steps were seen to take 13 s.
+    const step_model first = one_layer(10, {1, 1, 1, 0, 0.5}, false), later = one_layer(2, {1, 1, 1, 0, 0.5}, false);
+    adaptive_choice of{1, 1, {.overlaps = false}};
+    CHECK(of.decide({0}, dense_steps(first)).next == choice{1});
+    CHECK(of.verify({1}, 6).stays);
+    CHECK(of.decide({1}, {.alone = later, .step = 6}).next == choice{1});
+    CHECK(of.decide({1}, {.alone = later, .step = 13.5}).next == choice{0});
+}
+
+TEST_CASE("sync/adaptive_choice: dense layers that made steps longer are not chosen again until links change") {
+    // Each of two layers: dense 10 s; the candidate 3 s, later 12 s.
+    const auto model = [](double encode) {
+        step_model out = one_layer(10, {1, 1, 1, 0, 0.5}, false);
+        out.forward.push_back(1);
+        out.backward.push_back(2);
+        out.buckets.insert(out.buckets.begin(), out.buckets[0]);
+        out.buckets[0].lowest_layer = out.buckets[0].highest_layer = 1;
+        out.buckets[0].candidates[1].encode = encode;
+        return out;
+    };
+    adaptive_choice of{2, 1, {.overlaps = false}};
+    of.links_are(links(1e-6));
+    CHECK(of.decide({0, 0}, dense_steps(model(1))).next == choice{1, 1});
+    CHECK(of.verify({1, 1}, 12).stays);
+    const adaptive_choice::seen later{.alone = model(20), .step = step_seconds(model(20), choice{1, 1})};
+    CHECK(of.decide({1, 1}, later).next == choice{0, 1});
+    CHECK(of.verify({0, 1}, later.step + 1).next == choice{1, 1});
+    CHECK(of.decide({1, 1}, later).next == choice{1, 1});
+    of.links_are(links(2e-6));
+    CHECK(of.decide({1, 1}, later).next == choice{0, 1});
+}
+
+TEST_CASE("sync/adaptive_choice: steps correct what links and encoding take alone") {
+    // Alone: dense 10 s, the candidate 6 s.
+    const step_model model = one_layer(10, {3, 0, 3, 0, 0.5}, false);
+    adaptive_choice fast_links{1, 1, {.overlaps = false}};
+    CHECK(fast_links.decide({0}, {.alone = model, .step = 8, .waited = 5, .is_dense = true}).next == choice{0});
+    CHECK(fast_links.link() == Approx(0.5));
+    adaptive_choice slow_links{1, 1, {.overlaps = false}};
+    CHECK(slow_links.decide({0}, {.alone = model, .step = 23, .waited = 20, .is_dense = true}).next == choice{1});
+    CHECK(slow_links.link() == Approx(2));
+
+    // A second layer: dense 5 s, the candidate 7 s; but steps show that encoding takes half of the time.
+    step_model two = model;
+    two.forward.push_back(1);
+    two.backward.push_back(2);
+    two.buckets.insert(two.buckets.begin(), {1, 1, {{0, 5, 0, 0, 0}, {3, 1, 3, 0, 0.5}}});
+    adaptive_choice encoding{2, 1, {.overlaps = false}};
+    CHECK(encoding.decide({0, 0}, dense_steps(two)).next == choice{0, 1});
+    const double half = step_seconds(ls::planner::scaled(two, 1, 0.5), choice{0, 1});
+    CHECK(encoding.verify({0, 1}, half).stays);
+    CHECK(encoding.decide({0, 1}, {.alone = two, .step = half}).next == choice{1, 1});
+}
+
+TEST_CASE("sync/adaptive_choice: hidden messages are attempted to be shorter once, which shows what they take") {
+    const auto begin = [](adaptive_choice& of, const step_model& model) {
+        const auto made = of.decide({0, 0}, dense_steps(model));
+        REQUIRE(made.is_attempt);
+        REQUIRE(made.next == choice{1, 0});
+    };
+    SECTION("it stays where it saves the margin") {
+        const step_model model = hidden(60, {0.1, 1, 0.1, 0, 0.5});
+        adaptive_choice of{2, 1, {}};
+        begin(of, model);
+        const choice measured{0, 0}, now{1, 0};
+        const auto verdict = of.verify(now, step_seconds(ls::planner::with_drag(model, measured, 0.4), now));
+        CHECK(verdict.was_attempt);
+        CHECK(verdict.stays);
+        CHECK(of.drag() == Approx(0.4).epsilon(1e-6));
+        CHECK_FALSE(of.verify(now, 1).was_attempt);
+    }
+    SECTION("it is taken back where it does not, and not made again") {
+        const step_model model = hidden(20, {0.1, 1, 0.1, 0, 0.5});
+        adaptive_choice of{2, 1, {}};
+        begin(of, model);
+        const auto verdict = of.verify({1, 0}, step_seconds(model, choice{0, 0}) + 0.2);
+        CHECK(verdict.was_attempt);
+        CHECK_FALSE(verdict.stays);
+        CHECK(verdict.next == choice{0, 0});
+        CHECK(of.drag() == 0);
+        CHECK_FALSE(of.is_barred(0, 1));  // that messages are hidden is no fault of the candidate
+        const auto again = of.decide({0, 0}, dense_steps(model));
+        CHECK_FALSE(again.is_attempt);
+        CHECK(again.next == choice{0, 0});
+        of.begin_run();
+        begin(of, model);
+    }
+    SECTION("nor where the model finds it best") {
+        const step_model model = hidden(60, {0.1, 1, 0.1, 0, 0.5});
+        adaptive_choice of{2, 1, {}};
+        begin(of, model);
+        CHECK(of.verify({1, 0}, step_seconds(model, choice{0, 0}) + 0.2).next == choice{0, 0});
+    }
+    SECTION("not without overlap, and not after few steps") {
+        const step_model model = hidden(20, {0.1, 1, 0.1, 0, 0.5});
+        adaptive_choice blocking{2, 1, {.overlaps = false}};
+        CHECK_FALSE(blocking.decide({0, 0}, dense_steps(model)).is_attempt);
+        auto few = dense_steps(model);
+        few.is_short = true;
+        CHECK_FALSE(adaptive_choice{2, 1, {}}.decide({0, 0}, few).is_attempt);
+    }
+}
+
+TEST_CASE(
+    "sync/adaptive_choice: whatever the model does not know, steps that were verified are not longer than before") {
+    constexpr std::size_t candidates = 3;
+    std::size_t changes = 0, taken_back = 0, attempts = 0;
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+        INFO("seed " << seed);
+        const ls::core::random_stream random{seed, ls::core::purpose::user};
+        std::uint64_t drawn = 0;
+        const auto next = [&] { return random.uniform(drawn++); };
+        step_model alone;
+        alone.overlaps = next() < 0.7;
+        const std::size_t layers = 1 + static_cast<std::size_t>(next() * 5);
+        const double wire = 10 * next() * next();
+        for (std::size_t layer = 0; layer < layers; ++layer) {
+            alone.forward.push_back(next());
+            alone.backward.push_back(2 * next());
+        }
+        for (std::size_t layer = layers; layer-- > 0;) {
+            const double size = next();
+            ls::planner::bucket_costs bucket{layer, layer, {{0, wire * size, 0.1 * size, wire * size, 0}}};
+            for (std::size_t k = 0; k < candidates; ++k)
+                bucket.candidates.push_back({size * next(), wire * size * next(), size * next(), 0, next()});
+            alone.buckets.push_back(bucket);
+        }
+        // What steps really take: links and encoding are other than alone, and messages take time from layers.
+        step_model truth = ls::planner::scaled(alone, 0.3 + 2 * next(), 0.2 + 2 * next());
+        const double drag = next() < 0.3 ? 0 : next();
+        for (auto& bucket : truth.buckets)
+            for (auto& one : bucket.candidates) one.drag = drag * (one.sum + one.share);
+        const auto takes = [&](const choice& now) { return step_seconds(truth, now); };
+
+        adaptive_choice of{layers, candidates, {.overlaps = alone.overlaps}};
+        choice now(layers), before = now;
+        for (int period = 0; period < 8; ++period) {
+            of.links_are(links(1e-6));
+            double computing = 0, more = 0;
+            for (const double one : alone.forward) computing += one;
+            for (const double one : alone.backward) computing += one;
+            for (std::size_t b = 0; b < layers; ++b) more += truth.buckets[b].candidates[now[b]].drag;
+            adaptive_choice::seen seen{.alone = alone, .step = takes(now), .is_dense = of.is_all_dense(now)};
+            for (double& one : seen.alone.forward) one *= 1 + more / computing;
+            for (double& one : seen.alone.backward) one *= 1 + more / computing;
+            step_model free = truth;
+            for (std::size_t b = 0; b < layers; ++b)
+                for (std::size_t k = 0; k <= candidates; ++k) {
+                    free.buckets[b].candidates[k].sum = free.buckets[b].candidates[k].share = 0;
+                    seen.alone.buckets[b].candidates[k].is_barred = of.is_barred(b, k);
+                }
+            seen.waited = takes(now) - step_seconds(free, now);
+            before = now;
+            const auto made = of.decide(now, seen);
+            now = made.next;
+            attempts += made.is_attempt ? 1 : 0;
+            // As the owner: what an attempt leads to is verified as well.
+            for (int again = 0; now != before && now != of.back(); ++again) {
+                REQUIRE(again < 2);
+                ++changes;
+                const auto verdict = of.verify(now, takes(now));
+                taken_back += verdict.stays ? 0 : 1;
+                CHECK(verdict.stays == (verdict.next == now));
+                now = verdict.next;
+                if (verdict.stays) break;
+            }
+            CHECK(takes(now) <= takes(of.back()));
+            if (of.back() == before) CHECK(takes(now) <= takes(before));
+        }
+        CHECK(takes(now) <= takes(choice(layers)));
+    }
+    CHECK(changes > 100);
+    CHECK(taken_back > 20);
+    CHECK(attempts > 20);
+}
