@@ -365,6 +365,34 @@ def accuracy(run):
 
 
 @question
+def cifar10_accuracy(run):
+    """What does a compressor do to ResNet-20 on CIFAR-10?
+    8 epochs of batches of 128, 8 workers on 2 ranks, the recipe of examples/cifar10 but for that; `FOLDER` has the
+    pictures. Test accuracy in percent of the seeds 1 to 3, and how far their mean is from that without a compressor."""
+    ways = [(name, "") for name in (
+        "none", "half", "bfloat16", "quantize:8", "quantize:4", "qsgd:7", "terngrad", "onebit", "sign", "topk:0.01",
+        "sparsesum:0.01,4", "globaltopk:0.01", "chain:0.01,4", "powersgd:2", "powersgd:4")]
+    ways += [("dgc:0.001,391", ""), ("randomblock:0.1", "--lr 0.04")]
+    if not run.given.cifar10:
+        run.miss("all of it", "no --cifar10 FOLDER")
+        return "", []
+    found, without = [], None
+    for method, options in run.few(ways, ways[:1]):
+        command = "scripts/mpirun -n 2 --bind-to core @bench_accuracy --data {cifar10} --seed {seed} --method {method}"
+        command += run.few("", " --epochs 1 --train-samples 1024 --test-samples 256") + (f" {options}" if options else "")
+        reached = [line["test_accuracy"][-1] for seed in run.few((1, 2, 3), (1,))
+                   for line in run.records(command, method=method, seed=seed)]
+        if not reached:
+            continue
+        mean = statistics.mean(reached)
+        without = mean if without is None else without
+        found.append({"method": method, "options": options, "mean": mean, "loss": mean - without,
+                      "all": ", ".join(f"{one:.2f}" for one in reached)})
+    return """method {method} | with {options} | mean, % {mean:.2f} | of each seed, % {all} |
+        beside none {loss:+.2f}""", found
+
+
+@question
 def cifar10(run):
     """What does ResNet-20 reach on CIFAR-10?
     2 ranks, the recipe of examples/cifar10; `FOLDER` has the pictures."""
