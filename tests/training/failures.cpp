@@ -263,7 +263,7 @@ TEST_CASE("training/failures: ranks that are behind end the step that the failed
 TEST_CASE("training/failures: weights that are on their way when a rank fails arrive", "[training]") {
     const mpi::communicator world;
     // Megabytes: a message of which MPI has only the first pieces when the step is over.
-    ls::plan plan{.model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<16384>{},
+    ls::plan plan{.model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, ls::layers::dense<8192>{},
                                           ls::layers::dense<10>{}},
                   .loss = ls::loss::softmax_cross_entropy{},
                   .schedule = ls::optim::constant{.rate = 0.001},
