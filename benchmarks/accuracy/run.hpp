@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <variant>
 
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
@@ -82,6 +84,17 @@ int run(const boost::mpi::communicator& world, const options& of, const Compress
         of.method.c_str(), static_cast<unsigned long>(of.seed), of.epochs, of.rate,
         static_cast<unsigned long>(report.bytes_sent), seconds, hash.c_str(), reached.c_str());
     return 0;
+}
+
+/// With the compressor that is chosen, if it is one of these kinds.
+template <class... Kinds, class Chosen>
+std::optional<int> run_one_of(const boost::mpi::communicator& world, const options& of, const Chosen& chosen) {
+    std::optional<int> done;
+    const auto try_one = [&](const auto* one) {
+        if (one != nullptr) done = run(world, of, *one, usual_optimizer(of));
+    };
+    (try_one(std::get_if<Kinds>(&chosen)), ...);
+    return done;
 }
 
 }  // namespace benchmark
