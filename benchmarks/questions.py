@@ -379,7 +379,8 @@ def cifar10_accuracy(run):
     found, without = [], None
     for method, options in run.few(ways, ways[:1]):
         command = "scripts/mpirun -n 2 --bind-to core @bench_accuracy --data {cifar10} --seed {seed} --method {method}"
-        command += run.few("", " --epochs 1 --train-samples 1024 --test-samples 256") + (f" {options}" if options else "")
+        command += run.few("", " --epochs 1 --train-samples 1024 --test-samples 256")
+        command += f" {options}" if options else ""
         reached = [line["test_accuracy"][-1] for seed in run.few((1, 2, 3), (1,))
                    for line in run.records(command, method=method, seed=seed)]
         if not reached:

@@ -67,8 +67,9 @@ target_link_libraries(lockstep_compiled PRIVATE lockstep_program)
 add_library(lockstep_compiled_program INTERFACE)
 target_link_libraries(lockstep_compiled_program INTERFACE lockstep_program lockstep_compiled)
 
-# GCC reads lockstep.hpp once for the sources that include it or the trainer; the others do not see it. Builds that are not quick do so for
-# examples of one file alone: GCC 12 forgets in a precompiled header which warnings about inlined code it leaves out.
+# GCC reads lockstep.hpp once for the sources that include it or the trainer; the others do not see it. Builds that are
+# not quick do so for examples of one file alone: GCC 12 forgets in a precompiled header which warnings about inlined
+# code it leaves out.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/everything.cpp" CONTENT "")
 add_library(lockstep_once OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/everything.cpp")
 target_link_libraries(lockstep_once PRIVATE lockstep_compiled_program)
@@ -82,8 +83,9 @@ function(lockstep_read_once target header)
     return()
   endif()
   set(found OFF)
+  set(wanted "^#include \"(lockstep/lockstep[.]hpp|lockstep/train/trainer[.]hpp|${header})\"")
   foreach(source IN LISTS ARGN)
-    file(STRINGS "${source}" line LIMIT_COUNT 1 REGEX "^#include \"(lockstep/lockstep[.]hpp|lockstep/train/trainer[.]hpp|${header})\"")
+    file(STRINGS "${source}" line LIMIT_COUNT 1 REGEX "${wanted}")
     if(line)
       set(found ON)
     else()
