@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
             .schedule = ls::optim::warmup_cosine{.peak = 0.1, .warmup = 50, .total = 500},
             .compressor = ls::compress::error_feedback{scaled_sign{}},
             .batch = 64,
-            .bucket = 1,  // a magnitude for each layer
+            .segment = 0,  // a magnitude for each parameter tensor
         }};
         trainer.fit(ls::data::digits{.count = 16'000}, ls::epochs{2}, ls::progress{std::cout});
         const auto result = trainer.evaluate(ls::data::digits{.count = 2'000, .first = 1'000'000});

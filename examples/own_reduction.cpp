@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
         ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::softmax_cross_entropy{}, .compressor = ls::compress::error_feedback{block_in_turn{}}, .workers = 8}};
         trainer.fit(ls::data::digits{.count = 5'000}, ls::epochs{2}, ls::progress{std::cout});
         const std::uint64_t hash = trainer.state_hash();
-        if (world.rank() == 0) std::cout << "weights " << ls::core::hexadecimal(hash) << std::endl;
+        if (world.rank() == 0) std::cout << "state " << ls::core::hexadecimal(hash) << std::endl;
         return 0;
     });
 }

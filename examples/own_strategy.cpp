@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
         ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::softmax_cross_entropy{}, .sync = lookahead{}}};
         trainer.fit(ls::data::digits{.count = 5'000}, ls::epochs{2}, ls::progress{std::cout});
         const std::string hash = ls::core::hexadecimal(trainer.state_hash());
-        if (world.rank() == 0) std::cout << "weights " << hash << std::endl;
+        if (world.rank() == 0) std::cout << "state " << hash << std::endl;
         return 0;
     });
 }

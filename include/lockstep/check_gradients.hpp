@@ -45,21 +45,27 @@ struct gradient_options {
 /// unsure where that is more than `resolution` times the largest D of its array, at a kink, say, or where nothing
 /// depends on the array.
 struct gradient_check {
+    /// One entry of an array.
     struct entry {
         std::string array;      ///< x, a parameter of the layer, or y of a loss
         std::size_t index = 0;  ///< from the start of the array
         double backward = 0;    ///< what backward says
         double difference = 0;  ///< D(h)
-        double tolerance = 0;
+        double tolerance = 0;   ///< as above
 
+        /// How far the two are apart.
         [[nodiscard]] double error() const noexcept { return std::fabs(backward - difference); }
+        /// Whether that is more than the tolerance, or no number.
         [[nodiscard]] bool is_wrong() const noexcept { return !(error() <= tolerance); }
     };
     std::string name;             ///< of the layer or loss, its input and the precision
     std::vector<entry> worst{};   ///< of each array: of its sure entries the one with the largest error over tolerance
     std::vector<entry> doubts{};  ///< of each array with unsure entries: the least sure one
-    std::size_t checked = 0, wrong = 0, unsure = 0;
+    std::size_t checked = 0;      ///< entries
+    std::size_t wrong = 0;        ///< of them
+    std::size_t unsure = 0;       ///< of them
 
+    /// Whether there are entries, and all of them are right.
     [[nodiscard]] bool passes() const noexcept { return checked > 0 && wrong == 0 && unsure == 0; }
     /// A line for the whole, and one for the worst entry of each array.
     [[nodiscard, gnu::cold]] std::string text() const;

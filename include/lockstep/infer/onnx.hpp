@@ -37,9 +37,11 @@ enum class image_order : std::uint8_t {
     channels_rows_columns,  ///< as in ONNX: no transposition at the ends
 };
 
+/// How a file is written.
 struct onnx_options {
-    image_order images = image_order::rows_columns_channels;
-    std::string input = "x", output = "y";  ///< names of the values
+    image_order images = image_order::rows_columns_channels;  ///< of input and output
+    std::string input = "x";                                  ///< name of the value
+    std::string output = "y";                                 ///< name of the value
 };
 
 namespace detail {

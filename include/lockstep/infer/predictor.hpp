@@ -33,22 +33,26 @@ namespace lockstep::infer {
 /// How a predictor works.
 struct options {
     std::size_t rows = 128;  ///< that go through the network at once: memory for the values of so many
-    int threads = 1;
+    int threads = 1;         ///< of OpenMP
 };
 
 /// Where the values of a forward run lie: each as long as something reads it, in the place of what it is computed from
 /// where its layer allows it.
 struct value_plan {
-    std::vector<std::size_t> values;  ///< of each node, bytes from the begin; of a view those of what it views
-    std::vector<std::size_t> saved, scratch;
-    std::size_t bytes = 0;
+    std::vector<std::size_t> values;   ///< of each node, bytes from the start; of a view those of what it views
+    std::vector<std::size_t> saved;    ///< the same of what it keeps beside its value
+    std::vector<std::size_t> scratch;  ///< the same of what it needs while it runs
+    std::size_t bytes = 0;             ///< of all
 
-    /// Bytes of a node.
+    /// A layer, view or join, and its bytes.
     struct node {
-        std::span<const std::size_t> reads;
-        layer_api::traits traits;
-        std::size_t value = 0, saved = 0, scratch = 0;
+        std::span<const std::size_t> reads;  ///< numbers of nodes
+        layer_api::traits traits;            ///< says what may lie in one place
+        std::size_t value = 0;               ///< bytes of its output
+        std::size_t saved = 0;               ///< bytes
+        std::size_t scratch = 0;             ///< bytes
     };
+    /// `nodes` in the order in which they run.
     [[gnu::cold]] explicit value_plan(std::span<const node> nodes);
 };
 
@@ -61,8 +65,8 @@ class predictor {
     static constexpr std::size_t size = network::size;
 
 public:
-    using input = typename network::input;
-    using output = typename network::output;
+    using input = typename network::input;    ///< shape of a sample
+    using output = typename network::output;  ///< shape of an output
 
     /// From a file of trainer::save_weights(), or state.safetensors of a checkpoint. Throws core::error where it cannot
     /// be read, or is of another network.
@@ -123,9 +127,11 @@ public:
         return out;
     }
 
-    /// What it was made from: the network, all weights layer by layer, and the running statistics.
+    /// What it was made from.
     [[nodiscard]] const Net& net() const noexcept { return net_; }
+    /// All weights, layer by layer.
     [[nodiscard]] std::span<const T> weights() const noexcept { return weights_; }
+    /// Those of all layers, one after the other.
     [[nodiscard]] std::span<const T> running_statistics() const noexcept { return statistics_; }
 
     /// Bytes for values and scratch.

@@ -8,7 +8,7 @@
 
 namespace lockstep::metrics {
 
-/// `list{top{.of = 5}, mine{}}`: a trainer evaluates them in one pass over the samples.
+/// `list{top_k{.k = 5}, mine{}}`: a trainer evaluates them in one pass over the samples.
 template <class... Metrics>
 struct list {
     core::pack<Metrics...> all{};

@@ -148,7 +148,7 @@ private:
 
     [[nodiscard]] bool running() const noexcept { return stage_ == stage::summing || stage_ == stage::sharing; }
 
-    /// Where the array lies, in bytes from the begin of the part.
+    /// Where the array lies, in bytes from the start of the part.
     [[nodiscard, gnu::noinline]] std::size_t offset_of(std::span<T> array, std::size_t vectors) const {
         const auto offset = reinterpret_cast<std::uintptr_t>(array.data()) - reinterpret_cast<std::uintptr_t>(own_);
         if (array.size() < vectors * n_ || offset > bytes_ || array.size() * sizeof(T) > bytes_ - offset)

@@ -20,23 +20,26 @@ namespace lockstep::partition {
 
 /// What a rank, or a model group, holds of the workers: whole ones, or one of which it is part `index` of `count`.
 struct worker_part {
-    parallel::block workers;
-    std::size_t index = 0;
-    std::size_t count = 1;
+    parallel::block workers;  ///< first and last + 1
+    std::size_t index = 0;    ///< of the part, where several share one
+    std::size_t count = 1;    ///< of parts
 };
 
 /// A rank's place among all ranks.
 struct grid {
-    std::size_t rank = 0;
-    std::size_t ranks = 1;
-    std::size_t shards = 1;
+    std::size_t rank = 0;    ///< this one, from 0
+    std::size_t ranks = 1;   ///< all of them
+    std::size_t shards = 1;  ///< ranks of a model group
     std::size_t lanes =
         1;  ///< of the tree; with workers a power of two for each, of which the last ones may have no rows
     std::size_t workers = 0;       ///< owners of state of their own (residuals, say); 0: nothing has such state
     std::size_t recipe_lanes = 0;  ///< with workers: the lanes that rows are dealt to
 
+    /// How many whole networks there are.
     [[nodiscard]] constexpr std::size_t replicas() const noexcept { return ranks / shards; }
+    /// Which of them this rank has a part of.
     [[nodiscard]] constexpr std::size_t replica() const noexcept { return rank / shards; }
+    /// Which part it has.
     [[nodiscard]] constexpr std::size_t shard() const noexcept { return rank % shards; }
     /// Lanes of any rank: a run of the lanes of its group.
     [[nodiscard]] constexpr parallel::block lanes_of(std::size_t of) const noexcept {
@@ -53,7 +56,9 @@ struct grid {
     [[nodiscard]] constexpr parallel::block lanes_of_replica(std::size_t of) const noexcept {
         return {lanes_of(of * shards).first, lanes_of((of + 1) * shards - 1).last};
     }
+    /// Lanes of this rank.
     [[nodiscard]] constexpr parallel::block own_lanes() const noexcept { return lanes_of(rank); }
+    /// Lanes of its model group.
     [[nodiscard]] constexpr parallel::block group_lanes() const noexcept { return lanes_of_replica(replica()); }
 
     /// Lanes of the tree of one worker, a power of two; 0 without workers.
@@ -104,7 +109,8 @@ private:
 /// Throws, on all ranks alike, where the ranks do not fill the grid, there are fewer lanes than ranks, or workers
 /// cannot be dealt. `workers`: 0 where nothing has state of its own for each worker.
 template <Partition P>
-[[nodiscard, gnu::cold]] grid make_grid(std::size_t rank, std::size_t ranks, std::size_t lanes, std::size_t workers = 0) {
+[[nodiscard, gnu::cold]] grid make_grid(std::size_t rank, std::size_t ranks, std::size_t lanes,
+                                        std::size_t workers = 0) {
     constexpr std::size_t cell = P::shards * P::stages;
     if (ranks % cell != 0 || (!P::replicates && ranks != cell))
         core::fail(core::text(ranks, ranks == 1 ? " rank does" : " ranks do", " not fill a ", P::name,

@@ -31,7 +31,7 @@ struct bucket_costs {
     double max_error = std::numeric_limits<double>::infinity();  ///< beside that of the rule
 };
 
-/// A step on the slowest rank: from the begin of backward to the end of the next forward.
+/// A step on the slowest rank: from the start of backward to the end of the next forward.
 struct step_model {
     std::vector<double> forward{};        ///< seconds of each layer
     std::vector<double> backward{};       ///< the same

@@ -197,7 +197,7 @@ LOCKSTEP_FUNCTION void event_file::open(const std::string& folder, std::uint64_t
     if (lock_ >= 0) (void)detail::lock(lock_);
     buffer_.reserve(std::size_t{1} << 17);
     for (std::string* part : {&event_, &summary_, &value_}) part->reserve(4096);
-    // The version; then the begin of a session, at which readers drop what was said of this step and later ones.
+    // The version; then the start of a session, at which readers drop what was said of this step and later ones.
     detail::begin_event(event_, 0, seconds);
     detail::append_field(event_, 3, std::string_view{"brain.Event:2"});
     record(event_);

@@ -25,7 +25,7 @@ struct exposed_because {
     double no_progress = 0;   ///< it could have been there, had the rank polled in time
     double large_bucket = 0;  ///< it started early enough to be hidden in part, and there was too much of it
     double slow_rank = 0;     ///< another rank had not finished its work
-    double other = 0;         ///< exchanges of a model partition, statistics, losses on their way
+    double other = 0;         ///< redistributions of a model partition, statistics, losses on their way
 
     /// All of them, in seconds.
     [[nodiscard]] double sum() const noexcept { return last_bucket + no_progress + large_bucket + slow_rank + other; }

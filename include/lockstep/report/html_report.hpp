@@ -32,16 +32,16 @@ namespace lockstep::report {
 
 /// html_report{"report.html"}: one page with everything in it, for any browser, also of a phone: curves of loss,
 /// metrics and rate, time by kind, a typical step, communication, memory, the recipe, the command, the machine, and a
-/// table of the epochs. Written by rank 0 at the begin, after each epoch and at the end of fit(), each time as a whole,
+/// table of the epochs. Written by rank 0 at the start, after each epoch and at the end of fit(), each time as a whole,
 /// so it can be read during the run. Metrics are those of validate{set}, named before it. A run that is resumed goes on
 /// with the page that is there. Cost: about 30 ns a step; an epoch gathers the times and the memory of all ranks and
 /// writes some 100 KB; the hash at the end reads all weights. Throws core::error on all ranks where the page cannot be
 /// written.
 struct html_report {
-    static constexpr bool on_every_rank = true;
-    static constexpr bool sees_weights = false;
+    static constexpr bool on_every_rank = true;  ///< every rank tells its times
+    static constexpr bool sees_weights = false;  ///< but for their hash at the end
 
-    std::string path;
+    std::string path;       ///< of the page
     std::string name{};     ///< of the run; empty: the path
     std::string about{};    ///< a text for the page, such as ls::summary(trainer)
     std::string picture{};  ///< an SVG file that is shown at the end if it is there: that of a timeline, named before
@@ -49,17 +49,22 @@ struct html_report {
     const compress::statistics* messages = nullptr;
     /// What it keeps for itself.
     struct kept {
-        run_record run{};
-        page_facts facts{};
-        step_curve curve{};
-        bool writes = false, is_open = false;
-        std::uint64_t step = 0, begun_after = 0;
-        double before = 0, seconds = 0;  // of earlier fits, and of this one
+        run_record run{};               ///< what the page shows of epochs and steps
+        page_facts facts{};             ///< what does not change
+        step_curve curve{};             ///< of all steps, thinned out
+        bool writes = false;            ///< on rank 0
+        bool is_open = false;           ///< from the first fit() on
+        std::uint64_t step = 0;         ///< the last one
+        std::uint64_t begun_after = 0;  ///< step
+        double before = 0;              ///< seconds of earlier fits
+        double seconds = 0;             ///< of this one
     };
-    kept own{};
+    kept own{};  ///< its own
 
+    /// What it writes.
     [[nodiscard]] std::array<std::string, 1> files() const { return {path}; }
 
+    /// Reads a page that is there, and writes it anew. Collective, as on_epoch() and on_end() are.
     template <class Trainer>
     [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
         const comm::group& ranks = trainer.ranks();
@@ -83,6 +88,7 @@ struct html_report {
         own.facts.transport = trainer.transport();
         write();
     }
+    /// Notes it.
     void on_step(const step_event& event) {
         if (!own.writes) return;
         own.step = event.step;
@@ -94,12 +100,14 @@ struct html_report {
                        .rate = event.rate,
                        .seconds = own.before + event.seconds});
     }
+    /// Writes the page.
     template <class Trainer>
     [[gnu::cold]] void on_epoch(Trainer& trainer, const epoch_event& event) {
         if (own.writes) own.run.epochs.push_back(point_of(event, own.step));
         gather(trainer);
         if (own.writes) write();
     }
+    /// Writes it for the last time, with the hash of the weights.
     template <class Trainer>
     [[gnu::cold]] void on_end(Trainer& trainer, const totals& run) {
         gather(trainer);

@@ -70,7 +70,8 @@ template <class... Observers>
 /// Tells a recorder of a trainer's work as long as it lives.
 template <class Source>
 struct recording {
-    Source& source;
+    Source& source;  ///< a trainer's engine
+    /// `to` may be null.
     recording(Source& from, recorder* to) : source{from} { source.record(to); }
     recording(const recording&) = delete;
     recording& operator=(const recording&) = delete;
@@ -190,19 +191,22 @@ void tell_end(Observer& observer, std::size_t rank, Trainer& trainer, const tota
 }
 
 /// Evaluates a data set after each epoch, on all ranks; the result is in epoch_event::test for the observers named
-/// after it. `validate{set, top{.of = 5}}`: with further metrics. A data set with a name is read where it is, and must
-/// outlive this; a temporary one is kept. `Held`: a reference, or the data set.
+/// after it. `validate{set, top_k{.k = 5}}`: with further metrics. A data set with a name is read where it is, and must
+/// outlive this; a temporary one is kept. `Held`: a reference, or the data set. Cost: a forward pass over the set,
+/// which all ranks share.
 template <class Held, class... Metrics>
 struct validate {
     static_assert((metrics::is_one_number<Metrics> && ...),
                   "lockstep: validate keeps metrics that are one number each; take trainer.evaluate() for others");
-    static constexpr bool on_every_rank = true;
-    Held set;
-    metrics::list<Metrics...> also;
+    static constexpr bool on_every_rank = true;  ///< evaluate() is collective
+    Held set;                                    ///< samples of the network's input and label
+    metrics::list<Metrics...> also;              ///< of one number each
 
+    /// `validate{set, metrics...}`
     explicit validate(std::type_identity_t<Held> samples, const Metrics&... metrics)
         : set(static_cast<Held&&>(samples)), also{metrics...} {}
 
+    /// Evaluates the set. Collective.
     template <class Trainer>
     void on_epoch(Trainer& trainer, epoch_event& event) {
         event.test = trainer.evaluate(set, also);

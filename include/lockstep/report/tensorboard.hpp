@@ -25,16 +25,19 @@ namespace lockstep::report {
 /// `tensorboard --logdir runs`. After each `every`-th step, over the step number: train/loss, train/learning_rate,
 /// train/samples_per_second (since the entry before), and step_time/data, forward, backward, update,
 /// communication_hidden, communication_exposed (seconds of this step on rank 0). After each epoch: train/epoch_loss,
-/// and test/loss, test/accuracy and test/<metric> of validate{set}, named before it. The recipe is a text.
+/// and test/loss, test/accuracy and test/METRIC of validate{set}, named before it. The recipe is a text.
 /// Numbers are of 32 bits. They reach the file at once: before the checkpoint of a step, if that is named later. A run
 /// that is resumed goes on with a new file; of a run that begins anew readers drop what older files of the folder say.
 /// Cost: about 3 us and 290 bytes an entry. Throws core::error before the first step where the folder cannot be
 /// written or another run writes there, later where the disk is full.
 class tensorboard {
 public:
+    /// `folder` is made if it is missing; an entry of steps after each `every`-th one.
     explicit tensorboard(std::string folder, std::size_t every = 1) : folder_{std::move(folder)}, every_{every} {}
 
+    /// Opens a file. Throws core::error where that cannot be.
     [[gnu::cold]] void on_begin(const run_begin& from = {});
+    /// The same, and the recipe.
     template <class Trainer>
     [[gnu::cold]] void on_begin(Trainer& trainer, const run_begin& from) {
         const bool is_new = !file_.is_open();
@@ -42,8 +45,11 @@ public:
         if constexpr (requires { trainer.recipe_text(); })
             if (is_new) recipe(trainer.recipe_text());
     }
+    /// An entry.
     void on_step(const step_event& event);
+    /// An entry.
     [[gnu::cold]] void on_epoch(const epoch_event& event);
+    /// Nothing is left in memory.
     [[gnu::cold]] void on_end(const totals&) { file_.flush(); }
 
     /// Of the file that it writes; empty before the first fit().

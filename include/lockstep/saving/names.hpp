@@ -18,7 +18,7 @@ namespace lockstep::saving {
 
 /// A parameter or statistic of the whole network: `shards` blocks of columns, each rows x columns on its own ranks.
 struct named_array {
-    std::string name;  ///< LAYER.KIND.PARAMETER, such as 0.conv.weights
+    std::string name;  ///< LAYER.KIND.PARAMETER, such as 0.conv.weight
     std::size_t rows = 1;
     std::size_t columns = 1;  ///< of one shard
     std::size_t shards = 1;

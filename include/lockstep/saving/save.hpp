@@ -100,7 +100,7 @@ public:
 
     /// Of this rank: runs of the layout, and on rank 0 the header; all of it is on the disk then. Throws core::error.
     [[gnu::cold]] void write(std::span<const file_run> runs);
-    /// All ranks have written. Deletes older checkpoints but `keep` (0: none of them). Returns the path. Collective;
+    /// All ranks have written. The newest `keep` checkpoints stay (0: all). Returns the path. Collective;
     /// throws core::error on all ranks alike.
     [[gnu::cold]] std::string commit(std::size_t keep);
 

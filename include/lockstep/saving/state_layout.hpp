@@ -30,7 +30,7 @@
 
 namespace lockstep::saving {
 
-/// A run of numbers in memory that goes to, or comes from, so many bytes from the begin of the data in a file.
+/// A run of numbers in memory that goes to, or comes from, so many bytes from the start of the data in a file.
 struct file_run {
     std::uint64_t offset = 0;
     std::byte* data = nullptr;
@@ -81,7 +81,7 @@ public:
     [[gnu::cold]] state_layout(const comm::group& ranks, const state_parts& here, const named_arrays& names,
                                std::size_t shards, std::size_t workers);
 
-    /// `begin` counts from the begin of the data.
+    /// `begin` counts from the start of the data.
     [[nodiscard]] const std::vector<files::tensor_entry>& arrays() const noexcept { return arrays_; }
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 

@@ -349,7 +349,7 @@ private:
     double updated_at_ = 0;    // seconds of all updates, when times were cleared
     double waited_at_ = 0;     // the same of waits
     double each_update_ = 0;   // of a number
-    std::uint64_t first_ = 0;  // step since the begin, or since a state was read
+    std::uint64_t first_ = 0;  // step since the start, or since a state was read
     double decision_seconds_ = 0;
     std::vector<compress::compressor_choice> made_;
     std::vector<std::uint64_t> counters_;  // the same for checkpoints: how many, then each

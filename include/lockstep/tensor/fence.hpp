@@ -170,7 +170,7 @@ LOCKSTEP_FUNCTION void fences::check(std::byte* memory) const {
         if (!past && find_damage({memory + one.begin - fence_bytes, fence_bytes}) == fence_bytes) continue;
         std::string_view file = one.where.file_name();
         file.remove_prefix(file.rfind('/') + 1);
-        core::fail(core::text("memory ", past ? "past the end" : "before the begin", " of an array of ",
+        core::fail(core::text("memory ", past ? "past the end" : "before the start", " of an array of ",
                               one.end - one.begin, " bytes was written, of ", file, ":", one.where.line()),
                    "what was given this array, or a neighbour, writes more than it asked for");
     }

@@ -260,7 +260,7 @@ LOCKSTEP_FUNCTION std::string memory_check::name_of(std::size_t which) const {
 LOCKSTEP_FUNCTION void memory_check::fail_of_gap(std::size_t which, bool past_the_end) {
     is_filled_ = false;
     core::fail(
-        core::text(running(), " wrote ", past_the_end ? "past the end" : "before the begin", " of ", name_of(which)),
+        core::text(running(), " wrote ", past_the_end ? "past the end" : "before the start", " of ", name_of(which)),
         "a layer writes the rows and the bytes that its pass has, no more");
 }
 

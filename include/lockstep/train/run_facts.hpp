@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a trainer says of itself without a collective call.
+// What a trainer says of itself, without a collective call where a member does not say otherwise.
 // Tested by tests/training/memory.cpp.
 
 #include <cstddef>

@@ -28,13 +28,12 @@
 
 namespace lockstep::train {
 
-/// Trains one network on all ranks of a communicator. All members but the plain queries are collective: every rank
-/// calls them in the same order. Allocates on construction, and where a minibatch brings other numbers of rows to a
-/// model partition; not in a step, but for the message in which a rank asks another one where it is when it has waited
-/// for it for 20 ms. Errors: core::error, on all ranks alike; a rank that fails tells the others, which throw
-/// comm::remote_failure. Each error ends with a line that says what the weights of its rank are (weights_state()):
-/// almost always those of the last complete step. On several ranks a trainer that has failed does nothing more: each
-/// further call throws the same again.
+/// Trains one network on all ranks of a communicator. Collective members say so: every rank calls them, in the same
+/// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a
+/// step, but for the message in which a rank asks another one where it is when it has waited for it for 20 ms. Errors:
+/// core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Each error
+/// ends with a line that says what the weights of its rank are (weights_state()): almost always those of the last
+/// complete step. On several ranks each call after an error throws it again.
 template <class Plan>
 class trainer : public stepping<Plan> {
     using core_type = engine<Plan>;
@@ -64,9 +63,9 @@ public:
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is
     /// epochs{n}, steps{n} or seconds{s}, counted from where the last fit() stopped, or until_epoch{n} or
-    /// until_step{n}, counted from the begin of the run. Returns how many steps that were. `observers`: progress, logs,
+    /// until_step{n}, counted from the start of the run. Returns how many steps that were. `observers`: progress, logs,
     /// validate, checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see
-    /// ls::program).
+    /// ls::program). Collective.
     template <class Dataset, class Until, class... Observers>
     report::fit_made fit(const Dataset& set, Until until, Observers&&... observers) {
         static_assert(is_epochs_or_steps<Until>,
@@ -82,8 +81,7 @@ public:
     }
 
     /// Mean loss and accuracy over a data set that every rank can read, and further metrics: `evaluate(set,
-    /// metrics::list{mine{}})["mine"]`, and `.get<mine>()` for those with several numbers. Equal bits for any number of
-    /// ranks.
+    /// metrics::list{mine{}})["mine"]`, or `.get<mine>()`. Equal bits on any number of ranks. Collective.
     template <class Dataset, class... Metrics>
     report::evaluation_of<Metrics...> evaluate(const Dataset& set, const metrics::list<Metrics...>& also = {},
                                                const std::source_location& where = std::source_location::current()) {
@@ -202,14 +200,14 @@ public:
     }
 
     /// Shows all that outlives a step on this rank, one tensor::state_part (of T or of counters) after the other:
-    /// weights, statistics, slots of the optimizer, residuals and factors of workers, what the strategy keeps.
+    /// weights, statistics, slots, residuals and factors of workers, what the strategy keeps. Collective.
     template <class Visitor>
     void visit_state(Visitor&& visit, const std::source_location& where = std::source_location::current()) {
         core_->on_all_ranks("visit_state", where, [&] { core_->visit_state(visit); });
     }
-    /// Writes all of that to FOLDER/step-N, readable by any number of ranks, and deletes older checkpoints there but
-    /// `keep` (0: none). Returns its path. Throws core::error, on all ranks alike, where that cannot be; then the
-    /// folder and the trainer are as they were. See docs/checkpoints.md. Collective.
+    /// Writes all of that to FOLDER/step-N, readable by any number of ranks. The newest `keep` checkpoints there stay,
+    /// older ones are deleted; 0: all stay. Returns its path. Throws core::error, on all ranks alike, where that cannot
+    /// be; then the folder and the trainer are as they were. See docs/checkpoints.md. Collective.
     auto save(const std::string& folder, std::size_t keep = 0,
               const std::source_location& where = std::source_location::current()) {
         return with_files([&](auto files) { return files.save(*core_, folder, keep, where); });
@@ -226,8 +224,7 @@ public:
                 const std::source_location& where = std::source_location::current()) {
         with_files([&](auto files) { files.resume(*core_, folder, may_change, where); });
     }
-    /// A hash of all of that, and of how far the run is: equal recipes give equal hashes on any number of ranks.
-    /// Collective.
+    /// A hash of all of that and of how far the run is: of a recipe the same on any number of ranks. Collective.
     [[nodiscard]] std::uint64_t state_hash(const std::source_location& where = std::source_location::current()) {
         return core_->on_all_ranks("state_hash", where, [&] { return core_->state_hash(); });
     }
@@ -250,8 +247,7 @@ private:
         if constexpr (files::are_included) return f(files{});
     }
 
-    /// A look at the weights: collective in a model partition and where workers have weights of their own, else local
-    /// and possible after a failure.
+    /// A look at the weights: collective where `looks_are_collective`, else local and possible after a failure.
     template <class F>
     auto look(const char* name, const std::source_location& where, const F& f) const {
         if constexpr (shards > 1 || core_type::has_worker_weights) return core_->on_all_ranks(name, where, f);

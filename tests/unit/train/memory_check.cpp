@@ -130,7 +130,7 @@ TEST_CASE("train/memory_check: writes beside a piece are reported with the layer
           ls::core::text("lockstep: layer 1 (faulty), forward, wrote past the end of its output, 512 bytes", too_far));
     CHECK(error_with<fault::past_output>(true) == error_with<fault::past_output>());
     CHECK(error_with<fault::before_output>() ==
-          ls::core::text("lockstep: layer 1 (faulty), forward, wrote before the begin of its output, 512 bytes",
+          ls::core::text("lockstep: layer 1 (faulty), forward, wrote before the start of its output, 512 bytes",
                          too_far));
     CHECK(error_with<fault::past_saved>() ==
           ls::core::text("lockstep: layer 1 (faulty), forward, wrote past the end of its saved values, 32 bytes",

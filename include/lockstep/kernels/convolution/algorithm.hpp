@@ -118,8 +118,8 @@ struct algorithm_cost {
 template <class T>
 [[nodiscard]] constexpr narrow known_narrow(algorithm a, const convolution& g, convolution_pass pass) noexcept {
     const bool is = a != algorithm::direct                    ? detail::takes_short_lines<T>(g)
-                    : pass == convolution_pass::backward_data ? detail::scatters<T>(g)
-                    : pass == convolution_pass::forward       ? detail::prefers_planes<T>(g)
+                    : pass == convolution_pass::backward_data ? detail::prefers_few_channels_data<T>(g)
+                    : pass == convolution_pass::forward       ? detail::prefers_few_filters_forward<T>(g)
                                                               : detail::prefers_few_filters_weights<T>(g);
     return is ? narrow::yes : narrow::no;
 }

@@ -45,7 +45,7 @@ namespace detail {
 /// of filters empty, because nothing is copied for it. Few filters leave too much of it empty.
 template <class T>
 [[nodiscard]] constexpr bool prefers_few_filters_weights(const convolution& g) noexcept {
-    return prefers_planes<T>(g) &&
+    return prefers_few_filters_forward<T>(g) &&
            (4 * g.filters < simd::width<T> || !link_tile<T>::holds_kernel(forward_sliding(g), g.filters));
 }
 
@@ -65,7 +65,7 @@ template <class T, narrow Narrow = narrow::automatic>
                                                                                parallel::team team) noexcept {
     if (detail::is_empty(g) || batch == 0) return 0;
     if constexpr (Narrow != narrow::no) {
-        if (Narrow == narrow::yes || detail::prefers_planes<T>(g))
+        if (Narrow == narrow::yes || detail::prefers_few_filters_forward<T>(g))
             return detail::few_filters_tiles<T>{{g}}.scratch(batch, static_cast<std::size_t>(team.threads));
     }
     if constexpr (Narrow != narrow::yes) {
@@ -86,7 +86,7 @@ void convolution_forward(const convolution& g, std::size_t batch, const T* x, co
                          resources<T> use) noexcept {
     if (detail::is_empty(g) || batch == 0) return;
     if constexpr (Narrow != narrow::no) {
-        if (Narrow == narrow::yes || detail::prefers_planes<T>(g))
+        if (Narrow == narrow::yes || detail::prefers_few_filters_forward<T>(g))
             return detail::few_filters_forward(g, batch, x, w, bias, y, use);
     }
     if constexpr (Narrow != narrow::yes) {
@@ -114,7 +114,7 @@ template <class T, narrow Narrow = narrow::automatic>
                                                                                      parallel::team team) noexcept {
     if (detail::is_empty(g) || batch == 0) return 0;
     if constexpr (Narrow != narrow::no) {
-        if (Narrow == narrow::yes || detail::scatters<T>(g))
+        if (Narrow == narrow::yes || detail::prefers_few_channels_data<T>(g))
             return detail::few_channels_data_rows<T>{g}.scratch(static_cast<std::size_t>(team.threads));
     }
     if constexpr (Narrow != narrow::yes) {
@@ -146,7 +146,7 @@ void convolution_backward_data(const convolution& g, std::size_t batch, const T*
         return;
     }
     if constexpr (Narrow != narrow::no) {
-        if (Narrow == narrow::yes || detail::scatters<T>(g))
+        if (Narrow == narrow::yes || detail::prefers_few_channels_data<T>(g))
             return detail::few_channels_backward_data(g, batch, dy, w, dx, use);
     }
     if constexpr (Narrow != narrow::yes) {

@@ -98,7 +98,7 @@ template <class T>
 /// Whether few_channels_backward_data() is quicker than correlate(), which fills vectors with the channels of one pixel
 /// and adds zeros of the padding or loads and stores each sum for each kernel position. Depends on the sizes alone.
 template <class T>
-[[nodiscard]] constexpr bool scatters(const convolution& g) noexcept {
+[[nodiscard]] constexpr bool prefers_few_channels_data(const convolution& g) noexcept {
     if (g.is_dilated() || g.groups > 1) return false;
     const std::size_t taps = g.kernel_rows * g.kernel_columns;
     const std::size_t reload = g.channels % simd::width<T> == 0 ? 5 : 40;

@@ -89,7 +89,7 @@ struct few_filters_sizes {
 /// prefers_few_filters_weights): where these would not be full, and lines are long enough. A part of a vector of
 /// filters costs about ten links more than a whole one, a tile that is turned twelve. Depends on the sizes alone.
 template <class T>
-[[nodiscard]] constexpr bool prefers_planes(const convolution& g) noexcept {
+[[nodiscard]] constexpr bool prefers_few_filters_forward(const convolution& g) noexcept {
     constexpr std::size_t width = simd::width<T>;
     if (g.stride_rows != 1 || g.stride_columns != 1 || g.kernel_columns < 2 || g.is_dilated() || g.groups > 1)
         return false;

@@ -39,7 +39,7 @@ struct pooled_convolution {
     /// Few filters and windows of 2 x 2: see pooled_few_filters.hpp.
     template <class T>
     [[nodiscard]] constexpr bool by_few_filters() const noexcept {
-        return window_rows == 2 && window_columns == 2 && detail::prefers_planes<T>(conv);
+        return window_rows == 2 && window_columns == 2 && detail::prefers_few_filters_forward<T>(conv);
     }
     /// Samples that one thread takes at once.
     [[nodiscard]] constexpr std::size_t samples(std::size_t batch) const noexcept {

@@ -53,12 +53,12 @@ TEST_CASE(
     "kernels/few_channels_backward_data: taken for few channels that see a wide kernel, and not where vectors of "
     "channels are full",
     "[kernels]") {
-    using kernels::detail::scatters;
-    REQUIRE(scatters<float>(square(14, 6, 16, 5)));
+    using kernels::detail::prefers_few_channels_data;
+    REQUIRE(prefers_few_channels_data<float>(square(14, 6, 16, 5)));
     // The rule counts vectors: narrow ones are full sooner.
-    REQUIRE(scatters<float>(square(32, 3, 16, 3, 1)) == by_width(false, true, true));
-    REQUIRE(scatters<float>(square(14, 8, 16, 5)) == by_width(false, true, true));
-    REQUIRE(!scatters<float>(square(12, 64, 64, 5)));
-    REQUIRE(!scatters<float>(square(32, 64, 64, 3, 1)));
-    REQUIRE(!scatters<float>(square(32, 6, 16, 1)));
+    REQUIRE(prefers_few_channels_data<float>(square(32, 3, 16, 3, 1)) == by_width(false, true, true));
+    REQUIRE(prefers_few_channels_data<float>(square(14, 8, 16, 5)) == by_width(false, true, true));
+    REQUIRE(!prefers_few_channels_data<float>(square(12, 64, 64, 5)));
+    REQUIRE(!prefers_few_channels_data<float>(square(32, 64, 64, 3, 1)));
+    REQUIRE(!prefers_few_channels_data<float>(square(32, 6, 16, 1)));
 }

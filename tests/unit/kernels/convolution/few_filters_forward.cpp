@@ -59,12 +59,12 @@ TEMPLATE_TEST_CASE(
 TEST_CASE(
     "kernels/few_filters_forward: taken for few filters over long lines, and not where vectors of filters are full",
     "[kernels]") {
-    using kernels::detail::prefers_planes;
+    using kernels::detail::prefers_few_filters_forward;
     // The rule counts vectors: in narrow ones, six filters leave little empty, and twelve nothing.
-    REQUIRE(prefers_planes<float>(square(28, 1, 6, 5, 2)) == by_width(false, true, true));
-    REQUIRE(prefers_planes<float>(square(28, 1, 12, 5, 2)) == by_width(false, false, true));
-    REQUIRE(prefers_planes<float>(square(32, 3, 6, 5)));
-    REQUIRE(!prefers_planes<float>(square(28, 1, 32, 5)));
-    REQUIRE(!prefers_planes<float>(square(14, 6, 16, 5)));
-    REQUIRE(!prefers_planes<float>(square(28, 1, 6, 5, 2, 2)));
+    REQUIRE(prefers_few_filters_forward<float>(square(28, 1, 6, 5, 2)) == by_width(false, true, true));
+    REQUIRE(prefers_few_filters_forward<float>(square(28, 1, 12, 5, 2)) == by_width(false, false, true));
+    REQUIRE(prefers_few_filters_forward<float>(square(32, 3, 6, 5)));
+    REQUIRE(!prefers_few_filters_forward<float>(square(28, 1, 32, 5)));
+    REQUIRE(!prefers_few_filters_forward<float>(square(14, 6, 16, 5)));
+    REQUIRE(!prefers_few_filters_forward<float>(square(28, 1, 6, 5, 2, 2)));
 }
