@@ -29,6 +29,7 @@
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/quiet_thread.hpp"
+#include "lockstep/core/replacement.hpp"
 #include "lockstep/core/stop_request.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/cifar10.hpp"

@@ -224,6 +224,65 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
     });
 }
 
+TEST_CASE("a checkpoint deletes nothing that is not its own", "[saving]") {
+    const shared_folder folder;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const std::string notes = folder.path + "/writing-notes", other = folder.path + "/writing-0123456789abcdeg",
+                          left = folder.path + "/writing-0123456789abcdef";
+        if (group.rank() == 0)
+            for (const std::string& one : {notes, other, left}) {
+                files::create_directory(one);
+                std::ofstream{one + "/state.safetensors"} << "mine";
+            }
+        group.barrier();
+        ls::trainer trainer{group, recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{})};
+        trainer.fit(training.set(), ls::steps{6}, ls::checkpoint{folder.path, 2, 1});
+        group.barrier();
+        CHECK(files::exists(notes + "/state.safetensors"));
+        CHECK(files::exists(other + "/state.safetensors"));
+        CHECK_FALSE(files::exists(left));  // of a run that was killed
+        CHECK_FALSE(files::exists(folder.path + "/step-4"));
+        CHECK(files::exists(folder.path + "/step-6"));
+    });
+}
+
+/// Samples of each step.
+struct step_sizes {
+    std::vector<std::size_t>& samples;
+    void on_step(const ls::report::step_event& event) const { samples.push_back(event.samples); }
+};
+
+TEST_CASE("another batch in the middle of an epoch goes to its end, and no further", "[saving]") {
+    const shared_folder folder;
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const auto make = [&](std::size_t batch) {
+            auto plan = recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{});
+            plan.batch = batch;
+            return plan;
+        };
+        ls::trainer trainer{group, make(32)};
+        trainer.fit(training.set(), ls::steps{3});
+        (void)trainer.save(folder.path);
+        // 80 samples of 176 are left.
+        for (const std::size_t batch : {16, 20, 79, 80, 81, 200}) {
+            ls::trainer other{group, make(batch)};
+            other.resume(folder.path, {"batch"});
+            std::vector<std::size_t> seen;
+            step_sizes sizes{seen};
+            other.fit(training.set(), ls::until_epoch{1}, sizes);
+            CHECK(other.report().steps == 3 + (80 + batch - 1) / batch);
+            if (group.rank() == 0) {
+                std::size_t all = 0;
+                for (const std::size_t one : seen) all += one;
+                CHECK(all == 80);
+            }
+            seen.clear();
+            other.fit(training.set(), ls::epochs{1}, sizes);
+            if (group.rank() == 0) CHECK(seen.size() == (176 + batch - 1) / batch);
+        }
+    });
+}
+
 /// Fails on rank 0.
 struct failing {
     static void on_step(const ls::report::step_event& event) {

@@ -106,6 +106,9 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
     const std::span<const float> none{};
     CHECK_THROWS_WITH((ls::predictor{net, std::span{weights}.first(5), none}), Catch::Contains("5 weights"));
     CHECK_THROWS_WITH((ls::predictor{net, weights, none, ls::infer::options{.rows = 0}}), Catch::Contains("0 rows"));
+    for (const int threads : {0, -1, 5000})
+        CHECK_THROWS_WITH((ls::predictor{net, weights, none, ls::infer::options{.threads = threads}}),
+                          Catch::Contains("a predictor has " + std::to_string(threads) + " threads; take 1 to 4096"));
     CHECK_THROWS_WITH((ls::predictor{net, "nowhere.safetensors"}), Catch::Contains("nowhere.safetensors"));
     ls::predictor one{net, weights, none};
     std::vector<float> x(2 * sample::size);
@@ -113,6 +116,10 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
     x[sample::size + 3] = std::numeric_limits<float>::quiet_NaN();
     CHECK_THROWS_WITH(one.predict(std::span<const float>{x}),
                       Catch::Contains("row 1 of x") && Catch::Contains("position 3"));
+    // Of a data set that is read in several parts.
+    samples<> bad{300};
+    bad.x[290 * sample::size + 7] = std::numeric_limits<float>::infinity();
+    CHECK_THROWS_WITH(one.predict(bad.set()), Catch::Contains("sample 290 of ") && Catch::Contains("position 7"));
 }
 
 /// Nothing is shared between predictors, and a row has the same bits alone and among others.

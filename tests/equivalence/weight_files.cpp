@@ -16,6 +16,7 @@
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace {
@@ -107,6 +108,27 @@ TEST_CASE("weights go through a file", "[saving]") {
         CHECK_THROWS_WITH(other.load_weights(folder + "/none"), Catch::Contains("No such file"));
         CHECK(other.weights_hash() == before);
         other.fit(training.set(), ls::steps{1});
+    });
+    // Of local SGD each worker has weights of its own: not in the file, which has their mean.
+    on_groups({2}, [&](const mpi::communicator& group) {
+        auto plan = ls::plan{.model = normalised,
+                             .loss = ls::loss::softmax_cross_entropy{},
+                             .optimizer = ls::optim::sgd{},
+                             .schedule = ls::optim::constant{.rate = 0.02},
+                             .sync = ls::sync::local_sgd{.period = 4},
+                             .batch = 32,
+                             .workers = 2};
+        ls::trainer from{group, plan};
+        from.fit(training.set(), ls::steps{6});
+        const std::string run = from.save(folder + "/local") + "/state.safetensors";
+        from.save_weights(folder + "/mean.safetensors");
+        const auto mean = from.weights_hash();
+        ls::trainer to{group, recipe(normalised, 2)};
+        CHECK_THROWS_WITH(to.load_weights(run),
+                          Catch::Contains("has weights of 2 workers, as local SGD keeps them") &&
+                              Catch::Contains("load the file of its save_weights()"));
+        to.load_weights(folder + "/mean.safetensors");
+        CHECK(to.weights_hash() == mean);
     });
     const std::string header = raw_file{path}.header();
     for (const char* name : {"\"0.conv.weight\":{\"dtype\":\"F32\",\"shape\":[9,4]", "\"0.conv.bias\"",

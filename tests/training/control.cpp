@@ -20,6 +20,8 @@
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/optim/momentum.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/find_learning_rate.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace {
@@ -286,6 +288,73 @@ private:
     ls::trainer_of<decltype(recipe())> trainer_;
 };
 
+/// Calls the trainer on every rank.
+template <class Call>
+struct calls {
+    static constexpr bool on_every_rank = true;
+    Call call;
+    template <class Trainer>
+    void on_step(Trainer& trainer, const ls::report::step_event&) const {
+        call(trainer);
+    }
+};
+
+TEST_CASE("what an observer may not call is one sentence", "[training]") {
+    const mpi::communicator world;
+    const auto refused = [&](const auto& call, const char* name) {
+        for (const bool prefetch : {false, true}) {
+            auto plan = recipe();
+            plan.prefetch = prefetch;
+            ls::trainer trainer{world, plan};
+            const calls<std::remove_cvref_t<decltype(call)>> observer{call};
+            const std::string text = name + std::string{" was called by an observer, within a fit() of this trainer"};
+            CHECK(throws([&] { trainer.fit(all.set(), ls::steps{7}, observer); }, text.c_str()));
+        }
+    };
+    refused([](auto& trainer) { trainer.fit(all.set(), ls::steps{1}); }, "fit()");
+    refused([](auto& trainer) { (void)ls::find_learning_rate(trainer, all.set(), {.steps = 3}); },
+            "find_learning_rate()");
+    refused([](auto& trainer) { trainer.resume("/tmp/none"); }, "resume()");
+    // Looks are allowed, and change nothing.
+    ls::trainer still{world, recipe()};
+    still.fit(all.set(), ls::steps{7});
+    auto plan = recipe();
+    plan.prefetch = true;
+    ls::trainer looked{world, plan};
+    const auto look = [](auto& trainer) {
+        (void)trainer.evaluate(all.set());
+        (void)trainer.weights_hash();
+    };
+    looked.fit(all.set(), ls::steps{7}, calls<decltype(look)>{look});
+    CHECK(looked.state_hash() == still.state_hash());
+    // And a fit() after a fit() is no fit() within one.
+    looked.fit(all.set(), ls::steps{2});
+}
+
+/// The epoch of each step.
+struct firsts {
+    std::vector<std::uint64_t>* epochs;
+    void on_step(const ls::report::step_event& event) const { epochs->push_back(event.epoch); }
+};
+
+TEST_CASE("a data set of another size begins an epoch of its own", "[training]") {
+    const mpi::communicator world;
+    const rows fewer{0, 64};
+    ls::trainer trainer{world, recipe()};
+    std::vector<std::uint64_t> epochs;
+    for (int turn = 0; turn < 3; ++turn) {
+        trainer.fit(all.set(), ls::steps{1}, firsts{&epochs});
+        trainer.fit(fewer.set(), ls::steps{1}, firsts{&epochs});
+    }
+    if (world.rank() == 0) CHECK(epochs == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6});
+    // Where an epoch has ended nothing is left to end.
+    ls::trainer other{world, recipe()};
+    epochs.clear();
+    other.fit(fewer.set(), ls::epochs{1});
+    other.fit(all.set(), ls::steps{1}, firsts{&epochs});
+    if (world.rank() == 0) CHECK(epochs == std::vector<std::uint64_t>{2});
+}
+
 TEST_CASE("a trainer moves with its class, before and after its first steps", "[training]") {
     const mpi::communicator world;
     ls::trainer still{world, recipe()};
@@ -319,6 +388,7 @@ TEST_CASE("a trainer moves with its class, before and after its first steps", "[
     // NOLINTNEXTLINE(bugprone-use-after-move)
     CHECK(throws([&] { first.fit(all.set(), ls::steps{1}); }, "this trainer has been moved from"));
     CHECK(throws([&] { (void)first.weights_state(); }, "use the one that it was moved to"));
+    CHECK(throws([&] { (void)first.running_statistics(); }, "use the one that it was moved to"));
     auto& itself = second;
     second = std::move(itself);
     CHECK(second.state_hash() == hash);

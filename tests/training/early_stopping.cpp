@@ -149,6 +149,31 @@ TEST_CASE("a run that is resumed stops early where it would have stopped, with t
     if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("a second fit with a stop of its own runs as it would have run without an interruption", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-second-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    const auto run = [&](auto& trainer, auto&... more) {
+        const auto first = trainer.fit(training.set(), ls::until_epoch{40}, ls::validate{test.set()},
+                                       ls::early_stopping{.patience = 1}, more...);
+        const auto second =
+            trainer.fit(training.set(), ls::epochs{2}, ls::validate{test.set()}, ls::early_stopping{.patience = 2});
+        return std::pair{first.steps, second.steps};
+    };
+    ls::trainer whole{world, recipe(0.3)};
+    ls::checkpoint saves{folder, 3, 1};
+    const auto [first, second] = run(whole, saves);
+    REQUIRE(first > 0);
+    REQUIRE(second > 0);
+    ls::trainer trainer{world, recipe(0.3)};
+    trainer.resume(folder);
+    REQUIRE(trainer.report().steps == first);
+    CHECK(run(trainer) == std::pair{std::uint64_t{0}, second});
+    CHECK(trainer.all_weights() == whole.all_weights());
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("a checkpoint of the last step of an epoch is there when the epoch was told", "[training]") {
     const mpi::communicator world;
     std::string folder = "/tmp/lockstep-epoch-" + std::to_string(::getpid());

@@ -47,6 +47,7 @@ public:
     [[nodiscard]] std::size_t shared_slots() const noexcept { return held_->shared_slots(); }
     [[nodiscard]] bool seals() const noexcept { return held_->seals(); }
     [[nodiscard]] bool is_dense(const matrix& shape) const noexcept { return held_->is_dense(shape); }
+    [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const { return held_->sends_all(step, from); }
     [[nodiscard]] bool sees_whole_tensors() const noexcept { return held_->sees_whole_tensors(); }
     [[nodiscard]] bool varies() const { return held_->varies(); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return held_->changes(); }
@@ -108,6 +109,7 @@ private:
         [[nodiscard]] virtual std::size_t shared_slots() const noexcept = 0;
         [[nodiscard]] virtual bool seals() const noexcept = 0;
         [[nodiscard]] virtual bool is_dense(const matrix& shape) const noexcept = 0;
+        [[nodiscard]] virtual bool sends_all(std::uint64_t step, const origin& from) const = 0;
         [[nodiscard]] virtual bool sees_whole_tensors() const noexcept = 0;
         [[nodiscard]] virtual bool varies() const = 0;
         [[nodiscard]] virtual std::vector<std::uint64_t> changes() const = 0;
@@ -124,6 +126,9 @@ private:
         [[nodiscard]] bool seals() const noexcept override { return compress::seals(compressor); }
         [[nodiscard]] bool is_dense(const matrix& shape) const noexcept override {
             return compress::is_dense(compressor, shape);
+        }
+        [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const override {
+            return compress::sends_all(compressor, step, from);
         }
         [[nodiscard]] bool sees_whole_tensors() const noexcept override {
             return compress::sees_whole_tensors(compressor);

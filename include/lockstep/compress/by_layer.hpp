@@ -23,8 +23,8 @@ namespace lockstep::compress {
 
 /// `vectors` is for tensors of one extent (biases, scales), `convolutions` for weights of convolutions, `dense` for all
 /// others. Message: that of the part, then a byte that says whose it is; vectors with `none` travel as they are.
-/// State of a tensor is that of its part. error_feedback goes around all of it, or inside around those that want it. A
-/// part that asks for whole tensors gets them only if all do: else this is one error.
+/// State of a tensor is that of its part. error_feedback goes around all of it, or inside around those that want it.
+/// Dense weights and convolutions take whole tensors both or neither, vectors only with them: else this is one error.
 template <class Dense, class Convolutions = Dense, class Vectors = none>
 struct by_layer {
     static_assert(Compressor<Dense> && Compressor<Convolutions> && Compressor<Vectors>,
@@ -59,6 +59,9 @@ struct by_layer {
         if (all != compress::sees_whole_tensors(convolutions))
             core::fail("by_layer has a compressor that takes whole tensors beside one that takes segments",
                        "use two of a kind for dense weights and convolutions");
+        if (!all && compress::sees_whole_tensors(vectors))
+            core::fail("by_layer has a compressor for vectors that takes whole tensors beside ones that take segments",
+                       "use another one for vectors, or leave them as they are");
     }
     void check_feedback() const {
         detail::check_feedback(dense);
@@ -73,6 +76,11 @@ struct by_layer {
     /// Vectors without a compressor are added as they are, as without by_layer, and have no message.
     [[nodiscard]] bool is_dense(const matrix& shape) const noexcept {
         return std::is_same_v<vectors_type, none> && (shape.rows == 1 || shape.columns == 1);
+    }
+    [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
+        return with(kind_of(from), [&](std::size_t, const auto& one) -> std::size_t {
+                   return compress::sends_all(one, step, from) ? 1 : 0;
+               }) == 1;
     }
     [[nodiscard]] bool varies() const {
         return compress::varies(dense) || compress::varies(convolutions) || compress::varies(vectors);

@@ -81,12 +81,13 @@ struct sealing {
 /// on settings with which error feedback would not keep its residual bounded; `encode_snapped(in, p)`, where p is
 /// in.values to write to: snaps what it sends of p and encodes it, for compressors that choose what they send. For
 /// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
-/// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sees_whole_tensors()` and `varies()`, in place
-/// of the traits whole_tensors and varying_lengths; `max_bytes<T>(n, step, from)`, the longest message of a step and
-/// tensor, and `changes()`, the steps at which that differs from the step before, ascending: messages then take no more
-/// room than that. `seal(sealing)`, noexcept, changes the sum of all workers before the update, with `shared_slots()`
-/// arrays of state that belong to no worker; `seals()`, whether it does, where the type does not say. It is for the
-/// outermost combinator alone.
+/// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sends_all(step, from)`, whether its message of
+/// a step has all numbers as they are, where there is no `ratio` that says so; `sees_whole_tensors()` and `varies()`,
+/// in place of the traits whole_tensors and varying_lengths; `max_bytes<T>(n, step, from)`, the longest message of a
+/// step and tensor, and `changes()`, the steps at which that differs from the step before, ascending: messages then
+/// take no more room than that. `seal(sealing)`, noexcept, changes the sum of all workers before the update, with
+/// `shared_slots()` arrays of state that belong to no worker; `seals()`, whether it does, where the type does not say.
+/// It is for the outermost combinator alone.
 template <class C, class T = float>
 concept Compressor = std::copy_constructible<C> &&
     requires(const C& compressor, std::size_t n, const encoding<T>& in, std::span<const std::byte> message, T scale,
@@ -123,6 +124,18 @@ template <class C>
     if (traits_of<C>.dense_vectors && (shape.rows == 1 || shape.columns == 1)) return true;
     if constexpr (requires { compressor.is_dense(shape); })
         return compressor.is_dense(shape);
+    else
+        return false;
+}
+
+/// Whether a message of that step, for a tensor that does not travel as it is, has all of its numbers as they are.
+template <class C>
+[[nodiscard]] bool sends_all(const C& compressor, [[maybe_unused]] std::uint64_t step,
+                             [[maybe_unused]] const origin& from) {
+    if constexpr (requires { compressor.sends_all(step, from); })
+        return compressor.sends_all(step, from);
+    else if constexpr (requires { compressor.ratio; })
+        return compressor.ratio >= 1;
     else
         return false;
 }

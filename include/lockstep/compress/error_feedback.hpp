@@ -25,11 +25,11 @@ template <class Inner>
 inline constexpr bool is_inner = Compressor<Inner>;
 
 /// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014);
-/// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly, not up to rounding, for every inner compressor here:
-/// top_k sends or keeps a whole number, and quantize snaps p first. It holds up to one rounding for another inner
-/// compressor without `snap` whose decoded numbers do not subtract exactly. One slot more: e. The messages are the
-/// inner ones. A number that is not finite in g is in the message and stays in e. Memory traffic beside that of the
-/// inner compressor: 3 n numbers to form p, and the decoding.
+/// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly for top_k and its relatives, which send or keep a
+/// whole number, and for those that snap what they send of p first, such as quantize, qsgd and a chain of both kinds.
+/// It holds up to one rounding where decoded numbers do not subtract exactly, as those of one_bit and scaled_sign. One
+/// slot more: e. The messages are the inner ones. A number that is not finite in g is in the message and stays in e.
+/// Memory traffic beside that of the inner compressor: 3 n numbers to form p, and the decoding.
 template <class Inner>
 struct error_feedback {
     static_assert(
@@ -58,6 +58,9 @@ struct error_feedback {
 
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
+        return compress::sends_all(inner, step, from);
+    }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
     [[nodiscard]] bool varies() const { return compress::varies(inner); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }

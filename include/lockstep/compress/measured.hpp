@@ -126,6 +126,9 @@ struct measured {
     [[nodiscard]] bool seals() const noexcept requires requires(const inner_type& one) { one.seals(); }
     { return inner.seals(); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
+        return compress::sends_all(inner, step, from);
+    }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
     [[nodiscard]] bool varies() const { return compress::varies(inner); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }

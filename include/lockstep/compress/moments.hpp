@@ -16,10 +16,12 @@ struct moments {
     double deviation = 0;
 };
 
-/// Of all values, in double; 0 for no values. The order of additions is a function of their number.
+/// Of all values, by sums of v - v_0 and of its square in double, so that equal values have the deviation 0; 0 for no
+/// values. The order of additions is a function of their number.
 template <class T>
 [[nodiscard]] moments moments_of(std::span<const T> values) noexcept {
     constexpr std::size_t block = 4096, ways = 8;
+    const double origin = values.empty() ? 0 : static_cast<double>(values[0]);
     double sum = 0, squares = 0;
     for (std::size_t first = 0; first < values.size(); first += block) {
         const std::span<const T> part = values.subspan(first, std::min(block, values.size() - first));
@@ -27,12 +29,12 @@ template <class T>
         std::size_t i = 0;
         for (; i + ways <= part.size(); i += ways)
             for (std::size_t way = 0; way < ways; ++way) {
-                const auto value = static_cast<double>(part[i + way]);
+                const double value = static_cast<double>(part[i + way]) - origin;
                 sums[way] += value;
                 of_squares[way] += value * value;
             }
         for (; i < part.size(); ++i) {
-            const auto value = static_cast<double>(part[i]);
+            const double value = static_cast<double>(part[i]) - origin;
             sums[i % ways] += value;
             of_squares[i % ways] += value * value;
         }
@@ -45,7 +47,7 @@ template <class T>
         squares += of_squares[0];
     }
     const double count = std::max<double>(1, static_cast<double>(values.size())), mean = sum / count;
-    return {mean, std::sqrt(std::max(0.0, squares / count - mean * mean))};
+    return {origin + mean, std::sqrt(std::max(0.0, squares / count - mean * mean))};
 }
 
 }  // namespace lockstep::compress

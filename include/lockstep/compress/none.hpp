@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@ struct none {
     static constexpr std::size_t slot_count = 0;
 
     [[nodiscard]] std::string settings() const { return {}; }
+    [[nodiscard]] static constexpr bool sends_all(std::uint64_t, const origin&) noexcept { return true; }
 
     template <class T>
     [[nodiscard]] constexpr std::size_t max_bytes(std::size_t n) const noexcept {

@@ -25,9 +25,9 @@ namespace lockstep::compress {
 /// column can say, so |p - decoded|_2^2 = |p|_2^2 - |decoded|_2^2. Columns are those of the tensor's matrix (of a dense
 /// layer: one for each output); a tensor of one extent, and with by_column = false each segment, is one column. Biased:
 /// it wants error_feedback around it, and with `two_sided` around that the sum is quantised on the way back as well.
-/// Message: for each column the two means, then ceil(n / 8) bytes of bits: n/8 + 8 c bytes for float. Means: sums of T
-/// in the order of rows, or for a single column over blocks of 256 numbers in order. A number that is not finite makes
-/// a mean of its column so.
+/// Message: for each column the two means, then ceil(n / 8) bytes of bits: n/8 + 8 c bytes for float. Means: sums of
+/// T over blocks of 256 rows, added in order in double; of a single column over blocks of 256 numbers. A number that is
+/// not finite makes a mean of its column so.
 struct one_bit {
     bool by_column = true;
 
@@ -97,6 +97,8 @@ struct one_bit {
     }
 
 private:
+    static constexpr std::size_t block = 256;  // numbers that are added in T
+
     template <class T>
     struct pair {
         T high, low;
@@ -109,7 +111,6 @@ private:
     /// Of a single column.
     template <class T>
     [[nodiscard]] static pair<T> means_of(std::span<const T> values) noexcept {
-        constexpr std::size_t block = 256;
         double high = 0, low = 0;
         std::size_t count = 0;
         for (std::size_t first = 0; first < values.size(); first += block) {
@@ -158,24 +159,37 @@ private:
     static void find_means(const T* values, std::size_t rows, std::size_t stride, std::size_t last, T* high,
                            T* low) noexcept {
         using vector = simd::batch<T>;
+        constexpr std::size_t width = simd::width<T>;
         const vector zero(T{0}), one(T{1});
-        vector up[Vectors], down[Vectors], below[Vectors];
-        for (std::size_t i = 0; i < Vectors; ++i) up[i] = down[i] = below[i] = zero;
-        for (std::size_t row = 0; row < rows; ++row, values += stride)
+        std::array<double, Vectors * width> highs{}, lows{}, negatives{};
+        const auto add = [](const vector& from, double* to) {
+            std::array<T, width> ways;
+            simd::store(ways.data(), from);
+            for (std::size_t way = 0; way < width; ++way) to[way] += static_cast<double>(ways[way]);
+        };
+        for (std::size_t first = 0; first < rows; first += block) {
+            vector up[Vectors], down[Vectors], below[Vectors];
+            for (std::size_t i = 0; i < Vectors; ++i) up[i] = down[i] = below[i] = zero;
+            const std::size_t end = std::min(rows, first + block);
+            for (std::size_t row = first; row < end; ++row, values += stride)
+                for (std::size_t i = 0; i < Vectors; ++i) {
+                    const vector value =
+                        last == width ? simd::load(values + i * width) : simd::load_first(values, last);
+                    const auto negative = value < zero;
+                    up[i] = up[i] + select(negative, zero, value);
+                    down[i] = down[i] + select(negative, value, zero);
+                    below[i] = below[i] + select(negative, one, zero);
+                }
             for (std::size_t i = 0; i < Vectors; ++i) {
-                const vector value =
-                    last == simd::width<T> ? simd::load(values + i * simd::width<T>) : simd::load_first(values, last);
-                const auto negative = value < zero;
-                up[i] = up[i] + select(negative, zero, value);
-                down[i] = down[i] + select(negative, value, zero);
-                below[i] = below[i] + select(negative, one, zero);
+                add(up[i], highs.data() + i * width);
+                add(down[i], lows.data() + i * width);
+                add(below[i], negatives.data() + i * width);
             }
-        for (std::size_t i = 0; i < Vectors; ++i) {
-            // Without numbers of a kind their sum is 0, and so is their mean.
-            const std::size_t here = i + 1 == Vectors ? last : simd::width<T>;
-            const vector others = vector(static_cast<T>(rows)) - below[i];
-            simd::store_first(high + i * simd::width<T>, up[i] / max(others, one), here);
-            simd::store_first(low + i * simd::width<T>, down[i] / max(below[i], one), here);
+        }
+        // Without numbers of a kind their sum is 0, and so is their mean.
+        for (std::size_t i = 0; i < (Vectors - 1) * width + last; ++i) {
+            high[i] = static_cast<T>(highs[i] / std::max(1.0, static_cast<double>(rows) - negatives[i]));
+            low[i] = static_cast<T>(lows[i] / std::max(1.0, negatives[i]));
         }
     }
 };

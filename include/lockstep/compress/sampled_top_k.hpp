@@ -41,14 +41,14 @@ struct sampled_top_k {
     [[nodiscard]] std::size_t most(std::size_t n) const noexcept { return share_of(ratio, n); }
     template <class T>
     std::size_t select(const encoding<T>& in, std::span<std::uint32_t> indices) const noexcept {
-        constexpr int most_passes = 10;
+        constexpr int most_adapted = 10;
         const std::size_t n = in.values.size(), k = most(n);
         if (k == n) return kernels::top_k_by_sample(in.values, k, indices, in.scratch);
         const std::span<T> some = in.scratch.first(sample_size(n));
         kernels::sample(in.values, some);
         T least = kernels::magnitude_of_rank(some, share_of(ratio, some.size()));
         std::size_t count = 0;
-        for (int pass = 0; pass < most_passes; ++pass, least *= T{0.8F}) {
+        for (int adapted = 0; adapted <= most_adapted; ++adapted, least *= T{0.8F}) {
             count = kernels::select_largest_above(in.values, least, k, indices, in.scratch);
             if (5 * count >= 4 * k) return std::min(count, k);
         }

@@ -25,11 +25,11 @@ namespace lockstep::compress {
 /// sign(v_w)), exactly, so the size of a step is the learning rate x scale for every number. With momentum > 0 it is
 /// Signum: m_w = momentum m_w + (1 - momentum) g_w is kept for each worker, and its signs vote; combine it with an
 /// optimizer without momentum. Zero has no sign: a worker abstains from that number, and a tie changes nothing. A
-/// worker whose numbers are all zero, as without rows in a short minibatch, abstains from all of them, and keeps its
-/// momentum. No unbiased estimate of a mean, and with few workers there are problems on which it diverges (Karimireddy
-/// et al., ICML 2019): scaled_sign with error_feedback does not. Elements: ceil(n / f) words with f = floor(32 / b)
-/// fields of b = ceil(log2(2W + 1)) bits, each sign + 1, so the counts of all workers add up without a carry; the vote
-/// goes back as the same words. Every rank knows the counts: the result is on all of them.
+/// worker whose numbers of a segment are all zero, as without rows in a short minibatch, abstains from all of them, and
+/// keeps its momentum there. No unbiased estimate of a mean, and with few workers there are problems on which it
+/// diverges (Karimireddy et al., ICML 2019): scaled_sign with error_feedback does not. Elements: ceil(n / f) words with
+/// f = floor(32 / b) fields of b = ceil(log2(2W + 1)) bits, each sign + 1, so the counts of all workers add up without
+/// a carry; the vote goes back as the same words. Every rank knows the counts: the result is on all of them.
 struct sign_vote {
     double scale = 1;
     double momentum = 0;  ///< of Signum, such as 0.9: a slot for each worker

@@ -50,6 +50,9 @@ struct two_sided {
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] constexpr std::size_t shared_slots() const noexcept { return slots_of(inner); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
+        return compress::sends_all(inner, step, from);
+    }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
     [[nodiscard]] bool varies() const { return compress::varies(inner); }
     [[nodiscard]] std::vector<std::uint64_t> changes() const { return changes_of(inner); }

@@ -102,6 +102,11 @@ struct warm_up {
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
     [[nodiscard]] bool varies() const { return compress::varies(inner) || compress::varies(first); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
+        return at(step, [&](std::size_t, const auto& one) -> std::size_t {
+                   return compress::sends_all(one, step, from) ? 1 : 0;
+               }) == 1;
+    }
     [[nodiscard]] std::vector<std::uint64_t> changes() const {
         std::vector<std::uint64_t> all = changes_of(inner);
         for (std::size_t k = 0; k <= ratios.size(); ++k) all.push_back(start + k * each);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "lockstep/core/compiled.hpp"
 
@@ -77,6 +78,10 @@ template <class... Parts>
 /// The same for a text that may be long: at most the first 80 bytes, and how many there are.
 [[nodiscard, gnu::cold]] std::string excerpt(std::string_view text);
 
+/// A decimal number that fills the text, in any locale: the nearest double, which is 0 for what lies below all of them.
+/// False for other texts, and for what lies above.
+[[nodiscard]] bool read_number(std::string_view digits, double& out) noexcept;
+
 #if LOCKSTEP_BODIES
 
 namespace detail {
@@ -131,6 +136,35 @@ namespace detail {
 }
 
 }  // namespace detail
+
+namespace detail {
+/// Of a number that no double holds: whether it is too small.
+[[nodiscard]] LOCKSTEP_FUNCTION bool is_below_one(std::string_view digits) noexcept {
+    const std::size_t mark = std::min(digits.find_first_of("eE"), digits.size());
+    const std::string_view plain = digits.substr(0, mark);
+    const std::size_t point = std::min(plain.find('.'), plain.size()), first = plain.find_first_of("123456789");
+    if (first == plain.npos) return true;
+    long long exponent = 0;
+    if (mark < digits.size()) {
+        std::string_view power = digits.substr(mark + 1);
+        const bool is_negative = power.starts_with('-');
+        if (power.starts_with('+')) power.remove_prefix(1);
+        if (std::from_chars(power.data(), power.data() + power.size(), exponent).ec != std::errc{}) return is_negative;
+    }
+    // 10 to this power is at most the number, and no less than a tenth of it.
+    const auto own = static_cast<long long>(point) - static_cast<long long>(first) - (first < point ? 1 : 0);
+    return exponent < -own;
+}
+}  // namespace detail
+
+LOCKSTEP_FUNCTION bool read_number(std::string_view digits, double& out) noexcept {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+    if (end != digits.data() + digits.size() || error == std::errc::invalid_argument) return false;
+    if (error == std::errc{}) return true;
+    if (!detail::is_below_one(digits)) return false;
+    out = digits.starts_with('-') ? -0.0 : 0.0;
+    return true;
+}
 
 LOCKSTEP_FUNCTION std::string fixed(double number, int digits) {
     char buffer[352];

@@ -217,8 +217,7 @@ private:
 /// A finite number that fills the whole field.
 [[nodiscard]] LOCKSTEP_FUNCTION bool csv_number(std::string_view field, double& out) noexcept {
     if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), out);
-    return error == std::errc{} && end == field.data() + field.size() && std::isfinite(out);
+    return core::read_number(field, out) && std::isfinite(out);
 }
 
 class csv_reader {
@@ -238,6 +237,12 @@ public:
             core::fail(core::text("\"", path_, "\" was to be read with ", format_.classes.size(),
                                   " names of classes, its label has ", classes_, " classes"),
                        "name each class of tensor::classes once");
+        for (std::size_t i = 0; i < format_.classes.size(); ++i)
+            for (std::size_t j = 0; j < i; ++j)
+                if (format_.classes[i] == format_.classes[j])
+                    core::fail(core::text("\"", path_, "\" was to be read with classes ", j, " and ", i,
+                                          " of one name, \"", core::excerpt(format_.classes[i]), "\""),
+                               "name each class of tensor::classes once");
         bool more = lines_.next();
         if (format_.header) {
             if (!more) lines_.fail("the line with the names of the columns is missing", "check the file");

@@ -253,6 +253,12 @@ LOCKSTEP_FUNCTION void image_list::read(std::size_t number, std::vector<std::byt
                                         std::span<std::uint8_t> pixels) const {
     const std::string where = path(number);
     core::input_file from{where};
+    // Beside pixels a file may hold a profile or a preview.
+    constexpr std::uint64_t beside = 32'000'000;
+    if (from.size() > 2 * pixels.size() + beside)
+        core::fail(
+            core::text("\"", where, "\" has ", from.size(), " bytes, too many for a picture of ", expected_.text()),
+            "store it anew");
     core::with_memory(core::text("the picture \"", where, "\""), from.size(), "store it in fewer bytes",
                       [&] { file.resize(static_cast<std::size_t>(from.size())); });
     file.resize(from.read(file));  // it may have become shorter

@@ -125,10 +125,13 @@ LOCKSTEP_FUNCTION std::uint64_t check_labels(const files::npy_file& labels, std:
         labels.read<std::int64_t>(at, numbers);
         for (std::size_t i = 0; i < numbers.size(); ++i)
             if (numbers[i] < 0 || std::cmp_greater_equal(numbers[i], classes))
-                core::fail(core::text("label ", at + i, " of \"", labels.path(), "\" is ", numbers[i],
-                                      ", allowed are 0 to ", classes - 1),
-                           tensor::label_remedy(numbers[i], classes,
-                                                "declare the data set with more classes, or correct the file"));
+                core::fail(
+                    core::text("label ", at + i, " of \"", labels.path(), "\" is ",
+                               labels.type() == files::dtype::u64 ? core::text(static_cast<std::uint64_t>(numbers[i]))
+                                                                  : core::text(numbers[i]),
+                               ", allowed are 0 to ", classes - 1),
+                    tensor::label_remedy(numbers[i], classes,
+                                         "declare the data set with more classes, or correct the file"));
         hash = core::hash(std::as_bytes(numbers), hash);
     }
     return hash;

@@ -322,8 +322,8 @@ LOCKSTEP_FUNCTION std::int64_t json_reader::integer() { return whole<std::int64_
 LOCKSTEP_FUNCTION double json_reader::real() {
     const std::string_view digits = number("a number");
     double out = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), out).ec != std::errc{})
-        fail(core::text("no double holds ", core::excerpt(digits)), "use a number between 2.3e-308 and 1.7e308");
+    if (!core::read_number(digits, out))
+        fail(core::text("no double holds ", core::excerpt(digits)), "use a number of at most 1.7e308");
     at_ += digits.size();
     return out;
 }

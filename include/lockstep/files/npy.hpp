@@ -119,8 +119,9 @@ public:
         skip_space();
         if (at_ < text_.size()) fail_expected("the end of the header");
         if (!seen[0] || !seen[1] || !seen[2]) fail("has not all of 'descr', 'fortran_order' and 'shape'");
-        // With one extent that is not 1 both orders are the same.
-        if (is_column_major && std::ranges::count_if(out.shape, [](std::size_t one) { return one != 1; }) > 1)
+        // With one extent that is not 1, and for no numbers, both orders are the same.
+        if (is_column_major && std::ranges::count(out.shape, 0) == 0 &&
+            std::ranges::count_if(out.shape, [](std::size_t one) { return one != 1; }) > 1)
             core::fail(core::text("\"", path_, "\" holds ", shape_text(out.shape),
                                   " numbers in column-major order (fortran_order)"),
                        "store it in row-major order: numpy.save(path, numpy.ascontiguousarray(a))");

@@ -28,7 +28,9 @@ namespace detail {
 struct png_state {
     const std::byte* at;
     std::size_t left;
-    std::array<char, 160> message;
+    std::array<char, 160> message{};
+    std::array<png_color, 256> palette{};
+    int colours = 0;
 
     /// libpng is C: no exception may pass through it.
     [[noreturn]] static void fail(png_structp png, const char* why) {
@@ -64,7 +66,15 @@ struct png_state {
     png_set_read_fn(png, &state, png_state::read);
     png_read_info(png, info);
     if (png_get_valid(png, info, PNG_INFO_tRNS) != 0) png_error(png, "it has transparent pixels (tRNS)");
-    png_set_expand(png);  // palettes to colours, 1 to 4 bits of grey to 8
+    if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE) {
+        // Numbers of colours: libpng would take those outside of the palette for black.
+        png_colorp colours = nullptr;
+        if (png_get_PLTE(png, info, &colours, &state.colours) == 0) png_error(png, "it has no palette");
+        std::memcpy(state.palette.data(), colours, static_cast<std::size_t>(state.colours) * sizeof(png_color));
+        png_set_packing(png);
+    } else {
+        png_set_expand(png);  // 1 to 4 bits of grey to 8
+    }
     (void)png_set_interlace_handling(png);
     png_read_update_info(png, info);
     // `rows` has the room that the header promised; a file whose chunks say something else is not read.
@@ -108,14 +118,27 @@ struct png_state {
         [](std::span<const std::byte> begin, const std::string& path) { return detail::png_size(begin, path); },
         [](std::span<const std::byte> file, const std::string& path, image_size expected, std::span<std::uint8_t> to) {
             require_size(path, detail::png_size(file, path), expected);
-            const std::size_t row_bytes = expected.columns * expected.channels;
-            std::vector<png_bytep> rows(expected.rows);
-            for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = to.data() + row * row_bytes;
-            detail::png_state state{file.data(), file.size(), {}};
-            if (!detail::read_png_rows(state, rows, row_bytes))
-                core::fail(core::text("\"", path, "\" is no PNG file that can be read (libpng: ",
-                                      core::printable(state.message.data()), ")"),
+            const auto fail = [&](const std::string& why) {
+                core::fail(core::text("\"", path, "\" is no PNG file that can be read (", why, ")"),
                            "fetch or copy it again, or store it anew");
+            };
+            const bool has_palette = file[25] == std::byte{PNG_COLOR_TYPE_PALETTE};
+            const std::size_t row_bytes = expected.columns * (has_palette ? 1 : expected.channels);
+            // Numbers of colours lie at the end, and become colours from the front.
+            std::uint8_t* const first = to.data() + to.size() - expected.rows * row_bytes;
+            std::vector<png_bytep> rows(expected.rows);
+            for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = first + row * row_bytes;
+            detail::png_state state{file.data(), file.size()};
+            if (!detail::read_png_rows(state, rows, row_bytes))
+                fail("libpng: " + core::printable(state.message.data()));
+            for (std::size_t i = 0; has_palette && i < expected.rows * expected.columns; ++i) {
+                const int number = first[i];
+                if (number >= state.colours)
+                    fail(core::text("a pixel has colour ", number, " of a palette of ", state.colours));
+                const png_color& colour = state.palette[static_cast<std::size_t>(number)];
+                const std::uint8_t three[3] = {colour.red, colour.green, colour.blue};
+                std::copy_n(three, 3, to.data() + 3 * i);
+            }
         }};
 }
 

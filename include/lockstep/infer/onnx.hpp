@@ -3,8 +3,6 @@
 // A network with its weights as an ONNX file, for other programs that predict.
 // Tested by tests/unit/infer/onnx.cpp.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -19,6 +17,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/pack.hpp"
+#include "lockstep/core/replacement.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/infer/onnx_graph.hpp"
 #include "lockstep/infer/onnx_layers.hpp"
@@ -26,7 +25,6 @@
 #include "lockstep/infer/predictor.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/model/network.hpp"
-#include "lockstep/saving/disk.hpp"
 #include "lockstep/saving/names.hpp"
 
 namespace lockstep::infer {
@@ -189,17 +187,12 @@ void write_onnx(const std::string& path, const Net& net, const Weights& weights,
     using T = std::remove_cvref_t<decltype(*weights.data())>;
     const std::string bytes =
         onnx_bytes<Net, T>(net, {weights.data(), weights.size()}, {statistics.data(), statistics.size()}, how);
-    const std::string writing = path + ".writing";
-    try {
-        core::output_file file;
-        file.open(writing);
-        file.write(bytes);
-        file.close();
-        saving::rename(writing, path);
-    } catch (...) {
-        ::unlink(writing.c_str());
-        throw;
-    }
+    core::replacement to{path};
+    core::output_file file;
+    file.open(to.writing());
+    file.write(bytes);
+    file.close();
+    to.commit_on_disk();
 }
 /// What a predictor holds.
 template <class Net, class T>

@@ -18,10 +18,12 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/data/concept.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/model/memory_plan.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/parallel/loop.hpp"
 #include "lockstep/saving/weight_file.hpp"
 #include "lockstep/tensor/arena.hpp"
 #include "lockstep/tensor/batch.hpp"
@@ -29,6 +31,8 @@
 #include "lockstep/tensor/shape.hpp"
 
 namespace lockstep::infer {
+
+inline constexpr int most_threads = 4096;  ///< of a predictor
 
 /// How a predictor works.
 struct options {
@@ -95,10 +99,7 @@ public:
             core::fail(core::text("x has ", x.size(), " numbers, no multiple of the ", input::size, " of one ",
                                   tensor::to_text<input>(), " sample"),
                        "pass whole samples, one after the other");
-        if (const std::size_t bad = kernels::first_non_finite(x, team_); bad != x.size())
-            core::fail(core::text("row ", bad / input::size, " of x has the value ", x[bad], " at position ",
-                                  bad % input::size),
-                       "remove or repair the sample");
+        require_finite(x, [](std::size_t row) { return core::text("row ", row, " of x"); });
         const std::size_t rows = x.size() / input::size;
         std::vector<T> out(core::checked_product("numbers of predictions", rows, std::size_t{output::size}));
         for (std::size_t at = 0; at < rows; at += how_.rows) {
@@ -121,7 +122,10 @@ public:
             for (std::size_t i = 0; i < count; ++i) rows[i] = at + i;
             set.read(std::span<const std::uint64_t>{rows}.first(count), tensor::batch<T, input>{x.data(), count},
                      std::span{y}.first(count * tensor::label_size<label>));
-            const auto part = predict(std::span<const T>{x}.first(count * input::size));
+            const auto these = std::span<const T>{x}.first(count * input::size);
+            require_finite(
+                these, [&](std::size_t row) { return core::text("sample ", at + row, " of ", data::name_of(set)); });
+            const auto part = predict(these);
             out.insert(out.end(), part.begin(), part.end());
         }
         return out;
@@ -140,7 +144,7 @@ public:
 private:
     predictor(const Net& net, const options& how)
         : net_{net},
-          how_{how.rows > 0 ? how : throw core::error{"a predictor of 0 rows at once", "take 1 or more"}},
+          how_{sound(how)},
           team_{how.threads},
           weights_(network::parameters),
           statistics_(network::statistics),
@@ -149,6 +153,23 @@ private:
         arena_.allocate();
     }
 
+    [[nodiscard, gnu::cold]] static const options& sound(const options& how) {
+        if (how.rows == 0) core::fail("a predictor of 0 rows at once", "take 1 or more");
+        if (how.threads < 1 || how.threads > most_threads)
+            core::fail(core::text("a predictor has ", how.threads, " threads"), core::text("take 1 to ", most_threads));
+        if (how.threads > 1 && !parallel::has_threads)
+            core::fail(core::text("a predictor has ", how.threads, " threads in a program without OpenMP"),
+                       "compile with -fopenmp, or take 1");
+        return how;
+    }
+
+    template <class Who>
+    void require_finite(std::span<const T> x, const Who& who) const {
+        if (const std::size_t bad = kernels::first_non_finite(x, team_); bad != x.size())
+            core::fail(
+                core::text(who(bad / input::size), " has the value ", x[bad], " at position ", bad % input::size),
+                "remove or repair the sample");
+    }
     [[gnu::cold]] static void require_finite(std::span<const T> numbers, std::string_view what,
                                              const std::string& path) {
         if (kernels::first_non_finite(numbers) != numbers.size())

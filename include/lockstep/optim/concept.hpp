@@ -183,6 +183,7 @@ struct proposal_pass {
     tensor::slots<T> own;  ///< worker_slot_count of them, of this worker, zero before step 0
     tensor::slots<const T> shared;  ///< slot_count of them, as the last update has left them: equal on all ranks
     std::size_t workers = 1;        ///< in all
+    double share = 1;               ///< of this worker in the rows of the step: values are this times its local mean
     std::uint64_t step = 0;         ///< 0 for the first update
     bool is_dense = false;          ///< all of the values travel as they are
     parallel::team team{};
@@ -208,7 +209,8 @@ concept HasDenseSteps = Proposes<O, T> && requires(const O& optimizer, std::uint
 };
 
 /// `sent(pass)`, noexcept: the messages of a worker are written, and pass.values is what they decode to, zero
-/// elsewhere. Not called for tensors that travel as they are. Needs a compressor whose messages are gathered.
+/// elsewhere. Not called for tensors that travel as they are, or of which a message has all numbers. Needs a compressor
+/// whose messages are gathered.
 template <class O, class T = float>
 concept SeesMessages = Proposes<O, T> && requires(const O& optimizer, const proposal_pass<T>& pass) {
     requires noexcept(optimizer.sent(pass));

@@ -28,12 +28,12 @@ namespace lockstep::optim {
 ///   error feedback        v = v + proposal, sends the k largest |v|, v = 0 where sent: its residual is v
 ///   factor masking        u = 0 where sent
 ///   commit                w -= rate (mean of what was sent)
-/// Tensors that travel as they are keep all of u: their sum is plain momentum. A number that was sent and is exactly 0
-/// counts as not sent. The warm-up of the ratio belongs to the compressor. With a momentum of 0 this is sgd with local
-/// clipping. The norm of a tensor is that of all its numbers, in double; the paper clips by the norm of all tensors,
-/// which would keep messages back until the end of backward.
-/// One slot for each worker: u. Proposal: 4 numbers moved for each weight and worker, one more with clipping; masking:
-/// 3 more. Neither u nor v contains the rate.
+/// Tensors that travel as they are, and those of which a message has all numbers (a ratio of 1, the steps before
+/// warm_up::start), keep all of u: their sum is plain momentum, as in the published code. A number that was sent and is
+/// exactly 0 counts as not sent. The warm-up of the ratio belongs to the compressor. With a momentum of 0 this is sgd
+/// with local clipping. The norm of a tensor is that of all its numbers, in double; the paper clips by the norm of all
+/// tensors, which would keep messages back until the end of backward. One slot for each worker: u. Proposal: 4 numbers
+/// moved for each weight and worker, one more with clipping; masking: 3 more. Neither u nor v contains the rate.
 struct deep_gradient {
     double momentum = 0.9;
     bool nesterov = false;
@@ -109,13 +109,12 @@ struct deep_gradient {
     }
 
 private:
-    /// The values are 1/W of a local gradient. Exactly 1 where that is short enough.
+    /// The values are the worker's share of rows times its local gradient. Exactly 1 where that is short enough.
     template <class T>
     [[nodiscard]] double clipping(const proposal_pass<T>& pass) const noexcept {
-        if (clip == 0) return 1;
-        const auto workers = static_cast<double>(pass.workers);
-        const double norm = workers * std::sqrt(kernels::sum_of_squares(std::span<const T>{pass.values})),
-                     most = clip / std::sqrt(workers);
+        if (clip == 0 || pass.share == 0) return 1;
+        const double norm = std::sqrt(kernels::sum_of_squares(std::span<const T>{pass.values})) / pass.share,
+                     most = clip / std::sqrt(static_cast<double>(pass.workers));
         if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();  // the step is refused
         return norm > most ? most / norm : 1;
     }

@@ -55,6 +55,7 @@ struct worker_deal {
     comm::group sharing{};                    ///< the ranks that share a worker with this one
     std::vector<parallel::block> lanes_of{};  ///< of each of them: its lanes of the worker
     std::vector<piece> pieces{};              ///< of the bucket
+    std::span<const std::size_t> lengths{};   ///< rows of each lane of all in the step that runs
     std::uint64_t seed = 0;
 
     /// Of the ranks that share a worker, the first one sends its messages.

@@ -34,6 +34,7 @@ public:
           team_{of.team},
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
+          compressor_{compressor},
           inner_{after_the_sum_of_a_worker(of), compressor, arena},
           inside_{make_sum_of_shared_worker<T>(of)} {
         add_tensors(compressor);
@@ -161,14 +162,16 @@ private:
         inner_.start(gradient_, step_);
         if constexpr (optim::SeesMessages<O, T>) show_messages();
     }
-    /// The messages are written, so the proposals are not needed any more: what was sent takes their place.
+    /// The messages are written, so the proposals are not needed any more: what was sent takes their place. Where all
+    /// of a tensor was sent the optimizer goes on as if it had travelled as it is.
     void show_messages() {
         for (std::size_t worker = 0; worker < own(); ++worker) {
             const std::span<T> sent = gradient_.subspan(worker * n_, n_);
             std::fill(sent.begin(), sent.end(), T{0});
             inner_.decode_own(worker, sent);
             for (const tensor_part& one : tensors_)
-                if (!one.is_dense) optimizer_->sent(pass_of(worker, one, false));
+                if (!one.is_dense && !compress::sends_all(compressor_, step_, one.what.from()))
+                    optimizer_->sent(pass_of(worker, one, false));
         }
     }
     /// `worker`: of this rank.
@@ -180,15 +183,28 @@ private:
                 .own = tensor::slots<T>{state, slots, n_, n_}.part(one.what.first, one.what.count),
                 .shared = shared_.part(one.what.first, one.what.count),
                 .workers = deal_.workers,
+                .share = share_of(deal_.own.first + worker),
                 .step = step_,
                 .is_dense = is_dense,
                 .team = team_};
+    }
+
+    /// Rows of a worker in this step over those of all; 1 / W where nobody says how many lanes have.
+    [[nodiscard]] double share_of(std::size_t worker) const noexcept {
+        if (deal_.lengths.empty()) return 1 / static_cast<double>(deal_.workers);
+        std::size_t own = 0, all = 0;
+        for (std::size_t lane = 0; lane < deal_.lengths.size(); ++lane) {
+            all += deal_.lengths[lane];
+            if (lane / deal_.lanes == worker) own += deal_.lengths[lane];
+        }
+        return all == 0 ? 0 : static_cast<double>(own) / static_cast<double>(all);
     }
 
     std::size_t n_;
     parallel::team team_;
     worker_deal deal_;
     bool speaks_;  // of those that share a worker
+    C compressor_;
     Inner inner_;
     std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
     std::vector<tensor_part> tensors_;

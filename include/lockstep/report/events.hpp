@@ -135,9 +135,14 @@ struct run_begin {
     std::uint64_t resumed_after = 0;  ///< steps of the checkpoint that the run goes on from; 0: none
     std::uint64_t steps = 0;          ///< of the run, that are done
     std::uint64_t epochs = 0;         ///< the same
+    bool is_first = true;             ///< no fit() came before, since the checkpoint if there is one
 
     /// Whether nothing was done between the checkpoint and this fit().
-    [[nodiscard]] bool is_resumed() const noexcept { return resumed_after > 0 && resumed_after == steps; }
+    [[nodiscard]] bool is_resumed() const noexcept { return is_first && resumed_after > 0 && resumed_after == steps; }
+    /// Up to which step files that the run goes on with are kept; 0: they begin anew.
+    [[nodiscard]] std::uint64_t kept_steps() const noexcept {
+        return resumed_after == 0 || is_first ? resumed_after : steps;
+    }
 };
 
 /// After each step.

@@ -174,9 +174,9 @@ LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
             before = {};  // another file of that name is none of this run
         }
         for (const auto& step : before.steps)
-            if (step.step <= from.resumed_after) own.curve.add(step);
+            if (step.step <= from.kept_steps()) own.curve.add(step);
         for (const auto& epoch : before.epochs)
-            if (epoch.step <= from.resumed_after) own.run.epochs.push_back(epoch);
+            if (epoch.step <= from.kept_steps()) own.run.epochs.push_back(epoch);
         if (!own.curve.points().empty()) own.before = own.curve.points().back().seconds;
     }
     own.run.name = name.empty() ? path : name;

@@ -153,7 +153,7 @@ LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view ma
             std::uint64_t step = 0;
             const char* const number = line.data() + mark.size();
             (void)std::from_chars(number, line.data() + line.size(), step);
-            if (step > from.resumed_after) break;
+            if (step > from.kept_steps()) break;
         }
         kept = end + 1;
     }

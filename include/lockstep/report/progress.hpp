@@ -109,6 +109,14 @@ LOCKSTEP_FUNCTION std::size_t watched_columns() noexcept {
     return of_launcher;
 }
 
+namespace detail {
+/// As in step 3/100, where the number of steps is known.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::string of_all(const step_event& event) {
+    const bool is_known = event.seconds_asked == 0 && event.steps_left <= core::largest_size;
+    return is_known ? core::text("/", event.step + event.steps_left) : std::string{};
+}
+}  // namespace detail
+
 LOCKSTEP_FUNCTION std::string bar_text(const step_event& event, std::size_t columns) {
     const bool is_timed = event.seconds_asked > 0, ends = event.steps_left == 0;
     const double done =
@@ -122,11 +130,9 @@ LOCKSTEP_FUNCTION std::string bar_text(const step_event& event, std::size_t colu
                    : event.seconds / static_cast<double>(event.steps_done) * static_cast<double>(event.steps_left);
     std::string percent = core::fixed(static_cast<double>(static_cast<int>(100 * share)), 0);
     percent.insert(0, 3 - percent.size(), ' ');
-    const std::string facts =
-        core::text("epoch ", event.epoch, "  step ", event.step,
-                   is_timed ? std::string{} : core::text("/", event.step + event.steps_left), "  loss ",
-                   core::fixed(event.loss, 4), "  ", core::fixed(event.samples_per_second, 0), " samples/s  left ",
-                   clock_text(left));
+    const std::string facts = core::text("epoch ", event.epoch, "  step ", event.step, detail::of_all(event), "  loss ",
+                                         core::fixed(event.loss, 4), "  ", core::fixed(event.samples_per_second, 0),
+                                         " samples/s  left ", clock_text(left));
     // The last column stays free: some terminals begin a line after it.
     const std::size_t others = facts.size() + 10;
     const std::size_t width = columns < others + 8 ? 0 : columns - others < 40 ? columns - others : 40;
@@ -158,8 +164,7 @@ LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
     const double left = event.steps_left == 0 ? 0
                         : is_timed            ? event.seconds_asked - event.seconds
                                               : per_step * static_cast<double>(event.steps_left);
-    print(out_, core::text("epoch ", event.epoch, "  step ", event.step,
-                           is_timed ? std::string{} : core::text("/", event.step + event.steps_left), "  loss ",
+    print(out_, core::text("epoch ", event.epoch, "  step ", event.step, detail::of_all(event), "  loss ",
                            core::fixed(event.loss, 4), "  rate ", core::fixed(event.rate, 5), "  ",
                            core::fixed(event.samples_per_second, 0), " samples/s  left ", clock_text(left), "\n"));
 }

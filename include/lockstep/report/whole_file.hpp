@@ -4,18 +4,13 @@
 // Tested by tests/unit/report/comparison.cpp.
 
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "lockstep/core/compiled.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/output_file.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/replacement.hpp"
 
 namespace lockstep::report {
 
@@ -36,19 +31,11 @@ LOCKSTEP_FUNCTION void write_whole(const std::string& path, std::string_view tex
         file.write(text);
         return file.close();
     }
-    const std::string writing = core::text(target, ".", static_cast<int>(::getpid()), ".writing");
-    try {
-        file.open(writing);
-        file.write(text);
-        file.close();
-        if (is_there) (void)::chmod(writing.c_str(), about.st_mode & 07777);
-        if (std::rename(writing.c_str(), target.c_str()) != 0)
-            core::fail(core::text("cannot write ", path, ": ", std::generic_category().message(errno)),
-                       "check that the directory exists, may be written and has room");
-    } catch (...) {
-        std::remove(writing.c_str());
-        throw;
-    }
+    core::replacement to{path};
+    file.open(to.writing());
+    file.write(text);
+    file.close();
+    to.commit();
 }
 
 #endif

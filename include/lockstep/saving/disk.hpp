@@ -2,7 +2,6 @@
 #pragma once
 // Files and folders that survive a loss of power: written at a place, flushed to the disk, renamed. For what ranks
 // write together.
-// Tested by tests/unit/saving/power_off.cpp.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -78,6 +77,9 @@ private:
     descriptor open_;
 };
 
+/// The files of a checkpoint, with the slash before them.
+inline constexpr std::string_view state_name = "/state.safetensors", manifest_name = "/manifest.json";
+
 /// The folder and all above it. Throws core::error.
 [[gnu::cold]] void make_folders(const std::string& path);
 /// The names in it are on the disk.
@@ -86,8 +88,9 @@ private:
 /// Names in it, in no order, but for . and ..; none where there is no such folder.
 [[nodiscard, gnu::cold]] std::vector<std::string> names_in(const std::string& folder);
 [[nodiscard, gnu::cold]] bool exists(const std::string& path);
-/// The folder and the files in it; `first` goes before all others. What cannot be removed stays.
-[[gnu::cold]] void remove_folder(const std::string& folder, const std::string& first = {}) noexcept;
+/// What a checkpoint consists of, the manifest first, and then the folder if nothing else is in it. Of a link to one
+/// only the link goes. What cannot be removed stays.
+[[gnu::cold]] void remove_checkpoint(const std::string& folder) noexcept;
 
 /// Held by one process at a time: FOLDER/lock. Where the file system has no locks, nothing is held.
 class folder_lock {
@@ -238,13 +241,18 @@ LOCKSTEP_FUNCTION bool exists(const std::string& path) {
     return ::lstat(path.c_str(), &about) == 0;
 }
 
-LOCKSTEP_FUNCTION void remove_folder(const std::string& folder, const std::string& first) noexcept {
-    try {
-        if (!first.empty()) ::unlink((folder + "/" + first).c_str());
-        for (const std::string& name : names_in(folder)) ::unlink((folder + "/" + name).c_str());
-        ::rmdir(folder.c_str());
-    } catch (...) {  // what stays is no checkpoint
+LOCKSTEP_FUNCTION void remove_checkpoint(const std::string& folder) noexcept {
+    struct stat about {};
+    if (::lstat(folder.c_str(), &about) != 0) return;
+    if (!S_ISDIR(about.st_mode)) {
+        if (S_ISLNK(about.st_mode)) ::unlink(folder.c_str());
+        return;
     }
+    try {
+        for (const std::string_view name : {manifest_name, state_name}) ::unlink(core::text(folder, name).c_str());
+    } catch (...) {  // no memory for a name: what stays is found another time
+    }
+    ::rmdir(folder.c_str());
 }
 
 LOCKSTEP_FUNCTION folder_lock::folder_lock(const std::string& folder) {

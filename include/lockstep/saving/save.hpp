@@ -106,7 +106,7 @@ public:
 
 private:
     [[gnu::cold]] void clean() noexcept {
-        if (ranks_.rank() == 0 && !writing_.empty()) remove_folder(writing_);
+        if (ranks_.rank() == 0 && !writing_.empty()) remove_checkpoint(writing_);
         writing_.clear();
     }
 
@@ -176,7 +176,12 @@ struct stored {
 
 namespace detail {
 
-inline constexpr std::string_view state_name = "/state.safetensors", manifest_name = "/manifest.json";
+/// writing-TOKEN, as a run that was killed leaves it.
+[[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION bool is_unfinished(std::string_view name) noexcept {
+    constexpr std::string_view begin = "writing-";
+    return name.starts_with(begin) && name.size() == begin.size() + 16 &&
+           name.find_first_not_of("0123456789abcdef", begin.size()) == name.npos;
+}
 
 /// N of step-N, V of step-N.V; nothing for other names.
 [[nodiscard, gnu::cold]] LOCKSTEP_FUNCTION std::optional<found> parse_name(const std::string& folder,
@@ -239,7 +244,7 @@ LOCKSTEP_FUNCTION std::vector<found> list(const std::string& folder) {
     std::vector<found> out;
     for (const std::string& name : names_in(folder))
         if (auto one = detail::parse_name(folder, name))
-            if (exists(one->path + std::string{detail::manifest_name})) out.push_back(std::move(*one));
+            if (exists(one->path + std::string{manifest_name})) out.push_back(std::move(*one));
     core::sort(
         out, [](const found& a, const found& b) { return a.step != b.step ? a.step > b.step : a.version > b.version; });
     return out;
@@ -259,7 +264,7 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
             require_earlier(folder_, facts_.at.steps);
             // Of runs that were killed while they wrote.
             for (const std::string& name : names_in(folder_))
-                if (name.starts_with("writing-")) remove_folder(core::text(folder_, "/", name));
+                if (detail::is_unfinished(name)) remove_checkpoint(core::text(folder_, "/", name));
             path_ = detail::fresh_name(folder_, facts_.at.steps);
             // A name that a folder on a disk of another machine does not have.
             std::uint64_t token = 0;
@@ -267,13 +272,13 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
                 core::fail("the system gives no random bytes", "check /dev/urandom");
             writing_ = core::text(folder_, "/writing-", core::hexadecimal(token));
             make_folders(writing_);
-            file_.emplace(writing_ + std::string{detail::state_name}, placed_file::use::make, facts_.file_bytes);
+            file_.emplace(writing_ + std::string{state_name}, placed_file::use::make, facts_.file_bytes);
         });
         writing_ = of_first_rank(ranks_, writing_);
         path_ = of_first_rank(ranks_, path_);
         together(ranks_, [&] {
             if (is_first) return;
-            const std::string name = writing_ + std::string{detail::state_name};
+            const std::string name = writing_ + std::string{state_name};
             if (!exists(name))
                 core::fail(core::text("rank ", ranks_.rank(), " does not see ", writing_, ", which rank 0 has made"),
                            "name a folder on a file system that all ranks share");
@@ -302,7 +307,7 @@ LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
         if (ranks_.rank() != 0) return;
         facts_.sums = block_sums(all, facts_.file_bytes, facts_.block_bytes);
         const std::string text = facts_.text();
-        placed_file facts{writing_ + std::string{detail::manifest_name}, placed_file::use::make};
+        placed_file facts{writing_ + std::string{manifest_name}, placed_file::use::make};
         facts.write(0, detail::bytes_of(text));
         facts.flush();
         facts.close();
@@ -315,7 +320,7 @@ LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
         for (std::size_t i = 0, kept = 0; i < here.size(); ++i) {
             const bool is_replaced = i > 0 && here[i].step == here[i - 1].step;
             if (here[i].step > facts_.at.steps || (!is_replaced && ++kept <= keep)) continue;
-            remove_folder(here[i].path, "manifest.json");
+            remove_checkpoint(here[i].path);
         }
     });
     writing_.clear();
@@ -383,7 +388,7 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
     std::string text, header;
     together(ranks, [&] {
         if (ranks.rank() != 0) return;
-        if (exists(folder + std::string{detail::manifest_name})) {
+        if (exists(folder + std::string{manifest_name})) {
             out.path = folder;
         } else {
             const auto all = list(folder);
@@ -394,15 +399,15 @@ LOCKSTEP_FUNCTION stored open(const comm::group& ranks, const std::string& folde
                                : "the folder does not exist: check its name, or start without resuming");
             out.path = all[0].path;
         }
-        const std::string name = out.path + std::string{detail::manifest_name};
+        const std::string name = out.path + std::string{manifest_name};
         placed_file from{name, placed_file::use::read};
         text.resize(from.size());
         from.read(0, std::as_writable_bytes(std::span{text}));
     });
     out.path = of_first_rank(ranks, out.path);
     text = of_first_rank(ranks, text);
-    together(ranks, [&] { out.facts = manifest::read(text, out.path + std::string{detail::manifest_name}); });
-    const std::string name = out.path + std::string{detail::state_name};
+    together(ranks, [&] { out.facts = manifest::read(text, out.path + std::string{manifest_name}); });
+    const std::string name = out.path + std::string{state_name};
     const std::uint64_t block = out.facts.block_bytes;
     together(ranks, [&] {
         if (!exists(name))
@@ -461,7 +466,7 @@ LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layou
 LOCKSTEP_FUNCTION void restore(const comm::group& ranks, const stored& from, const state_parts& parts,
                                const state_layout& layout) {
     together(ranks, [&] {
-        const placed_file file{from.path + std::string{detail::state_name}, placed_file::use::read};
+        const placed_file file{from.path + std::string{state_name}, placed_file::use::read};
         for (const file_run& one : layout.runs(parts, true))
             file.read(from.data_begin + one.offset, {one.data, one.bytes});
     });

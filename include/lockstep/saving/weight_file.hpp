@@ -4,6 +4,7 @@
 // programs.
 // Tested by tests/equivalence/weight_files.cpp.
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -12,10 +13,9 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/output_file.hpp"
+#include "lockstep/core/replacement.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/safetensors.hpp"
-#include "lockstep/saving/disk.hpp"
 #include "lockstep/saving/names.hpp"
 
 namespace lockstep::saving {
@@ -27,8 +27,7 @@ struct weight_names {
     std::string network;
 };
 
-/// Writes PATH.writing and gives it its name when all of it is on the disk: through links, and for no device. Throws
-/// core::error.
+/// A file that takes the place of an older one when all of it is on the disk. Throws core::error.
 template <class T>
 [[gnu::cold]] void write_weights(const std::string& path, const weight_names& names, std::span<const T> all,
                                  std::span<const T> statistics) {
@@ -41,21 +40,18 @@ template <class T>
     };
     add(names.arrays.parameters, all);
     add(names.arrays.statistics, statistics);
-    const std::string target = core::replaced_output(path), writing = target + ".writing";
-    try {
-        files::write_safetensors(writing, tensors, {{"format", "lockstep weights"}, {"network", names.network}});
-        placed_file{writing, placed_file::use::write}.flush();
-        rename(writing, target);
-    } catch (...) {
-        ::unlink(writing.c_str());
-        throw;
-    }
-    flush_folder(core::folder_of(target));
+    core::replacement to{path};
+    files::write_safetensors(to.writing(), tensors, {{"format", "lockstep weights"}, {"network", names.network}});
+    to.commit_on_disk();
 }
 
 /// Throws core::error where the file is of another network, or holds arrays that this one does not have. What a
 /// checkpoint holds beside weights is left out; a file of another program needs no text.
 [[gnu::cold]] void require_network(const files::safetensors_layout& file, const weight_names& names,
+                                   const std::string& path);
+
+/// Throws core::error for a checkpoint in which each worker has weights of its own.
+[[gnu::cold]] void require_one_set(const files::safetensors_layout& file, const weight_names& names,
                                    const std::string& path);
 
 /// Fills all of both. Throws core::error with the array and both shapes.
@@ -64,6 +60,7 @@ template <class T>
                                 std::span<T> statistics) {
     const files::safetensors_file from{path};
     require_network(from.layout(), names, path);
+    require_one_set(from.layout(), names, path);
     const auto read = [&](const std::vector<named_array>& of, std::span<T> numbers) {
         for (const named_array& one : of) {
             const auto shape = shape_of(one);
@@ -97,6 +94,17 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
                                   "\", which this network does not have"),
                        "load the weights of this network, or take the array out of the file");
     }
+}
+
+LOCKSTEP_FUNCTION void require_one_set(const files::safetensors_layout& file, const weight_names& names,
+                                       const std::string& path) {
+    for (const auto& tensor : file.tensors)
+        for (const named_array& one : names.arrays.parameters)
+            if (const auto shape = shape_of(one); tensor.name == one.name && tensor.shape.size() == shape.size() + 1 &&
+                                                  std::equal(shape.begin(), shape.end(), tensor.shape.begin() + 1))
+                core::fail(core::text("\"", path, "\" has weights of ", tensor.shape.front(),
+                                      " workers, as local SGD keeps them, and not one set"),
+                           "resume a trainer from the checkpoint, and load the file of its save_weights(): their mean");
 }
 
 #endif

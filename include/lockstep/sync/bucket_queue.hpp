@@ -305,11 +305,11 @@ private:
             const bool whole_tensors = compress::sees_whole_tensors(from.plan.compressor);
             bucket.deal.pieces = make_pieces<network>(range, from.grid, whole_tensors ? 0 : from.plan.segment);
             bucket.deal.seed = from.plan.seed;
+            bucket.deal.lengths = from.lane_lengths;
             bucket.costs = from.rule.costs();
         }
         if constexpr (!method::has_workers || compress::adapts<typename Types::compressor>) {
-            if (from.memory == nullptr)
-                from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
+            if (from.memory == nullptr) from.rule.choose(bucket, sizeof(T), Types::optimizer::slot_count + 3.0);
         }
         std::size_t numbers = reduce::gradient_vectors(bucket) * range.count;
         if constexpr (Types::factors::are_used)

@@ -63,6 +63,7 @@ struct checkpoints<Plan, void> {
     [[gnu::cold]] static void resume(engine<Plan>& core, const std::string& folder,
                                      const std::vector<std::string>& may_change, const std::source_location& where) {
         core.on_all_ranks("resume", where, [&] {
+            core.require_no_fit("resume()");
             const auto from = saving::open(core.ranks, folder);
             saving::together(core.ranks, [&] {
                 saving::require_same_recipe(from.facts.recipe, recipe_of(core.plan, core.grid.workers), may_change,

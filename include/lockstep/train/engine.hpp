@@ -152,6 +152,20 @@ struct engine {
             fail_for_good(stays_failed);
         }
     }
+    /// As long as it lives, a fit() is under way.
+    struct fit_guard {
+        bool& is_in_fit;
+        explicit fit_guard(bool& of) : is_in_fit{of} { is_in_fit = true; }
+        fit_guard(const fit_guard&) = delete;
+        fit_guard& operator=(const fit_guard&) = delete;
+        ~fit_guard() { is_in_fit = false; }
+    };
+    /// Throws core::error for what an observer may not call.
+    [[gnu::cold]] void require_no_fit(std::string_view what) const {
+        if (is_in_fit)
+            core::fail(core::text(what, " was called by an observer, within a fit() of this trainer"),
+                       "return false from on_step() or on_epoch(), and call it after the fit()");
+    }
     /// In a handler.
     [[noreturn, gnu::cold]] void fail_for_good(bool tells_all) {
         if (tells_all) tell_all(ranks);
@@ -318,6 +332,7 @@ struct engine {
         best.epoch = at.best_epoch;
         best.loss = at.best_loss;
         resumed_after = at.steps;
+        is_first_fit = true;
         order.clear();
         change.end(at.steps);
     }
@@ -442,7 +457,9 @@ struct engine {
     double epoch_loss = 0;            // of the epoch: the sum over the samples that are done ..
     std::size_t epoch_samples = 0;    // .. of which these are known: of an old checkpoint there are less
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
-    std::size_t restored_set = 0;     // samples_of_set() of a run that goes on
+    bool is_first_fit = true;         // since then, or at all
+    bool is_in_fit = false;
+    std::size_t restored_set = 0;  // samples_of_set() of a run that goes on
     best_epoch<T> best;
     time_limit limit;
     std::optional<double> trial_rate;  // in place of the schedule's; steps with it may spoil all weights

@@ -62,6 +62,7 @@ public:
           epoch_samples_{of.epoch_samples},
           restored_set_{of.restored_set},
           resumed_after_{of.resumed_after},
+          is_first_fit_{of.is_first_fit},
           totals_{of.totals} {
         of.visit_state(*this);
     }
@@ -83,6 +84,7 @@ public:
         of_.order = std::move(order_);
         of_.restored_set = restored_set_;
         of_.resumed_after = resumed_after_;
+        of_.is_first_fit = is_first_fit_;
         of_.totals = std::move(totals_);
         of_.told = of_.strategy.times().added_to(of_.totals.seconds);
         of_.ranks.end_together();
@@ -116,6 +118,7 @@ private:
     double epoch_loss_;
     std::size_t epoch_samples_, restored_set_;
     std::uint64_t resumed_after_;
+    bool is_first_fit_;
     report::totals totals_;
 };
 
@@ -153,6 +156,7 @@ template <class Plan, template <class> class Trainer, class Dataset>
     if constexpr (check_dataset<Dataset, typename core_type::T, typename core_type::input, typename core_type::label,
                                 typename core_type::loss_type>())
         core.on_all_ranks("find_learning_rate", where, [&] {
+            core.require_no_fit("find_learning_rate()");
             require_same_range(core.ranks, range);
             detail::kept_run<Plan> kept{core};
             struct trial {

@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/observers.hpp"
@@ -58,6 +59,8 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     using clock = std::chrono::steady_clock;
     constexpr bool is_timed = std::is_same_v<Until, report::seconds>;
     const auto called = clock::now();
+    core.require_no_fit("fit()");
+    const typename engine<Plan>::fit_guard here{core.is_in_fit};
     require_samples(set, "fit");
     require_equal(core.ranks, set.size(), "samples to fit");
     agree_on(core.ranks, set);
@@ -67,7 +70,8 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
                                                                            report::recorder_of(observers...)};
     report::require_different_outputs(core.ranks, observers...);
-    [[maybe_unused]] const report::run_begin begun{core.resumed_after, core.totals.steps, core.epoch};
+    [[maybe_unused]] const report::run_begin begun{core.resumed_after, core.totals.steps, core.epoch,
+                                                   std::exchange(core.is_first_fit, false)};
     bool goes_on = true;
     ((goes_on = report::tell_begin(observers, core.ranks, self, begun) && goes_on), ...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
@@ -77,17 +81,21 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core::with_memory("the order of the samples", n * sizeof(core.order[0]),
                           "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
         require_restored_set(core, n);
-        if (core.restored_set != n) core.position = 0;
+        // Another set begins an epoch: an unfinished one ends here.
+        if (core.restored_set != n && std::exchange(core.position, 0) > 0) ++core.epoch;
         if (core.position == 0) core.begin_epoch();
         core.restored_set = 0;
         core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
         require_same_order(core.ranks, core.order);
     }
-    const std::size_t minibatches_done = core.position / core.plan.batch;
-    std::uint64_t left =
-        !goes_on ? 0
-                 : steps_until(until, report::fit_begin{core.epoch, core.totals.steps, per_epoch, minibatches_done});
-    require_last_minibatch<typename engine<Plan>::net>(n, core.plan.batch, minibatches_done, left);
+    // The batch may have changed in the middle of an epoch.
+    const std::size_t minibatches_left = (n - core.position - 1) / core.plan.batch + 1;
+    std::uint64_t left = !goes_on ? 0
+                                  : steps_until(until, report::fit_begin{core.epoch, core.totals.steps, per_epoch,
+                                                                         per_epoch - minibatches_left});
+    require_last_minibatch<typename engine<Plan>::net>(n - core.position, core.plan.batch, left);
+    if (left > minibatches_left)
+        require_last_minibatch<typename engine<Plan>::net>(n, core.plan.batch, left - minibatches_left);
     if (core.position > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
     const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
         if (position == 0) core.plan.sampler.order(n, epoch, core.plan.seed, core.order);

@@ -62,12 +62,12 @@ void require_lane_rows(std::size_t batch, std::size_t lanes) {
         if (batch / lanes < least) detail::fail_on_lanes(batch, lanes, least, detail::need_text<Net>());
 }
 
-/// Throws core::error where a fit over `n` samples comes to a last minibatch that fills not even one lane. It begins
-/// with minibatch `begun` of an epoch and makes `steps` steps.
+/// Throws core::error where so many steps over `n` samples, the rest of an epoch, come to a last minibatch that fills
+/// not even one lane.
 template <class Net>
-void require_last_minibatch(std::size_t n, std::size_t batch, std::size_t begun, std::uint64_t steps) {
+void require_last_minibatch(std::size_t n, std::size_t batch, std::uint64_t steps) {
     if constexpr (constexpr std::size_t least = least_lane_rows<Net>; least > 1)
-        if (const std::size_t last = n % batch; last > 0 && last < least && steps > n / batch - begun)
+        if (const std::size_t last = n % batch; last > 0 && last < least && steps > n / batch)
             detail::fail_on_last_minibatch(n, batch, least, detail::need_text<Net>());
 }
 

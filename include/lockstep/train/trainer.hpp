@@ -183,7 +183,7 @@ public:
 
     /// The running statistics of all layers, one after the other: the same on every rank. None for a network without
     /// such layers. A view of the trainer's memory: the next step changes it.
-    [[nodiscard]] std::span<const T> running_statistics() const noexcept { return core_->observed.running(); }
+    [[nodiscard]] std::span<const T> running_statistics() const { return core_->observed.running(); }
 
     /// A hash of all_weights() and the running statistics: equal recipes give equal hashes on any number of ranks (but
     /// see plan::sums). Collective as all_weights() is.

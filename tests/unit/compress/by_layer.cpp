@@ -8,6 +8,7 @@
 
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
+#include "lockstep/compress/one_bit.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "support.hpp"
@@ -62,4 +63,8 @@ TEST_CASE("compress/by_layer: state, settings and check are those of its parts",
     CHECK_THROWS_WITH((by_layer{top_k{}, quantize{.bits = 0}}.check()), Catch::Contains("quantize has bits = 0"));
     CHECK_THROWS_WITH((by_layer{top_k{}, top_k{}, top_k{.ratio = 0}}.check()), Catch::Contains("top_k has ratio = 0"));
     CHECK_THROWS_AS((by_layer{top_k{}, quantize{.bits = 2}}.check_feedback()), core::error);
+    CHECK_THROWS_WITH((by_layer{top_k{}, top_k{}, one_bit{}}.check()),
+                      Catch::Contains("for vectors that takes whole tensors beside ones that take segments"));
+    CHECK_NOTHROW((by_layer{top_k{}, top_k{}, one_bit{.by_column = false}}.check()));
+    CHECK_NOTHROW((by_layer{one_bit{}, one_bit{}, one_bit{}}.check()));
 }

@@ -64,6 +64,13 @@ TEMPLATE_TEST_CASE("compress/one_bit: n / 8 bytes and two means for each column"
             channel<T, one_bit> whole{{.by_column = false}, n, tensor};
             REQUIRE(whole.encode(values).size() == (n + 7) / 8 + 2 * sizeof(T));
         }
+    // Of many rows: sums in T alone would be off by parts in a thousand.
+    for (const std::size_t columns : {2, 64}) {
+        const std::size_t n = 40'000 * columns;
+        channel<T, one_bit> many{{}, n, {.rows = 40'000, .columns = columns}};
+        for (const T value : many.decode(many.encode(std::vector<T>(n, T{0.1F}))))
+            REQUIRE(value == Approx(0.1F).epsilon(1e-5));
+    }
     channel<T, one_bit> none{{}, 0};
     CHECK(none.encode(std::vector<T>{}).size() == 0);
     CHECK(none.decode({}).empty());

@@ -86,6 +86,18 @@ TEMPLATE_TEST_CASE("compress/sampled_top_k: 0.8 k to k elements of what a sample
             INFO(m << " of " << k);
             CHECK(10 * m >= 8 * k);
         }
+    // The threshold of the sample, 1, comes down ten times: to 0.107.
+    for (const T others : {T{0.12F}, T{0.1F}}) {
+        const std::size_t n = 10'000, k = 100;
+        channel<T, sampled_top_k> one{sampled_top_k{.ratio = 0.01}, n};
+        std::vector<T> values(n, T{0.001F}), places(n), seen(one.compressor.sample_size(n));
+        for (std::size_t i = 0; i < n; ++i) places[i] = static_cast<T>(i);
+        kernels::sample(std::span<const T>{places}, std::span{seen});
+        for (std::size_t i = 0; i < n; i += 20) values[i] = others;
+        for (const T place : seen) values[static_cast<std::size_t>(place)] = T{0.001F};
+        for (int i = 0; i < 2; ++i) values[static_cast<std::size_t>(seen[static_cast<std::size_t>(i)])] = 1;
+        CHECK(sends_the_largest(one, values) == (others > T{0.11F} ? k : 2));
+    }
     CHECK(sampled_top_k{.ratio = 0.001}.sample_size(65536) == 2000);
     CHECK(sampled_top_k{.ratio = 0.1}.sample_size(65536) == 656);
     CHECK(sampled_top_k{.ratio = 0.001}.sample_size(100) == 100);

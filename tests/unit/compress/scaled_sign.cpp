@@ -103,5 +103,8 @@ TEMPLATE_TEST_CASE("compress/scaled_sign: zeros, and what is not finite", "[comp
             values[at] = bad;
             for (const T value : one.decode(one.encode(values))) REQUIRE(!std::isfinite(value));
         }
+    // Their sum is more than a float holds, their mean is not.
+    channel<T, scaled_sign> large{{}, 1024};
+    for (const T value : large.decode(large.encode(std::vector<T>(1024, T{4e36F})))) REQUIRE(value == Approx(T{4e36F}).epsilon(1e-5));
     CHECK_NOTHROW(error_feedback{scaled_sign{}}.check());
 }

@@ -126,6 +126,9 @@ TEMPLATE_TEST_CASE("compress/terngrad: a worker without rows sends zeros, and eq
     }
     by_hand<T, terngrad> equal{{}, {5, 6}, 1};
     CHECK(equal(std::vector<T>(n, T{-0.3F}), 0) == std::vector<T>(n, T{-0.3F}));
+    for (const std::size_t size : {1, 7, 1000, 10'000, 100'001})
+        for (const T value : {T{0.1F}, T{-1.7e-4F}, T{3e15F}})
+            CHECK(moments_of(std::span<const T>{std::vector<T>(size, value)}).deviation == 0);
 }
 
 TEST_CASE("compress/terngrad: fields of all workers add up without a carry", "[compress]") {

@@ -2,9 +2,12 @@
 #include "lockstep/core/text.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace core = lockstep::core;
 
@@ -95,4 +98,28 @@ TEST_CASE("core/text: an excerpt of a long text ends between two characters", "[
     CHECK(core::excerpt(std::string(81, 'a')) == std::string(80, 'a') + "... (81 bytes)");
     CHECK(core::excerpt(std::string(79, 'a') + "€") == std::string(79, 'a') + "... (82 bytes)");
     CHECK(core::excerpt(std::string(100, '\xbf')).substr(0, 8) == R"(\xbf\xbf)");
+}
+
+TEST_CASE("core/text: numbers are read as strtod reads them; those below all doubles are 0", "[core]") {
+    double found = 0;
+    for (const std::string text :
+         {"0", "1", "-1", "0.5", ".5", "5.", "1e-400", "-1e-400", "0.0e99999", "0.00001e-320", "4e-324", "2e-324",
+          "123456789e-340", "1e308", "1e-99999999999999999999", "0.1e-323", "-0", "1000000e-330", "17e307"}) {
+        INFO(text);
+        REQUIRE(core::read_number(text, found));
+        const double expected = std::strtod(text.c_str(), nullptr);
+        CHECK(found == expected);
+        CHECK(std::signbit(found) == std::signbit(expected));
+    }
+    const std::string zeros(400, '0');
+    REQUIRE(core::read_number("0." + zeros + "1", found));
+    CHECK(found == 0);
+    REQUIRE(core::read_number("1" + zeros + "e-400", found));
+    CHECK(found == 1);
+    for (const std::string& text :
+         std::vector<std::string>{"", "x", "1 ", " 1", "1e999", "-1e999", "1e99999999999999999999", "1" + zeros,
+                                  "1" + zeros + "e-5", "0.1e310", "1e-400x"}) {
+        INFO(text);
+        CHECK_FALSE(core::read_number(text, found));
+    }
 }

@@ -38,6 +38,9 @@ TEST_CASE("data/csv: the last columns are the label where nothing else is said",
     CHECK(set.name() == "\"" + (here / "x.csv") + "\"");
     CHECK(all_of(regression{here.write("y.csv", "7\t8\t9\n"), {.separator = '\t', .header = false}}) ==
           std::pair{numbers{7}, numbers{8, 9}});
+    // Below all doubles is 0.
+    CHECK(all_of(regression{here.write("z.csv", "1e-400,-2e-330,5e-324\n0.0e9999,1,1\n"), {.header = false}}) ==
+          std::pair{numbers{0, 0}, numbers{0, 5e-324, 1, 1}});
     std::array<float, 2> one{};
     std::array<std::int32_t, 1> label{};
     set.read<float>(std::array<std::uint64_t, 1>{1}, {one.data(), 1}, label);
@@ -136,6 +139,9 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
             line(2, "column 2 (\"c\") has the label " + text + ", allowed are 0 to 2; " +
                         (text == "3" ? "labels count from 0: subtract 1 if these count from 1, or declare more classes"
                                      : "declare more classes, or correct the line")));
+    CHECK(error("a,b,c\n1,2,red\n", {.classes = {"red", "green", "red"}}) ==
+          "lockstep: \"x.csv\" was to be read with classes 0 and 2 of one name, \"red\"; name each class of "
+          "tensor::classes once");
     CHECK(
         error("a,b,c\n1,2,pink\n", {.classes = {"red", "green", "blue"}}) ==
         line(

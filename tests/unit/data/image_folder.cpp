@@ -99,6 +99,12 @@ TEST_CASE("data/image_folder: each thing that can be wrong has its message", "[d
     CHECK(test::error_of([&] {
               cut.read<float>(std::array<std::uint64_t, 1>{5}, {x.data(), 1}, y);
           }).find("has 3 bytes of pixels") != std::string::npos);
+    write(here, "cat/3.ppm", picture(1));
+    std::filesystem::resize_file(here / "cat/3.ppm", 3'000'000'000);
+    const small huge{root};
+    CHECK(test::error_of([&] {
+              huge.read<float>(std::array<std::uint64_t, 1>{5}, {x.data(), 1}, y);
+          }).find("has 3000000000 bytes, too many for a picture of 1x2x3") != std::string::npos);
     std::filesystem::remove(here / "cat/3.ppm");
     std::filesystem::create_directory(here / "elk");
     CHECK(error() == "lockstep: \"" + root +

@@ -93,6 +93,7 @@ TEST_CASE("files/npy: keys in any order, quotes and white space", "[files]") {
     CHECK(found.type == dtype::f32);
     CHECK(found.shape == extents{3, 4});
     CHECK(parse(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12)).shape == extents{3});
+    CHECK(parse(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (0, 2), }", 0)).shape == extents{0, 2});
     CHECK(parse(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 3, 1), }", 12)).shape ==
           extents{1, 3, 1});
     CHECK(parse(file_of("{'descr': '>u1', 'fortran_order': False, 'shape': (3,), }", 3)).type == dtype::u8);

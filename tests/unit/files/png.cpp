@@ -55,6 +55,10 @@ TEST_CASE("files/png: grey, colours, palettes and filters", "[files]") {
     CHECK(decode(png_of(1, 2, 8, 2, bytes({1, 1, 2, 3, 10, 10, 10})), {1, 2, 3}) == bytes({1, 2, 3, 11, 12, 13}));
     CHECK(decode(png_of(1, 3, 8, 3, bytes({0, 1, 0, 1}), chunk("PLTE", bytes({1, 2, 3, 4, 5, 6}))), {1, 3, 3}) ==
           bytes({4, 5, 6, 1, 2, 3, 4, 5, 6}));
+    // Numbers of 4 bits in two rows, the last pixel of which is the last colour.
+    CHECK(decode(png_of(2, 3, 4, 3, bytes({0, 0x01, 0x20, 0, 0x21, 0x20}),
+                        chunk("PLTE", bytes({1, 2, 3, 4, 5, 6, 7, 8, 9}))),
+                 {2, 3, 3}) == bytes({1, 2, 3, 4, 5, 6, 7, 8, 9, 7, 8, 9, 4, 5, 6, 7, 8, 9}));
     CHECK(decode(png_of(1, 3, 1, 0, bytes({0, 0xa0})), {1, 3, 1}) == bytes({255, 0, 255}));
     // A gamma changes no number.
     CHECK(decode(png_of(1, 2, 8, 0, bytes({0, 7, 9}), chunk("gAMA", big_endian(100'000))), {1, 2, 1}) == bytes({7, 9}));
@@ -73,6 +77,9 @@ TEST_CASE("files/png: each thing that can be wrong has its message", "[files]") 
     CHECK(decode(png_of(1, 2, 8, 4, std::string(5, '\0')), size).find("transparency") != std::string::npos);
     CHECK(decode(png_of(1, 2, 8, 0, bytes({0, 7, 9}), chunk("tRNS", bytes({0, 7}))), size).find("transparent pixels") !=
           std::string::npos);
+    CHECK(decode(png_of(1, 3, 8, 3, bytes({0, 1, 2, 0}), chunk("PLTE", bytes({1, 2, 3, 4, 5, 6}))), {1, 3, 3})
+              .find("(a pixel has colour 2 of a palette of 2)") != std::string::npos);
+    CHECK(decode(png_of(1, 3, 8, 3, bytes({0, 0, 0, 0})), {1, 3, 3}).starts_with("lockstep: \"x.png\" "));
     // No part of a file is a picture, nor is one with a bit changed in what has a checksum.
     for (std::size_t end = 0; end < good.size(); ++end)
         CHECK(decode(good.substr(0, end), size).starts_with("lockstep: \"x.png\" "));

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "lockstep/compress/any.hpp"
+#include "lockstep/compress/by_layer.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/warm_up.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/optim/deep_gradient.hpp"
 #include "lockstep/optim/one_bit_adam.hpp"
@@ -157,6 +159,55 @@ TEST_CASE("reduce/proposals: the norm and the momentum of a tensor do not depend
     CHECK(whole.weights == cut.weights);
     for (std::size_t worker = 0; worker < workers; ++worker)
         CHECK(whole.state("proposal", worker) == cut.state("proposal", worker));
+}
+
+TEST_CASE("reduce/proposals: a local gradient is the mean over the rows of its worker", "[reduce]") {
+    // A gradient of 1 everywhere: a norm of sqrt(12) for the matrix, 4 / sqrt(2) the bound of 2 workers.
+    const auto sums = [](std::vector<std::size_t> rows, double clip) {
+        ls::tensor::arena arena;
+        auto of = bucket();
+        of.deal.lengths = rows;
+        const deep_gradient optimizer{.momentum = 0, .clip = clip};
+        const auto all = error_feedback{top_k{.ratio = 1}};
+        ls::reduce::proposals<double, inner<double, error_feedback<top_k>>, deep_gradient, error_feedback<top_k>>
+            reducer{of, all, arena};
+        arena.allocate();
+        reducer.bind(arena);
+        reducer.propose_with(optimizer, {});
+        std::vector<double> gradients(workers * n);
+        const auto every = static_cast<double>(rows[0] + rows[1]);
+        for (std::size_t worker = 0; worker < workers; ++worker)
+            for (std::size_t i = 0; i < n; ++i)
+                gradients[worker * n + i] = static_cast<double>(rows[worker]) / every;
+        reducer.start(gradients, 0);
+        reducer.finish();
+        return gradients[bias];
+    };
+    const double norm = std::sqrt(12.0);
+    for (const std::vector<std::size_t>& rows : {std::vector<std::size_t>{4, 4}, {1, 7}, {0, 3}, {5, 1}}) {
+        CHECK(sums(rows, norm * std::sqrt(2) * 1.001) == Approx(1).epsilon(1e-12));
+        CHECK(sums(rows, norm * std::sqrt(2) / 2) == Approx(0.5).epsilon(1e-12));
+    }
+}
+
+TEST_CASE("reduce/proposals: where all of a tensor is sent momentum is kept", "[reduce]") {
+    const auto expect = [](const auto& compressor, std::uint64_t whole_steps) {
+        run<double, deep_gradient, std::remove_cvref_t<decltype(compressor)>> all{deep_gradient{}, compressor};
+        double u = 0;
+        for (std::uint64_t step = 0; step < 6; ++step) {
+            all.step(step, [](std::size_t, std::size_t) { return 1.0; });
+            u = 0.9 * u + 1;
+            // The bias travels as it is; of the matrix the first number is among those that are sent.
+            CHECK(all.gradients[0] == Approx(u));
+            if (step < whole_steps)
+                for (std::size_t i = bias; i < n; ++i) CHECK(all.gradients[i] == Approx(u));
+        }
+        if (whole_steps < 6) CHECK(all.state("proposal", 0)[bias] == 0);
+    };
+    expect(error_feedback{top_k{.ratio = 1}}, 6);
+    expect(error_feedback{ls::compress::warm_up{top_k{.ratio = 0.5}, 0, 3}}, 3);
+    expect(ls::compress::any{error_feedback{ls::compress::warm_up{top_k{.ratio = 0.5}, 0, 3}}}, 3);
+    expect(error_feedback{ls::compress::by_layer{top_k{.ratio = 1}, top_k{.ratio = 0.1}}}, 6);
 }
 
 TEST_CASE("reduce/proposals: compress::any has the bits of what it holds, also of tensors that travel as they are",

@@ -94,6 +94,24 @@ TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its lo
         CHECK(csv.lines() == whole_csv);
         CHECK(json.lines() == whole_json);
     }
+    // Three fits of a run that goes on after step 10, each with logs of its own.
+    const auto fits = [&](std::uint64_t first, std::uint64_t last, bool is_first) {
+        ls::csv_log lines{csv.path};
+        ls::json_log objects{json.path};
+        const ls::report::run_begin from{10, first, first / 10, is_first};
+        lines.on_begin(from);
+        objects.on_begin(from);
+        for (std::uint64_t step = first + 1; step <= last; ++step) {
+            lines.on_step({.step = step, .epoch = step / 10});
+            objects.on_step({.step = step, .epoch = step / 10});
+            if (step % 10 == 0) objects.on_epoch({.epoch = step / 10, .test = {}});
+        }
+    };
+    fits(10, 20, true);
+    fits(20, 25, false);
+    fits(25, 30, false);
+    CHECK(csv.lines() == whole_csv);
+    CHECK(json.lines() == whole_json);
     // Another file of that name is none of this run.
     std::ofstream{csv.path} << "1,2,3\n";
     run(25, 30);

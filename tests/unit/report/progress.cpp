@@ -74,6 +74,7 @@ TEST_CASE("report/progress: a bar fits any terminal", "[report]") {
             CHECK(line.size() < std::max<std::size_t>(columns, 1));
         }
     CHECK(bar_text(event_at(100, 0, 3), 90).starts_with("100 % [####"));
+    CHECK(bar_text(event_at(3, ~std::uint64_t{0} - 3, 3), 77).find("step 103  loss") != std::string::npos);
     CHECK(bar_text(event_at(99, 1, 3), 90).starts_with(" 99 % [####"));
     // For some seconds: the time decides, and steps have no end that is known.
     CHECK(bar_text(event_at(30, 1, 15, 60), 78) ==

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Files that others may read, or write, while they are written again.
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/output_file.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::core {
+
+/// A file that is written beside its place and then takes it, so readers find the old one or the new one as a whole;
+/// of several writers each has a file of its own, and the last one wins. Links are followed, and the new file has the
+/// permissions of the old one. What did not take its place is removed.
+class replacement {
+public:
+    /// Throws core::error for an empty path, and as replaced_output() does. Nothing is opened.
+    [[gnu::cold]] explicit replacement(const std::string& path);
+    replacement(const replacement&) = delete;
+    replacement& operator=(const replacement&) = delete;
+    ~replacement();
+
+    /// The file to write: PATH.TOKEN.writing, with a random token.
+    [[nodiscard]] const std::string& writing() const noexcept { return writing_; }
+    /// It takes its place. Throws core::error.
+    [[gnu::cold]] void commit();
+    /// The same, but only when all of it is on the disk; its name is there afterwards.
+    [[gnu::cold]] void commit_on_disk();
+
+private:
+    std::string path_, target_, writing_;
+};
+
+#if LOCKSTEP_BODIES
+
+namespace detail {
+/// Some file systems cannot do this for folders, and need not.
+LOCKSTEP_FUNCTION void flush_path(const std::string& path, const std::string& name, int flags) {
+    const int open = ::open(path.c_str(), flags | O_CLOEXEC);
+    int reason = open < 0 ? errno : 0;
+    while (open >= 0 && ::fsync(open) != 0) {
+        reason = errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+        if (errno != EINTR) break;
+        reason = 0;
+    }
+    if (open >= 0) ::close(open);
+    if (reason != 0) fail_output(name, reason);
+}
+}  // namespace detail
+
+LOCKSTEP_FUNCTION replacement::replacement(const std::string& path) : path_{path} {
+    if (path.empty()) fail("a file that is to be written has an empty name", "name it");
+    target_ = replaced_output(path);
+    std::uint64_t token = 0;
+    if (::getrandom(&token, sizeof token, 0) != static_cast<ssize_t>(sizeof token))
+        fail("the system gives no random bytes", "check /dev/urandom");
+    writing_ = text(target_, ".", hexadecimal(token), ".writing");
+}
+
+LOCKSTEP_FUNCTION replacement::~replacement() {
+    if (!writing_.empty()) ::unlink(writing_.c_str());
+}
+
+LOCKSTEP_FUNCTION void replacement::commit() {
+    struct stat about {};
+    if (::stat(target_.c_str(), &about) == 0) (void)::chmod(writing_.c_str(), about.st_mode & 07777);
+    if (std::rename(writing_.c_str(), target_.c_str()) != 0) detail::fail_output(path_, errno);
+    writing_.clear();
+}
+
+LOCKSTEP_FUNCTION void replacement::commit_on_disk() {
+    detail::flush_path(writing_, path_, O_WRONLY);
+    commit();
+    detail::flush_path(folder_of(target_), path_, O_RDONLY | O_DIRECTORY);
+}
+
+#endif
+
+}  // namespace lockstep::core
