@@ -127,7 +127,7 @@ TEST_CASE("data/mapped_npy: each thing that can be wrong has its message", "[dat
     CHECK(error(one, y).find("has the shape one number, expected nx2x3x1") != std::string::npos);
     CHECK(error(x, x).find("has the shape 3x2x3, expected n (labels)") != std::string::npos);
     const std::string beyond = write<std::uint64_t>(here, "beyond.npy", {3}, {0, 1, 9223372036854775813U});
-    CHECK(error(x, beyond).find("label 2 of \"" + beyond + "\" is 9223372036854775813, allowed are 0 to 2") !=
+    CHECK(error(x, beyond).find("label 2 of \"" + beyond + "\" is 9223372036854775813, allowed are 0 to 3") !=
           std::string::npos);
     const std::string fractions = write<float>(here, "fractions.npy", {3}, {0, 1, 2});
     CHECK(error(x, fractions) == "lockstep: \"" + fractions +
