@@ -187,6 +187,12 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
         ls::trainer wrong{group, make(5)};
         wrong.resume(path);
         CHECK_THROWS_WITH(wrong.fit(fewer.set(), ls::steps{1}), Catch::Contains("64 of 176 samples"));
+        // One that has nothing to do asks for no set.
+        ls::trainer idle{group, make(5)};
+        idle.resume(path);
+        CHECK(idle.fit(fewer.set(), ls::until_step{1}).steps == 0);
+        CHECK(idle.state_hash() == hash);
+        idle.fit(training.set(), ls::steps{1});
 
         group.barrier();
         if (group.rank() == 0) files::resize_file(path + "/state.safetensors", 1000);
@@ -280,6 +286,26 @@ TEST_CASE("another batch in the middle of an epoch goes to its end, and no furth
             other.fit(training.set(), ls::epochs{1}, sizes);
             if (group.rank() == 0) CHECK(seen.size() == (176 + batch - 1) / batch);
         }
+    });
+}
+
+TEST_CASE("a set of another size is refused as often as it is tried", "[saving]") {
+    const shared_folder folder;
+    on_groups({1}, [&](const mpi::communicator& group) {
+        const auto make = [] { return recipe({}, ls::optim::sgd{}, ls::compress::none{}, ls::sync::every_step{}); };
+        ls::trainer trainer{group, make()};
+        trainer.fit(training.set(), ls::steps{3});
+        (void)trainer.save(folder.path);
+        trainer.fit(training.set(), ls::steps{2});
+        ls::trainer other{group, make()};
+        other.resume(folder.path);
+        const samples<> more{200}, fewer{50};
+        for (int turn = 0; turn < 2; ++turn)
+            for (const auto* one : {&more, &fewer})
+                CHECK_THROWS_WITH(other.fit(one->set(), ls::steps{1}), Catch::Contains("96 of 176 samples"));
+        // Alone a trainer goes on after an error.
+        other.fit(training.set(), ls::steps{2});
+        CHECK(other.state_hash() == trainer.state_hash());
     });
 }
 

@@ -347,6 +347,16 @@ TEST_CASE("a data set of another size begins an epoch of its own", "[training]")
         trainer.fit(fewer.set(), ls::steps{1}, firsts{&epochs});
     }
     if (world.rank() == 0) CHECK(epochs == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6});
+    // With its first step only: a fit that makes none leaves the place where it is.
+    ls::trainer stays{world, recipe()};
+    epochs.clear();
+    stays.fit(all.set(), ls::steps{3}, firsts{&epochs});
+    CHECK(stays.fit(fewer.set(), ls::until_step{2}).steps == 0);
+    CHECK(stays.fit(all.set(), ls::epochs{1}, firsts{&epochs}).steps == 2);
+    if (world.rank() == 0) CHECK(epochs == std::vector<std::uint64_t>{1, 1, 1, 1, 1});
+    ls::trainer straight{world, recipe()};
+    straight.fit(all.set(), ls::epochs{1});
+    CHECK(stays.state_hash() == straight.state_hash());
     // Where an epoch has ended nothing is left to end.
     ls::trainer other{world, recipe()};
     epochs.clear();

@@ -174,6 +174,58 @@ TEST_CASE("a second fit with a stop of its own runs as it would have run without
     if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("a run in parts that is begun again goes on in the part that was stopped", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-parts-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    const samples<> fewer{64};
+    // The first part is over where the second one was stopped; it has a set of another size, and ends in an epoch.
+    const auto run = [&](auto& trainer, ls::early_stopping& stop, auto&... more) {
+        trainer.fit(fewer.set(), ls::until_step{3}, ls::validate{test.set()});
+        return trainer.fit(training.set(), ls::until_epoch{40}, ls::validate{test.set()}, stop, more...).steps;
+    };
+    ls::trainer whole{world, recipe(0.3)};
+    ls::early_stopping first{.patience = 3};
+    const auto steps = run(whole, first);
+    REQUIRE(steps > 10);
+    for (const std::uint64_t at : {4U, 5U, 6U, 7U, 9U}) {
+        ls::trainer stopped{world, recipe(0.3)};
+        ls::early_stopping none{.patience = 3};
+        ls::checkpoint saves{folder, 1, 1};
+        killed kill{at + 1};
+        CHECK_THROWS(run(stopped, none, saves, kill));
+        ls::trainer trainer{world, recipe(0.3)};
+        trainer.resume(folder);
+        // A fit that fails before its first step changes nothing of it.
+        CHECK_THROWS(trainer.fit(training.set(), ls::until_epoch{40}, ls::validate{test.set()},
+                                 ls::early_stopping{.patience = 3}, ls::checkpoint{"/proc/lockstep", 4}));
+        if (world.size() > 1) trainer = ls::trainer{world, recipe(0.3)}, trainer.resume(folder);
+        ls::early_stopping second{.patience = 3};
+        run(trainer, second);
+        CHECK(trainer.report().steps == whole.report().steps);
+        CHECK(second.best_epoch == first.best_epoch);
+        CHECK(trainer.all_weights() == whole.all_weights());
+        world.barrier();
+        if (world.rank() == 0) std::filesystem::remove_all(folder);
+        world.barrier();
+    }
+}
+
+TEST_CASE("an epoch that another data set ends is none of those without progress", "[training]") {
+    const mpi::communicator world;
+    const samples<> fewer{64};
+    const auto epochs = [&](bool begins_another) {
+        ls::trainer trainer{world, recipe(1e-30)};  // gets no better
+        ls::early_stopping stop{.patience = 2};
+        trainer.fit(training.set(), ls::epochs{1}, ls::validate{test.set()}, stop);
+        if (begins_another) trainer.fit(training.set(), ls::steps{1});
+        epochs_seen seen;
+        trainer.fit(fewer.set(), ls::epochs{10}, ls::validate{test.set()}, stop, seen);
+        return seen.numbers.size();
+    };
+    CHECK(epochs(true) == epochs(false));
+}
+
 TEST_CASE("a checkpoint of the last step of an epoch is there when the epoch was told", "[training]") {
     const mpi::communicator world;
     std::string folder = "/tmp/lockstep-epoch-" + std::to_string(::getpid());

@@ -47,6 +47,7 @@ struct gaussian_top_k {
         constexpr int most_changes = 4;
         const std::size_t n = in.values.size(), cap = most(n), k = share_of(ratio, n);
         if (n == 0) return 0;
+        if (k == n) return kernels::top_k_by_sample(in.values, n, indices, in.scratch);
         const auto [mean, deviation] = moments_of(in.values);
         const double share = static_cast<double>(k) / static_cast<double>(n);
         auto least = static_cast<T>(std::abs(mean) - deviation * normal_quantile(share / 2));

@@ -32,7 +32,7 @@ public:
     replacement& operator=(const replacement&) = delete;
     ~replacement();
 
-    /// The file to write: PATH.TOKEN.writing, with a random token.
+    /// The file to write: PATH.TOKEN.writing, with a random token. A process that is killed leaves it.
     [[nodiscard]] const std::string& writing() const noexcept { return writing_; }
     /// It takes its place. Throws core::error.
     [[gnu::cold]] void commit();
@@ -46,17 +46,15 @@ private:
 #if LOCKSTEP_BODIES
 
 namespace detail {
-/// Some file systems cannot do this for folders, and need not.
-LOCKSTEP_FUNCTION void flush_path(const std::string& path, const std::string& name, int flags) {
-    const int open = ::open(path.c_str(), flags | O_CLOEXEC);
+/// Of folders some file systems cannot do this, and need not; one that may not be read is left to the system.
+LOCKSTEP_FUNCTION void flush_path(const std::string& path, const std::string& name, bool is_folder) {
+    const int open = ::open(path.c_str(), (is_folder ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
+    if (open < 0 && is_folder && errno == EACCES) return;
     int reason = open < 0 ? errno : 0;
-    while (open >= 0 && ::fsync(open) != 0) {
-        reason = errno == EINVAL || errno == ENOTSUP ? 0 : errno;
-        if (errno != EINTR) break;
-        reason = 0;
+    while (open >= 0 && (reason = ::fsync(open) == 0 ? 0 : errno) == EINTR) {
     }
     if (open >= 0) ::close(open);
-    if (reason != 0) fail_output(name, reason);
+    if (reason != 0 && reason != EINVAL && reason != ENOTSUP) fail_output(name, reason);
 }
 }  // namespace detail
 
@@ -66,7 +64,7 @@ LOCKSTEP_FUNCTION replacement::replacement(const std::string& path) : path_{path
     std::uint64_t token = 0;
     if (::getrandom(&token, sizeof token, 0) != static_cast<ssize_t>(sizeof token))
         fail("the system gives no random bytes", "check /dev/urandom");
-    writing_ = text(target_, ".", hexadecimal(token), ".writing");
+    writing_ = text(target_, ".", hexadecimal(token).substr(0, 8), ".writing");
 }
 
 LOCKSTEP_FUNCTION replacement::~replacement() {
@@ -81,9 +79,9 @@ LOCKSTEP_FUNCTION void replacement::commit() {
 }
 
 LOCKSTEP_FUNCTION void replacement::commit_on_disk() {
-    detail::flush_path(writing_, path_, O_WRONLY);
+    detail::flush_path(writing_, path_, false);
     commit();
-    detail::flush_path(folder_of(target_), path_, O_RDONLY | O_DIRECTORY);
+    detail::flush_path(folder_of(target_), path_, true);
 }
 
 #endif

@@ -70,33 +70,36 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     const report::recording<typename engine<Plan>::strategy_type> recorded{core.strategy,
                                                                            report::recorder_of(observers...)};
     report::require_different_outputs(core.ranks, observers...);
-    [[maybe_unused]] const report::run_begin begun{core.resumed_after, core.totals.steps, core.epoch,
-                                                   std::exchange(core.is_first_fit, false)};
+    // Another set begins an epoch with its first step: one that is under way ends there.
+    const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
+    const bool is_known = core.order.size() == n, ends = !is_known && core.restored_set != n && core.position > 0;
+    const std::size_t place = ends ? 0 : core.position;
+    // The batch may have changed in the middle of an epoch.
+    const std::size_t minibatches_left = (n - place - 1) / core.plan.batch + 1;
+    const std::uint64_t asked = steps_until(until, report::fit_begin{core.epoch + (ends ? 1 : 0), core.totals.steps,
+                                                                     per_epoch, per_epoch - minibatches_left});
+    [[maybe_unused]] const report::run_begin begun{core.resumed_after, core.totals.steps,
+                                                   core.epoch + (ends && asked > 0 ? 1 : 0), core.is_first_fit};
     bool goes_on = true;
     ((goes_on = report::tell_begin(observers, core.ranks, self, begun) && goes_on), ...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
         goes_on = all_go_on(core.ranks, goes_on);
-    const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
-    if (core.order.size() != n) {
-        core::with_memory("the order of the samples", n * sizeof(core.order[0]),
-                          "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
+    std::uint64_t left = goes_on ? asked : 0;
+    if (left > 0) {
         require_restored_set(core, n);
-        // Another set begins an epoch: an unfinished one ends here.
-        if (core.restored_set != n && std::exchange(core.position, 0) > 0) ++core.epoch;
-        if (core.position == 0) core.begin_epoch();
+        require_last_minibatch<typename engine<Plan>::net>(n, place, core.plan.batch, left);
+        if (!is_known)
+            core::with_memory("the order of the samples", n * sizeof(core.order[0]),
+                              "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
         core.restored_set = 0;
-        core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
-        require_same_order(core.ranks, core.order);
+        core.position = place;
+        if (ends) ++core.epoch;
+        if (!is_known && place == 0) core.begin_epoch();
+        if (!is_known || place > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
+        if (!is_known) require_same_order(core.ranks, core.order);
     }
-    // The batch may have changed in the middle of an epoch.
-    const std::size_t minibatches_left = (n - core.position - 1) / core.plan.batch + 1;
-    std::uint64_t left = !goes_on ? 0
-                                  : steps_until(until, report::fit_begin{core.epoch, core.totals.steps, per_epoch,
-                                                                         per_epoch - minibatches_left});
-    require_last_minibatch<typename engine<Plan>::net>(n - core.position, core.plan.batch, left);
-    if (left > minibatches_left)
-        require_last_minibatch<typename engine<Plan>::net>(n, core.plan.batch, left - minibatches_left);
-    if (core.position > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
+    // Of a run in several parts those that are over leave it to the next one to go on with what was.
+    if (asked > 0) core.is_first_fit = false;
     const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
         if (position == 0) core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
         const auto own = deal::own_rows(std::min(core.plan.batch, n - position), core.grid, engine<Plan>::least_rows);

@@ -49,7 +49,9 @@ template <class Net>
     return text_of(need_of<Net>, layer::name, tensor::to_text<input>(), input::size / input::extents.back());
 }
 [[noreturn]] void fail_on_lanes(std::size_t batch, std::size_t lanes, std::size_t least, const std::string& need);
-[[noreturn]] void fail_on_last_minibatch(std::size_t n, std::size_t batch, std::size_t least, const std::string& need);
+/// `rest`: samples of the epoch that are left.
+[[noreturn]] void fail_on_last_minibatch(std::size_t n, std::size_t rest, std::size_t batch, std::size_t least,
+                                         const std::string& need);
 /// Looks for a lane with rows, but fewer than `least`.
 [[nodiscard]] bool has_short_lane(const deal& rows, std::size_t least) noexcept;
 [[noreturn]] void fail_on_step(const deal& rows, const partition::grid& on, std::size_t least, const std::string& need);
@@ -62,13 +64,18 @@ void require_lane_rows(std::size_t batch, std::size_t lanes) {
         if (batch / lanes < least) detail::fail_on_lanes(batch, lanes, least, detail::need_text<Net>());
 }
 
-/// Throws core::error where so many steps over `n` samples, the rest of an epoch, come to a last minibatch that fills
-/// not even one lane.
+/// Throws core::error where a fit over `n` samples comes to a last minibatch that fills not even one lane. It begins at
+/// this position of an epoch and makes `steps` steps.
 template <class Net>
-void require_last_minibatch(std::size_t n, std::size_t batch, std::uint64_t steps) {
-    if constexpr (constexpr std::size_t least = least_lane_rows<Net>; least > 1)
-        if (const std::size_t last = n % batch; last > 0 && last < least && steps > n / batch)
-            detail::fail_on_last_minibatch(n, batch, least, detail::need_text<Net>());
+void require_last_minibatch(std::size_t n, std::size_t position, std::size_t batch, std::uint64_t steps) {
+    if constexpr (constexpr std::size_t least = least_lane_rows<Net>; least > 1) {
+        const std::size_t rest = n - position, whole = rest / batch, minibatches = whole + (rest % batch > 0 ? 1 : 0);
+        const auto is_short = [](std::size_t last) { return last > 0 && last < least; };
+        if (is_short(rest % batch) && steps > whole)
+            detail::fail_on_last_minibatch(n, rest, batch, least, detail::need_text<Net>());
+        if (is_short(n % batch) && steps > minibatches + n / batch)
+            detail::fail_on_last_minibatch(n, n, batch, least, detail::need_text<Net>());
+    }
 }
 
 /// Throws core::error, on all ranks alike, where the rows that ranks brought to a step leave a lane fewer than a layer
@@ -99,14 +106,17 @@ LOCKSTEP_FUNCTION void fail_on_lanes(std::size_t batch, std::size_t lanes, std::
         batch < least ? core::text("use ", larger) : core::text("use at most ", batch / least, " lanes or ", larger));
 }
 
-LOCKSTEP_FUNCTION void fail_on_last_minibatch(std::size_t n, std::size_t batch, std::size_t least,
+LOCKSTEP_FUNCTION void fail_on_last_minibatch(std::size_t n, std::size_t rest, std::size_t batch, std::size_t least,
                                               const std::string& need) {
-    const std::size_t last = n % batch, whole = n - last;
-    const std::string more = core::text("at least ", whole + least, " samples");
-    core::fail(core::text("the last minibatch of ", n, n == 1 ? " sample" : " samples", " with a batch of ", batch,
-                          " has ", last, last == 1 ? " sample" : " samples", ", and ", need, " in a lane"),
-               core::text("fit ", whole > 0 ? core::text(whole, " or ") : "", more,
-                          ", or use a batch that leaves none or at least ", least, " of them"));
+    const std::size_t last = rest % batch, whole = n - last;
+    // Where the batch has changed in the middle of an epoch no other set is of use.
+    const bool has_changed = last != n % batch;
+    const std::string more = core::text("at least ", whole + least, " samples"),
+                      sets = core::text("fit ", whole > 0 ? core::text(whole, " or ") : "", more, ", or ");
+    core::fail(core::text("the last minibatch of ", has_changed ? core::text("the ", rest, " that are left of ") : "",
+                          n, n == 1 ? " sample" : " samples", " with a batch of ", batch, " has ", last,
+                          last == 1 ? " sample" : " samples", ", and ", need, " in a lane"),
+               core::text(has_changed ? "" : sets, "use a batch that leaves none or at least ", least, " of them"));
 }
 
 LOCKSTEP_FUNCTION bool has_short_lane(const deal& rows, std::size_t least) noexcept {

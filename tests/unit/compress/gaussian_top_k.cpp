@@ -48,6 +48,12 @@ TEMPLATE_TEST_CASE("compress/gaussian_top_k: the m largest, whatever the vector"
             if (n > 0) single[n / 2] = T{1};
             sends_the_largest(one, single);
         }
+    // All of them: sends_all() says so, whatever their mean.
+    std::vector<T> shifted(1000);
+    for (std::size_t i = 0; i < shifted.size(); ++i) shifted[i] = static_cast<T>(i) / T{500} - T{0.8F};
+    channel<T, gaussian_top_k> all{gaussian_top_k{.ratio = 1}, shifted.size()};
+    CHECK(sends_all(all.compressor, 0, {}));
+    CHECK(sends_the_largest(all, shifted) == shifted.size());
 }
 
 TEMPLATE_TEST_CASE("compress/gaussian_top_k: numbers that are not finite are never left out", "[compress]", float,
