@@ -20,13 +20,10 @@ namespace lockstep::fuzz {
 
 [[nodiscard]] inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// A decimal number in the range of double: neither infinite nor rounded to zero.
+/// A decimal number that is not above all doubles.
 [[nodiscard]] inline std::optional<double> real(const std::string& digits) {
     const double value = std::strtod(digits.c_str(), nullptr);
-    const std::string mantissa = digits.substr(0, digits.find_first_of("eE"));
-    const bool is_zero = mantissa.find_first_of("123456789") == mantissa.npos;
-    if (!std::isfinite(value) || (value == 0 && !is_zero)) return {};
-    return value;
+    return std::isfinite(value) ? std::optional{value} : std::nullopt;
 }
 
 /// A tree of JSON. Of scalars `text`: the characters of a string, the digits of a number.

@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -208,6 +209,18 @@ TEST_CASE("a run in parts that is begun again goes on in the part that was stopp
         world.barrier();
         if (world.rank() == 0) std::filesystem::remove_all(folder);
         world.barrier();
+    }
+}
+
+TEST_CASE("a loss has to fall by a number from 0 on", "[training]") {
+    for (const double least :
+         {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+        ls::trainer trainer{mpi::communicator{}, recipe(0.3)};
+        CHECK_THROWS_WITH(
+            trainer.fit(training.set(), ls::epochs{2}, ls::validate{test.set()},
+                        ls::early_stopping{.patience = 1, .least = least}),
+            Catch::Contains("early_stopping has least = ") && Catch::Contains("no finite number from 0 on"));
+        CHECK(trainer.report().steps == 0);
     }
 }
 

@@ -35,9 +35,9 @@ struct channel_statistics {
     }
     void check() const {
         for (std::size_t c = 0; c < Channels; ++c)
-            if (!(deviation[c] > 0))
-                core::fail(core::text("channel ", c, " has the deviation ", deviation[c]),
-                           "give every channel a deviation above 0: 1 changes nothing");
+            if (!(deviation[c] > 0 && std::isfinite(deviation[c]) && std::isfinite(mean[c])))
+                core::fail(core::text("channel ", c, " has the mean ", mean[c], " and the deviation ", deviation[c]),
+                           "give every channel a finite mean and deviation, which is above 0: 1 changes nothing");
     }
 };
 

@@ -161,6 +161,13 @@ template <class T, class Network>
             core::fail(core::text(what, " ", bad, " is ", numbers[bad]), "write a network whose numbers are finite");
 }
 
+/// As ONNX wants names of values to be. Those that the writer makes have a point.
+[[nodiscard]] constexpr bool is_identifier(std::string_view name) noexcept {
+    constexpr std::string_view digits = "0123456789",
+                               all = "0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return !name.empty() && digits.find(name.front()) == name.npos && name.find_first_not_of(all) == name.npos;
+}
+
 }  // namespace detail
 
 /// The network as the bytes of an ONNX file, for inference: operator set 17, one input and one output, whose first
@@ -172,9 +179,10 @@ template <class Net, class T>
 [[nodiscard]] std::string onnx_bytes(const Net& net, std::span<const T> weights, std::span<const T> statistics,
                                      const onnx_options& how = {}) {
     detail::require_numbers<T, model::network<Net, 1>>(weights, statistics);
-    if (how.input.empty() || how.output.empty() || how.input == how.output)
-        core::fail(core::text("an ONNX file with the input '", how.input, "' and the output '", how.output, "'"),
-                   "give each a name of its own");
+    if (!detail::is_identifier(how.input) || !detail::is_identifier(how.output) || how.input == how.output)
+        core::fail(core::text("an ONNX file with the input '", core::excerpt(how.input), "' and the output '",
+                              core::excerpt(how.output), "'"),
+                   "give each a name of its own, of letters, digits and underscores, that does not begin with a digit");
     return detail::onnx_writer<T, Net>{net, weights, statistics, how}.serialised();
 }
 

@@ -31,10 +31,10 @@ struct huber {
     using label = Output;
 
     [[nodiscard]] std::string settings() const { return core::text("delta=", delta); }
-    /// Throws core::error unless delta is finite and above 0.
+    /// Throws core::error unless delta is finite, and positive as a float too.
     void check() const {
-        if (!(delta > 0 && std::isfinite(delta)))
-            core::fail(core::text("huber has delta = ", delta, ", not a finite number above 0"),
+        if (!(delta >= 1e-37 && std::isfinite(delta)))
+            core::fail(core::text("huber has delta = ", delta, ", below 1e-37 or not finite"),
                        "take the distance from which on errors count as outliers, such as 1");
     }
 

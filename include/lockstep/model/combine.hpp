@@ -189,8 +189,7 @@ struct recompute : items<Specs...> {
     }
 };
 
-/// residual{layers..}: x + layers(x) (He et al. 2015). A residual that holds nothing but another one:
-/// residual{path{residual{..}}}.
+/// residual{layers..}: x + layers(x) (He et al. 2015).
 template <class... Specs>
 struct residual : items<Specs...> {
     static_assert(sizeof...(Specs) > 0, "lockstep: a residual has at least one layer");
@@ -214,6 +213,10 @@ struct residual : items<Specs...> {
     }
     static constexpr layer_api::residual_join join{};
 };
+
+/// One that holds nothing but another one is no copy of it.
+template <class... Specs>
+residual(const residual<Specs...>&) -> residual<residual<Specs...>>;
 
 /// Branches that begin with the same value and end in a node that reads all of them.
 template <class Join, class... Paths>

@@ -32,9 +32,9 @@ namespace lockstep::optim {
 /// warm_up::start but for another `first` than none), keep all of u: their sum is plain momentum, as in the published
 /// code. A number that was sent and is exactly 0 counts as not sent. The warm-up of the ratio belongs to the
 /// compressor. With a momentum of 0 this is sgd with local clipping. The norm of a tensor is that of all its numbers,
-/// in double; the paper clips by the norm of all tensors, which would keep messages back until the end of backward. One
-/// slot for each worker: u. Proposal: 4 numbers moved for each weight and worker, one more with clipping; masking: 3
-/// more. Neither u nor v contains the rate.
+/// in double, with a model partition those of a shard; the paper clips by the norm of all tensors, which would keep
+/// messages back until the end of backward. One slot for each worker: u. Proposal: 4 numbers moved for each weight and
+/// worker, one more with clipping; masking: 3 more. Neither u nor v contains the rate.
 struct deep_gradient {
     double momentum = 0.9;
     bool nesterov = false;

@@ -28,11 +28,14 @@ struct early_stopping {
     std::uint64_t best_epoch = 0;  ///< its number, from 1
 
     /// Takes over what a checkpoint has of the run. False where the run had ended there. Throws core::error for a
-    /// patience of 0.
+    /// patience of 0, and a `least` below 0 or not finite.
     template <class Trainer>
     [[nodiscard]] bool on_begin(Trainer& trainer, const run_begin& from) {
         if (patience == 0)
             core::fail("early_stopping has a patience of 0 epochs", "take the number of epochs without a better loss");
+        if (!(least >= 0 && least < std::numeric_limits<double>::infinity()))
+            core::fail(core::text("early_stopping has least = ", least, ", no finite number from 0 on"),
+                       "take by how much the loss has to fall, or leave it out");
         counts_from_ = from.is_resumed() ? 0 : from.epochs;
         if (from.is_resumed() && trainer.best_epoch() > 0) {
             best_loss = trainer.best_loss();

@@ -102,7 +102,8 @@ public:
     /// Of weights and slots on this rank.
     [[nodiscard]] std::size_t weight_sets() const noexcept { return workers_.size(); }
     void begin(std::uint64_t step) { front().begin(step); }
-    /// A local gradient is a mean over the rows of its worker. One without rows leaves its weights alone.
+    /// A local gradient is a mean over the rows of its worker. One without rows leaves its weights and slots alone; its
+    /// optimizer counts steps as all others do.
     [[nodiscard]] std::size_t begin_walk(std::size_t set, std::span<const std::size_t> lengths,
                                          std::uint64_t step) noexcept {
         set_ = set;
@@ -455,11 +456,10 @@ private:
 
 /// w_k(t+1) = w_k(t) - rate(t) g_k(t) for each worker k of plan::workers, where g_k is the mean gradient over its rows
 /// of the minibatch. After every `period` steps each w_k becomes the mean of all of them, weighted by the samples that
-/// they have taken since the last one (Stich, ICLR 2019,
-/// arXiv:1805.09767). Before step `start` steps are synchronous: post-local SGD (Lin, Stich, Patel, Jaggi, ICLR 2020,
-/// arXiv:1808.07217).
-/// A worker without rows in a short minibatch keeps its weights in that step. The bits depend on the number of workers,
-/// not on that of ranks. Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), observers that are
+/// they have taken since the last one (Stich, ICLR 2019, arXiv:1805.09767). Before step `start` steps are synchronous:
+/// post-local SGD (Lin, Stich, Patel, Jaggi, ICLR 2020, arXiv:1808.07217).
+/// A worker without rows in a short minibatch keeps its weights and slots in that step, which counts for its optimizer
+/// as for those of the others. The bits depend on the number of workers, not on that of ranks. Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), observers that are
 /// given the trainer) see the mean at that point and change no worker. A look is collective. It sends nothing right
 /// after a mean, and again in the same step. Losses, the agreement that no rank has failed and the statistics of layers
 /// stay those of each step: the latency of a small collective remains, the bandwidth of the gradients goes. Running

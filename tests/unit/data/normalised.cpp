@@ -78,7 +78,10 @@ TEST_CASE("data/normalised: wraps a data set", "[data]") {
     CHECK(labels == std::array<std::int32_t, 2>{0, 1});
     CHECK(test::error_of([&] {
               normalised{inner, {.mean = {1, 10}, .deviation = {0.5F, 0}}};
-          }) == "lockstep: channel 1 has the deviation 0; give every channel a deviation above 0: 1 changes nothing");
+          }) ==
+          "lockstep: channel 1 has the mean 10 and the deviation 0; give every channel a finite mean and deviation, "
+          "which is "
+          "above 0: 1 changes nothing");
 }
 
 }  // namespace

@@ -121,6 +121,9 @@ TEST_CASE("infer/onnx: what cannot be written is an error with the values") {
     CHECK_THAT(said([] { (void)bytes({.input = "x", .output = "x"}); }),
                Catch::Contains("input 'x' and the output 'x'"));
     CHECK_THAT(said([] { (void)bytes({.input = ""}); }), Catch::Contains("give each a name"));
+    // Those of constants and operations, too.
+    for (const std::string name : {"0.conv.weight", "0.conv.Conv.0", "x.Transpose.0", "1x", "a b"})
+        CHECK_THAT(said([&] { (void)bytes({.output = name}); }), Catch::Contains("and the output '" + name + "'"));
     const auto mute = ls::sequential{ls::input<3>, silent{}};
     CHECK_THAT(said([&] { ls::write_onnx(path, mute, std::vector<float>{}, std::vector<float>{}); }),
                Catch::Contains("layer 0.silent wrote no ONNX value"));

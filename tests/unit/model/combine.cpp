@@ -94,6 +94,13 @@ TEST_CASE("model/combine: combinators inside each other", "[model]") {
                                 {6, 10},
                                 {9, 11}});
     static_assert(std::is_same_v<network<type, 1>::output, shape<10>>);
+    // A residual of a residual alone: x + (x + dense(x)).
+    constexpr auto twice = ls::sequential{ls::input<5>, ls::residual{ls::residual{dense<5>{}}}};
+    CHECK(reads<std::remove_const_t<decltype(twice)>>() == list{{the_samples}, {the_samples, 0}, {the_samples, 1}});
+    constexpr auto inner = ls::residual{dense<5>{}};
+    constexpr auto thrice = ls::sequential{ls::input<5>, ls::residual{ls::residual{inner}}};
+    CHECK(reads<std::remove_const_t<decltype(thrice)>>() ==
+          list{{the_samples}, {the_samples, 0}, {the_samples, 1}, {the_samples, 2}});
 }
 
 TEST_CASE("model/combine: gradients are asked for where something that learns was computed from", "[model]") {

@@ -33,13 +33,17 @@ namespace detail {
 template <class T>
 inline constexpr std::size_t column_grain = simd::alignment / sizeof(T);
 
-/// Calls f(rows, two times n numbers of the chunk) for each chunk.
+/// Arrays of n numbers that each chunk has: two sums, and the origin of distances.
+inline constexpr std::size_t chunk_arrays = 3;
+
+/// Calls f(rows, these arrays of the chunk) for each chunk.
 template <class T, class F>
 void for_chunks(std::size_t rows, std::size_t n, resources<T> use, const F& f) noexcept {
     detail::for_blocks(use.team, chunk_count(rows, n), 1, [=](parallel::block mine) LOCKSTEP_FLATTEN {
         const std::size_t high = chunk_rows(n);
         for (std::size_t chunk = mine.first; chunk < mine.last; ++chunk)
-            f(parallel::block{chunk * high, std::min(rows, (chunk + 1) * high)}, use.scratch.data() + 2 * n * chunk);
+            f(parallel::block{chunk * high, std::min(rows, (chunk + 1) * high)},
+              use.scratch.data() + chunk_arrays * n * chunk);
     });
 }
 
@@ -136,23 +140,29 @@ struct rectified_sum_both_gradients : rectified_sum_gradients<T> {
 /// Elements of scratch of column_moments and column_gradients.
 template <class T>
 [[nodiscard]] constexpr std::size_t column_sums_scratch(std::size_t rows, std::size_t n) noexcept {
-    return 2 * n * detail::chunk_count(rows, n);
+    return detail::chunk_arrays * n * detail::chunk_count(rows, n);
 }
 
 /// mean[j] and variance[j] (the mean squared distance from it) of column j of x, rows x n; zeros without rows. In a
-/// chunk of P rows, distances d from its first row are summed: squares = sum of d^2 - (sum of d)^2 / P. No number is
-/// further than sqrt(P - 1) deviations from the mean (Samuelson 1968), so the sum of d^2 is at most P times what is
-/// left: little cancels wherever the mean lies. Chunks are joined with the formula of Chan, Golub, LeVeque (1979). One
-/// pass over memory.
+/// chunk of P rows, distances d from an origin are summed: squares = sum of d^2 - (sum of d)^2 / P. Little cancels
+/// where the origin is some deviations from the mean at most, wherever that lies: it is the median of the first, the
+/// middle and the last row, so that no single number that lies far away becomes it. Chunks are joined with the formula
+/// of Chan, Golub, LeVeque (1979). One pass over memory.
 template <class T>
 void column_moments(std::size_t rows, std::size_t n, const T* x, T* mean, T* variance, resources<T> use) noexcept {
     using vector = simd::batch<T>;
     constexpr std::size_t width = simd::width<T>;
     using detail::unroll;
     detail::for_chunks(rows, n, use, [=](parallel::block chunk, T* out) LOCKSTEP_FLATTEN {
-        const T* const origin = x + chunk.first * n;
         T* const sums = out;
         T* const squares = out + n;
+        T* const origin = out + 2 * n;
+        simd::map(
+            n,
+            [](vector& to, const vector& a, const vector& b, const vector& c) {
+                to = max(min(a, b), min(max(a, b), c));
+            },
+            origin, x + chunk.first * n, x + (chunk.first + chunk.last) / 2 * n, x + (chunk.last - 1) * n);
         std::fill_n(out, 2 * n, T{0});
         detail::for_pieces<T>(chunk, n, 1,
                               [=](parallel::block tile, const auto part, std::size_t c, auto count) LOCKSTEP_FLATTEN {
@@ -196,7 +206,7 @@ void column_moments(std::size_t rows, std::size_t n, const T* x, T* mean, T* var
         for (std::size_t seen = 0; seen < rows; seen += high) {
             const std::size_t more = std::min(high, rows - seen);
             const double part = static_cast<double>(more) / static_cast<double>(seen + more);
-            const T* from = use.scratch.data() + 2 * n * (seen / high) + mine.first;
+            const T* from = use.scratch.data() + detail::chunk_arrays * n * (seen / high) + mine.first;
             simd::map(
                 mine.size(),
                 [part = vector(static_cast<T>(part)), both = vector(static_cast<T>(part * static_cast<double>(seen)))](
@@ -299,7 +309,7 @@ void column_gradients(std::size_t rows, std::size_t n, const T* x, const T* dy, 
         std::fill_n(gradient + mine.first, mine.size(), T{0});
         std::fill_n(sum + mine.first, mine.size(), T{0});
         for (std::size_t chunk = 0; chunk < detail::chunk_count(rows, n); ++chunk) {
-            const T* from = use.scratch.data() + 2 * n * chunk;
+            const T* from = use.scratch.data() + detail::chunk_arrays * n * chunk;
             for (std::size_t c = mine.first; c < mine.last; ++c) {
                 gradient[c] += from[c];
                 sum[c] += from[n + c];

@@ -88,6 +88,26 @@ TEMPLATE_TEST_CASE("kernels/column_moments: a mean far from zero leaves the vari
     CHECK(std::abs(static_cast<double>(got.variance[0]) - 1.0 / 12) <= 2e-3);
 }
 
+TEMPLATE_TEST_CASE("kernels/column_moments: one number that is far away leaves the variance, wherever it is",
+                   "[kernels]", float, double) {
+    for (const std::size_t n : {1, 8, 33}) {
+        const std::size_t rows = kernels::detail::chunk_rows(n);
+        for (const std::size_t at : {std::size_t{0}, rows / 2, rows - 1, rows / 3})
+            for (const TestType far : {TestType{-10}, TestType{90}, TestType{1e4F}}) {
+                auto x = uniform<TestType>(rows * n, 1);
+                for (std::size_t j = 0; j < n; ++j) x[at * n + j] = far;
+                const auto want = kernels::reference::moments_of(n, 1, rows, n, x.data());
+                const auto got = run(rows, n, x);
+                INFO(n << " columns, row " << at << " of " << rows << " is " << far);
+                for (std::size_t j = 0; j < n; ++j) {
+                    // Additions of numbers with one sign, and what is left of (sum of d)^2 / P.
+                    const double error = std::abs(static_cast<double>(got.variance[j]) - want.variance[j]);
+                    CHECK(error <= 2 * growth<TestType>(rows, n) * want.variance[j]);
+                }
+            }
+    }
+}
+
 TEMPLATE_TEST_CASE("kernels/column_moments: equal numbers have no variance, and a NaN stays in its column", "[kernels]",
                    float, double) {
     const array<TestType> same(64 * 10, TestType{0.5});
