@@ -91,7 +91,7 @@ TEST_CASE("a checkpoint of version 1 is read", "[saving]") {
     trainer.fit(training.set(), ls::until_step{40}, seen);
     CHECK(seen.epoch == (32 * seen.steps[0] + 16 * seen.steps[1]) / 48);
     if (ls::simd::instruction_set() == "avx512bw")
-        CHECK(ls::core::hexadecimal(trainer.state_hash()) == "c3dce26048c308b0");
+        CHECK(ls::core::hexadecimal(trainer.state_hash()) == "85af3022a6377131");
 }
 
 TEST_CASE("writes the checkpoint", "[.write]") {
