@@ -193,6 +193,10 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
         CHECK(idle.fit(fewer.set(), ls::until_step{1}).steps == 0);
         CHECK(idle.state_hash() == hash);
         idle.fit(training.set(), ls::steps{1});
+        // The last epoch of a run is not over because the set is another one.
+        ls::trainer last{group, make(5)};
+        last.resume(path);
+        CHECK_THROWS_WITH(last.fit(fewer.set(), ls::until_epoch{1}), Catch::Contains("64 of 176 samples"));
 
         group.barrier();
         if (group.rank() == 0) files::resize_file(path + "/state.safetensors", 1000);

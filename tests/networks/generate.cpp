@@ -288,9 +288,6 @@ private:
                 if (chance(30)) return normalised(in, depth, in_block);
                 item out{.name = "residual"};
                 out.inside = sequence(in, {goal::exactly, in}, 1 + below(3), depth + 1, in_block);
-                // A residual of nothing but a residual would be a copy of it.
-                if (out.inside.size() == 1 && out.inside[0].name == "residual")
-                    out.inside = {{.name = "path", .inside = out.inside}};
                 return out;
             }
             case 2:

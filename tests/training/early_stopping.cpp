@@ -189,11 +189,12 @@ TEST_CASE("a run in parts that is begun again goes on in the part that was stopp
     ls::early_stopping first{.patience = 3};
     const auto steps = run(whole, first);
     REQUIRE(steps > 10);
-    for (const std::uint64_t at : {4U, 5U, 6U, 7U, 9U}) {
+    for (const std::uint64_t at : {3U, 4U, 5U, 6U, 7U, 9U}) {
         ls::trainer stopped{world, recipe(0.3)};
         ls::early_stopping none{.patience = 3};
-        ls::checkpoint saves{folder, 1, 1};
+        ls::checkpoint saves{folder, at, 1};
         killed kill{at + 1};
+        stopped.fit(fewer.set(), ls::until_step{3}, ls::validate{test.set()}, ls::checkpoint{folder, at, 1});
         CHECK_THROWS(run(stopped, none, saves, kill));
         ls::trainer trainer{world, recipe(0.3)};
         trainer.resume(folder);
@@ -221,6 +222,46 @@ TEST_CASE("a loss has to fall by a number from 0 on", "[training]") {
                         ls::early_stopping{.patience = 1, .least = least}),
             Catch::Contains("early_stopping has least = ") && Catch::Contains("no finite number from 0 on"));
         CHECK(trainer.report().steps == 0);
+    }
+}
+
+TEST_CASE("a stop of a part that is over leaves those of later parts alone", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-stops-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    // The first part runs to its end; the second one gets no better in the end.
+    const auto run = [&](auto& trainer, bool keep, auto&... more) {
+        trainer.fit(training.set(), ls::until_epoch{5}, ls::validate{test.set()}, ls::early_stopping{.patience = 9});
+        ls::early_stopping second{.patience = 2, .keep_best = keep};
+        trainer.fit(training.set(), ls::until_epoch{30}, ls::validate{test.set()}, second, more...);
+        return second.best_epoch;
+    };
+    for (const bool keep : {true, false}) {
+        ls::trainer whole{world, recipe(0.3)};
+        const auto best = run(whole, keep);
+        const std::uint64_t last = whole.report().steps;
+        REQUIRE(last > 18);
+        // Where the first part ends; in the middle and at the end of epochs of the second one.
+        for (const std::uint64_t at : {std::uint64_t{15}, std::uint64_t{17}, std::uint64_t{21}, last - 1}) {
+            ls::trainer stopped{world, recipe(0.3)};
+            ls::checkpoint saves{folder, at, 1};
+            if (at == 15) {
+                stopped.fit(training.set(), ls::until_epoch{5}, ls::validate{test.set()},
+                            ls::early_stopping{.patience = 9}, saves);
+            } else {
+                killed kill{at + 1};
+                CHECK_THROWS(run(stopped, keep, saves, kill));
+            }
+            ls::trainer trainer{world, recipe(0.3)};
+            trainer.resume(folder);
+            REQUIRE(trainer.report().steps == at);
+            CHECK(run(trainer, keep) == best);
+            CHECK(trainer.report().steps == last);
+            CHECK(trainer.all_weights() == whole.all_weights());
+            world.barrier();
+            if (world.rank() == 0) std::filesystem::remove_all(folder);
+            world.barrier();
+        }
     }
 }
 

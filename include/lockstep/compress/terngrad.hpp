@@ -32,8 +32,9 @@ namespace lockstep::compress {
 /// Randomness: word i of the stream of (tensor, worker) for element i. sigma_w: sums of v - v_0 and its square in
 /// double, over blocks of 4,096 elements, whose sums are added in order. A worker without rows has zeros and sends
 /// zeros. Elements: one number, then ceil(n / f) words with f = floor(32 / b) fields of b = ceil(log2(2W + 1)) bits,
-/// each of them t_w + 1: fields of all workers add up without a carry. Bytes with 2, 4, 8 workers: 10, 8, 6 elements in a word, so
-/// 4n/10, 4n/8, 4n/6. Two passes over v to encode, with a random word for each element in the second one. No state.
+/// each of them t_w + 1: fields of all workers add up without a carry. Bytes with 2, 4, 8 workers: 10, 8, 6 elements in
+/// a word, so 4n/10, 4n/8, 4n/6. Two passes over v to encode, with a random word for each element in the second one. No
+/// state.
 struct terngrad {
     double clip = 2.5;  ///< in standard deviations of the worker's tensor; 0: no clipping
 

@@ -4,6 +4,7 @@
 // of Dataset.
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>

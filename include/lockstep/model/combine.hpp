@@ -214,9 +214,9 @@ struct residual : items<Specs...> {
     static constexpr layer_api::residual_join join{};
 };
 
-/// One that holds nothing but another one is no copy of it.
+/// One that holds nothing but another one is no copy of it; `residual one = other` is.
 template <class... Specs>
-residual(const residual<Specs...>&) -> residual<residual<Specs...>>;
+explicit residual(const residual<Specs...>&) -> residual<residual<Specs...>>;
 
 /// Branches that begin with the same value and end in a node that reads all of them.
 template <class Join, class... Paths>

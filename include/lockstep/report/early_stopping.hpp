@@ -36,6 +36,8 @@ struct early_stopping {
         if (!(least >= 0 && least < std::numeric_limits<double>::infinity()))
             core::fail(core::text("early_stopping has least = ", least, ", no finite number from 0 on"),
                        "take by how much the loss has to fall, or leave it out");
+        is_past_ = from.is_past;
+        if (is_past_) return true;  // what the checkpoint has is of a later part of the run
         counts_from_ = from.is_resumed() ? 0 : from.epochs;
         if (from.is_resumed() && trainer.best_epoch() > 0) {
             best_loss = trainer.best_loss();
@@ -60,7 +62,7 @@ struct early_stopping {
     /// Takes back the best weights. Collective.
     template <class Trainer>
     void on_end(Trainer& trainer, const totals&) {
-        if (keep_best && best_epoch > 0 && best_epoch < epoch_ && trainer.best_epoch() == best_epoch)
+        if (!is_past_ && keep_best && best_epoch > 0 && best_epoch < epoch_ && trainer.best_epoch() == best_epoch)
             trainer.load_best();
     }
 
@@ -71,6 +73,7 @@ struct early_stopping {
     }
     std::uint64_t counts_from_ = 0;  ///< its own
     std::uint64_t epoch_ = 0;        ///< its own
+    bool is_past_ = false;           ///< its own
 };
 
 }  // namespace lockstep::report

@@ -125,6 +125,18 @@ struct fit_begin {
     return until.count > from.steps ? until.count - from.steps : 0;
 }
 
+/// Whether a run was there and has gone on: a fit() of no steps that is not the last one that was made.
+template <class Until>
+[[nodiscard]] bool is_past(const Until&, const fit_begin&) noexcept {
+    return false;
+}
+[[nodiscard]] inline bool is_past(const until_epoch& until, const fit_begin& from) noexcept {
+    return from.epochs > until.count || (from.epochs == until.count && from.begun > 0);
+}
+[[nodiscard]] inline bool is_past(const until_step& until, const fit_begin& from) noexcept {
+    return from.steps > until.count;
+}
+
 /// As many as there are room for: the time decides.
 [[nodiscard]] inline std::uint64_t steps_until(const seconds& until, const fit_begin&) noexcept {
     return until.count > 0 ? core::largest_size : 0;
@@ -135,7 +147,8 @@ struct run_begin {
     std::uint64_t resumed_after = 0;  ///< steps of the checkpoint that the run goes on from; 0: none
     std::uint64_t steps = 0;          ///< of the run, that are done
     std::uint64_t epochs = 0;         ///< the same
-    bool is_first = true;             ///< no fit() came before, since the checkpoint if there is one
+    bool is_first = true;             ///< no fit() that was not past came before, since the checkpoint if there is one
+    bool is_past = false;             ///< this one ends before where the run is: a part of it that is over
 
     /// Whether nothing was done between the checkpoint and this fit().
     [[nodiscard]] bool is_resumed() const noexcept { return is_first && resumed_after > 0 && resumed_after == steps; }

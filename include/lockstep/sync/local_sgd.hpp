@@ -459,16 +459,17 @@ private:
 /// they have taken since the last one (Stich, ICLR 2019, arXiv:1805.09767). Before step `start` steps are synchronous:
 /// post-local SGD (Lin, Stich, Patel, Jaggi, ICLR 2020, arXiv:1808.07217).
 /// A worker without rows in a short minibatch keeps its weights and slots in that step, which counts for its optimizer
-/// as for those of the others. The bits depend on the number of workers, not on that of ranks. Looks at weights (evaluate(), weights_hash(), all_weights(), predict(), observers that are
-/// given the trainer) see the mean at that point and change no worker. A look is collective. It sends nothing right
-/// after a mean, and again in the same step. Losses, the agreement that no rank has failed and the statistics of layers
-/// stay those of each step: the latency of a small collective remains, the bandwidth of the gradients goes. Running
-/// means of a normalisation are linear in those of the minibatch: with equal rows they are the means over workers. Cost
-/// for each rank: 2 n (p-1)/p numbers every `period` steps, with `average` as many again for each slot, and the same in
-/// each synchronous step; not hidden behind layers. Ranks that share a worker add its gradients in each step, by
-/// messages. Memory: weights, gradients and slots for each worker of the rank, and once more the weights. The network
-/// is walked once for each worker. Errors: core::error for a period of 0, for workers that cannot be dealt, and for a
-/// progress thread. Not with a compressor or a model partition.
+/// as for those of the others. The bits depend on the number of workers, not on that of ranks. Looks at weights
+/// (evaluate(), weights_hash(), all_weights(), predict(), observers that are given the trainer) see the mean at that
+/// point and change no worker. A look is collective. It sends nothing right after a mean, and again in the same step.
+/// Losses, the agreement that no rank has failed and the statistics of layers stay those of each step: the latency of a
+/// small collective remains, the bandwidth of the gradients goes. Running means of a normalisation are linear in those
+/// of the minibatch: with equal rows they are the means over workers. Cost for each rank: 2 n (p-1)/p numbers every
+/// `period` steps, with `average` as many again for each slot, and the same in each synchronous step; not hidden behind
+/// layers. Ranks that share a worker add its gradients in each step, by messages. Memory: weights, gradients and slots
+/// for each worker of the rank, and once more the weights. The network is walked once for each worker. Errors:
+/// core::error for a period of 0, for workers that cannot be dealt, and for a progress thread. Not with a compressor or
+/// a model partition.
 struct local_sgd {
     std::uint64_t period = 8;          ///< steps from mean to mean
     std::uint64_t start = 0;           ///< the first local step

@@ -76,16 +76,21 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     const std::size_t place = ends ? 0 : core.position;
     // The batch may have changed in the middle of an epoch.
     const std::size_t minibatches_left = (n - place - 1) / core.plan.batch + 1;
-    const std::uint64_t asked = steps_until(until, report::fit_begin{core.epoch + (ends ? 1 : 0), core.totals.steps,
-                                                                     per_epoch, per_epoch - minibatches_left});
+    // That of a run that goes on ends none: another one is an error with the first step.
+    const std::uint64_t ended = ends && core.restored_set == 0 ? 1 : 0;
+    const std::uint64_t asked = steps_until(
+        until, report::fit_begin{core.epoch + ended, core.totals.steps, per_epoch, per_epoch - minibatches_left});
+    // A part of a run that is over leaves it to the next part to go on with what was.
+    const bool is_past =
+        report::is_past(until, {core.epoch, core.totals.steps, per_epoch, core.position > 0 ? 1U : 0U});
     [[maybe_unused]] const report::run_begin begun{core.resumed_after, core.totals.steps,
-                                                   core.epoch + (ends && asked > 0 ? 1 : 0), core.is_first_fit};
+                                                   core.epoch + (asked > 0 ? ended : 0), core.is_first_fit, is_past};
     bool goes_on = true;
     ((goes_on = report::tell_begin(observers, core.ranks, self, begun) && goes_on), ...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
         goes_on = all_go_on(core.ranks, goes_on);
     std::uint64_t left = goes_on ? asked : 0;
-    if (left > 0) {
+    if (left > 0 || (core.restored_set == n && core.position > 0)) {
         require_restored_set(core, n);
         require_last_minibatch<typename engine<Plan>::net>(n, place, core.plan.batch, left);
         if (!is_known)
@@ -98,8 +103,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         if (!is_known || place > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
         if (!is_known) require_same_order(core.ranks, core.order);
     }
-    // Of a run in several parts those that are over leave it to the next one to go on with what was.
-    if (asked > 0) core.is_first_fit = false;
+    if (!is_past) core.is_first_fit = false;
     const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
         if (position == 0) core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
         const auto own = deal::own_rows(std::min(core.plan.batch, n - position), core.grid, engine<Plan>::least_rows);

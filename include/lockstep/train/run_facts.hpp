@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// A trainer's engine, which stays where it is when the trainer moves. A trainer that was moved from throws core::error.
+/// A trainer's engine, which stays where it is when the trainer moves. One that was moved from throws core::error.
 template <class Plan>
 class owned_engine {
 public:

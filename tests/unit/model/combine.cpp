@@ -97,7 +97,9 @@ TEST_CASE("model/combine: combinators inside each other", "[model]") {
     // A residual of a residual alone: x + (x + dense(x)).
     constexpr auto twice = ls::sequential{ls::input<5>, ls::residual{ls::residual{dense<5>{}}}};
     CHECK(reads<std::remove_const_t<decltype(twice)>>() == list{{the_samples}, {the_samples, 0}, {the_samples, 1}});
-    constexpr auto inner = ls::residual{dense<5>{}};
+    constexpr ls::residual one{dense<5>{}};
+    constexpr ls::residual inner = one;
+    static_assert(std::is_same_v<decltype(inner), decltype(one)>);
     constexpr auto thrice = ls::sequential{ls::input<5>, ls::residual{ls::residual{inner}}};
     CHECK(reads<std::remove_const_t<decltype(thrice)>>() ==
           list{{the_samples}, {the_samples, 0}, {the_samples, 1}, {the_samples, 2}});
