@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -41,12 +42,14 @@ constexpr auto blocks = net_of([](const auto&... layers) { return ls::recompute{
 constexpr std::size_t count = 190, batch = 61, steps = 8;
 const samples<> training{count}, test{133, 8};
 
-template <class Net, class Partition>
-auto recipe(const Net& net, const Partition& partition, std::size_t threads = 1, std::size_t bucket = 1U << 20U) {
+template <class Net, class Partition, class T = float>
+auto recipe(const Net& net, const Partition& partition, std::size_t threads = 1, std::size_t bucket = 1U << 20U,
+            const ls::real<T>& precision = {}) {
     return ls::plan{.model = net,
                     .loss = ls::loss::softmax_cross_entropy{},
                     .schedule = ls::optim::constant{.rate = 0.01},
                     .partition = partition,
+                    .precision = precision,
                     .batch = batch,
                     .lanes = 9,
                     .seed = 4,
@@ -100,7 +103,6 @@ TEST_CASE(
 
 TEST_CASE("equivalence/recompute: blocks around layers that a model partition cuts exchange again, and change no bit",
           "[equivalence]") {
-    const auto serial = run(ls::comm::group{}, recipe(plain, part::data{}));
     on_groups({2, 4}, [&](const mpi::communicator& group) {
         const auto partition = part::hybrid{part::data{}, part::model<2>{}};
         const auto here = run(group, recipe(plain, partition)), again = run(group, recipe(blocks, partition));
@@ -112,10 +114,26 @@ TEST_CASE("equivalence/recompute: blocks around layers that a model partition cu
         // Of a whole minibatch; the fourth of an epoch is smaller.
         CHECK(again.sent > here.sent);
         CHECK(again.sent - here.sent <= steps * (again.redistributed - here.redistributed));
-        // The partition itself, with a maximum inside a convolution and statistics, is the serial run up to rounding.
-        // All weights in one: biases before a normalisation learn nothing but rounding.
-        CHECK(relative_error(here.weights, serial.weights) < 1e-4);
-        CHECK(relative_error(here.losses, serial.losses) < 1e-4);
+    });
+}
+
+TEST_CASE("equivalence/recompute: the partition itself is the serial run up to rounding", "[equivalence]") {
+    // With a maximum inside a convolution and statistics. In double: a rounding of float decides now and then which
+    // number is the largest, and then others learn. All weights in one: biases before a normalisation learn nothing but
+    // rounding.
+    const samples<double> numbers{count};
+    const auto train = [&](const auto& ranks, const auto& partition) {
+        ls::trainer trainer{ranks, recipe(plain, partition, 1, 1U << 20U, ls::real<double>{})};
+        losses seen;
+        trainer.fit(numbers.set(), ls::steps{4}, seen);  // the last one is smaller
+        return std::pair{trainer.all_weights(), seen.values};
+    };
+    on_groups({2}, [&](const mpi::communicator& group) {
+        const auto [weights, all_losses] = train(ls::comm::group{}, part::data{});
+        const auto [mine, seen] = train(group, part::hybrid{part::data{}, part::model<2>{}});
+        INFO(group.size() << " ranks");
+        CHECK(relative_error(mine, weights) < 1e-9);
+        CHECK(relative_error(seen, all_losses) < 1e-9);
     });
 }
 

@@ -94,7 +94,9 @@ LOCKSTEP_FUNCTION bool is_crowded(const comm::group& ranks) {
         std::memcpy(&cores, bytes.data(), sizeof cores);
         CPU_OR(&all, &all, &cores);
     }
-    return static_cast<std::size_t>(CPU_COUNT(&all)) < ranks.size();
+    // None where the system has more of them than a mask of this size: then nothing is known.
+    const auto cores = static_cast<std::size_t>(CPU_COUNT(&all));
+    return cores > 0 && cores < ranks.size();
 #else
     (void)ranks.gather_all(ranks.size());  // also there it ends when all ranks have come
     return true;

@@ -81,7 +81,7 @@ struct step_model {
                 ready = bucket;
                 break;
             }
-            if (arrived[bucket] < first) {
+            if (ready == count || arrived[bucket] < first) {
                 first = arrived[bucket];
                 ready = bucket;
             }

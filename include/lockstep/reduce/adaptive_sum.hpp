@@ -62,7 +62,7 @@ public:
         message_ = arena.reserve<std::byte>(all.template max_bytes<T>(longest));
         if (of.ranks.size() == 1 || dense_.replicates()) return;
         std::vector<parallel::block> strips = collectives::tree_strips(of.runs, of.n);
-        if (of.memory == nullptr)
+        if (of.memory == nullptr && of.algorithm != collectives::sum_algorithm::tree)
             for (std::size_t rank = 0; rank < strips.size(); ++rank)
                 strips[rank] = of.sums.make(of.algorithm, rank, of.runs, of.n, of.on).owned;
         gather_ = std::make_unique<comm::operation<T>>(of.ranks, collectives::all_gather(of.ranks.rank(), strips),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "lockstep/core/random.hpp"
@@ -89,6 +90,19 @@ TEST_CASE("planner/compression: a step by hand") {
     of.overlaps = false;
     // Sums at 7 and 10, updates at 7.5 and 10.5, weights at 14.5 and 18.5, before any forward.
     CHECK(step_seconds(of, choice{0, 0}) == Approx(20.5));
+}
+
+TEST_CASE("planner/compression: costs that are no numbers are no shorter") {
+    constexpr double infinite = std::numeric_limits<double>::infinity();
+    for (const double bad : {infinite, std::numeric_limits<double>::quiet_NaN()})
+        for (const bool overlaps : {true, false}) {
+            step_model model = same_layers(3, 1, {{0, 1, 1, 1, 0, false}});
+            model.overlaps = overlaps;
+            const double seconds = step_seconds(model, choice(3, 0));
+            for (auto& bucket : model.buckets) bucket.candidates[0].sum = bad;
+            CHECK_FALSE(step_seconds(model, choice(3, 0)) < seconds - 6);
+            if (bad == infinite) CHECK(step_seconds(model, choice(3, 0)) == infinite);
+        }
 }
 
 TEST_CASE("planner/compression: links are fitted to how long a step has waited") {
