@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // test on 2 ranks:
-// A short complete program: a network, how to train it, how to spread it over ranks: each half of its dense layers on one,
-// and gradients compressed. Run it on an even number of ranks: `mpirun -n 2 smallest`.
+// A short complete program: a network, how to train it, and how to spread it over ranks. Each rank has half of the dense
+// layers, and gradients are compressed. It runs on an even number of ranks: `mpirun -n 2 smallest`.
 #include <iostream>
 
 #include "lockstep/lockstep.hpp"

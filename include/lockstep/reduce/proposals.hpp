@@ -189,7 +189,7 @@ private:
                 .team = team_};
     }
 
-    /// Rows of a worker in this step over those of all; 1 / W where nobody says how many lanes have.
+    /// Rows of a worker in this step over those of all; 1 / W where lengths of lanes are unknown.
     [[nodiscard]] double share_of(std::size_t worker) const noexcept {
         if (deal_.lengths.empty()) return 1 / static_cast<double>(deal_.workers);
         std::size_t own = 0, all = 0;

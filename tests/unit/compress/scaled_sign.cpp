@@ -105,6 +105,7 @@ TEMPLATE_TEST_CASE("compress/scaled_sign: zeros, and what is not finite", "[comp
         }
     // Their sum is more than a float holds, their mean is not.
     channel<T, scaled_sign> large{{}, 1024};
-    for (const T value : large.decode(large.encode(std::vector<T>(1024, T{4e36F})))) REQUIRE(value == Approx(T{4e36F}).epsilon(1e-5));
+    for (const T value : large.decode(large.encode(std::vector<T>(1024, T{4e36F}))))
+        REQUIRE(value == Approx(T{4e36F}).epsilon(1e-5));
     CHECK_NOTHROW(error_feedback{scaled_sign{}}.check());
 }

@@ -18,7 +18,7 @@ const std::vector<std::size_t>& widths() {
 }
 const std::vector<std::size_t> heights{0, 1, 2, 15, 16, 17, 53, 300};
 
-/// How much the sum of squares about a chunk's first row may exceed that about the mean.
+/// How much the sum of squares about a number of a chunk may exceed that about the mean.
 double excess(std::size_t rows, std::size_t n) {
     return 1 + static_cast<double>(std::min(rows, kernels::detail::chunk_rows(n)));
 }
