@@ -21,6 +21,9 @@
 
 namespace lockstep::core {
 
+/// What was written to a file, or the names in a folder, is on the disk. Throws core::error, which calls it `named`.
+[[gnu::cold]] void flush_to_disk(const std::string& path, const std::string& named, bool is_folder);
+
 /// A file that is written beside its place and then takes it, so readers find the old one or the new one as a whole;
 /// of several writers each has a file of its own, and the last one wins. Links are followed, and the new file has the
 /// permissions of the old one. What did not take its place is removed.
@@ -45,18 +48,17 @@ private:
 
 #if LOCKSTEP_BODIES
 
-namespace detail {
-/// Of folders some file systems cannot do this, and need not; one that may not be read is left to the system.
-LOCKSTEP_FUNCTION void flush_path(const std::string& path, const std::string& name, bool is_folder) {
+LOCKSTEP_FUNCTION void flush_to_disk(const std::string& path, const std::string& named, bool is_folder) {
     const int open = ::open(path.c_str(), (is_folder ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
+    // A folder that may not be read is left to the system.
     if (open < 0 && is_folder && errno == EACCES) return;
     int reason = open < 0 ? errno : 0;
     while (open >= 0 && (reason = ::fsync(open) == 0 ? 0 : errno) == EINTR) {
     }
     if (open >= 0) ::close(open);
-    if (reason != 0 && reason != EINVAL && reason != ENOTSUP) fail_output(name, reason);
+    // Some file systems have no such call for folders, and need none.
+    if (reason != 0 && reason != EINVAL && reason != ENOTSUP) detail::fail_output(named, reason);
 }
-}  // namespace detail
 
 LOCKSTEP_FUNCTION replacement::replacement(const std::string& path) : path_{path} {
     if (path.empty()) fail("a file that is to be written has an empty name", "name it");
@@ -79,9 +81,9 @@ LOCKSTEP_FUNCTION void replacement::commit() {
 }
 
 LOCKSTEP_FUNCTION void replacement::commit_on_disk() {
-    detail::flush_path(writing_, path_, false);
+    flush_to_disk(writing_, path_, false);
     commit();
-    detail::flush_path(folder_of(target_), path_, true);
+    flush_to_disk(folder_of(target_), path_, true);
 }
 
 #endif

@@ -25,6 +25,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
+#include "lockstep/core/replacement.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -83,7 +84,7 @@ inline constexpr std::string_view state_name = "/state.safetensors", manifest_na
 /// The folder and all above it. Throws core::error.
 [[gnu::cold]] void make_folders(const std::string& path);
 /// The names in it are on the disk.
-[[gnu::cold]] void flush_folder(const std::string& path);
+[[gnu::cold]] inline void flush_folder(const std::string& path) { core::flush_to_disk(path, path, true); }
 [[gnu::cold]] void rename(const std::string& from, const std::string& to);
 /// Names in it, in no order, but for . and ..; none where there is no such folder.
 [[nodiscard, gnu::cold]] std::vector<std::string> names_in(const std::string& folder);
@@ -209,14 +210,6 @@ LOCKSTEP_FUNCTION void make_folders(const std::string& path) {
         }
         if (end == path.npos) return;
     }
-}
-
-LOCKSTEP_FUNCTION void flush_folder(const std::string& path) {
-    const descriptor open{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    if (!open.is_open()) detail::fail_path("open", path, errno);
-    // Some file systems have no such call for folders, and need none.
-    if (detail::again([&] { return ::fsync(open.get()); }) != 0 && errno != EINVAL && errno != ENOTSUP)
-        detail::fail_path("write", path, errno);
 }
 
 LOCKSTEP_FUNCTION void rename(const std::string& from, const std::string& to) {
