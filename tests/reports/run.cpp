@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// reports_run FOLDER EPOCHS [name]: trains a small network to that epoch, with every observer that writes something to
-// look at, and goes on from the checkpoints in the folder. For tests/reports/check.
+// reports_run FOLDER EPOCHS [name] [again]: trains a small network to that epoch, with every observer that writes
+// something to look at, and goes on from the checkpoints in the folder; `again`: then goes back to the newest one of
+// them and trains from there, with the same observers. For tests/reports/check_events and check_page.
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "lockstep/comm/program.hpp"
 #include "lockstep/data/digits.hpp"
@@ -33,11 +35,20 @@ int main(int argc, char** argv) {
                      .schedule = [](std::uint64_t step) { return 0.1 / static_cast<double>(step + 1); },
                      .batch = 32}};
         if (ls::saving::exists_in(folder + "/saved")) trainer.resume(folder + "/saved");
-        trainer.fit(train, ls::until_epoch{static_cast<std::size_t>(std::atoi(argv[2]))},
-                    ls::validate{test, ls::metrics::top_k{.k = 3}}, ls::json_log{folder + "/run.jsonl"},
-                    ls::csv_log{folder + "/run.csv"}, ls::tensorboard{folder + "/events"},
-                    ls::html_report{.path = folder + "/run.html", .name = argc > 3 ? argv[3] : ""},
-                    ls::checkpoint{folder + "/saved", 4, 1});
+        ls::json_log json{folder + "/run.jsonl"};
+        ls::csv_log csv{folder + "/run.csv"};
+        ls::tensorboard events{folder + "/events"};
+        ls::html_report page{.path = folder + "/run.html", .name = argc > 3 ? argv[3] : ""};
+        const auto fit = [&] {
+            trainer.fit(train, ls::until_epoch{static_cast<std::size_t>(std::atoi(argv[2]))},
+                        ls::validate{test, ls::metrics::top_k{.k = 3}}, json, csv, events, page,
+                        ls::checkpoint{folder + "/saved", 4, 1});
+        };
+        fit();
+        if (argc > 4 && std::string_view{argv[4]} == "again") {
+            trainer.resume(folder + "/saved");
+            fit();
+        }
         return 0;
     });
 }

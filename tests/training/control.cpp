@@ -315,6 +315,9 @@ TEST_CASE("what an observer may not call is one sentence", "[training]") {
     refused([](auto& trainer) { (void)ls::find_learning_rate(trainer, all.set(), {.steps = 3}); },
             "find_learning_rate()");
     refused([](auto& trainer) { trainer.resume("/tmp/none"); }, "resume()");
+    const rows own = own_rows(world);
+    refused([&](auto& trainer) { trainer.step(own.x, own.y); }, "step()");
+    refused([&](auto& trainer) { trainer.step_for(1ms, own.x, own.y); }, "step_for()");
     // Looks are allowed, and change nothing.
     ls::trainer still{world, recipe()};
     still.fit(all.set(), ls::steps{7});

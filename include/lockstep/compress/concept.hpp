@@ -26,16 +26,17 @@ struct traits {
 
 /// What is compressed at once, in row-major order: a whole tensor, or a segment of one as a single row.
 struct matrix {
-    std::size_t rows = 1;
-    std::size_t columns = 1;
+    std::size_t rows = 1;     ///< 1 for a segment
+    std::size_t columns = 1;  ///< numbers of a row
+    /// Of all numbers.
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
 };
 
 /// The tensor that a vector is, or is a segment of.
 struct origin {
     std::size_t tensor = 0;  ///< number among all of the network; each shard of a model partition is one of its own
-    std::size_t rows = 1;
-    std::size_t columns = 1;
+    std::size_t rows = 1;    ///< of the whole tensor
+    std::size_t columns = 1;  ///< the same
     std::size_t window = 0;  ///< of a convolution's weights: positions of its window; 0: of none
     std::size_t offset = 0;  ///< of the vector in the tensor
 
@@ -50,25 +51,25 @@ struct origin {
 /// One vector to be written as a message.
 template <class T>
 struct encoding {
-    std::span<const T> values;
+    std::span<const T> values;     ///< of one worker, gradient and, with error feedback, residual
     std::span<std::byte> message;  ///< at least max_bytes(values.size()), starting at a multiple of 8 bytes
     tensor::slots<T> state;        ///< slot_count of them, as long as values, zero before the first message
     std::span<T> scratch;          ///< scratch_size(values.size()) elements, whose content means nothing
     core::random_stream random{0, core::purpose::rounding};  ///< word i belongs to value i
     std::uint64_t step = 0;                                  ///< of the run, from 0
-    origin from{};
+    origin from{};                                           ///< which tensor
 };
 
 /// The sum of a piece over all workers, on who owns it: every rank that decodes the messages.
 template <class T>
 struct sealing {
-    std::span<T> sum;
+    std::span<T> sum;              ///< to be changed in place
     tensor::slots<T> state;        ///< shared_slots of them, as long as sum, zero before the first step
     std::span<std::byte> message;  ///< room for max_bytes_at of this step, starting at a multiple of 8 bytes
     std::span<T> scratch;          ///< scratch_size(sum.size()) elements
     core::random_stream random{0, core::purpose::reduction};  ///< word i belongs to number i
     std::uint64_t step = 0;                                   ///< of the run, from 0
-    origin from{};
+    origin from{};                                            ///< which tensor
 };
 
 /// `encode(in)` writes a message and returns its length in bytes, which is at most `max_bytes<T>(n)`, and the same for

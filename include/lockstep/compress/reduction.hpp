@@ -64,30 +64,30 @@ struct reduction_sizes {
 /// One matrix of one worker.
 template <class T>
 struct worker_pass {
-    matrix shape;
+    matrix shape;             ///< of values
     std::size_t workers = 1;  ///< in all
-    std::span<const T> values;
+    std::span<const T> values;  ///< in row-major order
     tensor::slots<T> state;     ///< slot_count of them, as long as values, zero before the first step
     std::span<T> kept;          ///< of this step
     std::span<const T> shared;  ///< where earlier rounds have left their results
     core::random_stream random{
         0, core::purpose::rounding};  ///< of this worker, matrix and step; word i belongs to value i
-    parallel::team team{};
+    parallel::team team{};            ///< the threads of this rank
     core::random_stream common{0, core::purpose::reduction};  ///< that of shared_pass
     std::uint64_t step = 0;                                   ///< of the run, from 0
-    origin from{};
+    origin from{};                                            ///< which tensor
 };
 
 /// One matrix, for what every rank does alike.
 template <class T>
 struct shared_pass {
-    matrix shape;
-    std::size_t workers = 1;
+    matrix shape;                                             ///< of the matrix
+    std::size_t workers = 1;                                  ///< in all
     std::span<T> shared;                                      ///< zero before the first step
     core::random_stream random{0, core::purpose::reduction};  ///< of this matrix and step, the same on all ranks
-    parallel::team team{};
+    parallel::team team{};                                    ///< the threads of this rank
     std::uint64_t step = 0;  ///< of the run, from 0
-    origin from{};
+    origin from{};           ///< which tensor
 };
 
 namespace detail {

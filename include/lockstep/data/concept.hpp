@@ -43,8 +43,8 @@ concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoc
 
 /// What a training sample may depend on besides its number: never a rank, a thread or what was read before.
 struct reading {
-    std::uint64_t seed = 1;
-    std::uint64_t epoch = 0;
+    std::uint64_t seed = 1;   ///< of the plan
+    std::uint64_t epoch = 0;  ///< from 0
     std::uint32_t place = 0;  ///< how many augmentations of outer data sets follow: two of a kind draw apart
 };
 
@@ -70,12 +70,14 @@ void read_for_training(const D& set, std::span<const std::uint64_t> rows, tensor
 /// One picture in the memory order of a sample. Extents are values: an augmentation is compiled once for each T.
 template <class T>
 struct picture {
-    T* data = nullptr;
-    std::size_t rows = 0;
-    std::size_t columns = 0;
-    std::size_t channels = 0;
+    T* data = nullptr;         ///< rows x columns x channels numbers
+    std::size_t rows = 0;      ///< pixels
+    std::size_t columns = 0;   ///< pixels
+    std::size_t channels = 0;  ///< numbers of a pixel, which lie side by side
 
+    /// Numbers of a row.
     [[nodiscard]] constexpr std::size_t row_size() const noexcept { return columns * channels; }
+    /// Its first number.
     [[nodiscard]] constexpr T* row(std::size_t number) const noexcept { return data + number * row_size(); }
 };
 
@@ -83,6 +85,7 @@ struct picture {
 /// ns. Each augmentation of a chain has a series of its own, and the number of the sample is the index.
 class draws {
 public:
+    /// For the sample of that number.
     draws(const reading& key, std::uint64_t sample) noexcept
         : stream_{key.seed, core::purpose::augmentation,
                   (key.place & 0xffU) | ((static_cast<std::uint32_t>(key.epoch >> 32) & 0xffffU) << 8),

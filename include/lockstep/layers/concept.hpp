@@ -33,11 +33,13 @@ concept Described = tensor::Shape<typename L::input> && tensor::Shape<typename L
 template <class L>
 inline constexpr bool has_statistics = statistics_of<L>.size() > 0;
 
+/// The layer computes something: Layer says what.
 template <class L, class T>
 concept Runs = requires(const L& layer, const forward_pass<T, L>& forward, const backward_pass<T, L>& backward) {
     layer.forward(forward);
     layer.backward(backward);
 };
+/// It has running statistics, see has_statistics.
 template <class L, class T>
 concept Absorbs = requires(const L& layer, std::span<T> running, std::span<const T> observed) {
     { layer.absorb(running, observed) }
@@ -60,11 +62,17 @@ concept LayerSpec = std::copy_constructible<S> && requires(const S& spec) {
 /// after it are not bound, so that its message stays the only one.
 template <class Input>
 struct unbound {
+    /// What it was given.
     using input = Input;
+    /// Any shape does: the network does not compile.
     using output = Input;
+    /// In no text.
     static constexpr std::string_view name = "unbound";
+    /// None.
     static constexpr std::array<tensor::parameter, 0> parameters{};
+    /// None.
     static constexpr double flops = 0;
+    /// Nothing is run.
     static constexpr layer_api::traits traits{.is_view = true};
 };
 template <class L>

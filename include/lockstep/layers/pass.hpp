@@ -23,8 +23,9 @@ enum class mode : std::uint8_t { training, inference };
 /// The parameters of a layer (or their gradients), numbered as the layer declares them: w[0], w[1], ..
 template <class T, class L>
 struct parameters {
-    T* data = nullptr;
+    T* data = nullptr;  ///< of the first one; the others follow
 
+    /// All numbers of parameter `index`, rows x columns.
     [[nodiscard]] constexpr std::span<T> operator[](std::size_t index) const noexcept {
         return {data + tensor::offset_of(L::parameters, index), L::parameters[index].size()};
     }
@@ -42,8 +43,9 @@ inline constexpr auto statistics_of<L> = L::statistics;
 /// The statistics of a layer, numbered as the layer declares them: s[0], s[1], ..
 template <class T, class L>
 struct statistics {
-    T* data = nullptr;
+    T* data = nullptr;  ///< of the first one; the others follow
 
+    /// All numbers of statistic `index`.
     [[nodiscard]] constexpr std::span<T> operator[](std::size_t index) const noexcept {
         return {data + tensor::offset_of(statistics_of<L>, index), statistics_of<L>[index].size()};
     }
@@ -57,7 +59,7 @@ using inputs_of =
 
 /// Which of a sample's features this rank computes: all of them, or its part of a layer that a model partition has cut.
 struct features {
-    std::size_t first = 0;
+    std::size_t first = 0;  ///< the first one of this rank
     std::size_t total = 0;  ///< of the whole, uncut layer output
 };
 
@@ -65,23 +67,24 @@ struct features {
 /// its lane.
 template <class T, class L>
 struct forward_pass {
+    /// float or double.
     using value_type = T;
 
-    inputs_of<const T, L> x{};
-    tensor::batch<T, typename L::output> y{};
+    inputs_of<const T, L> x{};                            ///< rows x the input shape
+    tensor::batch<T, typename L::output> y{};             ///< rows x the output shape, to be written
     tensor::batch<const T, typename L::output> addend{};  ///< of a layer that has one
-    parameters<const T, L> w{};
+    parameters<const T, L> w{};                           ///< weights of this step
     std::span<std::byte> saved{};  ///< saved_bytes<L, T> for each row: what backward needs besides x and y
     kernels::resources<T> use{};   ///< threads, and scratch_size<T>(layer, rows, lanes, team) elements
-    layer_api::mode mode = layer_api::mode::training;
+    layer_api::mode mode = layer_api::mode::training;       ///< inference: no dropout, running statistics
     core::random_stream random{0, core::purpose::dropout};  ///< of this layer in this step
     std::size_t first_row = 0;                              ///< number of the first row in the global minibatch
-    layer_api::features features{0, L::output::size};
+    layer_api::features features{0, L::output::size};       ///< of y, on this rank
 
     const tensor::lane_set* lanes = nullptr;         ///< training: how the rows are cut into lanes; inference: null
     layer_api::statistics<const T, L> statistics{};  ///< the running values, for inference
     T* observed = nullptr;  ///< training: node i of the lane tree gets its sum at observed + i observed_stride
-    std::size_t observed_stride = 0;
+    std::size_t observed_stride = 0;  ///< numbers
     T* observed_partials = nullptr;  ///< as `partials` of a backward pass, for the statistics
 
     /// Training: calls f(rows, s) for each lane: f writes into s[0], s[1], .. (every element of them) rows x the
@@ -113,25 +116,26 @@ struct forward_pass {
 /// One backward run: writes the gradient with respect to the parameters, then dx = the gradient with respect to x.
 template <class T, class L>
 struct backward_pass {
+    /// float or double.
     using value_type = T;
 
-    inputs_of<const T, L> x{};
-    tensor::batch<const T, typename L::output> y{};
-    tensor::batch<const T, typename L::output> dy{};
+    inputs_of<const T, L> x{};                        ///< what forward read; null data without needs_x
+    tensor::batch<const T, typename L::output> y{};   ///< what forward wrote; null data without needs_y
+    tensor::batch<const T, typename L::output> dy{};  ///< the gradient of the loss with respect to y
     tensor::batch<const T, typename L::output>
         more_dy{};         ///< to be added to dy by a layer that sums_gradient; data is null where there is none
     inputs_of<T, L> dx{};  ///< null where it is not asked for: before the first layer
-    tensor::batch<T, typename L::output> daddend{};
-    parameters<const T, L> w{};
-    std::span<const std::byte> saved{};
-    kernels::resources<T> use{};
-    core::random_stream random{0, core::purpose::dropout};
-    std::size_t first_row = 0;
-    layer_api::features features{0, L::output::size};
+    tensor::batch<T, typename L::output> daddend{};         ///< of a layer that has_addend
+    parameters<const T, L> w{};                             ///< weights of this step
+    std::span<const std::byte> saved{};                     ///< what forward has kept
+    kernels::resources<T> use{};                            ///< threads and scratch, as in forward
+    core::random_stream random{0, core::purpose::dropout};  ///< the words of forward
+    std::size_t first_row = 0;                              ///< as in forward
+    layer_api::features features{0, L::output::size};       ///< as in forward
 
     const tensor::lane_set* lanes = nullptr;  ///< how the rows are cut into lanes
     T* gradient = nullptr;                    ///< node s of the lane tree gets its sum at gradient + s stride
-    std::size_t stride = 0;
+    std::size_t stride = 0;                   ///< numbers
     T* partials =
         nullptr;  ///< tree_depth(lanes) gradients of this layer, for each_lane; kept_lanes(lanes, team) for deal_lanes
 

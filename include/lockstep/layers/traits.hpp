@@ -23,9 +23,10 @@ struct traits {
     /// one rank. Without effect for a layer that has parameters.
     bool is_elementwise = false;
 
-    /// Backward reads pass.x, pass.y. Where it does not, their data is null and their memory serves others after
-    /// forward.
-    bool needs_x = true, needs_y = true;
+    /// Backward reads pass.x. Where it does not, its data is null and its memory serves others after forward.
+    bool needs_x = true;
+    /// The same of pass.y.
+    bool needs_y = true;
     /// y may be the memory of x in forward (of one of them in a join), and dx (of a join the first) that of dy in
     /// backward; else they are disjoint. A join that reads one value twice has the same array for both, which y may be.
     bool in_place = false;
@@ -48,8 +49,10 @@ struct traits {
     /// dy. Backward leaves them out unless pass.wants_gradient(): others form them from x and dy.
     bool has_factors = false;
 
-    /// What is kept for each row from forward to backward: bytes, and numbers of the network's precision.
-    std::size_t saved_bytes = 0, saved_numbers = 0;
+    /// Bytes that are kept for each row from forward to backward.
+    std::size_t saved_bytes = 0;
+    /// The same, counted in numbers of the network's precision.
+    std::size_t saved_numbers = 0;
     /// The fewest rows that a lane with rows may have in training; fewer would train nothing, as statistics over one
     /// number do. A lane without rows stays possible. The plan refuses lanes that are shorter, fit() deals a short
     /// minibatch over fewer lanes, step() refuses its rows.

@@ -19,8 +19,8 @@ namespace lockstep::metrics {
 /// Some rows of one lane, for a metric with several sums.
 template <class T, class Output, class Label>
 struct sums_pass {
-    tensor::batch<const T, Output> y;
-    tensor::targets<Label, T> target;
+    tensor::batch<const T, Output> y;  ///< rows x the output shape
+    tensor::targets<Label, T> target;  ///< their labels
     tensor::targets<Label, T> first;  ///< of sample 0 of the data set, on every rank: a shift against cancellation
     std::span<double> sums;           ///< sum_count<Output> of them, to be added to; zero before the first rows
 };

@@ -24,14 +24,14 @@ namespace lockstep::optim {
 
 /// Euclidean norms of a whole parameter tensor, all shards of it.
 struct tensor_norms {
-    double weights = 0;
+    double weights = 0;   ///< before the update
     double gradient = 0;  ///< or of what the norm rule of the optimizer returns, see HasNormRule
 };
 
 /// One update of some weights: all the arrays have one size, and element i of each belongs to weight i.
 template <class T>
 struct update_pass {
-    std::span<T> weights;
+    std::span<T> weights;         ///< to be changed in place
     std::span<const T> gradient;  ///< already the mean over the minibatch
     tensor::slots<T> slots;       ///< slot_count of them, zero before step 0
     double rate = 0;              ///< of this step
@@ -186,7 +186,7 @@ struct proposal_pass {
     double share = 1;               ///< of this worker in the rows of the step: values are this times its local mean
     std::uint64_t step = 0;         ///< 0 for the first update
     bool is_dense = false;          ///< all of the values travel as they are
-    parallel::team team{};
+    parallel::team team{};          ///< the threads of this rank
 };
 
 /// An optimizer may split a step in two, around the exchange: propose and commit. `propose(pass)` replaces the gradient

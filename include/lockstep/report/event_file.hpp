@@ -58,6 +58,8 @@ public:
     /// where a run that has not ended writes there.
     [[gnu::cold]] void open(const std::string& folder, std::uint64_t first_step, double seconds);
     [[nodiscard]] bool is_open() const noexcept { return file_.is_open(); }
+    /// Readers drop what was said of `first_step` and later ones.
+    [[gnu::cold]] void restart(std::uint64_t first_step, double seconds);
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
     /// Values of one step. They stay in memory until there are 64 KiB of them, or until flush().
@@ -197,10 +199,14 @@ LOCKSTEP_FUNCTION void event_file::open(const std::string& folder, std::uint64_t
     if (lock_ >= 0) (void)detail::lock(lock_);
     buffer_.reserve(std::size_t{1} << 17);
     for (std::string* part : {&event_, &summary_, &value_}) part->reserve(4096);
-    // The version; then the start of a session, at which readers drop what was said of this step and later ones.
     detail::begin_event(event_, 0, seconds);
-    detail::append_field(event_, 3, std::string_view{"brain.Event:2"});
+    detail::append_field(event_, 3, std::string_view{"brain.Event:2"});  // the version
     record(event_);
+    restart(first_step, seconds);
+}
+
+LOCKSTEP_FUNCTION void event_file::restart(std::uint64_t first_step, double seconds) {
+    // The start of a session.
     detail::begin_event(event_, first_step, seconds);
     value_.clear();
     detail::append_field(value_, 1, std::uint64_t{1});

@@ -156,6 +156,8 @@ struct run_begin {
     [[nodiscard]] std::uint64_t kept_steps() const noexcept {
         return resumed_after == 0 || is_first ? resumed_after : steps;
     }
+    /// A resume() came before it: what an observer has noted of later steps than kept_steps() is of no run any more.
+    [[nodiscard]] bool goes_back() const noexcept { return is_first && resumed_after > 0; }
 };
 
 /// After each step.

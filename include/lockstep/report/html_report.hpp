@@ -72,7 +72,7 @@ struct html_report {
         const std::size_t between_layers = trainer.redistribution_bytes();
         own.writes = ranks.rank() == 0;
         if (!own.writes) return;
-        if (!own.is_open) begin(from);
+        if (!own.is_open || from.goes_back()) begin(from);
         own.run.ranks = ranks.size();
         own.run.threads = trainer.recipe().threads;
         own.run.host = host_name();
@@ -164,15 +164,21 @@ LOCKSTEP_FUNCTION std::vector<std::pair<std::string, std::string>> html_report::
 
 LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
     if (path.empty()) core::fail("a report has no path", "name a file: html_report{\"report.html\"}");
-    own.is_open = true;
+    const bool goes_back = std::exchange(own.is_open, true);
     own.begun_after = from.resumed_after;
-    if (from.resumed_after > 0 && core::why_unreadable(path).empty()) {
-        run_record before;
+    run_record before;
+    if (goes_back) {
+        before.steps = own.curve.points();
+        before.epochs = own.run.epochs;
+        own = {.writes = own.writes, .is_open = true, .begun_after = own.begun_after};
+    } else if (from.resumed_after > 0 && core::why_unreadable(path).empty()) {
         try {
             before = read_run(path);
         } catch (const core::error&) {
             before = {};  // another file of that name is none of this run
         }
+    }
+    if (from.resumed_after > 0) {
         for (const auto& step : before.steps)
             if (step.step <= from.kept_steps()) own.curve.add(step);
         for (const auto& epoch : before.epochs)

@@ -141,7 +141,9 @@ private:
 #if LOCKSTEP_BODIES
 
 LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark) {
-    if (from.resumed_after == 0 || file_.is_open() || !core::why_unreadable(path_).empty()) return open();
+    const bool is_readable = core::why_unreadable(path_).empty();
+    if (file_.is_open() && from.goes_back() && is_readable) file_.close();
+    if (from.resumed_after == 0 || file_.is_open() || !is_readable) return open();
     core::input_file old{path_};
     std::string text(old.size(), '\0');
     text.resize(old.read(std::as_writable_bytes(std::span{text})));

@@ -80,7 +80,11 @@ LOCKSTEP_FUNCTION void tensorboard::on_begin(const run_begin& from) {
     samples_ = 0;
     step_ = from.steps;
     // A further fit() of this run goes on in the same file.
-    if (!file_.is_open()) file_.open(folder_, from.steps == 0 ? 0 : from.steps + 1, origin_);
+    const std::uint64_t first = from.steps == 0 ? 0 : from.steps + 1;
+    if (!file_.is_open())
+        file_.open(folder_, first, origin_);
+    else if (from.goes_back())
+        file_.restart(first, origin_);
 }
 
 LOCKSTEP_FUNCTION void tensorboard::recipe(const std::string& lines) {

@@ -31,16 +31,17 @@ namespace lockstep::sync {
 /// rows of x and dy.
 template <class T>
 struct gradient_place {
-    T* data = nullptr;
-    std::size_t stride = 0;
+    T* data = nullptr;       ///< of node 0
+    std::size_t stride = 0;  ///< numbers from a node to the next
     T* factors = nullptr;  ///< as kernels::put_factors() lays them; null: the gradient is wanted
 };
 
 /// Called before each layer of a forward walk: one pointer, so that there is one walk for training and inference.
 struct layer_hook {
-    void* of = nullptr;
-    void (*call)(void* of, std::size_t layer) = nullptr;
+    void* of = nullptr;                                   ///< its first argument
+    void (*call)(void* of, std::size_t layer) = nullptr;  ///< null: nothing is called
 
+    /// Layers count from 0.
     void operator()(std::size_t layer) const {
         if (call != nullptr) call(of, layer);
     }
@@ -50,14 +51,21 @@ struct layer_hook {
 template <class T, class Network, class Optimizer, class Compressor, class Clip = no_clipping,
           class Factors = no_factors>
 struct run_types {
+    /// float or double.
     using value_type = T;
+    /// Layers, parameters and their places.
     using network = Network;
+    /// That of the plan.
     using optimizer = Optimizer;
+    /// That of the plan; compress::none.
     using compressor = Compressor;
+    /// That of the plan; no_clipping.
     using clip = Clip;
     static constexpr bool has_norms =
         optim::needs_norms<Optimizer> || clips<Clip>;  ///< before the first update of a step
+    /// That of the plan; no_factors.
     using factors = Factors;
+    /// How buckets are summed (reduce/choose.hpp).
     using method = typename reduce::with_proposals<T, Optimizer, Compressor,
                                                    typename Factors::template method<T, Compressor>>::type;
 };
@@ -76,20 +84,21 @@ template <class Types, class Plan>
 /// What a trainer lends a strategy when it makes one. All of it outlives the strategy.
 template <class Plan>
 struct setup {
-    const Plan& plan;
-    const partition::grid& grid;
-    const comm::group& all;
+    const Plan& plan;             ///< with defaults filled in
+    const partition::grid& grid;  ///< which shard, lanes and workers this rank has
+    const comm::group& all;       ///< the ranks of the trainer
     const comm::group& replicas;  ///< the ranks with the same shard
     std::size_t least_bucket;     ///< parameters
-    reduce::sum_rule& rule;
-    parallel::team team;
+    reduce::sum_rule& rule;       ///< which collective sums a bucket
+    parallel::team team;          ///< the threads of this rank
     tensor::arena& arena;        ///< memory of a step is reserved here, on construction
     node::shared_parts* memory;  ///< null where ranks share none
-    commit& change;
+    commit& change;              ///< agreement on the step, and what the weights are
     std::size_t rows = 0;                         ///< the most of a rank
     std::span<const std::size_t> lane_lengths{};  ///< rows of each lane in the step that runs
     bool sums_wait = false;                       ///< sums outlive their step
 
+    /// The same for a strategy whose sums outlive their step.
     [[nodiscard]] setup with_sums_that_wait() const {
         setup out = *this;
         out.sums_wait = true;

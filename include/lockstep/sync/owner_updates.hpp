@@ -34,16 +34,22 @@ namespace lockstep::sync {
 template <class Types>
 class owner_updates {
 protected:
+    /// float or double.
     using T = typename Types::value_type;
+    /// That of the run.
     using network = typename Types::network;
+    /// That of the run.
     using optimizer = typename Types::optimizer;
+    /// Buckets of gradients with their reducers.
     using queue = bucket_queue<Types>;
+    /// How far a bucket is.
     using stage = typename queue::stage;
 
 public:
     /// Sets of gradients, each with its reducers.
     static constexpr std::size_t gradient_sets = 1;
 
+    /// Reserves slots for the strips of this rank in the arena of the step. Collective.
     template <class Plan>
     [[gnu::cold]] explicit owner_updates(const setup<Plan>& from)
         : all_{from.all},
@@ -63,6 +69,7 @@ public:
         }
     }
 
+    /// Memory is there: once, before the first step.
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
         queue_.bind(arena);
@@ -74,17 +81,21 @@ public:
                 queue_[bucket].reducer.keep_slots(slots_of(queue_, bucket));
     }
 
+    /// Steps count from 0.
     void begin(std::uint64_t step) {
         times_.begin_step(step + 1);
         if constexpr (Types::has_norms) norms_.begin(step);
     }
+    /// Forward waits before each layer for the weights of its bucket.
     [[nodiscard]] layer_hook weights_needed() noexcept {
         return {this, [](void* of, std::size_t layer) { static_cast<owner_updates*>(of)->queue_.wait_before(layer); }};
     }
+    /// Forward is over.
     void forward_done() {
         queue_.take_turn();
         times_.note(report::activity::forward, network::size - 1);
     }
+    /// Where backward writes the gradient of a layer.
     [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept {
         return queue_.gradient_location(layer);
     }
@@ -116,7 +127,9 @@ public:
         return commit_sums(queue_, weights, rate, step);
     }
 
+    /// Waits until all weights are those of the last step.
     void complete() { queue_.wait_all(); }
+    /// After a failure: what is under way is left alone.
     [[gnu::cold]] void abandon() noexcept { queue_.abandon(); }
 
     /// For redistributions between layers; null where there is none.
@@ -129,7 +142,9 @@ public:
         };
         return end{queue_};
     }
+    /// Seconds of the step, by kind.
     [[nodiscard]] step_times& times() noexcept { return times_; }
+    /// The same.
     [[nodiscard]] const step_times& times() const noexcept { return times_; }
 
     /// Tells `to` what happens from now on; null: none.
@@ -155,6 +170,7 @@ public:
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) queue_[bucket].reducer.visit_state(visit, 0);
     }
 
+    /// Sent by this rank.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         return queue_.bytes_per_step() + norms_.bytes_per_step();
     }
@@ -164,8 +180,11 @@ public:
         for (const auto& one : owned_) sum += one.slots.count;
         return sum;
     }
+    /// Gradients of this rank, in numbers.
     [[nodiscard]] std::size_t gradient_numbers() const noexcept { return queue_.gradient_numbers(); }
+    /// Memory for messages on this rank.
     [[nodiscard]] std::size_t message_bytes() const noexcept { return queue_.message_bytes(); }
+    /// All of them.
     [[nodiscard]] std::size_t bucket_count() const noexcept { return queue_.size(); }
     /// Whether rows of x and dy of a layer travel in place of its gradient.
     [[nodiscard]] bool sends_factors(std::size_t layer) const noexcept {
@@ -183,10 +202,13 @@ protected:
 
     /// What this rank keeps for its strip of a bucket.
     struct owned_strip {
+        /// slot_count x its numbers.
         tensor::slice<T> slots;
+        /// Its parts, of a tensor each, and whether they decay.
         std::vector<update_run> runs;
     };
 
+    /// Their layers and bytes.
     [[gnu::cold]] static void add_buckets(report::recorder& to, const queue& of) {
         for (std::size_t bucket = 0; bucket < of.size(); ++bucket)
             to.buckets.push_back(
@@ -267,14 +289,15 @@ protected:
 
     /// Changes nothing after an update.
     struct nothing_more {
+        /// Nothing.
         void operator()(const optim::update_pass<T>&, std::size_t) const noexcept {}
     };
 
     /// Updates what the sums of a queue say, and lets the weights set off. `after(pass, first)` may change pass.weights
     /// once more, number by number, before others get them: they begin at parameter `first` of this rank. Called on the
-    /// threads of the team.
+    /// threads of the team. `delay`: steps since the gradients, which the optimizer's count of updates leaves out.
+    /// False: gradients or new weights of this rank are not finite.
     template <class After = nothing_more>
-    /// `delay`: steps since the gradients, which the optimizer's count of updates leaves out.
     [[nodiscard]] bool commit_sums(queue& of, std::span<T> weights, double rate, std::uint64_t step,
                                    const After& after = {}, std::uint64_t delay = 0) {
         const std::span<const std::size_t> needed = of.needed();
@@ -309,6 +332,7 @@ protected:
         return finite_.exchange(true, std::memory_order_relaxed);
     }
 
+    /// The optimizer, with norms where it needs them. False: numbers are not finite.
     [[nodiscard]] bool update_part(const optim::update_pass<T>& pass,
                                    [[maybe_unused]] std::size_t tensor) const noexcept {
         if constexpr (Types::has_norms)
@@ -350,17 +374,17 @@ protected:
         });
     }
 
-    comm::group all_;
-    const partition::grid* grid_;
-    sync::commit* change_;
-    optimizer optimizer_;
-    bool overlaps_;
-    step_times times_;
-    queue queue_;
-    [[no_unique_address]] norms_for<Types> norms_;
-    std::vector<owned_strip> owned_;
-    const tensor::arena* arena_ = nullptr;
-    std::atomic<bool> finite_ = true;  // gradients and weights of this step
+    comm::group all_;                               ///< the ranks of the trainer
+    const partition::grid* grid_;                   ///< what this rank has
+    sync::commit* change_;                          ///< agreement on the step
+    optimizer optimizer_;                           ///< of the plan
+    bool overlaps_;                                 ///< buckets start during backward
+    step_times times_;                              ///< of the step
+    queue queue_;                                   ///< buckets of gradients
+    [[no_unique_address]] norms_for<Types> norms_;  ///< none without clipping and layer-wise rates
+    std::vector<owned_strip> owned_;                ///< for each bucket
+    const tensor::arena* arena_ = nullptr;          ///< all memory of a step
+    std::atomic<bool> finite_ = true;               ///< gradients and weights of this step
 };
 
 }  // namespace lockstep::sync

@@ -20,15 +20,16 @@ class stepping : public run_facts<Plan> {
 
 public:
     /// One step on rows that each rank already has in memory, also none; together they are the minibatch. A rank has
-    /// room for the rows that fit() would deal it of a full one: batch x its lanes / lanes, rounded up. Where weights
-    /// of a strip become infinite or NaN, its owner throws; the other ranks do at the latest in their next call. `x`:
-    /// rows x the input shape; `y`: a class number, or the wanted output, for each row. x is not copied if its elements
-    /// are T.
+    /// room for the most rows that fit() would deal to any rank: batch x the lanes of the one that has most / lanes,
+    /// rounded up. Where weights of a strip become infinite or NaN, its owner throws; the other ranks do at the latest
+    /// in their next call. `x`: rows x the input shape; `y`: a class number, or the wanted output, for each row. x is
+    /// not copied if its elements are T. Not for observers of a fit().
     template <class X, class Y>
     report::step_event step(const X& x, const Y& y,
                             const std::source_location& where = std::source_location::current()) {
         core_type& core = *core_;
         return core.on_all_ranks("step", where, [&] {
+            core.require_no_fit("step()");
             core.strategy.begin(core.totals.steps);
             const auto rows = core.samples.take(x, y);
             core.rows.brought(core.counts.gather(rows.count));
@@ -51,6 +52,7 @@ public:
                                 const std::source_location& where = std::source_location::current()) {
         core_type& core = *core_;
         return core.on_all_ranks("step_for", where, [&] {
+            core.require_no_fit("step_for()");
             using clock = time_limit::clock;
             const auto called = clock::now();
             const double seconds = std::chrono::duration<double>(budget).count();

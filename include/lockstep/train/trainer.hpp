@@ -63,7 +63,7 @@ public:
 
     /// Passes over a data set that every rank can read: rank r reads only the rows that it is dealt. `until` is
     /// epochs{n}, steps{n} or seconds{s}, counted from where the last fit() stopped, or until_epoch{n} or
-    /// until_step{n}, counted from the start of the run. Returns how many steps that were. `observers`: progress, logs,
+    /// until_step{n}, counted from the start of the run. Returns what it did. `observers`: progress, logs,
     /// validate, checkpoint. Throws core::interrupted, on all ranks alike, where a signal has ended it (see
     /// ls::program). Collective.
     template <class Dataset, class Until, class... Observers>

@@ -112,6 +112,26 @@ TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its lo
     fits(25, 30, false);
     CHECK(csv.lines() == whole_csv);
     CHECK(json.lines() == whole_json);
+    // One program that goes back to a checkpoint has one log for both fits.
+    {
+        ls::csv_log lines{csv.path};
+        ls::json_log objects{json.path};
+        const auto fit = [&](const ls::report::run_begin& from, std::uint64_t last) {
+            lines.on_begin(from);
+            objects.on_begin(from);
+            for (std::uint64_t step = from.steps + 1; step <= last; ++step) {
+                lines.on_step({.step = step, .epoch = step / 10});
+                objects.on_step({.step = step, .epoch = step / 10});
+                if (step % 10 == 0) objects.on_epoch({.epoch = step / 10, .test = {}});
+            }
+        };
+        fit({}, 25);
+        fit({.resumed_after = 15, .steps = 15, .epochs = 1}, 28);
+        fit({.resumed_after = 15, .steps = 28, .epochs = 2, .is_first = false}, 29);
+        fit({.resumed_after = 20, .steps = 20, .epochs = 2}, 30);
+    }
+    CHECK(csv.lines() == whole_csv);
+    CHECK(json.lines() == whole_json);
     // Another file of that name is none of this run.
     std::ofstream{csv.path} << "1,2,3\n";
     run(25, 30);
