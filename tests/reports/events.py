@@ -85,7 +85,7 @@ class Run:
         self.seconds.append(event[1])
         if index == 0:
             assert event[3] == b"brain.Event:2", event
-        elif index == 1:
+        elif index == 1 or 7 in event:
             assert dict(fields(event[7])) == {1: 1}, event
             self.sessions.append(step)
             for entries in (*self.scalars.values(), *self.texts.values()):

@@ -280,6 +280,76 @@ TEST_CASE("an epoch that another data set ends is none of those without progress
     CHECK(epochs(true) == epochs(false));
 }
 
+TEST_CASE("a resume takes back what early_stopping has seen of later epochs", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-undone-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    const auto fit = [&](auto& trainer, auto& stop, std::size_t epochs) {
+        trainer.fit(training.set(), ls::until_epoch{epochs}, ls::validate{test.set()}, stop);
+    };
+    ls::early_stopping stop{.patience = 3};
+    ls::trainer trainer{world, recipe(0.01)};
+    trainer.fit(training.set(), ls::steps{1}, ls::checkpoint{folder, 1, 1});
+    fit(trainer, stop, 6);
+    REQUIRE(stop.best_epoch > 1);
+    // Back to the first epoch, where the checkpoint knows of no best one: as a new program.
+    trainer.resume(folder);
+    CHECK_FALSE(trainer.keeps_best());
+    stop.patience = 1;
+    fit(trainer, stop, 4);
+    ls::early_stopping fresh{.patience = 1};
+    ls::trainer other{world, recipe(0.01)};
+    other.resume(folder);
+    fit(other, fresh, 4);
+    CHECK(stop.best_epoch == fresh.best_epoch);
+    CHECK(stop.best_loss == fresh.best_loss);
+    CHECK(trainer.report().steps == other.report().steps);
+    CHECK(trainer.weights_hash() == other.weights_hash());
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove_all(folder);
+    world.barrier();
+
+    // A checkpoint without the best weights, for a run that wants them back: refused before its first step.
+    ls::trainer careless{world, recipe(0.3)};
+    ls::early_stopping keeps_none{.patience = 2, .keep_best = false};
+    careless.fit(training.set(), ls::until_epoch{30}, ls::validate{test.set()}, keeps_none,
+                 ls::checkpoint{folder, 3, 1});
+    REQUIRE(keeps_none.best_epoch > 0);
+    REQUIRE(keeps_none.best_epoch < careless.report().epochs.size());
+    ls::trainer again{world, recipe(0.3)};
+    again.resume(folder);
+    ls::early_stopping keeps{.patience = 9};
+    CHECK_THROWS_WITH(fit(again, keeps, 40), Catch::Contains("was written with keep_best = false"));
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("rates and hours of a resumed run are those of its own steps", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-rates-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    ls::trainer trainer{world, recipe(0.01)};
+    trainer.fit(training.set(), ls::steps{7}, ls::checkpoint{folder, 5, 1});
+    CHECK(trainer.report().timed_steps == 7);
+    ls::trainer other{world, recipe(0.01)};
+    other.resume(folder);
+    CHECK(other.report().timed_samples == 0);
+    other.fit(training.set(), ls::steps{2});
+    const auto made = other.report();
+    CHECK(made.steps == 7);
+    CHECK(made.samples == trainer.report().samples);
+    CHECK(made.timed_steps == 2);
+    CHECK(made.timed_samples == 64);
+    CHECK(made.samples_per_second() == 64 / made.seconds.total());
+    // Back within one program: its seconds are those of all of its steps.
+    trainer.resume(folder);
+    trainer.fit(training.set(), ls::steps{1});
+    CHECK(trainer.report().steps == 6);
+    CHECK(trainer.report().timed_steps == 8);
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("a checkpoint of the last step of an epoch is there when the epoch was told", "[training]") {
     const mpi::communicator world;
     std::string folder = "/tmp/lockstep-epoch-" + std::to_string(::getpid());

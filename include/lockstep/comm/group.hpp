@@ -88,7 +88,9 @@ template <class Progress>
     auto since = std::chrono::steady_clock::now();
     for (std::uint64_t came = what.came(); !progress(); std::this_thread::yield()) {
         const auto now = std::chrono::steady_clock::now();
-        if (std::exchange(came, what.came()) != came) since = now;
+        const std::uint64_t next = what.came();
+        if (next != came) since = now;
+        came = next;
         if (now - since > longest) return false;
     }
     return true;

@@ -43,12 +43,13 @@ struct onnx_attribute {
 /// functions return. The first extent of inputs and outputs is the batch, of any size.
 class onnx_graph {
 public:
-    /// The operations of ONNX 1.12.
+    /// The operations of ONNX 1.12, and its format: readers refuse files of a newer one.
     static constexpr std::int64_t operator_set = 17;
+    static constexpr std::int64_t format = 8;
 
     /// `about`: what readers of the file are told of it.
     onnx_graph(std::string_view name, const std::string& about) {
-        model_.set_ir_version(onnx::IR_VERSION);
+        model_.set_ir_version(format);
         model_.set_producer_name("lockstep");
         model_.set_doc_string(about);
         auto* const set = model_.add_opset_import();

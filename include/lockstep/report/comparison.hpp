@@ -29,14 +29,17 @@ struct recipe_difference {
 };
 [[nodiscard, gnu::cold]] std::vector<recipe_difference> recipe_differences(const std::vector<run_record>& runs);
 
-/// How far the bits of two runs are the same, by the losses of their steps.
+/// How far the bits of two runs are the same, by the losses of their steps. Pages of long runs have means of several
+/// steps: they are compared with the means of the same steps, to 1e-9.
 struct common_steps {
     std::uint64_t same = 0;           ///< steps with equal losses before the first that differs
-    std::optional<step_point> first;  ///< of the first run, where the losses differ
+    std::uint64_t in_means = 0;       ///< of these, steps of which a mean was compared
+    std::optional<step_point> first;  ///< of the first run, where the losses differ; the last step of a mean
     double other = 0;                 ///< loss of the second run there
 };
 [[nodiscard, gnu::cold]] common_steps steps_in_common(const run_record& a, const run_record& b);
-/// Whether both have the same losses in the same steps, and no different hash of weights.
+/// Whether both have the same losses in the same steps, and no different hash of weights. Means alone do not show it:
+/// then both hashes have to be there.
 [[nodiscard, gnu::cold]] bool have_same_bits(const run_record& a, const run_record& b);
 
 /// A value of a metric of the test set, or of the training loss, that counts as reached.
@@ -92,26 +95,52 @@ LOCKSTEP_FUNCTION std::vector<recipe_difference> recipe_differences(const std::v
 
 LOCKSTEP_FUNCTION common_steps steps_in_common(const run_record& a, const run_record& b) {
     common_steps out;
-    auto other = b.steps.begin();
-    for (const auto& step : a.steps) {
-        while (other != b.steps.end() && other->step < step.step) ++other;
-        if (other == b.steps.end()) break;
-        if (other->step != step.step) continue;
-        const bool is_same = other->loss == step.loss || (std::isnan(other->loss) && std::isnan(step.loss));
-        if (!is_same) {
-            out.first = step;
-            out.other = other->loss;
+    auto one = a.steps.begin(), other = b.steps.begin();
+    while (one != a.steps.end() && other != b.steps.end()) {
+        if (one->first() != other->first()) {
+            one->first() < other->first() ? ++one : ++other;
+            continue;
+        }
+        // The least steps that both have whole.
+        step_point x = *one++, y = *other++;
+        const auto takes_in = [](step_point& to, auto& from, const auto& end) {
+            if (from == end || from->first() != to.step + 1) return false;
+            to.join(*from++);
+            return true;
+        };
+        bool goes_on = true;
+        while (x.step != y.step && goes_on)
+            goes_on = x.step < y.step ? takes_in(x, one, a.steps.end()) : takes_in(y, other, b.steps.end());
+        if (x.step != y.step) continue;
+        const bool is_mean = x.joined > 1, are_none = std::isnan(x.loss) && std::isnan(y.loss);
+        const double may_differ = is_mean ? 1e-9 * std::max(std::abs(x.loss), std::abs(y.loss)) : 0;
+        if (!(x.loss == y.loss || are_none || std::abs(x.loss - y.loss) <= may_differ)) {
+            out.first = x;
+            out.other = y.loss;
             break;
         }
-        ++out.same;
+        out.same += x.joined;
+        if (is_mean) out.in_means += x.joined;
     }
     return out;
 }
 
+namespace detail {
+
+[[nodiscard]] LOCKSTEP_FUNCTION std::uint64_t steps_of(const run_record& run) {
+    std::uint64_t out = 0;
+    for (const auto& point : run.steps) out += point.joined;
+    return out;
+}
+
+}  // namespace detail
+
 LOCKSTEP_FUNCTION bool have_same_bits(const run_record& a, const run_record& b) {
     const auto common = steps_in_common(a, b);
-    return !common.first && common.same > 0 && common.same == a.steps.size() && common.same == b.steps.size() &&
-           (a.weights_hash.empty() || b.weights_hash.empty() || a.weights_hash == b.weights_hash);
+    const bool knows_no_hash = a.weights_hash.empty() || b.weights_hash.empty();
+    return !common.first && common.same > 0 && common.same == detail::steps_of(a) &&
+           common.same == detail::steps_of(b) &&
+           (knows_no_hash ? common.in_means == 0 : a.weights_hash == b.weights_hash);
 }
 
 LOCKSTEP_FUNCTION target target::parse(std::string_view words) {
@@ -213,8 +242,9 @@ using table_rows = std::vector<std::vector<std::string>>;
             const auto when = time_to(run, *to);
             return when ? core::text(html::duration(when->seconds), ", epoch ", when->epoch) : std::string{"never"};
         });
-    row("weights",
-        [](const auto& run) { return run.weights_hash.empty() ? std::string{"not in the log"} : run.weights_hash; });
+    row("weights", [](const auto& run) {
+        return run.weights_hash.empty() ? std::string{"not in the log"} : core::printable(run.weights_hash);
+    });
     return out;
 }
 
@@ -227,13 +257,18 @@ using table_rows = std::vector<std::vector<std::string>>;
         const auto common = steps_in_common(a, b);
         std::string line = core::text("A and ", letter(i), ": ");
         if (common.first)
-            line += core::text("first differ in step ", common.first->step, " (epoch ", common.first->epoch, "), loss ",
-                               common.first->loss, " and ", common.other);
+            line += core::text("first differ in ", common.first->joined > 1 ? "the mean of steps " : "step ",
+                               common.first->joined > 1 ? core::text(common.first->first(), " to ") : "",
+                               common.first->step, " (epoch ", common.first->epoch, "), loss ", common.first->loss,
+                               " and ", common.other);
         else if (common.same == 0)
             line += "have no step in common";
         else
             line += core::text("equal losses in all ", core::grouped(common.same), " steps",
-                               a.steps.size() == b.steps.size() ? "" : " that both have");
+                               steps_of(a) == steps_of(b) ? "" : " that both have",
+                               common.in_means == 0
+                                   ? ""
+                                   : core::text(", ", core::grouped(common.in_means), " of them as means of several"));
         const bool end_together = !a.steps.empty() && !b.steps.empty() && a.steps.back().step == b.steps.back().step;
         if (!end_together)
             line += "; they end after different steps";

@@ -39,9 +39,13 @@ struct early_stopping {
         is_past_ = from.is_past;
         if (is_past_) return true;  // what the checkpoint has is of a later part of the run
         counts_from_ = from.is_resumed() ? 0 : from.epochs;
-        if (from.is_resumed() && trainer.best_epoch() > 0) {
-            best_loss = trainer.best_loss();
+        if (from.is_resumed()) {
+            best_loss = trainer.best_epoch() > 0 ? trainer.best_loss() : std::numeric_limits<double>::infinity();
             best_epoch = trainer.best_epoch();
+            if (keep_best && best_epoch > 0 && best_epoch < from.epochs && !trainer.keeps_best())
+                core::fail(core::text("the checkpoint knows that epoch ", best_epoch,
+                                      " is the best one, and not its weights: it was written with keep_best = false"),
+                           "leave .keep_best = false, or begin with another folder");
         }
         epoch_ = from.epochs;
         return waited() < patience;

@@ -158,6 +158,9 @@ LOCKSTEP_FUNCTION event_file::~event_file() {
 
 LOCKSTEP_FUNCTION void event_file::open(const std::string& folder, std::uint64_t first_step, double seconds) {
     namespace fs = std::filesystem;
+    // What a failed write has left: the file is given up.
+    if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+    buffer_.clear();
     if (folder.empty()) core::fail("event files have no folder", "name one: tensorboard{\"runs/a\"}");
     std::error_code problem;
     fs::create_directories(folder, problem);

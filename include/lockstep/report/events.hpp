@@ -238,22 +238,24 @@ struct memory_by_kind {
     }
 };
 
-/// What has been done since the trainer was made.
+/// What has been done.
 struct totals {
     std::uint64_t steps = 0;          ///< of the run
-    std::uint64_t samples = 0;        ///< of all ranks together
+    std::uint64_t samples = 0;        ///< of all ranks together, the same
+    std::uint64_t timed_steps = 0;    ///< since the trainer was made: those of `seconds`
+    std::uint64_t timed_samples = 0;  ///< the same
     std::size_t ranks = 1;            ///< of the trainer
     std::size_t threads = 1;          ///< on each rank
-    seconds_spent seconds;            ///< of this rank; observers are told those of rank 0
+    seconds_spent seconds;            ///< of this rank, of timed_steps; observers are told those of rank 0
     std::size_t bytes_sent = 0;       ///< by this rank
     std::vector<epoch_event> epochs;  ///< since the trainer was made
     fit_made last_fit;                ///< the one that is under way or the last one
 
-    /// Samples of all ranks for each second of wall time.
+    /// Samples of all ranks for each second of wall time, since the trainer was made.
     [[nodiscard]] double samples_per_second() const noexcept {
-        return seconds.total() > 0 ? static_cast<double>(samples) / seconds.total() : 0;
+        return seconds.total() > 0 ? static_cast<double>(timed_samples) / seconds.total() : 0;
     }
-    /// Wall time x ranks x threads.
+    /// Wall time x ranks x threads, since the trainer was made.
     [[nodiscard]] double core_hours() const noexcept {
         return seconds.total() * static_cast<double>(ranks * threads) / 3600;
     }

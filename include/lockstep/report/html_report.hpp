@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -32,14 +33,17 @@ namespace lockstep::report {
 
 /// html_report{"report.html"}: one page with everything in it, for any browser, also of a phone: curves of loss,
 /// metrics and rate, time by kind, a typical step, communication, memory, the recipe, the command, the machine, and a
-/// table of the epochs. Written by rank 0 at the start, after each epoch and at the end of fit(), each time as a whole,
-/// so it can be read during the run. Metrics are those of validate{set}, named before it. A run that is resumed goes on
-/// with the page that is there. Cost: about 30 ns a step; an epoch gathers the times and the memory of all ranks and
-/// writes some 100 KB; the hash at the end reads all weights. Throws core::error on all ranks where the page cannot be
-/// written.
+/// table of the epochs. Written by rank 0 at the start, after epochs and at the end of fit(), each time as a whole, so
+/// it can be read during the run; epochs are left out where writing would take more than a twentieth of the time.
+/// Metrics are those of validate{set}, named before it. A run that is resumed goes on with the page that is there.
+/// Cost: about 30 ns a step; an epoch gathers the times and the memory of all ranks and writes some 100 KB, and 300
+/// bytes for each epoch; the hash at the end reads all weights. Throws core::error on all ranks where the page cannot
+/// be written.
 struct html_report {
     static constexpr bool on_every_rank = true;  ///< every rank tells its times
     static constexpr bool sees_weights = false;  ///< but for their hash at the end
+    /// Of writes.
+    using clock = std::chrono::steady_clock;
 
     std::string path;       ///< of the page
     std::string name{};     ///< of the run; empty: the path
@@ -55,9 +59,9 @@ struct html_report {
         bool writes = false;            ///< on rank 0
         bool is_open = false;           ///< from the first fit() on
         std::uint64_t step = 0;         ///< the last one
-        std::uint64_t begun_after = 0;  ///< step
         double before = 0;              ///< seconds of earlier fits
         double seconds = 0;             ///< of this one
+        clock::time_point rests_until{};  ///< what writes take is a small part of the time
     };
     kept own{};  ///< its own
 
@@ -105,7 +109,7 @@ struct html_report {
     [[gnu::cold]] void on_epoch(Trainer& trainer, const epoch_event& event) {
         if (own.writes) own.run.epochs.push_back(point_of(event, own.step));
         gather(trainer);
-        if (own.writes) write();
+        if (own.writes && clock::now() >= own.rests_until) write();
     }
     /// Writes it for the last time, with the hash of the weights.
     template <class Trainer>
@@ -138,7 +142,7 @@ private:
         own.facts.process = memory;
         own.facts.steps = mine.steps;
         own.facts.samples = mine.samples;
-        own.facts.timed_steps = mine.steps - std::min(mine.steps, own.begun_after);
+        own.facts.timed_steps = mine.timed_steps;
         own.facts.element_bytes = sizeof(typename Trainer::value_type);
         // A tensor of several shards is several of each rank.
         std::vector<std::string> names;
@@ -165,12 +169,11 @@ LOCKSTEP_FUNCTION std::vector<std::pair<std::string, std::string>> html_report::
 LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
     if (path.empty()) core::fail("a report has no path", "name a file: html_report{\"report.html\"}");
     const bool goes_back = std::exchange(own.is_open, true);
-    own.begun_after = from.resumed_after;
     run_record before;
     if (goes_back) {
         before.steps = own.curve.points();
         before.epochs = own.run.epochs;
-        own = {.writes = own.writes, .is_open = true, .begun_after = own.begun_after};
+        own = {.writes = own.writes, .is_open = true};
     } else if (from.resumed_after > 0 && core::why_unreadable(path).empty()) {
         try {
             before = read_run(path);
@@ -207,6 +210,7 @@ LOCKSTEP_FUNCTION void html_report::add_messages(const std::vector<std::string>&
 }
 
 LOCKSTEP_FUNCTION void html_report::write() {
+    const auto begun = clock::now();
     std::time_t now = std::time(nullptr);
     std::tm parts{};
     char when[64] = {};
@@ -214,6 +218,8 @@ LOCKSTEP_FUNCTION void html_report::write() {
     own.facts.written = when;
     own.run.steps = own.curve.points();
     write_whole(path, run_page(own.run, own.facts));
+    const auto ended = clock::now();
+    own.rests_until = ended + 20 * (ended - begun);
 }
 
 #endif

@@ -9,9 +9,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/core/compiled.hpp"
@@ -31,12 +33,9 @@ public:
     /// `head`: the first line; empty: none.
     explicit log_file(std::string path, std::string head = {}) : path_{std::move(path)}, head_{std::move(head)} {}
 
-    /// Empties the file, before hours of work are spent on what goes into it.
-    void open() {
-        if (file_.is_open()) return;  // a further fit() goes on in the same file
-        file_.open(path_);
-        if (!head_.empty()) file_.write(head_ + "\n");
-    }
+    /// Empties the file, before hours of work are spent on what goes into it. One that could not be written before goes
+    /// on after its last whole line.
+    [[gnu::cold]] void open();
     /// A run that goes on from a checkpoint keeps the whole lines up to the first one of a later step, if the file has
     /// its head. `mark`: what stands before the number of the step in a line of a step.
     [[gnu::cold]] void open(const run_begin& from, std::string_view mark);
@@ -46,9 +45,12 @@ public:
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
 private:
+    [[gnu::cold]] void open_after(std::uint64_t kept);
+
     std::string path_;
     std::string head_;
     core::output_file file_;
+    std::uint64_t whole_ = 0;  // bytes of the lines that were written
 };
 
 /// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds:
@@ -140,6 +142,19 @@ private:
 
 #if LOCKSTEP_BODIES
 
+LOCKSTEP_FUNCTION void log_file::open() {
+    if (file_.is_open()) return;  // a further fit() goes on in the same file
+    std::error_code problem;
+    const auto size = whole_ == 0 ? 0 : std::filesystem::file_size(path_, problem);
+    open_after(problem || size < whole_ ? 0 : whole_);
+}
+
+LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
+    file_.open_after(path_, kept);
+    whole_ = kept;
+    if (kept == 0 && !head_.empty()) line(head_);
+}
+
 LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark) {
     const bool is_readable = core::why_unreadable(path_).empty();
     if (file_.is_open() && from.goes_back() && is_readable) file_.close();
@@ -159,13 +174,13 @@ LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view ma
         }
         kept = end + 1;
     }
-    file_.open_after(path_, kept);
-    if (kept == 0 && !head_.empty()) file_.write(head_ + "\n");
+    open_after(kept);
 }
 
 LOCKSTEP_FUNCTION void log_file::line(const std::string& text) {
     if (!file_.is_open()) open();
     file_.write(text + "\n");
+    whole_ += text.size() + 1;
 }
 
 LOCKSTEP_FUNCTION void csv_log::on_step(const step_event& event) {

@@ -30,6 +30,11 @@ struct step_point {
     double loss = 0;            ///< mean over these samples
     double rate = 0;            ///< learning rate of the last one
     double seconds = 0;         ///< since the run began, without validation
+    std::uint64_t joined = 1;   ///< how many of them
+
+    [[nodiscard]] std::uint64_t first() const noexcept { return step + 1 - std::min(step + 1, joined); }
+    /// Takes in the point after this one.
+    void join(const step_point& next) noexcept;
 };
 
 /// Steps of a run of any length in at most so many points: where they become too many, neighbours are joined. Memory
@@ -44,8 +49,6 @@ public:
     [[nodiscard]] std::uint64_t steps_of_a_point() const noexcept { return stride_; }
 
 private:
-    static void join(step_point& to, const step_point& next) noexcept;
-
     std::size_t most_;
     std::uint64_t stride_ = 1, in_last_ = 0;
     std::vector<step_point> points_;
@@ -98,18 +101,21 @@ inline constexpr std::string_view events_begin = "<script type=\"application/x-n
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION void step_curve::join(step_point& to, const step_point& next) noexcept {
-    const auto before = static_cast<double>(to.samples), more = static_cast<double>(next.samples);
-    const double loss = before + more > 0 ? (to.loss * before + next.loss * more) / (before + more) : next.loss;
-    const std::uint64_t samples = to.samples + next.samples;
-    to = next;
-    to.samples = samples;
-    to.loss = loss;
+LOCKSTEP_FUNCTION void step_point::join(const step_point& next) noexcept {
+    const auto before = static_cast<double>(samples), more = static_cast<double>(next.samples);
+    const step_point all{.step = next.step,
+                         .epoch = next.epoch,
+                         .samples = samples + next.samples,
+                         .loss = before + more > 0 ? (loss * before + next.loss * more) / (before + more) : next.loss,
+                         .rate = next.rate,
+                         .seconds = next.seconds,
+                         .joined = joined + next.joined};
+    *this = all;
 }
 
 LOCKSTEP_FUNCTION void step_curve::add(const step_point& point) {
     if (in_last_ > 0) {
-        join(points_.back(), point);
+        points_.back().join(point);
         in_last_ = (in_last_ + 1) % stride_;
         return;
     }
@@ -117,7 +123,7 @@ LOCKSTEP_FUNCTION void step_curve::add(const step_point& point) {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < points_.size(); i += 2, ++kept) {
             points_[kept] = points_[i];
-            if (i + 1 < points_.size()) join(points_[kept], points_[i + 1]);
+            if (i + 1 < points_.size()) points_[kept].join(points_[i + 1]);
         }
         const bool is_half = points_.size() % 2 == 1;
         points_.resize(kept);
@@ -155,7 +161,7 @@ namespace detail {
 /// What a line of a log has, whatever its event is.
 struct log_line {
     std::string event, host, command, weights_hash;
-    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0;
+    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 1;
     double loss = 0, rate = 0, seconds = 0, samples_per_second = 0;
     std::vector<std::pair<std::string, std::string>> recipe;
     std::vector<std::pair<std::string, double>> test;
@@ -179,6 +185,8 @@ struct log_line {
             out.epoch = in.natural();
         else if (key == "samples")
             out.samples = in.natural();
+        else if (key == "joined")
+            out.joined = in.natural();
         else if (key == "ranks")
             out.ranks = in.natural();
         else if (key == "threads")
@@ -253,7 +261,8 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
                                  .samples = found.samples,
                                  .loss = found.loss,
                                  .rate = found.rate,
-                                 .seconds = before + found.seconds});
+                                 .seconds = before + found.seconds,
+                                 .joined = found.joined});
         } else if (found.event == "epoch") {
             out.epochs.push_back({.epoch = found.epoch,
                                   .step = found.step > 0      ? found.step
@@ -310,7 +319,8 @@ LOCKSTEP_FUNCTION std::string to_lines(const run_record& run) {
         if (point.step > 0) epochs_until(point.step - 1);
         out += core::text(R"({"event":"step","step":)", point.step, R"(,"epoch":)", point.epoch, R"(,"samples":)",
                           point.samples, R"(,"loss":)", number(point.loss), R"(,"rate":)", number(point.rate),
-                          R"(,"seconds":)", number(point.seconds), "}\n");
+                          R"(,"seconds":)", number(point.seconds),
+                          point.joined == 1 ? "" : core::text(R"(,"joined":)", point.joined), "}\n");
     }
     epochs_until(std::numeric_limits<std::uint64_t>::max());
     if (run.has_ended)

@@ -180,6 +180,8 @@ LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
     part_.open(name);
     part_.write("[\n" + metadata(rank_));
     last_write_ = recorder::clock::now();
+    written_ = 0;  // of an earlier fit(), whose file this one takes
+    if (!recorder_.events.empty()) write();
 }
 
 LOCKSTEP_FUNCTION std::string timeline::part_name() const {

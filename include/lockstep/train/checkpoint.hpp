@@ -12,6 +12,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,13 @@ struct checkpoints<Plan, void> {
             });
             // Weights of a best epoch are a part of the state where the run had some.
             auto best = std::exchange(core.best, {});
-            if (std::ranges::any_of(from.file.tensors, [](const auto& one) { return one.name.ends_with(".best"); })) {
+            const auto has = [&](std::string_view name) {
+                return std::ranges::any_of(from.file.tensors, [&](const auto& one) { return one.name == name; });
+            };
+            constexpr std::string_view mark = ".best";  // a parameter may be called so as well
+            if (std::ranges::any_of(from.file.tensors, [&](const auto& one) {
+                    return one.name.ends_with(mark) && has(one.name.substr(0, one.name.size() - mark.size()));
+                })) {
                 core.best.weights.resize(core.weights().size());
                 core.best.statistics.resize(core.observed.running().size());
             }

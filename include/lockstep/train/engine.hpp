@@ -266,6 +266,8 @@ struct engine {
         }
         const double loss = commit(rate, step);
         totals.samples += rows.rows();
+        ++totals.timed_steps;
+        totals.timed_samples += rows.rows();
         totals.bytes_sent +=
             bytes_of(step) + run.redistributed_bytes() + losses.bytes_sent() + observed.bytes_per_step();
         return {.step = totals.steps,

@@ -186,6 +186,8 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         epoch.epoch = core.epoch + 1;
         epoch_start = clock::now();
     }
+    // A signal has ended it within an epoch. Nothing is under way where ranks part: some observers look at weights.
+    core.strategy.complete();
     // A fit() of no step has come by no epoch.
     if (done == 0 && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     (tell_end(observers, core.grid.rank, self, self.report()), ...);

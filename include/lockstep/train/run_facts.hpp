@@ -136,6 +136,8 @@ public:
         }
         return 0;
     }
+    /// Whether the weights of a best epoch are kept: trainer::load_best() can take them back.
+    [[nodiscard]] bool keeps_best() const { return !core_->best.weights.empty(); }
     /// What has been done so far, with the seconds and bytes of this rank.
     [[nodiscard]] report::totals report() const {
         auto out = core_->totals;

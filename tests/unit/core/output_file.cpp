@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/core/output_file.hpp"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,25 +20,13 @@ using Catch::Matchers::StartsWith;
 using lockstep::test::contents;
 using lockstep::test::directory;
 using lockstep::test::error_of;
+using lockstep::test::limited;
 
 namespace {
 
 std::string same(const std::vector<std::string>& paths) {
     return error_of([&] { core::require_different_outputs(paths); });
 }
-
-/// The limit of file sizes, as long as it lives.
-struct limited {
-    rlimit before{};
-    explicit limited(rlim_t bytes) {
-        ::getrlimit(RLIMIT_FSIZE, &before);
-        const rlimit now{bytes, before.rlim_max};
-        ::setrlimit(RLIMIT_FSIZE, &now);
-    }
-    limited(const limited&) = delete;
-    limited& operator=(const limited&) = delete;
-    ~limited() { ::setrlimit(RLIMIT_FSIZE, &before); }
-};
 
 }  // namespace
 

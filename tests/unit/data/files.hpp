@@ -2,6 +2,8 @@
 #pragma once
 // Small files in a directory that lives as long as a test, and the text of an error.
 
+#include <sys/resource.h>
+
 #include <unistd.h>
 #include <zlib.h>
 
@@ -77,5 +79,18 @@ template <class F>
     for (const std::uint32_t extent : extents) put(extent);
     return out + content;
 }
+
+/// The limit of file sizes, as long as it lives.
+struct limited {
+    rlimit before{};
+    explicit limited(rlim_t bytes) {
+        ::getrlimit(RLIMIT_FSIZE, &before);
+        const rlimit now{bytes, before.rlim_max};
+        ::setrlimit(RLIMIT_FSIZE, &now);
+    }
+    limited(const limited&) = delete;
+    limited& operator=(const limited&) = delete;
+    ~limited() { ::setrlimit(RLIMIT_FSIZE, &before); }
+};
 
 }  // namespace lockstep::test

@@ -55,6 +55,58 @@ TEST_CASE("report/comparison: the first step that differs", "[report]") {
     CHECK_FALSE(report::have_same_bits(hashed, other));
     const double no_number = std::numeric_limits<double>::quiet_NaN();
     CHECK(report::have_same_bits(run_of({no_number}), run_of({no_number})));
+    hashed.weights_hash = "\x1b]0;title\x07";  // of a log that somebody has sent
+    CHECK(report::compare({hashed, a}).find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("report/comparison: means of pages are compared with the means of the same steps", "[report]") {
+    std::vector<double> losses;
+    for (int step = 0; step < 1100; ++step) losses.push_back(1.0 / (1 + step % 7) + 0.001 * step);
+    const auto whole = run_of(losses);
+    // Pages of the run, and of one that was resumed twice: points of these are joined otherwise.
+    const auto page_of = [](const report::run_record& run, std::size_t most, const std::vector<std::size_t>& ends) {
+        report::run_record out;
+        std::size_t at = 0;
+        for (const std::size_t end : ends) {
+            report::step_curve curve{most};
+            for (const auto& point : out.steps) curve.add(point);
+            for (; at < end; ++at) curve.add(run.steps[at]);
+            report::run_record thinned;
+            thinned.steps = curve.points();
+            out = report::parse_run(report::to_lines(thinned), "page");
+        }
+        return out;
+    };
+    const auto page = page_of(whole, 1024, {1100}), resumed = page_of(whole, 1024, {1033, 1060, 1100}),
+               small = page_of(whole, 32, {100, 1100});
+    REQUIRE(page.steps.size() < 1024);
+    for (const auto* one : {&page, &resumed, &small})
+        for (const auto* other : {&whole, &page, &resumed, &small}) {
+            const auto common = report::steps_in_common(*one, *other);
+            CHECK_FALSE(common.first);
+            CHECK(common.same == 1100);
+            CHECK(common.in_means > 0);
+            // Means do not show that bits are equal: hashes do.
+            CHECK_FALSE(report::have_same_bits(*one, *other));
+            auto a = *one, b = *other;
+            a.weights_hash = b.weights_hash = "1";
+            CHECK(report::have_same_bits(a, b));
+            b.weights_hash = "2";
+            CHECK_FALSE(report::have_same_bits(a, b));
+            CHECK(report::compare({a, b}).find("equal losses in all 1,100 steps, ") != std::string::npos);
+        }
+    auto other = losses;
+    other[700] += 0.01;
+    const auto common = report::steps_in_common(page, run_of(other));
+    REQUIRE(common.first);
+    CHECK(common.first->first() <= 701);
+    CHECK(common.first->step >= 701);
+    CHECK(report::compare({page, run_of(other)}).find("first differ in the mean of steps ") != std::string::npos);
+    // A log that lacks its begin.
+    auto late = whole;
+    late.steps.erase(late.steps.begin(), late.steps.begin() + 501);
+    CHECK(report::steps_in_common(whole, late).same == 599);
+    CHECK(report::steps_in_common(late, page).same == 598);
 }
 
 TEST_CASE("report/comparison: recipes, also where one lacks a line", "[report]") {

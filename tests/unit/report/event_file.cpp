@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/report/tensorboard.hpp"
+#include "unit/data/files.hpp"
 
 // What files hold is read by another program in another language: tests/reports/check_events.
 
@@ -60,6 +61,22 @@ TEST_CASE("report/event_file: a folder belongs to one run at a time", "[report]"
     first.on_begin({.steps = 3});  // a further fit()
     { const report::tensorboard ended = std::move(first); }
     CHECK_NOTHROW(second.on_begin());
+}
+
+TEST_CASE("report/event_file: a run goes on after a full disk, with a new file", "[report]") {
+    const folder in{"events-after-full"};
+    report::tensorboard events{in.path.string()};
+    events.on_begin();
+    events.on_step({.step = 1});
+    {
+        const lockstep::test::limited full{1};
+        CHECK_THROWS(events.on_step({.step = 2}));
+    }
+    CHECK_NOTHROW(events.on_begin({.steps = 1}));
+    CHECK(in.files() == 2);
+    events.on_step({.step = 2});
+    CHECK_NOTHROW(events.on_end({}));
+    CHECK(fs::file_size(events.path()) > 0);
 }
 
 TEST_CASE("report/event_file: folders that cannot be used are errors before the first step", "[report]") {

@@ -12,6 +12,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/report/observers.hpp"
 #include "lockstep/report/timeline.hpp"
+#include "unit/data/files.hpp"
 
 namespace {
 
@@ -190,4 +191,52 @@ TEST_CASE("report/logs: a line that a full disk does not take is an error", "[re
     ls::json_log json{"/dev/full"};
     json.on_begin();
     CHECK_THROWS_WITH(json.on_step({.step = 1}), Catch::Contains("cannot write /dev/full: No space left on device"));
+}
+
+TEST_CASE("report/logs: a run that goes on after a full disk loses no line of its log", "[report]") {
+    const fresh_file csv{"log-after-full.csv"}, json{"log-after-full.jsonl"}, gone{"log-gone.csv"};
+    ls::csv_log lines{csv.path};
+    ls::json_log objects{json.path};
+    lines.on_begin();
+    objects.on_begin();
+    const auto step = [&](std::uint64_t number) {
+        lines.on_step({.step = number});
+        objects.on_step({.step = number});
+    };
+    for (std::uint64_t number = 1; number <= 20; ++number) step(number);
+    const auto before_csv = csv.lines(), before_json = json.lines();
+    for (const bool by_fit : {true, false}) {
+        {
+            // A part of the next line fits.
+            const ls::test::limited full{std::filesystem::file_size(csv.path) + 3};
+            CHECK_THROWS(lines.on_step({.step = 21}));
+        }
+        {
+            const ls::test::limited full{std::filesystem::file_size(json.path) + 3};
+            CHECK_THROWS(objects.on_step({.step = 21}));
+        }
+        CHECK(csv.lines().size() == before_csv.size() + 1);
+        if (by_fit) {
+            lines.on_begin({.steps = 20});
+            objects.on_begin({.steps = 20});
+            CHECK(csv.lines() == before_csv);
+            CHECK(json.lines() == before_json);
+        }
+    }
+    step(21);
+    CHECK(csv.lines().size() == before_csv.size() + 1);
+    CHECK(json.lines().size() == before_json.size() + 1);
+    CHECK(csv.lines().back().starts_with("21,"));
+    // A file that somebody has removed meanwhile begins anew.
+    ls::csv_log other{gone.path};
+    other.on_begin();
+    other.on_step({.step = 1});
+    {
+        const ls::test::limited full{1};
+        CHECK_THROWS(other.on_step({.step = 2}));
+    }
+    std::filesystem::remove(gone.path);
+    other.on_step({.step = 3});
+    REQUIRE(gone.lines().size() == 2);
+    CHECK(gone.lines()[1].starts_with("3,"));
 }

@@ -125,6 +125,22 @@ TEST_CASE("report/timeline: a run that ends with an exception leaves what it has
     CHECK(text.substr(text.size() - 3) == "},\n");  // whole lines: readers of the format add the bracket
 }
 
+TEST_CASE("report/timeline: a further fit() keeps what an earlier one has recorded, from its begin on", "[report]") {
+    const folder here;
+    const auto file = here.path / "trace.json";
+    source trainer;
+    ls::timeline made{file.string(), 2};
+    begin(made, trainer);
+    for (std::uint64_t i = 1; i <= 3; ++i) step(*made.events_of_this_rank(), i);
+    made.on_end(trainer, ls::report::totals{});
+    REQUIRE(count(contents(file), R"("ph":"X")") == 2 * 7);
+    begin(made, trainer);
+    CHECK(count(contents(file), R"("ph":"X")") == 2 * 7);
+    made.on_end(trainer, ls::report::totals{});
+    CHECK(count(contents(file), R"("ph":"X")") == 2 * 7);
+    CHECK(contents(file).substr(contents(file).size() - 3) == "\n]\n");
+}
+
 TEST_CASE("report/timeline: without a path there is none", "[report]") {
     ls::timeline none{""};
     CHECK(none.events_of_this_rank() == nullptr);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 4
+// A fit() that a signal ends within an epoch leaves nothing under way: one rank alone may look at the weights after it,
+// a search puts them back, and a new trainer works on the same ranks.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "equivalence/groups.hpp"
+#include "lockstep/data/memory.hpp"
+#include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/optim/sgd.hpp"
+#include "lockstep/train/find_learning_rate.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+namespace mpi = boost::mpi;
+using namespace ls::layers;
+
+constexpr std::size_t width = 512, samples = 64;
+
+/// Weights of megabytes travel in many pieces.
+auto recipe() {
+    return ls::plan{.model = ls::sequential{ls::input<width>, dense<1024>{}, ls::layers::tanh{}, dense<1>{}},
+                    .loss = ls::loss::mean_squared_error{},
+                    .optimizer = ls::optim::sgd{},
+                    .schedule = ls::optim::constant{.rate = 1e-4},
+                    .batch = 8,
+                    .transport = ls::transport::messages,
+                    .timeout = std::chrono::seconds{30}};
+}
+const std::vector<float> x(samples * width, 0.25F), y(samples, 1.0F);
+auto set() { return ls::data::in_memory<ls::tensor::shape<width>, ls::tensor::shape<1>>(x, y); }
+
+/// A handler of the last rank has noted a signal in step `at`.
+struct asks {
+    static constexpr bool on_every_rank = true;
+    static constexpr bool sees_weights = false;
+    bool mine;
+    std::uint64_t at;
+    void on_step(const ls::report::step_event& event) const {
+        if (mine && event.step == at) ls::core::stop_request::ask(SIGUSR1);
+    }
+};
+/// Looks at the weights of rank 0 at the end, as logs do.
+struct looks {
+    static constexpr bool sees_weights = false;
+    std::uint64_t* hash;
+    template <class Trainer>
+    void on_end(Trainer& trainer, const ls::report::totals&) const {
+        *hash = trainer.weights_hash();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("one rank looks at the weights after a signal within an epoch", "[training]") {
+    const mpi::communicator world;
+    const bool is_last = world.rank() == world.size() - 1;
+    for (std::uint64_t at = 1; at < 6; ++at) {
+        ls::trainer trainer{world, recipe()}, whole{world, recipe()};
+        std::uint64_t hash = 0;
+        CHECK_THROWS_AS(trainer.fit(set(), ls::epochs{9}, asks{is_last, at}, looks{&hash}), ls::core::interrupted);
+        ls::core::stop_request::ask(0);
+        CHECK(trainer.report().steps == at + 1);
+        whole.fit(set(), ls::until_step{at + 1});
+        CHECK(trainer.weights_hash() == whole.weights_hash());
+        if (world.rank() == 0) CHECK(hash == whole.weights_hash());
+    }
+}
+
+TEST_CASE("a search that a signal ends leaves the weights as they were on every rank", "[training]") {
+    const mpi::communicator world;
+    const bool is_last = world.rank() == world.size() - 1;
+    ls::trainer trainer{world, recipe()};
+    trainer.fit(set(), ls::steps{3});
+    const std::uint64_t before = trainer.weights_hash();
+    for (int i = 0; i < 5; ++i) {
+        if (is_last) ls::core::stop_request::ask(SIGUSR1);
+        CHECK_THROWS_AS(ls::find_learning_rate(trainer, set(), {.steps = 20}), ls::core::interrupted);
+        ls::core::stop_request::ask(0);
+        CHECK(trainer.weights_hash() == before);
+    }
+    trainer.fit(set(), ls::steps{2});
+    ls::trainer other{world, recipe()};
+    other.fit(set(), ls::steps{5});
+    CHECK(trainer.weights_hash() == other.weights_hash());
+}
