@@ -234,6 +234,26 @@ TEST_CASE("what cannot be resumed is one error on all ranks, and the trainer goe
     });
 }
 
+TEST_CASE("alone, a trainer whose resume has failed half way refuses to go on", "[saving]") {
+    const shared_folder folder;
+    if (mpi::communicator{}.rank() > 0) return;
+    const ls::comm::group alone;
+    const auto delayed = [](const auto& optimizer) {
+        return recipe({}, optimizer, ls::compress::none{}, ls::sync::delayed{});
+    };
+    ls::trainer saved{alone, delayed(ls::optim::adam{})};
+    ls::trainer plain{alone, delayed(ls::optim::sgd{})};
+    saved.fit(training.set(), ls::steps{3});
+    const std::string path = saved.save(folder.path);
+    plain.fit(training.set(), ls::steps{1});
+    // The gradient that was pending is gone before the arrays can be compared.
+    const auto says_why = Catch::Matches(".*0.conv.weight.optimizer.0(.|\n)*make a new trainer.*");
+    CHECK_THROWS_WITH(plain.resume(path, {"optimizer"}), says_why);
+    CHECK_THROWS_WITH(plain.fit(training.set(), ls::steps{1}), says_why);
+    CHECK_THROWS_WITH(plain.save(folder.path), says_why);
+    saved.fit(training.set(), ls::steps{1});
+}
+
 TEST_CASE("a checkpoint deletes nothing that is not its own", "[saving]") {
     const shared_folder folder;
     on_groups({2}, [&](const mpi::communicator& group) {

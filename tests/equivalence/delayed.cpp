@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
 // Gradients of the step before: the bits of a reference that holds them back, on any number of ranks.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/gaussian_top_k.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/sync/delayed.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/find_learning_rate.hpp"
 
 namespace {
 
@@ -123,6 +131,79 @@ TEST_CASE("equivalence/delayed: to look at the state changes none of it, and it 
         CHECK(trainer.state_hash() == mine);
     });
     for (const std::uint64_t other : of_all(mpi::communicator{}, mine)) CHECK(other == mine);
+}
+
+TEST_CASE("equivalence/delayed: alone, a run goes on after a failure with the gradient that was pending",
+          "[equivalence]") {
+    const mpi::communicator world;
+    const std::string folder = ls::core::text("/tmp/lockstep-delayed-", ::getpid());
+    static bool is_bad = false;
+    for (const bool overlap : {false, true}) {
+        const ls::plan plan{
+            .model = net,
+            .loss = ls::loss::softmax_cross_entropy{},
+            .schedule = [](std::uint64_t) { return is_bad ? std::numeric_limits<double>::quiet_NaN() : 0.02; },
+            .sync = ls::sync::delayed{},
+            .batch = 61,
+            .seed = 5,
+            .bucket = 1000,
+            .overlap = overlap};
+        const ls::comm::group alone;
+        // After so many steps, also before the first one; a step that fails after backward, one that fails before it
+        // begins, and a call without a step.
+        for (const std::size_t before : {0, 1, 4, 5}) {
+            INFO(before << " steps before, overlap " << overlap);
+            ls::trainer whole{alone, plan}, trainer{alone, plan};
+            whole.fit(training.set(), ls::steps{before});
+            trainer.fit(training.set(), ls::steps{before});
+            const std::uint64_t hash = trainer.state_hash();
+            REQUIRE(hash == whole.state_hash());
+            is_bad = true;
+            CHECK_THROWS_AS(trainer.fit(training.set(), ls::steps{1}), ls::core::error);
+            is_bad = false;
+            CHECK(trainer.state_hash() == hash);
+            const std::vector<float> row(sample::size, std::numeric_limits<float>::infinity());
+            CHECK_THROWS_AS(trainer.step(row, std::vector<std::int32_t>{1}), ls::core::error);
+            CHECK(trainer.state_hash() == hash);
+            CHECK_THROWS_AS(trainer.load_best(), ls::core::error);
+            CHECK(trainer.state_hash() == hash);
+            (void)ls::find_learning_rate(trainer, training.set(), {.steps = 5});
+            CHECK(trainer.state_hash() == hash);
+            const std::string path = trainer.save(folder);
+            ls::trainer resumed{alone, plan};
+            resumed.resume(folder);
+            std::filesystem::remove_all(folder);
+            for (auto* one : {&whole, &trainer, &resumed}) one->fit(training.set(), ls::steps{4});
+            CHECK(trainer.state_hash() == whole.state_hash());
+            CHECK(resumed.state_hash() == whole.state_hash());
+        }
+        if (world.rank() > 0) break;
+    }
+}
+
+TEST_CASE("equivalence/delayed: bytes that were sent are those of each step", "[equivalence]") {
+    // Messages of other lengths in each step: those of even and of odd steps have reducers of their own.
+    const auto compressor = ls::compress::error_feedback{ls::compress::gaussian_top_k{.ratio = 0.05}};
+    on_groups({4}, [&](const mpi::communicator& group) {
+        const auto sent = [&](const auto& sync) {
+            auto plan = recipe(sync, ls::transport::messages, 1000, true, compressor);
+            std::vector<std::size_t> out;
+            ls::trainer trainer{group, plan};
+            for (std::size_t step = 0; step < 5; ++step) {
+                const std::size_t before = trainer.report().bytes_sent;
+                trainer.fit(training.set(), ls::steps{1});
+                out.push_back(trainer.report().bytes_sent - before);
+            }
+            return out;
+        };
+        const auto delayed = sent(ls::sync::delayed{}), plain = sent(ls::sync::every_step{});
+        // The messages of the first step are those of the first update, which is in the second step.
+        CHECK(delayed[1] == plain[0]);
+        for (std::size_t step = 2; step < delayed.size(); ++step) {
+            INFO("step " << step << ": " << delayed[step] << ", before " << delayed[step - 1]);
+            CHECK(delayed[step] != delayed[step - 1]);
+        }
+    });
 }
 
 TEST_CASE("equivalence/delayed: a progress thread is refused", "[equivalence]") {

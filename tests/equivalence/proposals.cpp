@@ -177,3 +177,29 @@ TEST_CASE("equivalence/proposals: the warm-up of 1-bit Adam is Adam without a co
         CHECK(warm.weights_hash() == adam.weights_hash());
     });
 }
+
+TEST_CASE("equivalence/proposals: bytes of dense steps and of compressed ones are counted as they are sent",
+          "[equivalence]") {
+    on_groups({2, 4}, [](const mpi::communicator& group) {
+        const auto sent_in = [&](auto& trainer) {
+            const std::size_t before = trainer.report().bytes_sent;
+            trainer.fit(training.set(), ls::steps{1});
+            return trainer.report().bytes_sent - before;
+        };
+        const auto p = static_cast<std::size_t>(group.size());
+        ls::trainer trainer{group, one_bit(8, {}, 2)};
+        ls::trainer compressed{group, one_bit(8, {}, 1)};
+        compressed.fit(training.set(), ls::steps{1});
+        const std::size_t numbers = trainer.all_weights().size(), dense = 2 * numbers * sizeof(float) * (p - 1) / p;
+        const std::size_t small = sent_in(compressed);
+        for (std::size_t step = 0; step < 4; ++step) {
+            const std::size_t sent = sent_in(trainer);
+            INFO(p << " ranks, step " << step << ": " << sent << " bytes, dense " << dense << ", compressed " << small);
+            if (step < 2)
+                CHECK(sent >= dense);
+            else
+                CHECK(sent == small);
+        }
+        CHECK(small != dense);
+    });
+}

@@ -221,7 +221,8 @@ private:
 }  // namespace detail
 
 /// One schedule, ready to run over one group. Made in the same order on all ranks: that gives the messages of each
-/// operation their own tag, so any number of operations may be in flight, started and polled in any order. finish()
+/// operation their own tag, so many operations may be in flight, started and polled in any order: all but two of a
+/// group that are 32,766 operations apart and alike. finish()
 /// moves its own operation only: ranks finish several in the same order. Several starts of one operation never overlap.
 template <class T>
 class operation {

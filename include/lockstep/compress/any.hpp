@@ -23,7 +23,7 @@ namespace lockstep::compress {
 /// Holds a compressor of floats and says what that says, so that a program has one trainer type for all of them: the
 /// same messages and bits as that compressor in its place, but for the text of the recipe. Copies share it; nothing
 /// changes it. One indirect call for each message. `any{none{}}` gathers dense messages; compress::none by itself is
-/// the exact sum over the lane tree.
+/// the exact sum over the lane tree. Not for sparse_sum and global_top_k, whose messages are added on their way.
 class any {
 public:
     static constexpr std::string_view name = "any";
@@ -34,6 +34,9 @@ public:
     template <class C>
         requires(!std::is_base_of_v<any, std::remove_cvref_t<C>> && Compressor<std::remove_cvref_t<C>>)
     any(const C& one) : held_{std::make_shared<const holder<C>>(one)} {  // implicit, as of std::any
+        static_assert(!adds_streams<C> && !hides_streams<C>,
+                      "lockstep: compress::any gathers messages, and those of sparse_sum and global_top_k are added on "
+                      "their way; name the type of the compressor in the plan");
         if (slots_of(one) > slot_count)
             core::fail(
                 core::text("compress::any has room for ", slot_count, " slots, and ", C::name, " has ", slots_of(one)),

@@ -147,6 +147,18 @@ inline constexpr bool adapts = requires {
     C::is_adaptive;
 };
 
+/// Whether its messages are added on their way (compress/sparse_sum.hpp).
+template <class C>
+inline constexpr bool adds_streams = requires(const C& compressor) {
+    stream_settings_of(compressor);
+};
+/// Whether a part of a compressor asks for that, which is not asked itself.
+template <class C>
+inline constexpr bool hides_streams = false;
+template <template <class...> class Around, class... Parts>
+    requires(!adds_streams<Around<Parts...>>)
+inline constexpr bool hides_streams<Around<Parts...>> = ((adds_streams<Parts> || hides_streams<Parts>) || ...);
+
 /// Whether pieces are whole tensors, whatever the segment of the plan.
 template <class C>
 [[nodiscard]] constexpr bool sees_whole_tensors(const C& compressor) {

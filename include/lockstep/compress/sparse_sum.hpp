@@ -140,14 +140,6 @@ concept StreamCompressor = Compressor<C, T> && requires(const C& compressor) {
     second_half_of(compressor);
 };
 
-/// Whether a part of a compressor asks for streams, that is not asked itself.
-template <class C>
-inline constexpr bool hides_streams = false;
-template <template <class...> class Around, class... Parts>
-    requires(!requires(const Around<Parts...>& one) { stream_settings_of(one); })
-inline constexpr bool hides_streams<Around<Parts...>> =
-    ((requires(const Parts& part) { stream_settings_of(part); } || hides_streams<Parts>) || ...);
-
 static_assert(StreamCompressor<sparse_sum<top_k>, float> &&
               StreamCompressor<error_feedback<sparse_sum<top_k>>, double> && !StreamCompressor<top_k, float>);
 

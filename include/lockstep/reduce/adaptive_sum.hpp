@@ -108,6 +108,7 @@ public:
         gradient_ = gradient;
         step_ = step;
         compresses_ = next_compresses_;
+        gathers_ = false;
         if (std::exchange(tries_, false)) try_candidates();
         if (!compresses_) {
             slots_are_whole_ = slots_are_whole_ && gather_ == nullptr;
@@ -117,6 +118,7 @@ public:
         messages_.compressor().inner.chosen = next_;
         if (std::exchange(slots_are_whole_, true) || slots_.count() == 0) return send_messages();
         slot_ = 0;
+        gathers_ = true;
         stage_ = stage::slots;
         gather_->start(slots_[0], (*arena_)[work_]);
     }
@@ -144,8 +146,10 @@ public:
         if (!compresses_) dense_.share(weights);
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return compresses_ ? messages_.sums() : dense_.sums(); }
+    /// In the step that was started last.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return compresses_ ? messages_.bytes_per_step() : dense_.bytes_per_step();
+        const std::size_t slots = gathers_ ? slots_.count() * gather_->program().sent().elements * sizeof(T) : 0;
+        return slots + (compresses_ ? messages_.bytes_per_step() : dense_.bytes_per_step());
     }
     /// Residuals of workers.
     template <class Visitor>
@@ -310,6 +314,7 @@ private:
     bool compresses_ = false;      // the step that was started last
     bool slots_are_whole_ = true;  // on every rank
     bool tries_ = false;
+    bool gathers_ = false;  // slots, in this step
 };
 
 /// With workers, as every compressor; dense sums go through shared memory where ranks have it.

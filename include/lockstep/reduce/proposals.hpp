@@ -93,9 +93,12 @@ public:
     /// Every rank has made the same update: nothing is sent.
     void share(std::span<T>) noexcept {}
 
-    /// Of a step that is not dense.
+    /// In the step that was started last; before the first one, of a step that is not dense.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
-        return inner_.bytes_per_step() + (inside_ ? inside_->bytes() : 0);
+        std::size_t sent = inside_ ? inside_->bytes() : 0;
+        if constexpr (has_dense_steps)
+            if (stage_ == stage::dense) return sent + dense_sum_->bytes();
+        return sent + inner_.bytes_per_step();
     }
     [[nodiscard]] std::span<T> sums() const noexcept { return gradient_.first(n_); }
     [[nodiscard]] static bool replicates() noexcept { return true; }

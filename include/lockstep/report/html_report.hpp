@@ -42,8 +42,6 @@ namespace lockstep::report {
 struct html_report {
     static constexpr bool on_every_rank = true;  ///< every rank tells its times
     static constexpr bool sees_weights = false;  ///< but for their hash at the end
-    /// Of writes.
-    using clock = std::chrono::steady_clock;
 
     std::string path;       ///< of the page
     std::string name{};     ///< of the run; empty: the path
@@ -61,7 +59,7 @@ struct html_report {
         std::uint64_t step = 0;         ///< the last one
         double before = 0;              ///< seconds of earlier fits
         double seconds = 0;             ///< of this one
-        clock::time_point rests_until{};  ///< what writes take is a small part of the time
+        std::chrono::steady_clock::time_point rests_until{};  ///< what writes take is a small part of the time
     };
     kept own{};  ///< its own
 
@@ -109,7 +107,7 @@ struct html_report {
     [[gnu::cold]] void on_epoch(Trainer& trainer, const epoch_event& event) {
         if (own.writes) own.run.epochs.push_back(point_of(event, own.step));
         gather(trainer);
-        if (own.writes && clock::now() >= own.rests_until) write();
+        if (own.writes && std::chrono::steady_clock::now() >= own.rests_until) write();
     }
     /// Writes it for the last time, with the hash of the weights.
     template <class Trainer>
@@ -210,7 +208,7 @@ LOCKSTEP_FUNCTION void html_report::add_messages(const std::vector<std::string>&
 }
 
 LOCKSTEP_FUNCTION void html_report::write() {
-    const auto begun = clock::now();
+    const auto begun = std::chrono::steady_clock::now();
     std::time_t now = std::time(nullptr);
     std::tm parts{};
     char when[64] = {};
@@ -218,7 +216,7 @@ LOCKSTEP_FUNCTION void html_report::write() {
     own.facts.written = when;
     own.run.steps = own.curve.points();
     write_whole(path, run_page(own.run, own.facts));
-    const auto ended = clock::now();
+    const auto ended = std::chrono::steady_clock::now();
     own.rests_until = ended + 20 * (ended - begun);
 }
 

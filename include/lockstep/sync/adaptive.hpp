@@ -65,7 +65,7 @@ public:
 
     void begin(std::uint64_t step) {
         base::begin(step);
-        control_.took(seconds(this->times_.step_took()));
+        control_.took(seconds(this->times_.step_worked()));
         before_ = now_;
         if (is_fresh_) {
             is_fresh_ = false;

@@ -49,7 +49,7 @@ public:
 
     /// The run begins, or goes on from a state.
     [[gnu::cold]] void begin_run() {
-        is_attempt_ = has_attempted_ = false;
+        is_attempt_ = has_attempted_ = is_comparison_ = false;
         drag_ = dense_took_ = 0;
         link_ = coding_ = 1;
         refused_.clear();
@@ -101,8 +101,9 @@ public:
         if (of.has_room && !attempt(out, of, rule)) {
             out.next = planner::choose_compression(out.model, now, rule);
             // What was measured counts more than what is predicted. Nothing was where no step has been counted.
-            const bool is_slower = (is_all_dense(out.next) && of.step < dense_took_) || out.next == refused_;
+            const bool is_slower = (is_all_dense(out.next) && of.step < dense_took_) || was_refused(out.next);
             if (is_slower || !std::isfinite(of.step)) out.next = back_;
+            if (out.next == back_) compare_with_dense(out, of);
         }
         measured_ = of.step;
         if (back_ != now) measured_ *= planner::step_seconds(out.model, back_) / planner::step_seconds(out.model, now);
@@ -111,6 +112,7 @@ public:
     /// After a decision that has changed something, some steps later, when steps take so many seconds with `now`.
     [[nodiscard, gnu::cold]] verdict verify(const choice& now, double seconds) {
         verdict out{now, seconds < measured_, std::exchange(is_attempt_, false)};
+        const bool was_comparison = std::exchange(is_comparison_, false);
         if (out.was_attempt) {
             drag_ = planner::fit_drag(model_, measured_with_, back_, now, measured_ - seconds);
             out.stays = seconds < (1 - settings_.margin) * measured_;
@@ -122,10 +124,11 @@ public:
             return out;
         }
         if (is_all_dense(now)) dense_took_ = seconds;
+        if (out.stays && was_comparison) refused_.push_back(back_);
         if (out.stays) return out;
         for (std::size_t bucket = 0; bucket < now.size(); ++bucket)
             if (now[bucket] != back_[bucket] && now[bucket] != 0) barred_[bucket][now[bucket]] = true;
-        refused_ = now;
+        refused_.push_back(now);
         out.next = back_;
         return out;
     }
@@ -166,17 +169,31 @@ private:
         return true;
     }
 
+    [[nodiscard]] bool was_refused(const choice& one) const noexcept {
+        return std::ranges::find(refused_, one) != refused_.end();
+    }
+    /// A change is kept by some steps, which may have been quick ones. Where steps now take longer than dense ones
+    /// took, these are tried again: the quicker ones stay.
+    [[gnu::cold]] void compare_with_dense(decision& out, const seen& of) {
+        const choice dense(back_.size());
+        if (of.is_dense || of.is_short || is_all_dense(measured_with_) || dense_took_ == 0 || was_refused(dense))
+            return;
+        if (!(std::isfinite(of.step) && of.step > (1 + settings_.margin) * dense_took_)) return;
+        out.next = dense;
+        is_comparison_ = true;
+    }
+
     settings settings_;
     std::vector<std::vector<bool>> barred_;
     planner::step_model model_;  // of the last decision, without drag,
     choice measured_with_;       // whose layers were measured with this choice
     choice back_;                // the choice before the last change, as far as it is allowed
-    choice refused_;             // what a change that was taken back had made of it
+    std::vector<choice> refused_;  // what changes that were taken back had made of it
     double measured_ = 0;        // a step with back_
     double drag_ = 0;
     double link_ = 1, coding_ = 1;  // see planner::scaled
     double dense_took_ = 0;         // a step at the last decision without compressed layers; 0: not known
-    bool has_attempted_ = false, is_attempt_ = false;
+    bool has_attempted_ = false, is_attempt_ = false, is_comparison_ = false;
     collectives::cost_model links_;         // when candidates were barred
     collectives::cost_model steady_links_;  // since when steps have shown something of them
 };

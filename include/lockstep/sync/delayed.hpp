@@ -73,12 +73,15 @@ public:
     }
     /// The first step changes no weight.
     [[nodiscard]] bool commit(std::span<T> weights, double rate, std::uint64_t step) {
-        if (!is_any_pending_) {
-            is_any_pending_ = true;
+        bool is_finite = true;
+        has_updated_ = is_any_pending_;
+        if (is_any_pending_)
+            is_finite = this->commit_sums(stale(), weights, rate, step, {}, 1);
+        else
             stale().completes(step + 1);
-            return true;
-        }
-        return this->commit_sums(stale(), weights, rate, step, {}, 1);
+        is_any_pending_ = true;
+        pending_ = fresh_;
+        return is_finite;
     }
 
     /// Sums that are pending are brought to their end as well: nothing is under way while weights are looked at.
@@ -94,16 +97,26 @@ public:
         is_any_pending_ = steps > 0;
         if (!is_any_pending_) return;
         base::begin(steps - 1);
-        fresh_ = (steps - 1) % 2;
+        pending_ = fresh_ = (steps - 1) % 2;
         for (std::size_t bucket = 0; bucket < fresh().size(); ++bucket)
             std::ranges::fill((*this->arena_)[fresh()[bucket].gradient], T{0});
         fresh().start_all(steps - 1);
         complete();
     }
+    /// Alone, where the run may go on, the sums of the last complete step stay pending.
     [[gnu::cold]] void abandon() noexcept {
-        this->queue_.abandon(false);
-        other_.abandon();
-        is_any_pending_ = false;
+        fresh_ = 1 - pending_;
+        bool stays = is_any_pending_ && this->all_.size() == 1;
+        try {
+            if (stays) stale().wait_for_sums();
+        } catch (...) {  // nothing but the first failure counts
+        }
+        for (std::size_t bucket = 0; bucket < stale().size(); ++bucket)
+            stays = stays && stale()[bucket].state == stage::summed;
+        fresh().abandon(stays);
+        if (!stays) stale().abandon();
+        is_any_pending_ = stays;
+        fresh_ = pending_;
     }
     [[gnu::cold]] void record(report::recorder* to) {
         base::record(to);
@@ -124,6 +137,12 @@ public:
         for (std::size_t bucket = 0; bucket < other_.size(); ++bucket) other_[bucket].reducer.visit_state(visit, 1);
     }
 
+    /// Of the sums that have updated weights in the last step; those of this one are under way. In the first step of a
+    /// run nothing is updated: what has been sent.
+    [[nodiscard]] std::size_t bytes_per_step() const noexcept {
+        const queue& of = (fresh_ == 0) == has_updated_ ? other_ : this->queue_;
+        return of.bytes_per_step() + this->norms_.bytes_per_step();
+    }
     [[nodiscard]] std::size_t gradient_numbers() const noexcept {
         return base::gradient_numbers() + other_.gradient_numbers();
     }
@@ -134,15 +153,17 @@ private:
     [[nodiscard]] queue& stale() noexcept { return fresh_ == 0 ? other_ : this->queue_; }
 
     queue other_;
-    std::size_t fresh_ = 0;  // which of the two takes the gradients of this step
+    std::size_t fresh_ = 0;    // which of the two takes the gradients of this step
+    std::size_t pending_ = 0;  // which has the sums of the last complete one
     bool is_any_pending_ = false;
+    bool has_updated_ = false;  // in the last step
 };
 
 /// w(t+1) = w(t) - rate(t) g(t-1): one step stale, and with the same bits on any number of ranks. The first step
-/// applies nothing; the last gradient stays pending, also between two fit() and after load_weights(), and is lost in a
-/// failure. A compressor keeps a state for even and one for odd steps. Losses and statistics are those of the step.
-/// Staleness of one slows convergence at high rates with momentum: lower the rate or warm up (Agarwal and Duchi, NIPS
-/// 2011; Pipe-SGD, Li et al., NeurIPS 2018). Memory: a second set of gradients and of the reducers. No progress thread.
+/// applies nothing; the last gradient stays pending, also between two fit() and after load_weights(). A compressor
+/// keeps a state for even and one for odd steps. Losses and statistics are those of the step. Staleness of one slows
+/// convergence at high rates with momentum: lower the rate or warm up (Agarwal and Duchi, NIPS 2011; Pipe-SGD, Li et
+/// al., NeurIPS 2018). Memory: a second set of gradients and of the reducers. No progress thread.
 struct delayed {
     static constexpr std::string_view name = "delayed";
     static constexpr bool takes_factors = true;

@@ -92,6 +92,7 @@ public:
         note(report::activity::update, bucket);
     }
     void end_updates() {
+        worked_ = clock::now() - begun_;
         if (overlaps_) clock_.explain_sums(waiting_since_, waited_, slow_);
         clock_.begin_round(direction::sum);
     }
@@ -103,13 +104,17 @@ public:
         note(report::activity::waiting, bucket);
     }
     void waited_at_the_end(time begin) {
-        const double wait = clock_.waited(begin, clock::now());
+        const time end = clock::now();
+        worked_ += end - begin;
+        const double wait = clock_.waited(begin, end);
         if (overlaps_) clock_.explain_end(wait);
         note(report::activity::waiting, buckets_);
     }
     void give_up() noexcept { clock_.give_up(clock::now()); }
 
     [[nodiscard]] clock::duration step_took() const noexcept { return took_; }
+    /// The same without what the program does between two steps.
+    [[nodiscard]] clock::duration step_worked() const noexcept { return worked_; }
     /// Of gradients, weights and losses: while this rank did nothing else.
     [[nodiscard]] double exposed_seconds() const noexcept { return clock_.exposed(); }
     /// The times of the rest of a step, with those of this one.
@@ -136,7 +141,7 @@ private:
     report::recorder* recorder_ = nullptr;
     std::vector<arrival> arrivals_;
     time begun_{};  // this step
-    clock::duration took_{};
+    clock::duration took_{}, worked_{};
     time waiting_since_{};  // after backward
     time agreed_{};         // all ranks, the last time
     time idle_since_{};

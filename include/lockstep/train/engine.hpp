@@ -137,9 +137,10 @@ struct engine {
         const comm::watched_call here{ranks.aborts(), name, where};
         // After a failure messages of the broken step are still under way, and would be taken for those of the next
         // one. And what a compressor carries over to the next step is that of the broken one.
-        // Alone and without such a state nothing is left over, and a later call may go on.
-        const bool stays_failed =
-            ranks.size() > 1 || compress::keeps_state<compressor_type> || optim::Proposes<typename types::optimizer, T>;
+        // Alone and without such a state nothing is left over, and a later call may go on; not where a resume() has
+        // failed half way.
+        const bool stays_failed = ranks.size() > 1 || compress::keeps_state<compressor_type> ||
+                                  optim::Proposes<typename types::optimizer, T> || is_lost;
         try {
             if (stays_failed) ranks.check();
             strategy.complete();
@@ -170,6 +171,10 @@ struct engine {
     [[noreturn, gnu::cold]] void fail_for_good(bool tells_all) {
         if (tells_all) tell_all(ranks);
         strategy.abandon();
+        if (!tells_all && change.state().is_torn) {
+            is_lost = true;
+            tell_all(ranks);
+        }
         change.found(kernels::first_non_finite(std::span<const T>{arena[weight_slice]}) == weight_slice.count);
         rethrow_with(change.state().text(grid.rank));
     }
@@ -461,6 +466,7 @@ struct engine {
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
     bool is_first_fit = true;         // since then, or at all
     bool is_in_fit = false;
+    bool is_lost = false;          // alone, by a failure in the middle of a change
     std::size_t restored_set = 0;  // samples_of_set() of a run that goes on
     best_epoch<T> best;
     time_limit limit;

@@ -179,9 +179,9 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
                              observers...);
         if constexpr ((report::ends_at_epoch<std::remove_const_t<Observers>, Trainer> || ...))
             if (!all_go_on(core.ranks, goes_on)) left = 0;
-        if (stop_signal != 0) break;
         aside += report::seconds_since(pause);
         core.totals.epochs.push_back(epoch);
+        if (stop_signal != 0) break;
         epoch = {};
         epoch.epoch = core.epoch + 1;
         epoch_start = clock::now();

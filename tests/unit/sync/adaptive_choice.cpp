@@ -158,9 +158,47 @@ TEST_CASE("sync/adaptive_choice: dense layers that made steps longer are not cho
     const adaptive_choice::seen later{.alone = model(20), .step = step_seconds(model(20), choice{1, 1})};
     CHECK(of.decide({1, 1}, later).next == choice{0, 1});
     CHECK(of.verify({0, 1}, later.step + 1).next == choice{1, 1});
+    // Both dense took 26 s before: that is compared, and not better either.
+    CHECK(of.decide({1, 1}, later).next == choice{0, 0});
+    CHECK(of.verify({0, 0}, later.step + 1).next == choice{1, 1});
+    CHECK(of.decide({1, 1}, later).next == choice{1, 1});
     CHECK(of.decide({1, 1}, later).next == choice{1, 1});
     of.links_are(links(2e-6));
     CHECK(of.decide({1, 1}, later).next == choice{0, 1});
+}
+
+TEST_CASE("sync/adaptive_choice: a run does not stay slower than dense: what quick steps have kept is compared again") {
+    const step_model model = one_layer(10, {1, 1, 1, 0, 0.5}, false);  // 13 s, 6 s predicted
+    const auto keeps_a_bad_one = [&](adaptive_choice& of) {
+        of.links_are(links(1e-6));
+        CHECK(of.decide({0}, dense_steps(model)).next == choice{1});
+        CHECK(of.verify({1}, 12.9).stays);
+        // Within the margin nothing is compared, and few steps say nothing.
+        CHECK(of.decide({1}, {.alone = model, .step = 13.2}).next == choice{1});
+        CHECK(of.decide({1}, {.alone = model, .step = 14, .is_short = true}).next == choice{1});
+        const auto made = of.decide({1}, {.alone = model, .step = 14});
+        CHECK(made.next == choice{0});
+        CHECK_FALSE(made.is_attempt);
+        CHECK(of.measured() == Approx(14));
+    };
+    adaptive_choice bad{1, 1, {.overlaps = false}};
+    keeps_a_bad_one(bad);
+    const auto verdict = bad.verify({0}, 13);
+    CHECK(verdict.stays);
+    CHECK(verdict.next == choice{0});
+    CHECK(bad.decide({0}, dense_steps(model)).next == choice{0});
+    bad.links_are(links(2e-6));
+    CHECK(bad.decide({0}, dense_steps(model)).next == choice{1});
+    // The whole machine has become slower: dense as well.
+    adaptive_choice good{1, 1, {.overlaps = false}};
+    keeps_a_bad_one(good);
+    CHECK(good.verify({0}, 27).next == choice{1});
+    CHECK_FALSE(good.is_barred(0, 1));
+    CHECK(good.decide({1}, {.alone = model, .step = 14}).next == choice{1});
+    // What was never dense is not known to be slower.
+    adaptive_choice resumed{1, 1, {.overlaps = false}};
+    resumed.links_are(links(1e-6));
+    CHECK(resumed.decide({1}, {.alone = model, .step = 20}).next == choice{1});
 }
 
 TEST_CASE("sync/adaptive_choice: steps correct what links and encoding take alone") {
