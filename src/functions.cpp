@@ -81,6 +81,7 @@
 #include "lockstep/report/whole_file.hpp"
 #include "lockstep/saving/disk.hpp"
 #include "lockstep/saving/manifest.hpp"
+#include "lockstep/saving/network_text.hpp"
 #include "lockstep/saving/save.hpp"
 #include "lockstep/saving/state_layout.hpp"
 #include "lockstep/saving/weight_file.hpp"

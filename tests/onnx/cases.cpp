@@ -151,7 +151,9 @@ int main(int, char** arguments) try {
     write("channels_first", ls::sequential{ls::input<6, 5, 2>, conv<3, 3>{}, relu{}, mean_pool<2>{}}, 2,
           {.images = ls::infer::image_order::channels_rows_columns, .input = "pictures", .output = "maps"});
     write("flat_image", ls::sequential{ls::input<3, 4, 2>, relu{}, flatten{}, dropout{}}, 2);
-    write("two_extents", ls::sequential{ls::input<6, 5>, local_response_norm{.alpha = 0.2}, batch_norm{}, flatten{}},
+    write("two_extents",
+          ls::sequential{ls::input<6, 5>, local_response_norm{.alpha = 0.2}, batch_norm{},
+                         ls::concatenate{ls::path{}, gelu{}, relu{}}, flatten{}},
           3);
     write("nothing", ls::sequential{ls::input<4>, dropout{}}, 2);
     write("joined_flat",

@@ -261,12 +261,13 @@ struct onnx_layer<layer_api::add_layer<Count, S>> {
         node.gives(sum);
     }
 };
-template <class... Shapes>
-struct onnx_layer<layer_api::concatenate_layer<Shapes...>> {
+/// Channels are the first extent of an image, and the last one of other shapes.
+template <class First, class... Others>
+struct onnx_layer<layer_api::concatenate_layer<First, Others...>> {
     static void write(const auto&, auto& node) {
         std::vector<std::string> all;
-        for (std::size_t i = 0; i < sizeof...(Shapes); ++i) all.push_back(node.x(i));
-        node.gives(node.operation("Concat", all, {{"axis", 1}}));
+        for (std::size_t i = 0; i <= sizeof...(Others); ++i) all.push_back(node.x(i));
+        node.gives(node.operation("Concat", all, {{"axis", First::rank == 3 ? 1 : First::rank}}));
     }
 };
 

@@ -109,6 +109,8 @@ inline constexpr bool takes_epilogue = requires(const L& layer) {
     layer.template with_epilogue<epilogue::add_relu>();
 };
 
+/// `static constexpr window_details details`: windows, for the text of a network (layers/window_details.hpp).
+
 /// `std::string remark()`, const or static: what the summary of a plan says after the layer.
 template <class L>
 inline constexpr bool has_remark = requires(const L& layer) {

@@ -13,6 +13,7 @@
 #include "lockstep/kernels/convolution/convolution.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/conv_options.hpp"
+#include "lockstep/layers/window_details.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -86,6 +87,21 @@ struct conv_algorithms {
     }
 };
 
+/// The algorithms of a rule are a part of the network where they are not the usual ones. Those of layers::tuned are
+/// numbers, and a line of the recipe by themselves.
+template <kernels::convolution G, kernels::algorithm_rule Rule>
+[[nodiscard]] constexpr window_details with_algorithms(window_details out) noexcept {
+    using by = conv_algorithms<G, Rule>;
+    if constexpr (requires { by::forward_algorithm; }) {
+        using usual = conv_algorithms<G, kernels::preferred_algorithm>;
+        if (by::forward_algorithm != usual::forward_algorithm || by::data_algorithm != usual::data_algorithm ||
+            by::weights_algorithm != usual::weights_algorithm)
+            out.algorithms = {kernels::name(by::forward_algorithm), kernels::name(by::data_algorithm),
+                              kernels::name(by::weights_algorithm)};
+    }
+    return out;
+}
+
 /// y = x * W + b for the geometry G: x is rows x columns x channels, W is kernel rows x kernel columns x channels of a
 /// group x filters. Cost per sample and pass: 2 out_rows out_columns weights flops by the direct algorithm, up to four
 /// times fewer by Winograd's. `Rule` picks the algorithm of each pass from the geometry: it decides the last bits, so
@@ -122,6 +138,7 @@ struct conv_layer {
     static constexpr layer_api::traits traits{.needs_y = false, .deals_lanes = G.weight_count() <= 65536};
 
     static constexpr kernels::convolution geometry = G;
+    static constexpr window_details details = with_algorithms<G, Rule>(details_of(G));
 
     [[no_unique_address]] conv_algorithms<G, Rule> by{};
 

@@ -38,6 +38,12 @@ struct conv_max_pool_layer {
         .deals_lanes = true,
         .saved_bytes = output::size,
         .gradient_share = 1 / static_cast<double>(G.window_rows * G.window_columns)};
+    static constexpr window_details details = [] {
+        window_details out = details_of(G.conv);
+        out.pool_rows = G.window_rows;
+        out.pool_columns = G.window_columns;
+        return out;
+    }();
 
     template <class T>
     [[nodiscard]] static constexpr std::size_t scratch(std::size_t rows, std::size_t lanes, parallel::team team) {

@@ -9,6 +9,7 @@
 #include "lockstep/kernels/convolution/depthwise.hpp"
 #include "lockstep/layers/concept.hpp"
 #include "lockstep/layers/conv_layer.hpp"
+#include "lockstep/layers/window_details.hpp"
 
 namespace lockstep::layer_api {
 
@@ -28,6 +29,7 @@ struct depthwise_layer {
     static constexpr auto parameters = any_groups::parameters;
     static constexpr double flops = G.flops();
     static constexpr layer_api::traits traits{.needs_y = false};
+    static constexpr window_details details = details_of(G);
 
     void forward(const auto& pass) const noexcept {
         kernels::depthwise_forward(G, pass.x.rows, pass.x.data, pass.w[0].data(), bias_of<Bias>(pass.w), pass.y.data,

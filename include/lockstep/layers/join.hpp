@@ -59,19 +59,16 @@ struct concatenate_layer {
     static constexpr std::array<std::size_t, count> channels{First::size / places, (Others::size / places)...};
     static constexpr std::size_t width = (First::size + ... + Others::size) / places;
 
-    template <class S>
+    /// First with another last extent.
+    template <class Index>
     struct widened;
-    template <std::size_t Features>
-    struct widened<tensor::shape<Features>> {
-        using type = tensor::shape<width>;
-    };
-    template <std::size_t Rows, std::size_t Columns, std::size_t Channels>
-    struct widened<tensor::shape<Rows, Columns, Channels>> {
-        using type = tensor::shape<Rows, Columns, width>;
+    template <std::size_t... Index>
+    struct widened<std::index_sequence<Index...>> {
+        using type = tensor::shape<(Index + 1 == First::rank ? width : First::extents[Index])...>;
     };
 
     using input = First;
-    using output = typename widened<First>::type;
+    using output = typename widened<std::make_index_sequence<First::rank>>::type;
     static constexpr std::string_view name = "concatenate";
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = 0;
@@ -100,13 +97,14 @@ struct concatenate_layer {
 /// The paths of a sum give one shape.
 template <class First, class... Others>
 inline constexpr bool shapes_agree = (std::is_same_v<First, Others> && ...);
-/// The paths of a concatenation give images of one size, or rows of features.
+/// The paths of a concatenation give shapes that differ in their last extent alone.
 template <class First, class... Others>
-inline constexpr bool places_agree = ((First::rank == Others::rank && (First::rank == 1 || First::rank == 3)) && ...) &&
-                                     ((First::rank == 1 ||
-                                       (First::extents[0] == Others::extents[0] &&
-                                        First::extents[1] == Others::extents[First::rank == 3 ? 1 : 0])) &&
-                                      ...);
+inline constexpr bool places_agree = ([] {
+    if (First::rank != Others::rank) return false;
+    for (std::size_t i = 0; i + 1 < First::rank; ++i)
+        if (First::extents[i] != Others::extents[i]) return false;
+    return true;
+}() && ...);
 
 /// What stands at the end of residual{..}.
 struct residual_join {
@@ -151,7 +149,7 @@ struct concatenate_join {
     constexpr auto on(First, Second, Others...) const {
         static_assert(places_agree<First, Second, Others...>,
                       "lockstep: the paths of a concatenate give images of different rows or columns; only the "
-                      "channels may differ");
+                      "channels (the last extent) may differ");
         if constexpr (places_agree<First, Second, Others...>)
             return concatenate_layer<First, Second, Others...>{};
         else

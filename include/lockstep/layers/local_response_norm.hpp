@@ -12,6 +12,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/normalisation/local_response.hpp"
 #include "lockstep/layers/pass.hpp"
+#include "lockstep/layers/window_details.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -28,6 +29,7 @@ struct local_response_norm_layer {
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>((Window + 5) * S::size);
     static constexpr layer_api::traits traits{.needs_y = false};
+    static constexpr window_details details{.channels = Window};
 
     double alpha = 1e-4;
     double beta = 0.75;
@@ -69,13 +71,13 @@ struct local_response_norm {
     [[nodiscard]] std::string settings() const {
         return core::text("alpha=", alpha, " beta=", beta, " offset=", offset);
     }
-    /// Throws core::error unless alpha >= 0, beta > 0 and offset > 0.
+    /// Throws core::error unless alpha >= 0, beta > 0 and offset >= 1e-37: positive as a float, too.
     void check() const {
-        if (!(alpha >= 0 && beta > 0 && offset > 0 && std::isfinite(alpha) && std::isfinite(beta) &&
+        if (!(alpha >= 0 && beta > 0 && offset >= 1e-37 && std::isfinite(alpha) && std::isfinite(beta) &&
               std::isfinite(offset)))
             core::fail(
                 core::text("local_response_norm has alpha = ", alpha, ", beta = ", beta, " and offset = ", offset),
-                "take alpha >= 0, beta > 0 and offset > 0, such as 1e-4, 0.75 and 2");
+                "take alpha >= 0, beta > 0 and offset >= 1e-37, such as 1e-4, 0.75 and 2");
     }
 
     template <tensor::Shape Input>

@@ -11,6 +11,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/kernels/pooling/pooling.hpp"
 #include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/window_details.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -24,6 +25,7 @@ struct pool_layer {
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = static_cast<double>(output::size * G.kernel_rows * G.kernel_columns);
     static constexpr layer_api::traits traits{.needs_x = false, .needs_y = false};
+    static constexpr window_details details = details_of(G);
 
 protected:
     template <class T>

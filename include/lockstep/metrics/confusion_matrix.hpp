@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/metrics/concept.hpp"
 #include "lockstep/metrics/predicted_class.hpp"
 #include "lockstep/tensor/label.hpp"
@@ -21,8 +23,13 @@ struct confusion_counts {
     std::vector<std::uint64_t> counts{};  ///< classes x classes, row-major: a row for each label
     std::uint64_t others = 0;             ///< rows with a NaN among the outputs or a label that is no class
 
+    /// Classes count from 0. Throws core::error for one that does not exist.
     [[nodiscard]] std::uint64_t operator()(std::size_t label, std::size_t predicted) const {
-        return counts.at(label * classes + predicted);
+        if (label >= classes || predicted >= classes)
+            core::fail(
+                core::text("label ", label, ", predicted as ", predicted, ", is no pair of ", classes, " classes"),
+                "count classes from 0");
+        return counts[label * classes + predicted];
     }
 };
 

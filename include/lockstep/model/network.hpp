@@ -132,7 +132,9 @@ struct network {
         double sum = 0;
         for (std::size_t index = 0; index < size; ++index)
             sum += facts[index].flops * static_cast<double>(1 + facts[index].runs_again) +
-                   facts[index].gradient_flops * (facts[index].parameters > 0 && facts[index].input_learns ? 2 : 1);
+                   facts[index].gradient_flops * (!facts[index].learns                                       ? 0
+                                                  : facts[index].parameters > 0 && facts[index].input_learns ? 2
+                                                                                                             : 1);
         return sum;
     }();
     /// The first layer with parameters.

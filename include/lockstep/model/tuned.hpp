@@ -52,6 +52,14 @@ template <class... Specs>
 struct with_tuned_rule<concatenate<Specs...>> : with_tuned_items<concatenate, Specs...> {};
 template <class... Specs>
 struct with_tuned_rule<recompute<Specs...>> : with_tuned_items<recompute, Specs...> {};
+template <class Join, class... Paths>
+struct with_tuned_rule<join<Join, Paths...>> {
+    static constexpr auto of(const join<Join, Paths...>& branch) {
+        return rebuild(branch, [&](const auto&... paths) {
+            return join<Join, tuned_type<Paths>...>{branch.last, paths...};
+        });
+    }
+};
 
 }  // namespace detail
 

@@ -17,6 +17,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/json.hpp"
+#include "lockstep/saving/network_text.hpp"
 #include "lockstep/saving/progress.hpp"
 
 namespace lockstep::saving {
@@ -152,7 +153,9 @@ LOCKSTEP_FUNCTION void require_same_recipe(const recipe_lines& stored, const rec
         names += core::text(names.empty() ? "" : ", ", name);
     };
     for (const auto& [name, value] : stored)
-        if (value_in(now, name) != value && !may(name)) add(name);
+        if (value_in(now, name) != value && !may(name) &&
+            !(name == "network" && is_of_network(value, value_in(now, name))))
+            add(name);
     for (const auto& [name, value] : now)
         if (value_in(stored, name) == "nothing" && !may(name)) add(name);
     if (!differ.empty())

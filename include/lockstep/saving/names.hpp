@@ -11,6 +11,7 @@
 #include "lockstep/core/text.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/saving/network_text.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -58,15 +59,18 @@ template <class Network>
     return of.rows > 1 ? std::vector{of.rows, columns} : std::vector{columns};
 }
 
-/// A network in words: what each layer reads and gives, its parameters and settings. Equal for equal networks.
+/// A network in words: what each layer reads and gives, its parameters, windows and settings. Equal for equal networks;
+/// others of the library's layers have other words, and those of layers with settings() of their own.
 template <class Net>
 [[nodiscard, gnu::cold]] std::string text_of(const Net& net) {
     using network = model::network<Net, 1>;
     std::string out = tensor::to_text<typename Net::input>();
     core::for_each_index<Net::size>([&](auto index) {
+        using layer = typename network::template layer<index>;
         const auto& spec = net.template node<index>();
         const auto& fact = network::facts[index];
         out += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
+        if constexpr (requires { details_text(layer::details); }) out += details_text(layer::details);
         if (Net::graph.inputs(index) > 1 || Net::graph.read(index) + 1 != index)
             for (const std::size_t value : Net::graph.of(index)) out += core::text("<", value + 1);
         if constexpr (requires { std::string{spec.settings()}; })

@@ -43,6 +43,15 @@ TEMPLATE_TEST_CASE("layers/join: concatenate puts channels after channels, backw
     static_assert(!layer_api::places_agree<shape<2, 3, 4>, shape<3, 2, 4>> &&
                   !layer_api::places_agree<shape<24>, shape<2, 3, 4>> &&
                   !layer_api::places_agree<shape<2, 3, 4>, shape<24>>);
+    // Of any rank, the last extent.
+    static_assert(
+        std::is_same_v<typename decltype(layer_api::concatenate_join{}.on(shape<2, 3>{}, shape<2, 5>{}))::output,
+                       shape<2, 8>>);
+    static_assert(std::is_same_v<typename decltype(layer_api::concatenate_join{}.on(shape<2, 3, 4, 1>{},
+                                                                                    shape<2, 3, 4, 6>{}))::output,
+                                 shape<2, 3, 4, 7>>);
+    static_assert(!layer_api::places_agree<shape<2, 3>, shape<3, 3>> &&
+                  !layer_api::places_agree<shape<2, 3, 4, 1>, shape<2, 4, 3, 1>>);
     for (const std::size_t rows : {0U, 1U, 5U})
         for (const int threads : thread_counts()) {
             const array<T> x[3] = {uniform<T>(rows * 24, 1), uniform<T>(rows * 6, 2), uniform<T>(rows * 30, 3)};

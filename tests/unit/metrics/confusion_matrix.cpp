@@ -24,6 +24,13 @@ TEMPLATE_TEST_CASE("metrics/confusion_matrix: counts of a plain loop", "[metrics
     check(samples<TestType, 17>{1});
 }
 
+TEST_CASE("metrics/confusion_matrix: a class that does not exist is an error, not another pair", "[metrics]") {
+    const metrics::confusion_counts two{.classes = 2, .counts = {1, 2, 3, 4}};
+    CHECK(two(1, 0) == 3);
+    CHECK_THROWS_WITH(two(0, 2), Catch::Contains("label 0, predicted as 2, is no pair of 2 classes"));
+    CHECK_THROWS_WITH(two(2, 0), Catch::Contains("label 2"));
+}
+
 TEST_CASE("metrics/confusion_matrix: rows that are in no place of it are counted apart", "[metrics]") {
     samples<float, 3> of{20};
     of.y[7] = std::numeric_limits<float>::quiet_NaN();

@@ -18,6 +18,15 @@ namespace {
 template <std::size_t Filters>
 using tuned_conv = conv<Filters, 3, conv_options{.padding = 1}, layers::tuned>;
 
+/// A join with a number.
+struct difference {
+    int number = 3;
+    template <class S>
+    constexpr auto on(S, S) const {
+        return layer_api::add_layer<2, S>{};
+    }
+};
+
 template <class A, class B>
 constexpr bool same(const A&, const B&) {
     return std::is_same_v<A, B>;
@@ -49,6 +58,15 @@ TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model
     static_assert(same(got, want));
     static_assert(got.size == net.size);
     CHECK(got.node<13>().rate == 0.125);
+}
+
+TEST_CASE("model/tuned: the convolutions of a join of the user's", "[model]") {
+    constexpr conv<4, 3, conv_options{.padding = 1}> one{};
+    constexpr auto net = sequential{input<8, 8, 3>, join{difference{5}, path{one, relu{}}, one}};
+    constexpr auto got = lockstep::tuned(net);
+    static_assert(
+        same(got, sequential{input<8, 8, 3>, join{difference{}, path{tuned_conv<4>{}, relu{}}, tuned_conv<4>{}}}));
+    CHECK(got.node<3>().number == 5);
 }
 
 TEST_CASE("model/tuned: a convolution that is tuned already keeps its choice", "[model]") {
