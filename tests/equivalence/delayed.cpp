@@ -181,6 +181,26 @@ TEST_CASE("equivalence/delayed: alone, a run goes on after a failure with the gr
     }
 }
 
+TEST_CASE("equivalence/delayed: alone, weights that are loaded after a failure are not spoilt by its gradient",
+          "[equivalence]") {
+    static double rate = 0.02;
+    const ls::plan plan{.model = net,
+                        .loss = ls::loss::softmax_cross_entropy{},
+                        .schedule = [](std::uint64_t) { return rate; },
+                        .sync = ls::sync::delayed{},
+                        .batch = 61,
+                        .seed = 5};
+    ls::trainer trainer{ls::comm::group{}, plan};
+    trainer.fit(training.set(), ls::steps{3});
+    const auto good = trainer.all_weights();
+    rate = 1e38;  // weights become infinite
+    CHECK_THROWS_AS(trainer.fit(training.set(), ls::steps{9}), ls::core::error);
+    rate = 0.02;
+    trainer.load_weights(good);
+    trainer.fit(training.set(), ls::steps{2});
+    CHECK(trainer.weights_state().is_usable());
+}
+
 TEST_CASE("equivalence/delayed: bytes that were sent are those of each step", "[equivalence]") {
     // Messages of other lengths in each step: those of even and of odd steps have reducers of their own.
     const auto compressor = ls::compress::error_feedback{ls::compress::gaussian_top_k{.ratio = 0.05}};

@@ -324,6 +324,59 @@ TEST_CASE("a resume takes back what early_stopping has seen of later epochs", "[
     if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("best weights that no checkpoint has are those of now, where the last epoch was the best", "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-last-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    for (const std::uint64_t every : {3, 4}) {
+        // Gets better in each epoch; saved at its end, or within the next one.
+        ls::trainer trainer{world, recipe(0.01)};
+        ls::early_stopping keeps_none{.patience = 9, .keep_best = false};
+        trainer.fit(training.set(), ls::until_step{every == 3 ? 6U : 4U}, ls::validate{test.set()}, keeps_none,
+                    ls::checkpoint{folder, every, 1});
+        ls::trainer again{world, recipe(0.01)};
+        again.resume(folder);
+        REQUIRE(again.best_epoch() == (every == 3 ? 2 : 1));
+        const auto best = again.all_weights();
+        ls::early_stopping keeps{.patience = 1, .least = 100};  // nothing is as much better
+        const auto fit = [&] { again.fit(training.set(), ls::until_epoch{9}, ls::validate{test.set()}, keeps); };
+        if (every == 3) {
+            fit();
+            CHECK(again.report().steps == 9);
+            CHECK(again.all_weights() == best);
+        } else {
+            CHECK_THROWS_WITH(fit(), Catch::Contains("was written with keep_best = false"));
+        }
+        world.barrier();
+        if (world.rank() == 0) std::filesystem::remove_all(folder);
+        world.barrier();
+    }
+}
+
+TEST_CASE("patience counts from the begin of a part without early_stopping before it, also after a resume",
+          "[training]") {
+    const mpi::communicator world;
+    std::string folder = "/tmp/lockstep-part-" + std::to_string(::getpid());
+    mpi::broadcast(world, folder, 0);
+    const auto run = [&](auto& trainer, auto&... more) {
+        trainer.fit(training.set(), ls::until_epoch{6});
+        ls::early_stopping stop{.patience = 2};
+        trainer.fit(training.set(), ls::until_epoch{9}, ls::validate{test.set()}, stop, more...);
+    };
+    ls::trainer whole{world, recipe(0.01)}, stopped{world, recipe(0.01)}, trainer{world, recipe(0.01)};
+    run(whole);
+    ls::checkpoint saves{folder, 19, 1};
+    killed kill{20};
+    CHECK_THROWS(run(stopped, saves, kill));
+    trainer.resume(folder);
+    REQUIRE(trainer.report().steps == 19);
+    run(trainer);
+    CHECK(trainer.report().steps == whole.report().steps);
+    CHECK(trainer.all_weights() == whole.all_weights());
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("rates and hours of a resumed run are those of its own steps", "[training]") {
     const mpi::communicator world;
     std::string folder = "/tmp/lockstep-rates-" + std::to_string(::getpid());

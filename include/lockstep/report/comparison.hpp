@@ -265,7 +265,7 @@ using table_rows = std::vector<std::vector<std::string>>;
             line += "have no step in common";
         else
             line += core::text("equal losses in all ", core::grouped(common.same), " steps",
-                               steps_of(a) == steps_of(b) ? "" : " that both have",
+                               common.same == steps_of(a) && common.same == steps_of(b) ? "" : " that both have",
                                common.in_means == 0
                                    ? ""
                                    : core::text(", ", core::grouped(common.in_means), " of them as means of several"));

@@ -38,14 +38,17 @@ struct early_stopping {
                        "take by how much the loss has to fall, or leave it out");
         is_past_ = from.is_past;
         if (is_past_) return true;  // what the checkpoint has is of a later part of the run
-        counts_from_ = from.is_resumed() ? 0 : from.epochs;
-        if (from.is_resumed()) {
+        // What the checkpoint has: a new object takes it over with the first fit(), one that has seen later epochs
+        // forgets these.
+        const bool is_undone = is_used_ && from.resumes > resumes_;
+        const bool takes_over = is_undone || (!is_used_ && from.is_first && from.resumed_after > 0);
+        is_used_ = true;
+        resumes_ = from.resumes;
+        counts_from_ = takes_over && trainer.best_epoch() > 0 ? 0 : from.epochs;
+        if (takes_over) {
             best_loss = trainer.best_epoch() > 0 ? trainer.best_loss() : std::numeric_limits<double>::infinity();
             best_epoch = trainer.best_epoch();
-            if (keep_best && best_epoch > 0 && best_epoch < from.epochs && !trainer.keeps_best())
-                core::fail(core::text("the checkpoint knows that epoch ", best_epoch,
-                                      " is the best one, and not its weights: it was written with keep_best = false"),
-                           "leave .keep_best = false, or begin with another folder");
+            if (keep_best && best_epoch > 0 && !trainer.keeps_best()) take_over_weights(trainer, from);
         }
         epoch_ = from.epochs;
         return waited() < patience;
@@ -76,8 +79,21 @@ struct early_stopping {
         return epoch_ > from ? epoch_ - from : 0;
     }
     std::uint64_t counts_from_ = 0;  ///< its own
+    std::uint64_t resumes_ = 0;      ///< its own
+    bool is_used_ = false;           ///< its own
     std::uint64_t epoch_ = 0;        ///< its own
     bool is_past_ = false;           ///< its own
+
+private:
+    /// A run that is resumed kept no weights: those of now are the best ones, or are gone.
+    template <class Trainer>
+    [[gnu::cold]] void take_over_weights(Trainer& trainer, const run_begin& from) const {
+        if (best_epoch != from.epochs || from.is_in_epoch || from.steps != from.resumed_after)
+            core::fail(core::text("the checkpoint knows that epoch ", best_epoch,
+                                  " is the best one, and not its weights: it was written with keep_best = false"),
+                       "leave .keep_best = false, or begin with another folder");
+        trainer.remember_best(best_epoch, best_loss, true);
+    }
 };
 
 }  // namespace lockstep::report

@@ -149,6 +149,9 @@ struct run_begin {
     std::uint64_t epochs = 0;         ///< the same
     bool is_first = true;             ///< no fit() that was not past came before, since the checkpoint if there is one
     bool is_past = false;             ///< this one ends before where the run is: a part of it that is over
+    std::uint64_t resumes = 0;        ///< how often the trainer was resumed; more than an observer has seen of it:
+                                      ///< what that has noted after `resumed_after` is undone
+    bool is_in_epoch = false;         ///< a part of an epoch is done
 
     /// Whether nothing was done between the checkpoint and this fit().
     [[nodiscard]] bool is_resumed() const noexcept { return is_first && resumed_after > 0 && resumed_after == steps; }
@@ -156,8 +159,6 @@ struct run_begin {
     [[nodiscard]] std::uint64_t kept_steps() const noexcept {
         return resumed_after == 0 || is_first ? resumed_after : steps;
     }
-    /// A resume() came before it: what an observer has noted of later steps than kept_steps() is of no run any more.
-    [[nodiscard]] bool goes_back() const noexcept { return is_first && resumed_after > 0; }
 };
 
 /// After each step.

@@ -57,6 +57,7 @@ struct html_report {
         bool writes = false;            ///< on rank 0
         bool is_open = false;           ///< from the first fit() on
         std::uint64_t step = 0;         ///< the last one
+        std::uint64_t resumes = 0;      ///< of the trainer, that are known
         double before = 0;              ///< seconds of earlier fits
         double seconds = 0;             ///< of this one
         std::chrono::steady_clock::time_point rests_until{};  ///< what writes take is a small part of the time
@@ -74,7 +75,7 @@ struct html_report {
         const std::size_t between_layers = trainer.redistribution_bytes();
         own.writes = ranks.rank() == 0;
         if (!own.writes) return;
-        if (!own.is_open || from.goes_back()) begin(from);
+        if (!own.is_open || from.resumes > own.resumes) begin(from);
         own.run.ranks = ranks.size();
         own.run.threads = trainer.recipe().threads;
         own.run.host = host_name();
@@ -167,6 +168,7 @@ LOCKSTEP_FUNCTION std::vector<std::pair<std::string, std::string>> html_report::
 LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
     if (path.empty()) core::fail("a report has no path", "name a file: html_report{\"report.html\"}");
     const bool goes_back = std::exchange(own.is_open, true);
+    const std::uint64_t last = goes_back ? from.resumed_after : from.kept_steps();
     run_record before;
     if (goes_back) {
         before.steps = own.curve.points();
@@ -179,13 +181,12 @@ LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
             before = {};  // another file of that name is none of this run
         }
     }
-    if (from.resumed_after > 0) {
-        for (const auto& step : before.steps)
-            if (step.step <= from.kept_steps()) own.curve.add(step);
-        for (const auto& epoch : before.epochs)
-            if (epoch.step <= from.kept_steps()) own.run.epochs.push_back(epoch);
-        if (!own.curve.points().empty()) own.before = own.curve.points().back().seconds;
-    }
+    for (const auto& step : before.steps)
+        if (step.step <= last) own.curve.add(step);
+    for (const auto& epoch : before.epochs)
+        if (epoch.step <= last) own.run.epochs.push_back(epoch);
+    if (!own.curve.points().empty()) own.before = own.curve.points().back().seconds;
+    own.resumes = from.resumes;
     own.run.name = name.empty() ? path : name;
     own.facts.about = about;
     own.step = from.steps;

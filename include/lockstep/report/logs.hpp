@@ -50,7 +50,8 @@ private:
     std::string path_;
     std::string head_;
     core::output_file file_;
-    std::uint64_t whole_ = 0;  // bytes of the lines that were written
+    std::uint64_t whole_ = 0;    // bytes of the lines that were written
+    std::uint64_t resumes_ = 0;  // of the trainer, that are known
 };
 
 /// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds:
@@ -157,8 +158,10 @@ LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
 
 LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark) {
     const bool is_readable = core::why_unreadable(path_).empty();
-    if (file_.is_open() && from.goes_back() && is_readable) file_.close();
-    if (from.resumed_after == 0 || file_.is_open() || !is_readable) return open();
+    const bool goes_back = from.resumes > std::exchange(resumes_, from.resumes) && file_.is_open();
+    if (goes_back && is_readable) file_.close();
+    if ((from.resumed_after == 0 && !goes_back) || file_.is_open() || !is_readable) return open();
+    const std::uint64_t last = goes_back ? from.resumed_after : from.kept_steps();
     core::input_file old{path_};
     std::string text(old.size(), '\0');
     text.resize(old.read(std::as_writable_bytes(std::span{text})));
@@ -170,7 +173,7 @@ LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view ma
             std::uint64_t step = 0;
             const char* const number = line.data() + mark.size();
             (void)std::from_chars(number, line.data() + line.size(), step);
-            if (step > from.kept_steps()) break;
+            if (step > last) break;
         }
         kept = end + 1;
     }

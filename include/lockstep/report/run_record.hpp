@@ -161,7 +161,7 @@ namespace detail {
 /// What a line of a log has, whatever its event is.
 struct log_line {
     std::string event, host, command, weights_hash;
-    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 1;
+    std::uint64_t step = 0, epoch = 0, samples = 0, ranks = 0, threads = 0, joined = 0;
     double loss = 0, rate = 0, seconds = 0, samples_per_second = 0;
     std::vector<std::pair<std::string, std::string>> recipe;
     std::vector<std::pair<std::string, double>> test;
@@ -216,9 +216,17 @@ struct log_line {
     return out;
 }
 
+/// Pages of earlier versions do not say how many steps a point stands for.
+LOCKSTEP_FUNCTION void infer_joined(std::vector<step_point>& steps) noexcept {
+    for (std::size_t i = 1; i < steps.size(); ++i)
+        if (steps[i].step > steps[i - 1].step) steps[i].joined = steps[i].step - steps[i - 1].step;
+    if (steps.size() > 1) steps[0].joined = std::min(steps[0].step, steps[1].joined);
+}
+
 }  // namespace detail
 
 LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string& source) {
+    const bool is_page = text.find(events_begin) != text.npos;
     if (const std::size_t at = text.find(events_begin); at != text.npos) {
         text.remove_prefix(at + events_begin.size());
         text = text.substr(0, text.find(events_end));
@@ -226,6 +234,7 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
     run_record out;
     out.name = source;
     std::uint64_t number = 0, events = 0;
+    bool knows_joined = false;
     double before = 0, last = 0;  // seconds of earlier fits, and of this one
     while (!text.empty()) {
         const std::size_t end = text.find('\n');
@@ -262,7 +271,8 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
                                  .loss = found.loss,
                                  .rate = found.rate,
                                  .seconds = before + found.seconds,
-                                 .joined = found.joined});
+                                 .joined = std::max<std::uint64_t>(found.joined, 1)});
+            knows_joined = knows_joined || found.joined > 0;
         } else if (found.event == "epoch") {
             out.epochs.push_back({.epoch = found.epoch,
                                   .step = found.step > 0      ? found.step
@@ -280,6 +290,7 @@ LOCKSTEP_FUNCTION run_record parse_run(std::string_view text, const std::string&
                        "name a file that ls::json_log, ls::html_report or train --log has written");
         }
     }
+    if (is_page && !knows_joined) detail::infer_joined(out.steps);
     if (events == 0)
         core::fail(core::text(source, " holds no event of a run"),
                    "name a file that ls::json_log, ls::html_report or train --log has written");

@@ -69,6 +69,7 @@ private:
     double last_entry_ = 0;    // likewise
     std::size_t samples_ = 0;  // since the last entry
     std::uint64_t step_ = 0;
+    std::uint64_t resumes_ = 0;  // of the trainer, that are known
 };
 
 #if LOCKSTEP_BODIES
@@ -80,10 +81,12 @@ LOCKSTEP_FUNCTION void tensorboard::on_begin(const run_begin& from) {
     samples_ = 0;
     step_ = from.steps;
     // A further fit() of this run goes on in the same file.
-    const std::uint64_t first = from.steps == 0 ? 0 : from.steps + 1;
+    const bool goes_back = from.resumes > std::exchange(resumes_, from.resumes);
+    const std::uint64_t done = goes_back && file_.is_open() ? from.resumed_after : from.steps;
+    const std::uint64_t first = done == 0 ? 0 : done + 1;
     if (!file_.is_open())
         file_.open(folder_, first, origin_);
-    else if (from.goes_back())
+    else if (goes_back)
         file_.restart(first, origin_);
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 // Words of a network, by which files, ranks and runs know it: text_of() in names.hpp.
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
@@ -16,10 +18,42 @@ namespace lockstep::saving {
 [[nodiscard, gnu::cold]] std::string details_text(const layer_api::window_details& of);
 
 /// Whether a text in a file is that of this network. Texts of earlier versions have no details: they are compared
-/// without them.
-[[nodiscard, gnu::cold]] bool is_of_network(std::string_view in_file, std::string_view network);
+/// without them. `any_algorithms`: those of convolutions, which decide the last bits alone, may differ.
+[[nodiscard, gnu::cold]] bool is_of_network(std::string_view in_file, std::string_view network,
+                                            bool any_algorithms = false);
 
 #if LOCKSTEP_BODIES
+
+namespace detail {
+
+inline constexpr std::string_view by = " by";
+
+/// A text without details, and these. They follow the number of a layer's parameters; settings are in brackets of their
+/// own and may hold any character.
+struct split_text {
+    std::string words;
+    std::vector<std::string_view> details;
+};
+[[nodiscard]] LOCKSTEP_FUNCTION split_text split(std::string_view text) {
+    split_text out;
+    std::size_t depth = 0;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const char c = text[at];
+        const bool follows_number = at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9';
+        const std::size_t end = text.find(']', at);
+        if (c == '[' && depth == 0 && follows_number && end != text.npos) {
+            out.details.push_back(text.substr(at + 1, end - at - 1));
+            at = end;
+            continue;
+        }
+        if (c == '(') ++depth;
+        if (c == ')' && depth > 0) --depth;
+        out.words += c;
+    }
+    return out;
+}
+
+}  // namespace detail
 
 LOCKSTEP_FUNCTION std::string details_text(const layer_api::window_details& of) {
     std::string out = "[";
@@ -33,23 +67,24 @@ LOCKSTEP_FUNCTION std::string details_text(const layer_api::window_details& of) 
     if (of.groups != 1) out += core::text(" groups ", of.groups);
     add("pool ", of.pool_rows, of.pool_columns, 0);
     if (of.channels != 0) out += core::text(" channels ", of.channels);
+    if (!of.algorithms[0].empty()) out += detail::by;
     for (const std::string_view one : of.algorithms)
         if (!one.empty()) out += core::text(" ", one);
     if (out.size() > 1) out.erase(1, 1);
     return out + "]";
 }
 
-LOCKSTEP_FUNCTION bool is_of_network(std::string_view in_file, std::string_view network) {
+LOCKSTEP_FUNCTION bool is_of_network(std::string_view in_file, std::string_view network, bool any_algorithms) {
     if (in_file == network) return true;
-    if (in_file.find('[') != in_file.npos) return false;
-    std::string without;
-    bool is_in_details = false;
-    for (const char c : network) {
-        is_in_details = is_in_details || c == '[';
-        if (!is_in_details) without += c;
-        is_in_details = is_in_details && c != ']';
-    }
-    return in_file == without;
+    const auto keeps_algorithms = [&](std::string_view details) {
+        return any_algorithms ? details.substr(0, details.find(detail::by)) : details;
+    };
+    const auto there = detail::split(in_file), here = detail::split(network);
+    if (there.words != here.words) return false;
+    if (there.details.empty()) return true;
+    return std::equal(
+        there.details.begin(), there.details.end(), here.details.begin(), here.details.end(),
+        [&](std::string_view a, std::string_view b) { return keeps_algorithms(a) == keeps_algorithms(b); });
 }
 
 #endif

@@ -82,7 +82,8 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
             if (name == key) return std::string_view{text};
         return std::string_view{};
     };
-    if (const std::string_view network = text_of("network"); !network.empty() && !is_of_network(network, names.network))
+    if (const std::string_view network = text_of("network");
+        !network.empty() && !is_of_network(network, names.network, true))
         core::fail(core::text("\"", path, "\" has weights of the network ", network, ", this one is ", names.network),
                    "load the file that this network wrote");
     if (text_of("format") == "lockstep checkpoint") return;

@@ -50,7 +50,7 @@ public:
     /// The run begins, or goes on from a state.
     [[gnu::cold]] void begin_run() {
         is_attempt_ = has_attempted_ = is_comparison_ = false;
-        drag_ = dense_took_ = 0;
+        drag_ = dense_took_ = dense_seen_ = 0;
         link_ = coding_ = 1;
         refused_.clear();
     }
@@ -69,7 +69,7 @@ public:
         }
         if (differs(steady_links_, 4)) {
             has_attempted_ = false;
-            drag_ = dense_took_ = 0;
+            drag_ = dense_took_ = dense_seen_ = 0;
             link_ = 1;
             steady_links_ = links;
         }
@@ -86,6 +86,7 @@ public:
             link_ = planner::fit_link(out.model, now, of.waited);
             out.model = planner::scaled(out.model, 1, coding_);
             if (std::isfinite(of.step)) dense_took_ = of.is_short ? of.step / (1 + early_margin) : of.step;
+            if (std::isfinite(of.step) && !of.is_short) dense_seen_ = of.step;
         } else {
             out.model = planner::scaled(out.model, link_, 1);
             coding_ = planner::fit_coding(out.model, now, of.step);
@@ -123,13 +124,14 @@ public:
             if (out.next == now) out.next = back_;
             return out;
         }
-        if (is_all_dense(now)) dense_took_ = seconds;
+        if (is_all_dense(now)) dense_took_ = dense_seen_ = seconds;
         if (out.stays && was_comparison) refused_.push_back(back_);
         if (out.stays) return out;
+        out.next = back_;
+        if (was_comparison) return out;  // dense takes longer than it did: that is known now
         for (std::size_t bucket = 0; bucket < now.size(); ++bucket)
             if (now[bucket] != back_[bucket] && now[bucket] != 0) barred_[bucket][now[bucket]] = true;
         refused_.push_back(now);
-        out.next = back_;
         return out;
     }
 
@@ -175,11 +177,9 @@ private:
     /// A change is kept by some steps, which may have been quick ones. Where steps now take longer than dense ones
     /// took, these are tried again: the quicker ones stay.
     [[gnu::cold]] void compare_with_dense(decision& out, const seen& of) {
-        const choice dense(back_.size());
-        if (of.is_dense || of.is_short || is_all_dense(measured_with_) || dense_took_ == 0 || was_refused(dense))
-            return;
-        if (!(std::isfinite(of.step) && of.step > (1 + settings_.margin) * dense_took_)) return;
-        out.next = dense;
+        if (of.is_dense || of.is_short || is_all_dense(back_) || dense_seen_ == 0) return;
+        if (!(std::isfinite(of.step) && of.step > (1 + settings_.margin) * dense_seen_)) return;
+        out.next.assign(back_.size(), 0);
         is_comparison_ = true;
     }
 
@@ -192,6 +192,7 @@ private:
     double measured_ = 0;        // a step with back_
     double drag_ = 0;
     double link_ = 1, coding_ = 1;  // see planner::scaled
+    double dense_seen_ = 0;         // a step as it was measured without compressed layers, in enough steps
     double dense_took_ = 0;         // a step at the last decision without compressed layers; 0: not known
     bool has_attempted_ = false, is_attempt_ = false, is_comparison_ = false;
     collectives::cost_model links_;         // when candidates were barred

@@ -97,12 +97,13 @@ public:
         if (is_held_) return;
         changing_ = false;
         state_.steps = steps;
-        state_.loaded = false;
+        state_.loaded = state_.is_unfinite = false;
     }
     /// All weights are those that were loaded.
     void loaded() noexcept {
         changing_ = false;
         state_.loaded = true;
+        state_.is_unfinite = false;
     }
     /// After a failure: whether the weights of this rank are finite.
     void found(bool finite) noexcept { state_.is_unfinite = !finite; }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/sync/owner_updates.hpp"
 
 namespace lockstep::sync {
@@ -111,8 +112,14 @@ public:
             if (stays) stale().wait_for_sums();
         } catch (...) {  // nothing but the first failure counts
         }
-        for (std::size_t bucket = 0; bucket < stale().size(); ++bucket)
+        bool is_finite = true;
+        for (std::size_t bucket = 0; bucket < stale().size(); ++bucket) {
             stays = stays && stale()[bucket].state == stage::summed;
+            if (stays) is_finite = is_finite && sums_are_finite(stale()[bucket].reducer);
+        }
+        // They would spoil weights that are loaded now.
+        for (std::size_t bucket = 0; stays && !is_finite && bucket < stale().size(); ++bucket)
+            std::ranges::fill(stale()[bucket].reducer.sums(), T{0});
         fresh().abandon(stays);
         if (!stays) stale().abandon();
         is_any_pending_ = stays;
@@ -149,6 +156,11 @@ public:
     [[nodiscard]] std::size_t message_bytes() const noexcept { return base::message_bytes() + other_.message_bytes(); }
 
 private:
+    [[nodiscard, gnu::cold]] static bool sums_are_finite(auto& reducer) {
+        reducer.finish();
+        const std::span<const T> sums = reducer.sums();
+        return kernels::first_non_finite(sums) == sums.size();
+    }
     [[nodiscard]] queue& fresh() noexcept { return fresh_ == 0 ? this->queue_ : other_; }
     [[nodiscard]] queue& stale() noexcept { return fresh_ == 0 ? other_ : this->queue_; }
 

@@ -102,6 +102,7 @@ struct checkpoints<Plan, void> {
                 throw core::error{failure.what()};  // no trainer goes on with a part of a state
             }
             core.restored(from.facts.at);
+            ++core.resumes;
             core.ranks.end_together();
         });
     }

@@ -465,6 +465,7 @@ struct engine {
     std::size_t epoch_samples = 0;    // .. of which these are known: of an old checkpoint there are less
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
     bool is_first_fit = true;         // since then, or at all
+    std::uint64_t resumes = 0;        // how often it was resumed
     bool is_in_fit = false;
     bool is_lost = false;          // alone, by a failure in the middle of a change
     std::size_t restored_set = 0;  // samples_of_set() of a run that goes on

@@ -83,8 +83,9 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     // A part of a run that is over leaves it to the next part to go on with what was.
     const bool is_past =
         report::is_past(until, {core.epoch, core.totals.steps, per_epoch, core.position > 0 ? 1U : 0U});
-    [[maybe_unused]] const report::run_begin begun{core.resumed_after, core.totals.steps,
-                                                   core.epoch + (asked > 0 ? ended : 0), core.is_first_fit, is_past};
+    [[maybe_unused]] const report::run_begin begun{
+        core.resumed_after, core.totals.steps, core.epoch + (asked > 0 ? ended : 0), core.is_first_fit, is_past,
+        core.resumes,       core.position > 0};
     bool goes_on = true;
     ((goes_on = report::tell_begin(observers, core.ranks, self, begun) && goes_on), ...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))

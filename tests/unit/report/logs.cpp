@@ -127,9 +127,16 @@ TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its lo
             }
         };
         fit({}, 25);
-        fit({.resumed_after = 15, .steps = 15, .epochs = 1}, 28);
-        fit({.resumed_after = 15, .steps = 28, .epochs = 2, .is_first = false}, 29);
-        fit({.resumed_after = 20, .steps = 20, .epochs = 2}, 30);
+        fit({.resumed_after = 15, .steps = 15, .epochs = 1, .resumes = 1}, 28);
+        fit({.resumed_after = 15, .steps = 28, .epochs = 2, .is_first = false, .resumes = 1}, 29);
+        fit({.resumed_after = 20, .steps = 20, .epochs = 2, .resumes = 2}, 24);
+        // Not named in the first fit after a resume; steps 21 to 24 are undone.
+        fit({.resumed_after = 20, .steps = 20, .epochs = 2, .is_first = false, .resumes = 3}, 26);
+        // A checkpoint of no step.
+        fit({.resumes = 4}, 30);
+        // Another trainer, which was never resumed, goes on in the file.
+        lines.on_begin({});
+        objects.on_begin({});
     }
     CHECK(csv.lines() == whole_csv);
     CHECK(json.lines() == whole_json);

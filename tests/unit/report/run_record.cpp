@@ -105,6 +105,26 @@ TEST_CASE("report/run_record: what was written is read again, and ends no elemen
     }
 }
 
+TEST_CASE("report/run_record: how many steps a point stands for, also in pages that do not say it", "[report]") {
+    report::run_record run;
+    for (const std::uint64_t step : {4, 8, 12, 14})
+        run.steps.push_back({.step = step, .epoch = 1, .samples = 8, .loss = 1, .joined = step == 14 ? 2U : 4U});
+    const std::string lines = report::to_lines(run);
+    std::string old = lines;
+    for (std::size_t at = old.find(",\"joined\":"); at != old.npos; at = old.find(",\"joined\":"))
+        old.erase(at, std::string_view{",\"joined\":4"}.size());
+    REQUIRE(old.size() < lines.size());
+    for (const std::string& text : {lines, old}) {
+        const auto read =
+            report::parse_run(ls::core::text("<html>", report::events_begin, text, report::events_end), "page");
+        REQUIRE(read.steps.size() == 4);
+        for (std::size_t i = 0; i < 4; ++i) CHECK(read.steps[i].joined == run.steps[i].joined);
+        CHECK(read.steps[3].first() == 13);
+    }
+    // A log whose lines are steps.
+    CHECK(report::parse_run(old, "log").steps[1].joined == 1);
+}
+
 TEST_CASE("report/run_record: a json_log is read; seconds go on over fits", "[report]") {
     const std::string path = (std::filesystem::temp_directory_path() / "lockstep-run-record.jsonl").string();
     {

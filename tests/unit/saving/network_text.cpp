@@ -74,4 +74,19 @@ TEST_CASE("saving/network_text: files of earlier versions have texts without win
     CHECK_FALSE(saving::is_of_network(then + " relu->288/0", now));
     CHECK_FALSE(saving::is_of_network("12x12x8 conv->1152/584[3x3] relu->1152/0 max_pool->288/0", now));
     CHECK_FALSE(saving::is_of_network("", now));
+    // Settings of layers may have such brackets, and do not count as windows.
+    const std::string odd = "12x12x8 mine->4/0([1,2] 3[4]) conv->1152/584", odd_now = odd + "[3x3 padding 1x1]";
+    CHECK(saving::is_of_network(odd, odd_now));
+    CHECK_FALSE(saving::is_of_network("12x12x8 mine->4/0([1,3] 3[4]) conv->1152/584", odd_now));
+    CHECK_FALSE(saving::is_of_network("12x12x8 mine->4/0([1,2] 3[4]) conv->1152/584[3x3]", odd_now));
+}
+
+TEST_CASE("saving/network_text: weights fit where algorithms alone differ", "[saving]") {
+    const std::string usual = text(conv<64, 1>{}, conv<64, 3, conv_options{.padding = 1}>{}),
+                      direct = text(conv<64, 1>{}, conv<64, 3, conv_options{.padding = 1}, kernels::always_direct>{});
+    CHECK(direct.find("[3x3 padding 1x1 by direct direct direct]") != direct.npos);
+    CHECK_FALSE(saving::is_of_network(usual, direct));
+    CHECK(saving::is_of_network(usual, direct, true));
+    CHECK(saving::is_of_network(direct, usual, true));
+    CHECK_FALSE(saving::is_of_network(text(conv<64, 1>{}, conv<64, 3>{}), direct, true));
 }

@@ -201,6 +201,32 @@ TEST_CASE("sync/adaptive_choice: a run does not stay slower than dense: what qui
     CHECK(resumed.decide({1}, {.alone = model, .step = 20}).next == choice{1});
 }
 
+TEST_CASE("sync/adaptive_choice: few first steps say too little of dense for a comparison") {
+    const step_model model = one_layer(10, {1, 1, 1, 0, 0.5}, false);
+    adaptive_choice of{1, 1, {.overlaps = false}};
+    auto first = dense_steps(model);
+    first.is_short = true;
+    CHECK(of.decide({0}, first).next == choice{1});
+    CHECK(of.verify({1}, 11).stays);
+    CHECK(of.decide({1}, {.alone = model, .step = 11}).next == choice{1});
+}
+
+TEST_CASE("sync/adaptive_choice: what has to be dense is no comparison, and dense is not barred by it") {
+    step_model model = one_layer(10, {1, 1, 1, 0, 0.5}, false), inexact = model;
+    inexact.buckets[0].max_error = 0.3;
+    adaptive_choice of{1, 1, {.overlaps = false}};
+    of.links_are(links(1e-6));
+    CHECK(of.decide({0}, dense_steps(model)).next == choice{1});
+    CHECK(of.verify({1}, 12.9).stays);
+    CHECK(of.decide({1}, {.alone = inexact, .step = 14}).next == choice{0});
+    CHECK(of.back() == choice{0});  // nothing to verify
+    CHECK(of.decide({0}, dense_steps(model)).next == choice{1});
+    CHECK(of.verify({1}, 12.9).stays);
+    // Dense is compared all the same, and stays where it is quicker.
+    CHECK(of.decide({1}, {.alone = model, .step = 20}).next == choice{0});
+    CHECK(of.verify({0}, 13).stays);
+}
+
 TEST_CASE("sync/adaptive_choice: steps correct what links and encoding take alone") {
     // Alone: dense 10 s, the candidate 6 s.
     const step_model model = one_layer(10, {3, 0, 3, 0, 0.5}, false);
