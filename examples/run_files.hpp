@@ -13,6 +13,7 @@
 #include "lockstep/report/logs.hpp"
 #include "lockstep/report/progress.hpp"
 #include "lockstep/report/tensorboard.hpp"
+#include "lockstep/report/whole_file.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace example {
@@ -27,22 +28,25 @@ struct chosen_logs {
     std::optional<ls::progress> lines;
     std::optional<ls::csv_log> csv;
     std::optional<ls::tensorboard> curves;
-    std::optional<ls::report::log_file> report;
     std::optional<ls::json_log> json;
     std::optional<ls::html_report> page;
-    std::string weights, choices;  ///< are written when the run has ended
+    std::string report, weights, choices;  ///< are written when the run has ended
+    std::vector<std::string> inputs;       ///< are read by the run
     bool writes;
 
     /// `plan`: the text of ls::summary. `picture`: of a timeline. `messages`: what a compressor did.
     template <class Options>
     chosen_logs(const Options& of, bool is_first, const std::string& plan, std::string_view net, const std::string& picture = {},
                 double interval = 5, const ls::compress::statistics* messages = nullptr)
-        : weights{of.save_weights}, writes{is_first} {
+        : report{of.report}, weights{of.save_weights}, writes{is_first} {
         if constexpr (requires { of.compress_choices; }) choices = of.compress_choices;
+        if constexpr (requires { of.load_weights; })
+            if (of.load_weights != weights) inputs.push_back(of.load_weights);
+        if constexpr (requires { of.compress; })
+            if (constexpr std::string_view repeats = "adaptive:"; of.compress.starts_with(repeats)) inputs.push_back(of.compress.substr(repeats.size()));
         if (!of.quiet) lines.emplace(std::cout, interval);
         if (!of.csv.empty()) csv.emplace(of.csv);
         if (!of.tensorboard.empty()) curves.emplace(of.tensorboard);
-        if (!of.report.empty()) report.emplace(of.report);
         if (!of.log.empty()) json.emplace(of.log);
         if (!of.html.empty())
             page.emplace(ls::html_report{.path = of.html,
@@ -51,26 +55,22 @@ struct chosen_logs {
                                          .picture = picture,
                                          .messages = messages});
     }
-    /// None is written if two of them are one.
+    /// None is written if two of them are one, or one that is read.
     [[nodiscard]] std::vector<std::string> files() const {
-        std::vector<std::string> out;
-        if (csv) out.push_back(csv->files()[0]);
-        if (json) out.push_back(json->files()[0]);
-        if (report) out.push_back(report->path());
-        if (page) out.push_back(page->files()[0]);
-        for (const std::string& path : {weights, choices})
+        std::vector<std::string> out = outputs();
+        for (const std::string& path : inputs)
             if (!path.empty()) out.push_back(path);
         return out;
     }
     template <class Trainer>
     void on_begin(Trainer& trainer, const ls::report::run_begin& from) {
+        // All of them can be written before the first one is emptied.
         if (writes) {
             if (!weights.empty()) (void)ls::core::replaced_output(weights);
-            ls::core::require_output(choices);
+            for (const std::string& path : outputs()) ls::core::require_output(path);
+            if (curves) curves->on_begin(trainer, from);
+            if (csv) csv->on_begin(from);
         }
-        if (csv && writes) csv->on_begin(from);
-        if (report && writes) report->open();
-        if (curves && writes) curves->on_begin(trainer, from);
         if (json) json->on_begin(trainer, from);
         if (page) page->on_begin(trainer, from);
     }
@@ -95,6 +95,17 @@ struct chosen_logs {
         if (page) page->on_end(trainer, of);
         if (curves && writes) curves->on_end(of);
         if (lines && writes) lines->on_end(of);
+    }
+
+private:
+    [[nodiscard]] std::vector<std::string> outputs() const {
+        std::vector<std::string> out;
+        if (csv) out.push_back(csv->files()[0]);
+        if (json) out.push_back(json->files()[0]);
+        if (page) out.push_back(page->files()[0]);
+        for (const std::string& path : {report, weights, choices})
+            if (!path.empty()) out.push_back(path);
+        return out;
     }
 };
 

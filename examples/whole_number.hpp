@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A check of whole numbers on a command line: the parser would take -1 for 18446744073709551615.
+// A check of whole numbers on a command line: the parser would take -1 for 18446744073709551615, and 010 for 8.
 
 #include <charconv>
 #include <cstdint>
@@ -18,6 +18,7 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most = 1'0
                 std::uint64_t number = 0;
                 const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
                 const bool good = problem == std::errc{} && end == word.data() + word.size() && number >= least && number <= most;
+                if (good) word = std::to_string(number);
                 return good ? std::string{} : "'" + word + "' is not a whole number from " + range;
             },
             range};

@@ -152,12 +152,17 @@ void measure_steps(const boost::mpi::communicator& world, const options& of) {
 
 int main(int argc, char** argv) {
     return ls::program(argc, argv, [&](const boost::mpi::communicator& world) {
-        const options of = read(argc, argv);
-        if (world.rank() == 0) ls::saving::make_folders(of.folder);
+        options of = read(argc, argv);
+        // A folder of its own: it is deleted.
+        of.folder += "/lockstep-bench-checkpoints";
+        if (world.rank() == 0) {
+            if (ls::saving::exists(of.folder))
+                ls::core::fail(ls::core::text("\"", of.folder, "\" is there already"), "delete it, or name another folder");
+            ls::saving::make_folders(of.folder);
+        }
         measure_writing(world, of);
         measure_steps(world, of);
-        if (world.rank() == 0)
-            for (const char* name : {"/run", "/steps"}) files::remove_all(of.folder + name);
+        if (world.rank() == 0) files::remove_all(of.folder);
         return 0;
     });
 }

@@ -174,6 +174,10 @@ int main(int argc, char** argv) {
 #endif
     for (const std::string& shape : benchmark::split(shapes))
         for (const std::string& op : benchmark::split(ops)) {
+            if (op != "NN" && op != "TN" && op != "NT" && op != "lanes") {
+                std::fprintf(stderr, "%s: '%s' is none of NN, TN, NT, lanes (see --help)\n", argv[0], op.c_str());
+                return 2;
+            }
             sizes s{0, 0, 0, op[0] == 'T' || op == "lanes", op == "NT"};
             if (std::sscanf(shape.c_str(), "%zux%zux%zu", &s.m, &s.n, &s.k) != 3) {
                 std::fprintf(stderr, "%s: '%s' is no shape MxNxK (see --help)\n", argv[0], shape.c_str());

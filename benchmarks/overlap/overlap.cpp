@@ -64,7 +64,9 @@ options read(int argc, char** argv) {
             throw ls::core::error{"the argument " + name + " is unknown or has no value",
                                   "see the head of overlap.cpp"};
         const std::string value = argv[i + 1];
-        if (name == "--net")
+        if (name == "--net" && value != "lenet5" && value != "vgg")
+            throw ls::core::error{"there is no network " + value, "take lenet5 or vgg"};
+        else if (name == "--net")
             out.net = value;
         else if (name == "--batch")
             out.batch = std::stoul(value);

@@ -70,6 +70,7 @@ bool measure_steps_of(const options& given, const std::string& name, const Net& 
     trainer.step(x, y);
     // As many on all ranks.
     const auto steps = ranks.gather_all(static_cast<std::size_t>(given.seconds / (seconds(true) - first)) + 1)[0];
+    const auto warm = trainer.report().seconds;  // of steps that are not measured
     std::vector<double> times, peaks, fractions;
     const auto threads = static_cast<int>(given.threads);
     for (std::size_t repeat = 0; repeat < given.repeats; ++repeat) {
@@ -83,8 +84,8 @@ bool measure_steps_of(const options& given, const std::string& name, const Net& 
     }
     if (ranks.rank() != 0) return true;
     const double time = median(times);
-    const auto report = trainer.report();
-    const double all = report.seconds.total() / 100;
+    const auto spent = trainer.report().seconds - warm;
+    const double all = spent.total() / 100;
     std::printf(
         "{\"bench\": \"train\", \"case\": \"%s\", \"batch\": %zu, \"ranks\": %zu, \"partition\": \"%s\", "
         "\"transport\": \"%s\", "
@@ -96,8 +97,7 @@ bool measure_steps_of(const options& given, const std::string& name, const Net& 
         name.c_str(), batch, ranks.size(), Partition::name.data(), trainer.transport().c_str(), given.threads,
         time * 1e3, static_cast<double>(batch) / time,
         network::training_flops * static_cast<double>(batch) / time * 1e-9, median(peaks), median(fractions),
-        report.seconds.forward / all, report.seconds.backward / all, report.seconds.update / all,
-        report.seconds.communication_exposed / all, static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
+        spent.forward / all, spent.backward / all, spent.update / all, spent.communication_exposed / all, static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
     std::fflush(stdout);
     return true;
 }

@@ -29,10 +29,10 @@ void describe(CLI::App& app, example::options& of) {
                                   "NUMBER > 0"};
     app.add_option("--data", of.data, "'shapes' (generated, nothing to download) or the folder with the binary version of CIFAR-10")
         ->capture_default_str();
-    app.add_option("--epochs", of.epochs, "passes over the training samples")->check(example::whole_number(1))->capture_default_str();
-    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")->check(example::whole_number(1));
-    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->check(example::whole_number(1))->capture_default_str();
-    app.add_option("--lanes", of.lanes, "cut of the minibatch, each normalised by itself; at least as many as ranks")->check(example::whole_number(1))
+    app.add_option("--epochs", of.epochs, "passes over the training samples")->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")->transform(example::whole_number(1));
+    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--lanes", of.lanes, "cut of the minibatch, each normalised by itself; at least as many as ranks")->transform(example::whole_number(1))
         ->capture_default_str();
     app.add_option("--lr", of.rate, "peak of the one-cycle learning rate")->check(positive)->capture_default_str();
     app.add_option("--rise", of.rise, "part of the steps in which the rate rises to its peak; then it falls to 0 in a straight line")
@@ -40,20 +40,20 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--momentum", of.momentum, "of Nesterov's method")->capture_default_str();
     app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases and normalisations")->capture_default_str();
     app.add_option("--smoothing", of.smoothing, "part of each label that is spread over all classes")->capture_default_str();
-    app.add_option("--shift", of.shift, "pixels by which pictures are moved at most while training; half of them are mirrored")->check(example::whole_number(0))
+    app.add_option("--shift", of.shift, "pixels by which pictures are moved at most while training; half of them are mirrored")->transform(example::whole_number(0))
         ->capture_default_str();
-    app.add_option("--seed", of.seed, "of everything random")->check(example::whole_number(0, UINT64_MAX))->capture_default_str();
-    app.add_option("--threads", of.threads, "OpenMP threads on each rank")->check(example::whole_number(1))->capture_default_str();
-    app.add_option("--train-samples", of.train_samples, "pictures to train on and to hold out: the first ones")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--seed", of.seed, "of everything random")->transform(example::whole_number(0, UINT64_MAX))->capture_default_str();
+    app.add_option("--threads", of.threads, "OpenMP threads on each rank")->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--train-samples", of.train_samples, "pictures to train on and to hold out: the first ones")->transform(example::whole_number(1))->capture_default_str();
     CLI::Option* const test_samples =
-        app.add_option("--test-samples", of.test_samples, "pictures to test on: the first ones")->check(example::whole_number(1))->capture_default_str();
+        app.add_option("--test-samples", of.test_samples, "pictures to test on: the first ones")->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--held-out", of.held_out,
                    "to choose a recipe: leave the test set alone, test on so many of the training samples, the last ones")
-        ->check(example::whole_number(0))
+        ->transform(example::whole_number(0))
         ->excludes(test_samples)
         ->capture_default_str();
     app.add_option("--checkpoint", of.checkpoint, "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
-    app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")->check(example::whole_number(1))->capture_default_str();
+    app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--resume", of.resume, "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all");
     app.add_option("--save-weights", of.save_weights, "safetensors file for the weights at the end");
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");

@@ -34,7 +34,7 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const std::string hash = ls::core::hexadecimal(trainer.weights_hash());
     if (trainer.grid().rank != 0) return;
     if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", hash, "\n"));
-    if (!logs.report) return;
+    if (logs.report.empty()) return;
     const auto report = trainer.report();
     nlohmann::json epochs = nlohmann::json::array();
     for (const auto& epoch : report.epochs)
@@ -43,23 +43,24 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
                           {"test_loss", epoch.test->loss},
                           {"test_accuracy", *epoch.test->accuracy}});
     const auto& plan = trainer.recipe();
-    logs.report->line(nlohmann::json{{"data", of.data},
-                                     {"algorithm", of.direct ? "direct" : "winograd"},
-                                     {"batch", of.batch},
-                                     {"lanes", of.lanes},
-                                     {"optimizer", ls::train::describe(plan.optimizer)},
-                                     {"schedule", ls::train::describe(plan.schedule)},
-                                     {"seed", of.seed},
-                                     {"shift", of.shift},
-                                     {"smoothing", of.smoothing},
-                                     {"held_out", of.held_out},
-                                     {"ranks", report.ranks},
-                                     {"threads", report.threads},
-                                     {"epochs", epochs},
-                                     {"steps", report.steps},
-                                     {"samples_per_second", report.samples_per_second()},
-                                     {"weights_hash", hash}}
-                          .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));  // names of files need not be UTF-8
+    const nlohmann::json all{{"data", of.data},
+                             {"algorithm", of.direct ? "direct" : "winograd"},
+                             {"batch", of.batch},
+                             {"lanes", of.lanes},
+                             {"optimizer", ls::train::describe(plan.optimizer)},
+                             {"schedule", ls::train::describe(plan.schedule)},
+                             {"seed", of.seed},
+                             {"shift", of.shift},
+                             {"smoothing", of.smoothing},
+                             {"held_out", of.held_out},
+                             {"ranks", report.ranks},
+                             {"threads", report.threads},
+                             {"epochs", epochs},
+                             {"steps", report.steps},
+                             {"samples_per_second", report.samples_per_second()},
+                             {"weights_hash", hash}};
+    // Names of files need not be UTF-8.
+    ls::report::write_whole(logs.report, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 template <class Net, class Train, class Test>
@@ -94,9 +95,9 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
             ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));
     }
     if (of.steps > 0)
-        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, logs, checkpoints);
+        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, checkpoints, logs);
     else
-        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, logs, checkpoints);
+        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, checkpoints, logs);
     if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
     return 0;

@@ -114,7 +114,7 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
     const report_facts facts = facts_of(trainer);
     if (trainer.grid().rank != 0) return;
     if (!of.quiet) ls::report::print(std::cout, ls::core::text("weights ", facts.hash, "\n"));
-    if (logs.report) logs.report->line(report_text(facts, of));
+    if (!logs.report.empty()) ls::report::write_whole(logs.report, report_text(facts, of) + "\n");
 }
 
 /// What the options choose beside the network.
@@ -154,14 +154,14 @@ int fit(const chosen_files& files, const Plan& plan) {
     }
     if (!of.load_weights.empty()) trainer.load_weights(of.load_weights);
     if (of.steps > 0)
-        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, timeline, logs, checkpoints);
+        trainer.fit(train, ls::until_step{of.steps}, ls::validate{test}, checkpoints, timeline, logs);
     else
-        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, timeline, logs, checkpoints);
+        trainer.fit(train, ls::until_epoch{of.epochs}, ls::validate{test}, checkpoints, timeline, logs);
     if (!of.save_weights.empty()) trainer.save_weights(of.save_weights);
     write_report(trainer, of, logs);
     if constexpr (ls::compress::adapts<decltype(plan.compressor)>)
         if (world.rank() == 0 && !of.compress_choices.empty()) trainer.compression_choices().write(of.compress_choices);
-    if (of.compress_statistics && world.rank() == 0)
+    if (of.compress_statistics && world.rank() == 0 && !of.quiet)
         ls::report::print(std::cout, messages.text(tensor_names<typename decltype(trainer)::network>(trainer.grid().shards)));
     return 0;
 }
