@@ -15,7 +15,7 @@
 #include "lockstep/compress/any.hpp"
 #include "lockstep/compress/choice_list.hpp"
 #include "lockstep/compress/none.hpp"
-#include "lockstep/compress/one_of.hpp"
+#include "lockstep/compress/parts/one_of.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/error.hpp"

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/compress/choice.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lockstep/compress/choice.hpp"
+#include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"

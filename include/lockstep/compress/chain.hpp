@@ -13,8 +13,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lockstep/compress/index_value.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/index_value.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/text.hpp"
 

@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "lockstep/compress/choice.hpp"
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"

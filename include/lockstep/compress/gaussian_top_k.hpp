@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/compress/index_value.hpp"
-#include "lockstep/compress/moments.hpp"
+#include "lockstep/compress/parts/index_value.hpp"
+#include "lockstep/compress/parts/moments.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/selection.hpp"
 

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "lockstep/compress/concept.hpp"
-#include "lockstep/compress/packing.hpp"
+#include "lockstep/compress/parts/packing.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bits.hpp"

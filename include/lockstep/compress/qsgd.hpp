@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "lockstep/compress/concept.hpp"
-#include "lockstep/compress/elias.hpp"
-#include "lockstep/compress/level_codes.hpp"
+#include "lockstep/compress/parts/elias.hpp"
+#include "lockstep/compress/parts/level_codes.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "lockstep/compress/concept.hpp"
-#include "lockstep/compress/level_codes.hpp"
+#include "lockstep/compress/parts/level_codes.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/compress/shared_subset.hpp"
+#include "lockstep/compress/parts/shared_subset.hpp"
 
 namespace lockstep::compress {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "lockstep/compress/concept.hpp"
-#include "lockstep/compress/packing.hpp"
+#include "lockstep/compress/parts/packing.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bits.hpp"
 #include "lockstep/simd/map.hpp"

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/compress/parts/ternary_fields.hpp"
 #include "lockstep/compress/reduction.hpp"
-#include "lockstep/compress/ternary_fields.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/parallel/loop.hpp"

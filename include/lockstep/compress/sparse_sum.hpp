@@ -13,8 +13,8 @@
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/error_feedback.hpp"
-#include "lockstep/compress/index_list.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/text.hpp"
@@ -29,9 +29,9 @@ inline constexpr bool is_list_compressor = Compressor<C, T>&& sends_index_list<C
 template <class Second>
 inline constexpr bool is_second_half = std::is_same_v<Second, none> || std::is_same_v<Second, quantize>;
 
-/// The messages of `inner` are those of a list (compress/index_list.hpp). In place of gathering all of them, ranks add
-/// them over the tree of workers, as streams that turn dense past break-even (Renggli et al., SparCML, SC 2019):
-/// reduce/sparse_sum.hpp. The sums are those of the gathered messages but for the order of additions. Write
+/// The messages of `inner` are those of a list (compress/parts/index_list.hpp). In place of gathering all of them,
+/// ranks add them over the tree of workers, as streams that turn dense past break-even (Renggli et al., SparCML, SC
+/// 2019): reduce/sparse_sum.hpp. The sums are those of the gathered messages but for the order of additions. Write
 /// error_feedback inside or around it: the bits are the same.
 /// `second`: where a sum over W workers is expected to turn dense, E[K] = N (1 - (1 - k/N)^W) >= N c / (c + 4) for a
 /// segment of N numbers of c bytes of which a worker sends k, the owner of each 4,096 numbers of a segment sends their

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/compress/index_value.hpp"
+#include "lockstep/compress/parts/index_value.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/selection.hpp"

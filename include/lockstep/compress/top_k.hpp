@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/compress/index_value.hpp"
+#include "lockstep/compress/parts/index_value.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/selection.hpp"
 

@@ -18,8 +18,8 @@
 
 #include "lockstep/collectives/sparse_sum.hpp"
 #include "lockstep/compress/concept.hpp"
-#include "lockstep/compress/index_list.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/error.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 // Fences and poison, for builds with LOCKSTEP_CHECK_MEMORY: memory that holds no value is NaN everywhere, and gaps lie
 // between arrays.
-// Tested by tests/unit/train/memory_check.cpp.
+// Tested by tests/unit/train/engine/memory_check.cpp.
 
 #include <array>
 #include <bit>

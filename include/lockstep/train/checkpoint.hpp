@@ -19,7 +19,7 @@
 #include "lockstep/saving/observer.hpp"
 #include "lockstep/saving/save.hpp"
 #include "lockstep/saving/weight_file.hpp"
-#include "lockstep/train/engine.hpp"
+#include "lockstep/train/engine/engine.hpp"
 
 namespace lockstep::train {
 

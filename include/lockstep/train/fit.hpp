@@ -15,8 +15,8 @@
 
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/observers.hpp"
-#include "lockstep/train/engine.hpp"
-#include "lockstep/train/read_ahead.hpp"
+#include "lockstep/train/engine/engine.hpp"
+#include "lockstep/train/engine/read_ahead.hpp"
 
 namespace lockstep::train {
 

@@ -30,7 +30,7 @@
 #include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/every_step.hpp"
 #include "lockstep/sync/no_factors.hpp"
-#include "lockstep/train/lane_rows.hpp"
+#include "lockstep/train/engine/lane_rows.hpp"
 
 namespace lockstep::train {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/train/engine.hpp"
+#include "lockstep/train/engine/engine.hpp"
 
 namespace lockstep::train {
 

@@ -20,11 +20,11 @@
 #include "lockstep/tensor/container.hpp"
 #include "lockstep/tensor/views.hpp"
 #include "lockstep/train/checks.hpp"
-#include "lockstep/train/engine.hpp"
+#include "lockstep/train/engine/engine.hpp"
+#include "lockstep/train/engine/inference.hpp"
+#include "lockstep/train/engine/weights.hpp"
 #include "lockstep/train/fit.hpp"
-#include "lockstep/train/inference.hpp"
 #include "lockstep/train/stepping.hpp"
-#include "lockstep/train/weights.hpp"
 
 namespace lockstep::train {
 

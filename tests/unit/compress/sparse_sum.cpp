@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/compress/chain.hpp"
-#include "lockstep/compress/index_list.hpp"
+#include "lockstep/compress/parts/index_list.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/warm_up.hpp"
 #include "support.hpp"

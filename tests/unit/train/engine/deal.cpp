@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lockstep/train/deal.hpp"
+#include "lockstep/train/engine/deal.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

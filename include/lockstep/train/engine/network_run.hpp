@@ -22,9 +22,9 @@
 #include "lockstep/partition/redistribution.hpp"
 #include "lockstep/sync/concept.hpp"
 #include "lockstep/tensor/arena.hpp"
-#include "lockstep/train/deal.hpp"
-#include "lockstep/train/memory_check.hpp"
-#include "lockstep/train/statistics.hpp"
+#include "lockstep/train/engine/deal.hpp"
+#include "lockstep/train/engine/memory_check.hpp"
+#include "lockstep/train/engine/statistics.hpp"
 
 namespace lockstep::train {
 

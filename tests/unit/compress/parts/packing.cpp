@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-#include "lockstep/compress/packing.hpp"
+#include "lockstep/compress/parts/packing.hpp"
 
 #include <catch2/catch.hpp>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fewest rows that layers need in a lane: what the plan, fit() and step() say where there are fewer.
-#include "lockstep/train/lane_rows.hpp"
+#include "lockstep/train/engine/lane_rows.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstddef>

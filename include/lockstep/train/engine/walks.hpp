@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/partition/grid.hpp"
-#include "lockstep/train/deal.hpp"
+#include "lockstep/train/engine/deal.hpp"
 
 namespace lockstep::train {
 

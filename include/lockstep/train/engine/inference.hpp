@@ -29,13 +29,13 @@
 #include "lockstep/report/measured.hpp"
 #include "lockstep/sync/lane_sums.hpp"
 #include "lockstep/tensor/views.hpp"
-#include "lockstep/train/agreement.hpp"
-#include "lockstep/train/deal.hpp"
-#include "lockstep/train/inputs.hpp"
-#include "lockstep/train/network_run.hpp"
+#include "lockstep/train/engine/agreement.hpp"
+#include "lockstep/train/engine/deal.hpp"
+#include "lockstep/train/engine/inputs.hpp"
+#include "lockstep/train/engine/network_run.hpp"
+#include "lockstep/train/engine/statistics.hpp"
 #include "lockstep/train/plan.hpp"
 #include "lockstep/train/recipe.hpp"
-#include "lockstep/train/statistics.hpp"
 
 namespace lockstep::train {
 

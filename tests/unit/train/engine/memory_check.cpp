@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The checker of a step's memory finds layers that write and read where they must not, and names them.
-#include "lockstep/train/memory_check.hpp"
+#include "lockstep/train/engine/memory_check.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lockstep/train/read_ahead.hpp"
+#include "lockstep/train/engine/read_ahead.hpp"
 
 #include <unistd.h>
 

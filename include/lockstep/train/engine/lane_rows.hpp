@@ -16,7 +16,7 @@
 #include "lockstep/model/binding.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/tensor/shape.hpp"
-#include "lockstep/train/deal.hpp"
+#include "lockstep/train/engine/deal.hpp"
 
 namespace lockstep::train {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "lockstep/compress/index_value.hpp"
+#include "lockstep/compress/parts/index_value.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"

@@ -16,7 +16,7 @@
 #include <type_traits>
 
 #include "lockstep/compress/concept.hpp"
-#include "lockstep/compress/packing.hpp"
+#include "lockstep/compress/parts/packing.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/simd/bytes.hpp"
 #include "lockstep/simd/map.hpp"

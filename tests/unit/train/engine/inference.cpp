@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lockstep/train/inference.hpp"
+#include "lockstep/train/engine/inference.hpp"
 
 #include <catch2/catch.hpp>
 #include <utility>

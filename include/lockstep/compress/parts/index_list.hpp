@@ -9,7 +9,7 @@
 #include <span>
 
 #include "lockstep/compress/error_feedback.hpp"
-#include "lockstep/compress/index_value.hpp"
+#include "lockstep/compress/parts/index_value.hpp"
 
 namespace lockstep::compress {
 
