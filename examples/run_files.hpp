@@ -43,7 +43,8 @@ struct chosen_logs {
         if constexpr (requires { of.load_weights; })
             if (of.load_weights != weights) inputs.push_back(of.load_weights);
         if constexpr (requires { of.compress; })
-            if (constexpr std::string_view repeats = "adaptive:"; of.compress.starts_with(repeats)) inputs.push_back(of.compress.substr(repeats.size()));
+            if (constexpr std::string_view repeats = "adaptive:"; of.compress.starts_with(repeats))
+                inputs.push_back(of.compress.substr(repeats.size()));
         if (!of.quiet) lines.emplace(std::cout, interval);
         if (!of.csv.empty()) csv.emplace(of.csv);
         if (!of.tensorboard.empty()) curves.emplace(of.tensorboard);

@@ -157,7 +157,8 @@ int main(int argc, char** argv) {
         of.folder += "/lockstep-bench-checkpoints";
         if (world.rank() == 0) {
             if (ls::saving::exists(of.folder))
-                ls::core::fail(ls::core::text("\"", of.folder, "\" is there already"), "delete it, or name another folder");
+                ls::core::fail(ls::core::text("\"", of.folder, "\" is there already"),
+                               "delete it, or name another folder");
             ls::saving::make_folders(of.folder);
         }
         measure_writing(world, of);

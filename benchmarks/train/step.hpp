@@ -97,7 +97,8 @@ bool measure_steps_of(const options& given, const std::string& name, const Net& 
         name.c_str(), batch, ranks.size(), Partition::name.data(), trainer.transport().c_str(), given.threads,
         time * 1e3, static_cast<double>(batch) / time,
         network::training_flops * static_cast<double>(batch) / time * 1e-9, median(peaks), median(fractions),
-        spent.forward / all, spent.backward / all, spent.update / all, spent.communication_exposed / all, static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
+        spent.forward / all, spent.backward / all, spent.update / all, spent.communication_exposed / all,
+        static_cast<double>(trainer.memory_bytes()) / 1e6, given.repeats);
     std::fflush(stdout);
     return true;
 }

@@ -72,7 +72,9 @@ void interpret(example::options& of, const F& given) {
     if (given("--checkpoint-every") && of.checkpoint.empty())
         throw error{"--checkpoint-every was given without a folder for checkpoints", "name one with --checkpoint"};
     if (given("--momentum") && (of.optimizer == "adam" || has_frozen_variance))
-        throw error{text("--momentum was given with ", has_frozen_variance ? "--compress " + of.compress : "--optimizer adam", ", which has its own"), "leave it out"};
+        throw error{text("--momentum was given with ", has_frozen_variance ? "--compress " + of.compress : "--optimizer adam",
+                         ", which has its own"),
+                    "leave it out"};
 
     const auto [sync, period] = cut(of.sync);
     const std::string syncs = "every, local:PERIOD or delayed, for example local:8";
@@ -144,23 +146,33 @@ void describe(CLI::App& app, example::options& of) {
     };
     const auto positive = number([](double one) { return one > 0 && std::isfinite(one); }, "a number above 0", "NUMBER > 0");
     const auto seconds = number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9", "SECONDS");
-    const CLI::Validator named{[](std::string& word) { return word.empty() ? std::string{"it has no name"} : std::string{}; }, ""};
+    const auto add_path = [&](const char* option, std::string& to, const char* what) {
+        app.add_option(option, to, what)->check(CLI::Validator{
+            [](std::string& word) { return word.empty() ? std::string{"it has no name"} : std::string{}; }, ""});
+    };
     app.add_option("--net", of.net, "network: lenet (2 convolutions, 582,026 weights) or mlp (784-1024-1024-10)")
         ->check(CLI::IsMember({"lenet", "mlp"}))
         ->capture_default_str();
-    app.add_option("--data", of.data, "'digits' (generated, nothing to download) or a folder with the four MNIST files, .gz or not")
+    app.add_option("--data", of.data,
+                   "'digits' (generated, nothing to download) or a folder with the four MNIST files, .gz or not")
         ->capture_default_str();
-    app.add_option("--epochs", of.epochs, "passes over the training samples")->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")->transform(example::whole_number(1));
-    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--partition", of.partition, "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
+    app.add_option("--epochs", of.epochs, "passes over the training samples")
+        ->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--steps", of.steps, "stop after so many steps instead of epochs")
+        ->transform(example::whole_number(1));
+    app.add_option("--batch", of.batch, "samples of the GLOBAL minibatch")
+        ->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--lanes", of.lanes, "cut of the minibatch; part of the recipe, at least as many as ranks")
+        ->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--partition", of.partition,
+                   "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
     app.add_option("--compress", of.compress,
                    "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which ':plain' at the end leaves out. Other bits, "
                    "the same on any number of ranks for the same --workers")
         ->capture_default_str();
     app.add_flag("--list-compressors", of.list_compressors, "print the names that --compress takes, their settings and bytes, and stop");
-    app.add_option("--compress-choices", of.compress_choices, "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks")->check(named);
+    add_path("--compress-choices", of.compress_choices,
+                   "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks");
     app.add_flag("--compress-statistics", of.compress_statistics, "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in the page of --html; the same bits");
     app.add_option("--workers", of.workers,
                    "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one for each rank. Else they change no bit")
@@ -186,35 +198,51 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--schedule", of.schedule, "cosine (with warm-up) or constant")
         ->check(CLI::IsMember({"cosine", "constant"}))
         ->capture_default_str();
-    app.add_option("--momentum", of.momentum, "of Nesterov's method, of lars, or of each worker with --compress dgc")->capture_default_str();
+    app.add_option("--momentum", of.momentum,
+                   "of Nesterov's method, of lars, or of each worker with --compress dgc")->capture_default_str();
     app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases")->capture_default_str();
-    app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")->capture_default_str();
-    app.add_option("--seed", of.seed, "of everything random")->transform(example::whole_number(0, UINT64_MAX))->capture_default_str();
-    app.add_option("--threads", of.threads, "OpenMP threads on each rank")->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--dropout", of.dropout,
+                   "probability that a hidden unit is left out in training")->capture_default_str();
+    app.add_option("--seed", of.seed, "of everything random")
+        ->transform(example::whole_number(0, UINT64_MAX))->capture_default_str();
+    app.add_option("--threads", of.threads, "OpenMP threads on each rank")
+        ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--transport", of.transport,
                    "how gradients go between ranks, the same bits: messages, shared_memory (ranks of one node), or automatic")
         ->check(CLI::IsMember({"automatic", "messages", "shared_memory"}))
         ->capture_default_str();
-    app.add_option("--progress", of.progress, "what moves gradients and weights on while layers are computed, the same bits: polling between them, or a thread")
+    app.add_option("--progress", of.progress,
+                   "what moves gradients and weights on while layers are computed, the same bits: polling between them, or a thread")
         ->check(CLI::IsMember({"polling", "thread"}))
         ->capture_default_str();
-    app.add_option("--all-reduce", of.all_reduce, "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
-    app.add_option("--timeout", of.timeout, "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
+    app.add_option("--all-reduce", of.all_reduce,
+                   "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
+    app.add_option("--timeout", of.timeout,
+                   "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
         ->check(seconds);
-    app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--test-samples", of.test_samples, "generated digits to test on")->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--checkpoint", of.checkpoint, "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay")->check(named);
-    app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--resume", of.resume, "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all")->check(named);
-    app.add_option("--save-weights", of.save_weights, "safetensors file for the weights at the end")->check(named);
-    app.add_option("--load-weights", of.load_weights, "begin with the weights of such a file, or of state.safetensors of a checkpoint")->check(named);
-    app.add_option("--csv", of.csv, "file for a line of numbers after each step")->check(named);
-    app.add_option("--log", of.log, "file for JSON lines: begin, steps, epochs, end; `lockstep-compare` puts such files side by side")->check(named);
-    app.add_option("--timeline", of.timeline, "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one")->check(named);
-    app.add_option("--report", of.report, "file for the final report as JSON")->check(named);
-    app.add_option("--html", of.html,
-                   "file for a page of the run, written anew after each epoch: curves, time, memory, the recipe; with --timeline a recorded step")->check(named);
-    app.add_option("--tensorboard", of.tensorboard, "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`")->check(named);
+    app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")
+        ->transform(example::whole_number(1))->capture_default_str();
+    app.add_option("--test-samples", of.test_samples, "generated digits to test on")
+        ->transform(example::whole_number(1))->capture_default_str();
+    add_path("--checkpoint", of.checkpoint,
+                   "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
+    app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
+        ->transform(example::whole_number(1))->capture_default_str();
+    add_path("--resume", of.resume,
+                   "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all");
+    add_path("--save-weights", of.save_weights, "safetensors file for the weights at the end");
+    add_path("--load-weights", of.load_weights,
+                   "begin with the weights of such a file, or of state.safetensors of a checkpoint");
+    add_path("--csv", of.csv, "file for a line of numbers after each step");
+    add_path("--log", of.log,
+                   "file for JSON lines: begin, steps, epochs, end; `lockstep-compare` puts such files side by side");
+    add_path("--timeline", of.timeline,
+                   "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");
+    add_path("--report", of.report, "file for the final report as JSON");
+    add_path("--html", of.html,
+                   "file for a page of the run, written anew after each epoch: curves, time, memory, the recipe; with --timeline a recorded step");
+    add_path("--tensorboard", of.tensorboard,
+                   "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");
     app.add_flag("--plan", of.plan_only, "print the plan and stop");
     app.add_flag("--quiet", of.quiet, "print nothing unless something fails");
 }

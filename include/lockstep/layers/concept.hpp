@@ -13,6 +13,7 @@
 
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/layers/traits.hpp"
+#include "lockstep/layers/window_details.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
 
@@ -109,7 +110,11 @@ inline constexpr bool takes_epilogue = requires(const L& layer) {
     layer.template with_epilogue<epilogue::add_relu>();
 };
 
-/// `static constexpr window_details details`: windows, for the text of a network (layers/window_details.hpp).
+/// `static constexpr window_details details`: windows, for the text of a network.
+template <class L>
+inline constexpr bool has_details = requires {
+    window_details{L::details};
+};
 
 /// `std::string remark()`, const or static: what the summary of a plan says after the layer.
 template <class L>

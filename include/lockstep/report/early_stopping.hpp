@@ -40,10 +40,9 @@ struct early_stopping {
         if (is_past_) return true;  // what the checkpoint has is of a later part of the run
         // What the checkpoint has: a new object takes it over with the first fit(), one that has seen later epochs
         // forgets these.
-        const bool is_undone = is_used_ && from.resumes > resumes_;
+        const bool is_undone = from.undoes(resumes_) && is_used_;
         const bool takes_over = is_undone || (!is_used_ && from.is_first && from.resumed_after > 0);
         is_used_ = true;
-        resumes_ = from.resumes;
         counts_from_ = takes_over && trainer.best_epoch() > 0 ? 0 : from.epochs;
         if (takes_over) {
             best_loss = trainer.best_epoch() > 0 ? trainer.best_loss() : std::numeric_limits<double>::infinity();

@@ -9,6 +9,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/checked.hpp"
@@ -153,6 +154,8 @@ struct run_begin {
                                       ///< what that has noted after `resumed_after` is undone
     bool is_in_epoch = false;         ///< a part of an epoch is done
 
+    /// Whether the trainer was resumed since an observer has seen it, which counts that in `known`.
+    [[nodiscard]] bool undoes(std::uint64_t& known) const noexcept { return resumes > std::exchange(known, resumes); }
     /// Whether nothing was done between the checkpoint and this fit().
     [[nodiscard]] bool is_resumed() const noexcept { return is_first && resumed_after > 0 && resumed_after == steps; }
     /// Up to which step files that the run goes on with are kept; 0: they begin anew.

@@ -158,7 +158,7 @@ LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
 
 LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark) {
     const bool is_readable = core::why_unreadable(path_).empty();
-    const bool goes_back = from.resumes > std::exchange(resumes_, from.resumes) && file_.is_open();
+    const bool goes_back = from.undoes(resumes_) && file_.is_open();
     if (goes_back && is_readable) file_.close();
     if ((from.resumed_after == 0 && !goes_back) || file_.is_open() || !is_readable) return open();
     const std::uint64_t last = goes_back ? from.resumed_after : from.kept_steps();

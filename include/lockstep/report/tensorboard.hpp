@@ -81,7 +81,7 @@ LOCKSTEP_FUNCTION void tensorboard::on_begin(const run_begin& from) {
     samples_ = 0;
     step_ = from.steps;
     // A further fit() of this run goes on in the same file.
-    const bool goes_back = from.resumes > std::exchange(resumes_, from.resumes);
+    const bool goes_back = from.undoes(resumes_);
     const std::uint64_t done = goes_back && file_.is_open() ? from.resumed_after : from.steps;
     const std::uint64_t first = done == 0 ? 0 : done + 1;
     if (!file_.is_open())

@@ -70,7 +70,7 @@ template <class Net>
         const auto& spec = net.template node<index>();
         const auto& fact = network::facts[index];
         out += core::text(" ", fact.name, "->", fact.outputs, "/", fact.parameters);
-        if constexpr (requires { details_text(layer::details); }) out += details_text(layer::details);
+        if constexpr (layer_api::has_details<layer>) out += details_text(layer::details);
         if (Net::graph.inputs(index) > 1 || Net::graph.read(index) + 1 != index)
             for (const std::size_t value : Net::graph.of(index)) out += core::text("<", value + 1);
         if constexpr (requires { std::string{spec.settings()}; })

@@ -26,7 +26,7 @@ namespace lockstep::saving {
 
 namespace detail {
 
-inline constexpr std::string_view by = " by";
+inline constexpr std::string_view before_algorithms = " by";
 
 /// A text without details, and these. They follow the number of a layer's parameters; settings are in brackets of their
 /// own and may hold any character.
@@ -67,7 +67,7 @@ LOCKSTEP_FUNCTION std::string details_text(const layer_api::window_details& of) 
     if (of.groups != 1) out += core::text(" groups ", of.groups);
     add("pool ", of.pool_rows, of.pool_columns, 0);
     if (of.channels != 0) out += core::text(" channels ", of.channels);
-    if (!of.algorithms[0].empty()) out += detail::by;
+    if (!of.algorithms[0].empty()) out += detail::before_algorithms;
     for (const std::string_view one : of.algorithms)
         if (!one.empty()) out += core::text(" ", one);
     if (out.size() > 1) out.erase(1, 1);
@@ -76,15 +76,14 @@ LOCKSTEP_FUNCTION std::string details_text(const layer_api::window_details& of) 
 
 LOCKSTEP_FUNCTION bool is_of_network(std::string_view in_file, std::string_view network, bool any_algorithms) {
     if (in_file == network) return true;
-    const auto keeps_algorithms = [&](std::string_view details) {
-        return any_algorithms ? details.substr(0, details.find(detail::by)) : details;
+    const auto compared = [&](std::string_view details) {
+        return any_algorithms ? details.substr(0, details.find(detail::before_algorithms)) : details;
     };
     const auto there = detail::split(in_file), here = detail::split(network);
     if (there.words != here.words) return false;
     if (there.details.empty()) return true;
-    return std::equal(
-        there.details.begin(), there.details.end(), here.details.begin(), here.details.end(),
-        [&](std::string_view a, std::string_view b) { return keeps_algorithms(a) == keeps_algorithms(b); });
+    return std::equal(there.details.begin(), there.details.end(), here.details.begin(), here.details.end(),
+                      [&](std::string_view a, std::string_view b) { return compared(a) == compared(b); });
 }
 
 #endif

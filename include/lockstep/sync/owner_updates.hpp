@@ -184,7 +184,7 @@ public:
     [[nodiscard]] std::size_t gradient_numbers() const noexcept { return queue_.gradient_numbers(); }
     /// Memory for messages on this rank.
     [[nodiscard]] std::size_t message_bytes() const noexcept { return queue_.message_bytes(); }
-    /// All of them.
+    /// Buckets of gradients.
     [[nodiscard]] std::size_t bucket_count() const noexcept { return queue_.size(); }
     /// Whether rows of x and dy of a layer travel in place of its gradient.
     [[nodiscard]] bool sends_factors(std::size_t layer) const noexcept {
@@ -208,7 +208,7 @@ protected:
         std::vector<update_run> runs;
     };
 
-    /// Their layers and bytes.
+    /// Tells a recorder the layers and bytes of each bucket.
     [[gnu::cold]] static void add_buckets(report::recorder& to, const queue& of) {
         for (std::size_t bucket = 0; bucket < of.size(); ++bucket)
             to.buckets.push_back(
@@ -289,7 +289,7 @@ protected:
 
     /// Changes nothing after an update.
     struct nothing_more {
-        /// Nothing.
+        /// Leaves the weights as they are.
         void operator()(const optim::update_pass<T>&, std::size_t) const noexcept {}
     };
 
