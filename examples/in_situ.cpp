@@ -199,13 +199,15 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
     // << lockstep
     std::uint64_t round = 0, trained = 0, without = 0;
     double loss = 0;
-    if (!folder.empty() && now.load(folder + "/plate", round)) {
+    if (!folder.empty()) {
+        const bool goes_on = now.load(folder + "/plate", round);
+        // Also without a plate: a run that was killed between its two saves has left the surrogate alone.
         // >> lockstep
-        surrogate.resume(folder + "/surrogate");
+        if (ls::saving::exists_in(folder + "/surrogate")) surrogate.resume(folder + "/surrogate");
         const auto hash = surrogate.state_hash();
         trained = surrogate.report().steps;
         // << lockstep
-        if (now.rank() == 0) std::printf("goes on after round %lu and step %lu, state %016lx\n", round, trained, hash);
+        if (now.rank() == 0 && goes_on) std::printf("goes on after round %lu and step %lu, state %016lx\n", round, trained, hash);
     }
     std::vector<float> x, y;
     for (; round < rounds && all_go_on(solver); ++round) {

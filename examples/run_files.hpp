@@ -2,6 +2,8 @@
 #pragma once
 // What the example trainers write beside their lines: files and folders that the options name, or do not.
 
+#include <boost/mpi/collectives/broadcast.hpp>
+#include <boost/mpi/communicator.hpp>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -109,6 +111,15 @@ private:
         return out;
     }
 };
+
+/// Whether a run goes on from a checkpoint. A folder that it writes its own to may be without one: the first start of a
+/// job that is put back into the queue.
+[[nodiscard]] inline bool goes_on(const boost::mpi::communicator& world, const std::string& resume, const std::string& checkpoint) {
+    if (resume.empty()) return false;
+    bool is_there = resume != checkpoint || (world.rank() == 0 && ls::saving::exists_in(resume));
+    boost::mpi::broadcast(world, is_there, 0);
+    return is_there;
+}
 
 /// Checkpoints, if a folder is named.
 struct chosen_checkpoints {

@@ -89,7 +89,7 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
     if (of.plan_only) return 0;
     chosen_logs logs{of, world.rank() == 0, table, "ResNet-20", "", 30};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
-    if (!of.resume.empty()) {
+    if (goes_on(world, of.resume, of.checkpoint)) {
         trainer.resume(of.resume);
         if (world.rank() == 0 && !of.quiet)
             ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));

@@ -147,7 +147,7 @@ int fit(const chosen_files& files, const Plan& plan) {
     chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg", 5, &messages};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
-    if (!of.resume.empty()) {
+    if (goes_on(world, of.resume, of.checkpoint)) {
         trainer.resume(of.resume);
         if (world.rank() == 0 && !of.quiet)
             ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));

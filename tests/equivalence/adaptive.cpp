@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 8
 // Compression that changes while a run goes on: the same list of choices has the same bits on any number of ranks.
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/mpi/collectives/broadcast.hpp>
 #include <boost/serialization/string.hpp>
@@ -10,13 +8,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
@@ -91,21 +89,6 @@ outcome run(const Ranks& ranks, const adaptive& compressor, std::size_t workers,
     CHECK(one.weights_hash() == one.local_hash());
     return {one.weights_hash(), one.state_hash(), seen.values};
 }
-
-/// A folder that all ranks of the world know; gone at the end.
-struct shared_folder {
-    std::string path;
-    shared_folder() {
-        if (mpi::communicator{}.rank() == 0) {
-            path = std::filesystem::temp_directory_path() / ("lockstep-adaptive-" + std::to_string(::getpid()));
-            std::filesystem::create_directories(path);
-        }
-        mpi::broadcast(mpi::communicator{}, path, 0);
-    }
-    ~shared_folder() {
-        if (mpi::communicator{}.rank() == 0) std::filesystem::remove_all(path);
-    }
-};
 
 }  // namespace
 

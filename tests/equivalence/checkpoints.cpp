@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
 // A run that is stopped, and goes on on another number of ranks, ends with the bits of one that was not.
-#include <unistd.h>
-
 #include <boost/mpi/collectives/broadcast.hpp>
-#include <boost/serialization/string.hpp>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
@@ -66,23 +64,6 @@ auto recipe(const machine& on, const Optimizer& optimizer, const Compressor& com
                     .overlap = on.overlap,
                     .transport = on.transport};
 }
-
-/// A folder that all ranks of the world know; gone at the end.
-struct shared_folder {
-    std::string path;
-    shared_folder() {
-        if (mpi::communicator{}.rank() == 0) {
-            path = files::temp_directory_path() / ("lockstep-checkpoints-" + std::to_string(::getpid()));
-            files::remove_all(path);
-            files::create_directories(path);
-        }
-        mpi::broadcast(mpi::communicator{}, path, 0);
-    }
-    ~shared_folder() {
-        mpi::communicator{}.barrier();
-        if (mpi::communicator{}.rank() == 0) files::remove_all(path);
-    }
-};
 
 /// The run on two ranks alone; then in three parts, each on another number of ranks.
 template <class Make>

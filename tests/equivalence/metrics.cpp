@@ -2,6 +2,7 @@
 // A user's own metrics over a data set: by name, with the bits of one rank on any number of them.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -288,4 +289,41 @@ TEST_CASE("equivalence/metrics: R^2 of a regression far from 0, and targets that
         return got.outputs;
     };
     CHECK(run(mpi::communicator{}) == run(ls::comm::group{}));
+}
+
+namespace {
+/// Cross entropy of two classes from one output.
+struct logistic {
+    static constexpr std::string_view name = "logistic";
+    template <ls::tensor::Shape>
+    using label = ls::tensor::classes<2>;
+    std::string settings() const { return {}; }
+
+    template <class T, ls::tensor::Shape Output>
+    double operator()(ls::tensor::batch<const T, Output> y, ls::tensor::targets<ls::tensor::classes<2>, T> target,
+                      ls::tensor::batch<T, Output> dy, T scale) const noexcept {
+        double sum = 0;
+        for (std::size_t row = 0; row < y.rows; ++row) {
+            const double score = y.data[row], is_second = target[row];
+            sum += std::log1p(std::exp(is_second > 0 ? -score : score));
+            if (dy.data != nullptr) dy.data[row] = scale * static_cast<T>(1 / (1 + std::exp(-score)) - is_second);
+        }
+        return sum;
+    }
+};
+}  // namespace
+
+TEST_CASE("equivalence/metrics: there is no accuracy where classes have no outputs of their own", "[equivalence]") {
+    const std::vector<float> x{-2, -1, 0.5F, 1, 2, 3};
+    const std::vector<int> kinds{0, 0, 1, 1, 1, 1};
+    const auto set = ls::data::in_memory<ls::tensor::shape<1>, ls::tensor::classes<2>>(x, kinds);
+    ls::trainer trainer{
+        mpi::communicator{},
+        ls::plan{
+            .model = ls::sequential{ls::input<1>, ls::layers::dense<1>{}}, .loss = logistic{}, .batch = 6, .lanes = 4}};
+    const double before = trainer.evaluate(set).loss;
+    trainer.fit(set, ls::epochs{20});
+    const auto found = trainer.evaluate(set);
+    CHECK(found.loss < before);
+    CHECK_FALSE(found.accuracy.has_value());
 }

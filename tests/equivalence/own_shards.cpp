@@ -69,6 +69,23 @@ struct scaled {
     }
 };
 
+/// A dense layer with other outputs, which inherits what cuts it.
+template <std::size_t In, std::size_t Out>
+struct doubled_layer : ls::layer_api::dense_layer<In, Out> {
+    void forward(const auto& pass) const noexcept {
+        ls::layer_api::dense_layer<In, Out>::forward(pass);
+        for (std::size_t row = 0; row < pass.y.rows; ++row)
+            for (auto& one : pass.y.sample(row)) one *= 2;
+    }
+};
+template <std::size_t Out>
+struct doubled {
+    template <ls::tensor::Shape Input>
+    constexpr auto on(Input) const {
+        return doubled_layer<Input::size, Out>{};
+    }
+};
+
 struct outcome {
     std::vector<float> first, last;
     std::size_t cut = 0;  // layers
@@ -112,5 +129,24 @@ TEST_CASE("equivalence/own_shards: a user's sharded layer keeps the numbers of i
     on_groups({2}, [&](const mpi::communicator& group) { check(run(group, ls::partition::model<2>{}, 0.5)); });
     on_groups({4}, [&](const mpi::communicator& group) {
         check(run(group, ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}}, 0.5));
+    });
+}
+
+TEST_CASE("equivalence/own_shards: a layer that derives from one that can be cut is whole on every rank",
+          "[equivalence]") {
+    const samples<> all{16};
+    const auto predict = [&](const auto& ranks, const auto& partition) {
+        ls::trainer trainer{ranks,
+                            ls::plan{.model = ls::sequential{ls::input<12, 12, 1>, ls::layers::flatten{}, doubled<16>{},
+                                                             ls::layers::relu{}, ls::layers::dense<10>{}},
+                                     .loss = ls::loss::softmax_cross_entropy{},
+                                     .partition = partition,
+                                     .batch = 32}};
+        const auto y = trainer.predict(all.x);
+        return std::vector<float>(y.begin(), y.end());
+    };
+    const auto serial = predict(ls::comm::group{}, ls::partition::data{});
+    on_groups({2}, [&](const mpi::communicator& group) {
+        CHECK(relative_error(predict(group, ls::partition::model<2>{}), serial) < 1e-5);
     });
 }

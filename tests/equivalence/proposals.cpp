@@ -2,18 +2,14 @@
 // ranks: 8
 // Optimizers that propose what travels have the same bits on any number of ranks, and go on after a checkpoint on
 // another one.
-#include <unistd.h>
-
-#include <boost/mpi/collectives/broadcast.hpp>
-#include <boost/serialization/string.hpp>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/power_sgd.hpp"
@@ -107,9 +103,8 @@ void same_everywhere(const Make& make, std::size_t workers) {
 /// A run in three parts, each on another number of ranks, ends with the bits of one that was not stopped.
 template <class Make>
 void goes_on(const Make& make) {
-    std::string folder = std::filesystem::temp_directory_path() / ("lockstep-proposals-" + std::to_string(::getpid()));
-    const mpi::communicator world;
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     std::uint64_t expected = 0;
     on_groups({8}, [&](const mpi::communicator& group) {
         ls::trainer whole{group, make(8, machine{})};
@@ -126,8 +121,6 @@ void goes_on(const Make& make) {
             trainer.fit(training.set(), ls::until_step{until[stage]}, ls::checkpoint{folder, 3, 1});
             if (stage == 2) CHECK(trainer.state_hash() == expected);
         });
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 4
 // Weights go through a file from one trainer to another one: the same predictions on other numbers of ranks.
-#include <unistd.h>
-
 #include <boost/mpi/collectives/broadcast.hpp>
-#include <boost/serialization/string.hpp>
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/partition/hybrid.hpp"
@@ -23,7 +20,6 @@ namespace {
 
 using namespace support;
 namespace part = ls::partition;
-namespace files = std::filesystem;
 
 const samples<> training{96}, test{50, 8};
 
@@ -61,13 +57,8 @@ struct raw_file {
 };
 
 TEST_CASE("weights go through a file", "[saving]") {
-    std::string folder;
-    if (mpi::communicator{}.rank() == 0) {
-        folder = files::temp_directory_path() / ("lockstep-weights-" + std::to_string(::getpid()));
-        files::remove_all(folder);
-        files::create_directories(folder);
-    }
-    mpi::broadcast(mpi::communicator{}, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     const std::string path = folder + "/net.safetensors";
     std::uint64_t hash = 0;
     double loss = 0;
@@ -134,8 +125,6 @@ TEST_CASE("weights go through a file", "[saving]") {
     for (const char* name : {"\"0.conv.weight\":{\"dtype\":\"F32\",\"shape\":[9,4]", "\"0.conv.bias\"",
                              "\"1.batch_norm.mean\"", "\"5.dense.weight\":{\"dtype\":\"F32\",\"shape\":[100,10]"})
         CHECK(header.find(name) != header.npos);
-    mpi::communicator{}.barrier();
-    if (mpi::communicator{}.rank() == 0) files::remove_all(folder);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 3
 // Runs for a time, steps for a time, and trainers that move: all ranks do the same, with the bits of counted steps.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -366,6 +367,39 @@ TEST_CASE("a data set of another size begins an epoch of its own", "[training]")
     other.fit(fewer.set(), ls::epochs{1});
     other.fit(all.set(), ls::steps{1}, firsts{&epochs});
     if (world.rank() == 0) CHECK(epochs == std::vector<std::uint64_t>{2});
+}
+
+TEST_CASE("a fit that fails before its first step leaves the place in the data set", "[training]") {
+    const ls::comm::group alone;
+    const rows fewer{0, 64};
+    for (const bool same_size : {false, true}) {
+        ls::trainer trainer{alone, recipe()}, straight{alone, recipe()};
+        trainer.fit(all.set(), ls::steps{3});
+        const std::uint64_t before = trainer.state_hash();
+        rows broken = same_size ? all : fewer;
+        std::fill(broken.x.begin(), broken.x.end(), std::numeric_limits<float>::infinity());
+        CHECK_THROWS_AS(trainer.fit(broken.set(), ls::steps{4}), ls::core::error);
+        CHECK(trainer.state_hash() == before);
+        trainer.fit(all.set(), ls::until_epoch{2});
+        straight.fit(all.set(), ls::until_epoch{2});
+        CHECK(trainer.report().steps == straight.report().steps);
+        CHECK(trainer.state_hash() == straight.state_hash());
+    }
+}
+
+TEST_CASE("a validation that cannot be made is an error before the first step", "[training]") {
+    const mpi::communicator world;
+    const rows nothing{0, 0};
+    ls::trainer trainer{world, recipe()};
+    CHECK(everywhere(world, throws([&] { trainer.fit(all.set(), ls::epochs{1}, ls::validate{nothing.set()}); },
+                                   "has no samples to evaluate")));
+    CHECK(trainer.report().steps == 0);
+    if (world.size() == 1) return;
+    const rows other{world.rank() == 0 ? 0U : 1U, 20};
+    ls::trainer second{world, recipe()};
+    CHECK(everywhere(world, throws([&] { second.fit(all.set(), ls::epochs{1}, ls::validate{other.set()}); },
+                                   "is another one on rank 1 than on rank 0")));
+    CHECK(second.report().steps == 0);
 }
 
 TEST_CASE("a trainer moves with its class, before and after its first steps", "[training]") {

@@ -3,19 +3,15 @@
 // Observers end a run, on all ranks after the same step.
 #include "lockstep/report/early_stopping.hpp"
 
-#include <unistd.h>
-
 #include <boost/mpi/collectives/all_gather.hpp>
-#include <boost/mpi/collectives/broadcast.hpp>
-#include <boost/serialization/string.hpp>
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
@@ -114,8 +110,8 @@ struct killed {
 
 TEST_CASE("a run that is resumed stops early where it would have stopped, with the same weights", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-early-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     ls::trainer whole{world, recipe(0.3)};
     epochs_seen all;
     ls::early_stopping first{.patience = 2};
@@ -146,14 +142,12 @@ TEST_CASE("a run that is resumed stops early where it would have stopped, with t
     CHECK(parts.numbers == all.numbers);
     CHECK(parts.losses == all.losses);
     CHECK(parts.test == all.test);
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a second fit with a stop of its own runs as it would have run without an interruption", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-second-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     const auto run = [&](auto& trainer, auto&... more) {
         const auto first = trainer.fit(training.set(), ls::until_epoch{40}, ls::validate{test.set()},
                                        ls::early_stopping{.patience = 1}, more...);
@@ -171,14 +165,12 @@ TEST_CASE("a second fit with a stop of its own runs as it would have run without
     REQUIRE(trainer.report().steps == first);
     CHECK(run(trainer) == std::pair{std::uint64_t{0}, second});
     CHECK(trainer.all_weights() == whole.all_weights());
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a run in parts that is begun again goes on in the part that was stopped", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-parts-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     const samples<> fewer{64};
     // The first part is over where the second one was stopped; it has a set of another size, and ends in an epoch.
     const auto run = [&](auto& trainer, ls::early_stopping& stop, auto&... more) {
@@ -207,9 +199,7 @@ TEST_CASE("a run in parts that is begun again goes on in the part that was stopp
         CHECK(trainer.report().steps == whole.report().steps);
         CHECK(second.best_epoch == first.best_epoch);
         CHECK(trainer.all_weights() == whole.all_weights());
-        world.barrier();
-        if (world.rank() == 0) std::filesystem::remove_all(folder);
-        world.barrier();
+        shared.clear();
     }
 }
 
@@ -227,8 +217,8 @@ TEST_CASE("a loss has to fall by a number from 0 on", "[training]") {
 
 TEST_CASE("a stop of a part that is over leaves those of later parts alone", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-stops-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     // The first part runs to its end; the second one gets no better in the end.
     const auto run = [&](auto& trainer, bool keep, auto&... more) {
         trainer.fit(training.set(), ls::until_epoch{5}, ls::validate{test.set()}, ls::early_stopping{.patience = 9});
@@ -258,9 +248,7 @@ TEST_CASE("a stop of a part that is over leaves those of later parts alone", "[t
             CHECK(run(trainer, keep) == best);
             CHECK(trainer.report().steps == last);
             CHECK(trainer.all_weights() == whole.all_weights());
-            world.barrier();
-            if (world.rank() == 0) std::filesystem::remove_all(folder);
-            world.barrier();
+            shared.clear();
         }
     }
 }
@@ -282,8 +270,8 @@ TEST_CASE("an epoch that another data set ends is none of those without progress
 
 TEST_CASE("a resume takes back what early_stopping has seen of later epochs", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-undone-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     const auto fit = [&](auto& trainer, auto& stop, std::size_t epochs) {
         trainer.fit(training.set(), ls::until_epoch{epochs}, ls::validate{test.set()}, stop);
     };
@@ -305,9 +293,7 @@ TEST_CASE("a resume takes back what early_stopping has seen of later epochs", "[
     CHECK(stop.best_loss == fresh.best_loss);
     CHECK(trainer.report().steps == other.report().steps);
     CHECK(trainer.weights_hash() == other.weights_hash());
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
-    world.barrier();
+    shared.clear();
 
     // A checkpoint without the best weights, for a run that wants them back: refused before its first step.
     ls::trainer careless{world, recipe(0.3)};
@@ -320,14 +306,12 @@ TEST_CASE("a resume takes back what early_stopping has seen of later epochs", "[
     again.resume(folder);
     ls::early_stopping keeps{.patience = 9};
     CHECK_THROWS_WITH(fit(again, keeps, 40), Catch::Contains("was written with keep_best = false"));
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("best weights that no checkpoint has are those of now, where the last epoch was the best", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-last-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     for (const std::uint64_t every : {3, 4}) {
         // Gets better in each epoch; saved at its end, or within the next one.
         ls::trainer trainer{world, recipe(0.01)};
@@ -347,17 +331,15 @@ TEST_CASE("best weights that no checkpoint has are those of now, where the last 
         } else {
             CHECK_THROWS_WITH(fit(), Catch::Contains("was written with keep_best = false"));
         }
-        world.barrier();
-        if (world.rank() == 0) std::filesystem::remove_all(folder);
-        world.barrier();
+        shared.clear();
     }
 }
 
 TEST_CASE("patience counts from the begin of a part without early_stopping before it, also after a resume",
           "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-part-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     const auto run = [&](auto& trainer, auto&... more) {
         trainer.fit(training.set(), ls::until_epoch{6});
         ls::early_stopping stop{.patience = 2};
@@ -373,14 +355,12 @@ TEST_CASE("patience counts from the begin of a part without early_stopping befor
     run(trainer);
     CHECK(trainer.report().steps == whole.report().steps);
     CHECK(trainer.all_weights() == whole.all_weights());
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("rates and hours of a resumed run are those of its own steps", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-rates-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     ls::trainer trainer{world, recipe(0.01)};
     trainer.fit(training.set(), ls::steps{7}, ls::checkpoint{folder, 5, 1});
     CHECK(trainer.report().timed_steps == 7);
@@ -399,14 +379,12 @@ TEST_CASE("rates and hours of a resumed run are those of its own steps", "[train
     trainer.fit(training.set(), ls::steps{1});
     CHECK(trainer.report().steps == 6);
     CHECK(trainer.report().timed_steps == 8);
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a checkpoint of the last step of an epoch is there when the epoch was told", "[training]") {
     const mpi::communicator world;
-    std::string folder = "/tmp/lockstep-epoch-" + std::to_string(::getpid());
-    mpi::broadcast(world, folder, 0);
+    const shared_folder shared;
+    const std::string& folder = shared.path;
     struct fails_in_epoch {
         void on_epoch(const ls::report::epoch_event& event) const {
             if (event.epoch == 2) throw std::runtime_error{"killed"};
@@ -420,8 +398,6 @@ TEST_CASE("a checkpoint of the last step of an epoch is there when the epoch was
     epochs_seen seen;
     trainer.fit(training.set(), ls::until_epoch{3}, ls::validate{test.set()}, seen);
     CHECK(seen.numbers == std::vector<std::uint64_t>{2, 3});
-    world.barrier();
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 /// Ends a fit before its first step, on rank 0 only.

@@ -15,6 +15,7 @@
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/optim/sgd.hpp"
+#include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/train/find_learning_rate.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -32,6 +33,17 @@ auto recipe() {
                     .loss = ls::loss::mean_squared_error{},
                     .optimizer = ls::optim::sgd{},
                     .schedule = ls::optim::constant{.rate = 1e-4},
+                    .batch = 8,
+                    .transport = ls::transport::messages,
+                    .timeout = std::chrono::seconds{30}};
+}
+/// Workers that meet in every fifth step.
+auto local_recipe() {
+    return ls::plan{.model = ls::sequential{ls::input<width>, dense<16>{}, ls::layers::tanh{}, dense<1>{}},
+                    .loss = ls::loss::mean_squared_error{},
+                    .optimizer = ls::optim::sgd{},
+                    .schedule = ls::optim::constant{.rate = 1e-3},
+                    .sync = ls::sync::local_sgd{.period = 5},
                     .batch = 8,
                     .transport = ls::transport::messages,
                     .timeout = std::chrono::seconds{30}};
@@ -55,6 +67,15 @@ struct looks {
     std::uint64_t* hash;
     template <class Trainer>
     void on_end(Trainer& trainer, const ls::report::totals&) const {
+        *hash = trainer.weights_hash();
+    }
+};
+
+/// At the begin.
+struct looks_first {
+    std::uint64_t* hash;
+    template <class Trainer>
+    void on_begin(Trainer& trainer, const ls::report::run_begin&) const {
         *hash = trainer.weights_hash();
     }
 };
@@ -92,4 +113,34 @@ TEST_CASE("a search that a signal ends leaves the weights as they were on every 
     ls::trainer other{world, recipe()};
     other.fit(set(), ls::steps{5});
     CHECK(trainer.weights_hash() == other.weights_hash());
+}
+
+TEST_CASE("one rank looks at the mean of workers after a signal within an epoch, and at the begin of a fit",
+          "[training]") {
+    const mpi::communicator world;
+    const bool is_last = world.rank() == world.size() - 1;
+    const auto plan = [] {
+        auto out = local_recipe();
+        out.workers = 4;
+        return out;
+    }();
+    for (std::uint64_t at = 1; at < 6; ++at) {
+        ls::trainer trainer{world, plan}, whole{world, plan};
+        std::uint64_t hash = 0, at_begin = 0;
+        CHECK_THROWS_AS(trainer.fit(set(), ls::epochs{9}, asks{is_last, at}, looks{&hash}), ls::core::interrupted);
+        ls::core::stop_request::ask(0);
+        CHECK(trainer.report().steps == at + 1);
+        whole.fit(set(), ls::until_step{at + 1});
+        const std::uint64_t now = whole.weights_hash();
+        CHECK(trainer.weights_hash() == now);
+        if (world.rank() == 0) CHECK(hash == now);
+        // A step by each worker alone, and a fit that begins with a look.
+        trainer.fit(set(), ls::steps{1});
+        trainer.fit(set(), ls::steps{1}, looks_first{&at_begin});
+        whole.fit(set(), ls::steps{1});
+        const std::uint64_t later = whole.weights_hash();
+        if (world.rank() == 0) CHECK(at_begin == later);
+        whole.fit(set(), ls::steps{1});
+        CHECK(trainer.state_hash() == whole.state_hash());
+    }
 }

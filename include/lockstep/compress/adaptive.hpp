@@ -94,7 +94,6 @@ struct adaptive {
                        core::text("use at most ", most_candidates));
         for (const any& one : candidates) {
             one.check();
-            one.check_feedback();
             if (one.slots() > 0 || one.shared_slots() > 0)
                 core::fail(core::text("the candidate ", one.settings(), " of adaptive keeps a state of its own"),
                            "leave error_feedback out: one residual is around all candidates");
@@ -104,6 +103,7 @@ struct adaptive {
             if (one.sees_whole_tensors())
                 core::fail(core::text("the candidate ", one.settings(), " of adaptive takes whole tensors"),
                            "use compressors that take segments");
+            one.check_feedback();
         }
         if (period == 0) core::fail("adaptive has a period of 0 steps", "give at least 1");
         if (least_numbers == 0) core::fail("adaptive has least_numbers = 0", "give at least 1");

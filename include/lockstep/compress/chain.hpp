@@ -64,7 +64,9 @@ struct chain {
     void check_feedback() const {
         if constexpr (requires { values.check_feedback(); }) values.check_feedback();
     }
-    /// For warm_up: the same with another ratio.
+    /// For warm_up: the share of elements, and the same with another one.
+    [[nodiscard]] double own_ratio() const requires requires(sparsifier_type one) { one.ratio = 0.5; }
+    { return sparsifier.ratio; }
     [[nodiscard]] chain with_ratio(double ratio) const requires requires(sparsifier_type one) { one.ratio = 0.5; }
     {
         chain out = *this;

@@ -15,6 +15,7 @@
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/parts/choice.hpp"
 #include "lockstep/compress/reduction.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 
@@ -23,6 +24,15 @@ namespace lockstep::compress {
 /// What error feedback can go around.
 template <class Inner>
 inline constexpr bool is_inner = Compressor<Inner>;
+
+namespace detail {
+/// Each of two residuals would be fed what the other one keeps: they grow without end.
+[[noreturn, gnu::cold]] inline void refuse_second_feedback(std::string_view inner) {
+    core::fail(core::text("there is error_feedback inside another error_feedback, around ", inner,
+                          ": two residuals of one gradient grow without end"),
+               "leave one of them out");
+}
+}  // namespace detail
 
 /// p = g + e, the message is the inner compressor's for p, and e = p - decoded: Seide et al. (Interspeech 2014);
 /// Karimireddy et al. (ICML 2019). decoded + e = p holds exactly for top_k and its relatives, which send or keep a
@@ -52,9 +62,10 @@ struct error_feedback {
     /// changes the sum.
     void check() const {
         detail::refuse_seal(name, inner);
-        if constexpr (requires { inner.check(); }) inner.check();
-        if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
+        detail::check(inner);
+        detail::check_feedback(inner);
     }
+    void check_feedback() const { detail::refuse_second_feedback(inner_type::name); }
 
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
@@ -117,9 +128,10 @@ struct error_feedback<Inner> {
 
     /// Throws core::error if the inner reduction's own check does, or if its residual would grow without end.
     void check() const {
-        if constexpr (requires { inner.check(); }) inner.check();
-        if constexpr (requires { inner.check_feedback(); }) inner.check_feedback();
+        detail::check(inner);
+        detail::check_feedback(inner);
     }
+    void check_feedback() const { detail::refuse_second_feedback(Inner::name); }
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return 1 + slots_of(inner); }
     [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const { return inner.sizes(shape, workers); }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }

@@ -157,7 +157,7 @@ struct measured {
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
         inner.decode_add(message, scale, sum);
     }
-    /// Is not counted: nothing is sent.
+    /// Is not counted, nor is what two_sided encodes: nothing is sent.
     template <class T>
         requires has_seal<inner_type, T>
     void seal(const sealing<T>& in) const noexcept { inner.seal(in); }
@@ -165,7 +165,7 @@ struct measured {
 private:
     template <class T, class Encode>
     std::size_t observed(const encoding<T>& in, const Encode& encode) const noexcept {
-        if (to == nullptr) return encode(in);
+        if (to == nullptr || !in.is_sent) return encode(in);
         using clock = std::chrono::steady_clock;
         const auto seconds = [](clock::duration some) { return std::chrono::duration<double>(some).count(); };
         const std::size_t n = in.values.size();

@@ -87,7 +87,8 @@ struct two_sided {
                                                            .scratch = in.scratch,
                                                            .random = in.random,
                                                            .step = in.step,
-                                                           .from = in.from});
+                                                           .from = in.from,
+                                                           .is_sent = false});
         std::fill(in.sum.begin(), in.sum.end(), T{0});
         inner.decode_add(std::span<const std::byte>{in.message.first(bytes)}, T{1}, in.sum);
     }

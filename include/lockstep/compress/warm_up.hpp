@@ -22,12 +22,25 @@
 
 namespace lockstep::compress {
 
-/// Whether it has a share of elements that it sends: a member `ratio`, or with_ratio(ratio).
+/// Whether it has a share of elements that it sends: a member `ratio`, or own_ratio() and with_ratio(ratio).
 template <class C>
 inline constexpr bool has_ratio = requires(C one) {
     one.ratio = 0.5;
 }
-|| requires(const C& one) { one.with_ratio(0.5); };
+|| requires(const C& one) {
+    one.own_ratio();
+    one.with_ratio(0.5);
+};
+
+/// It.
+template <class C>
+    requires has_ratio<C>
+[[nodiscard]] double ratio_of(const C& one) {
+    if constexpr (requires { one.with_ratio(0.5); })
+        return one.own_ratio();
+    else
+        return one.ratio;
+}
 
 /// The same compressor with another share of elements.
 template <class C>
@@ -43,9 +56,10 @@ template <class C>
 }
 
 /// Steps 0 .. start - 1: `first`, all numbers as they are. Then `each` steps (an epoch) for each of four ratios, those
-/// of deep gradient compression (Lin et al., ICLR 2018), of which the fifth is 0.001; then `inner` for good. each = 0,
-/// or an inner compressor without a ratio: no such ratios, `inner` from `start` on. error_feedback goes around it.
-/// Message: that of the compressor of the step, then a byte that says whose it is; it takes the room of that step.
+/// of deep gradient compression (Lin et al., ICLR 2018), of which the fifth is 0.001, but none below that of `inner`;
+/// then `inner` for good. each = 0, or an inner compressor without a ratio: no such ratios, `inner` from `start` on.
+/// error_feedback goes around it. Message: that of the compressor of the step, then a byte that says whose it is; it
+/// takes the room of that step.
 template <class Inner, class First = none>
 struct warm_up {
     static_assert(Compressor<Inner> && Compressor<First>,
@@ -70,8 +84,8 @@ struct warm_up {
         return core::text("inner=", detail::describe(inner), " each=", each, " ratios=", ratios[0], ",", ratios[1], ",",
                           ratios[2], ",", ratios[3], " start=", start, " first=", detail::describe(first));
     }
-    /// Throws core::error if a part does or changes the sum, if only `first` takes whole tensors, or a ratio is outside
-    /// (0, 1], or `each` is given for a compressor without a ratio.
+    /// Throws core::error if a part does or changes the sum, if only `first` takes whole tensors, if a ratio is outside
+    /// (0, 1] or larger than one before it, or if `each` is given for a compressor without a ratio.
     void check() const {
         detail::refuse_seal(name, inner);
         detail::refuse_seal(name, first);
@@ -89,6 +103,10 @@ struct warm_up {
             if (!(ratio > 0 && ratio <= 1))
                 core::fail(core::text("warm_up has a ratio of ", ratio, ", outside (0, 1]"),
                            "take shares of elements to send, such as 0.25, 0.063, 0.015, 0.004");
+        for (std::size_t k = 1; k < ratios.size(); ++k)
+            if (ratios[k] > ratios[k - 1])
+                core::fail(core::text("warm_up has a ratio of ", ratios[k], " after one of ", ratios[k - 1]),
+                           "give ratios that fall, such as 0.25, 0.063, 0.015, 0.004");
         if (each > (~std::uint64_t{0} - start) / ratios.size())
             core::fail(core::text("warm_up has start = ", start, " and each = ", each, ", which no run reaches"),
                        "give numbers of steps");
@@ -118,8 +136,8 @@ struct warm_up {
         std::size_t most =
             std::max(std::size_t{first.template max_bytes<T>(n)}, std::size_t{inner.template max_bytes<T>(n)});
         if constexpr (has_ratio<inner_type>)
-            for (const double ratio : ratios)
-                most = std::max(most, std::size_t{with_ratio(inner, ratio).template max_bytes<T>(n)});
+            for (std::size_t k = 0; k < ratios.size(); ++k)
+                most = std::max(most, std::size_t{of_stage(k).template max_bytes<T>(n)});
         return 1 + most;
     }
     template <class T>
@@ -130,8 +148,8 @@ struct warm_up {
     [[nodiscard]] std::size_t scratch_size(std::size_t n) const {
         std::size_t most = std::max(compress::scratch_size<T>(first, n), compress::scratch_size<T>(inner, n));
         if constexpr (has_ratio<inner_type>)
-            for (const double ratio : ratios)
-                most = std::max(most, compress::scratch_size<T>(with_ratio(inner, ratio), n));
+            for (std::size_t k = 0; k < ratios.size(); ++k)
+                most = std::max(most, compress::scratch_size<T>(of_stage(k), n));
         return most;
     }
 
@@ -156,6 +174,11 @@ private:
     // 0: first; 1 .. 4: a ratio; 5: inner.
     static constexpr std::size_t stages = 6;
 
+    /// It never sends less than afterwards.
+    [[nodiscard]] auto of_stage(std::size_t which) const requires has_ratio<inner_type> {
+        return with_ratio(inner, std::max(ratios[which], ratio_of(inner)));
+    }
+
     template <class F>
     std::size_t at(std::uint64_t step, const F& f) const {
         std::size_t which = 0;
@@ -167,7 +190,7 @@ private:
     std::size_t with(std::size_t which, const F& f) const {
         if (which == 0) return f(which, first);
         if constexpr (has_ratio<inner_type>)
-            if (which < stages - 1) return f(which, with_ratio(inner, ratios[which - 1]));
+            if (which < stages - 1) return f(which, of_stage(which - 1));
         return f(which, inner);
     }
 };

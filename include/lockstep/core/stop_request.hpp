@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "lockstep/core/compiled.hpp"
@@ -42,7 +43,7 @@ public:
     public:
         listener() noexcept {
             ++all().listeners;
-            all().is_stopping.store(false, std::memory_order_relaxed);
+            all().stopping_until.store(0, std::memory_order_relaxed);
         }
         listener(const listener&) = delete;
         listener& operator=(const listener&) = delete;
@@ -63,8 +64,8 @@ public:
             if (took > all().longest_step.load(std::memory_order_relaxed))
                 all().longest_step.store(took, std::memory_order_relaxed);
         }
-        /// All ranks have agreed to end: what is asked for now comes too late to matter.
-        void stops() noexcept { all().is_stopping.store(true, std::memory_order_relaxed); }
+        /// All ranks have agreed to end: what is asked for now, and in the next seconds, comes too late to matter.
+        void stops() noexcept { all().stopping_until.store(now() + 5, std::memory_order_relaxed); }
 
     private:
         /// As now() below counts them.
@@ -82,8 +83,12 @@ public:
         all().number.store(number, std::memory_order_relaxed);
     }
     /// The program has come to its end: a request to end changes nothing any more.
-    static void ends() noexcept { all().is_stopping.store(true, std::memory_order_relaxed); }
-    [[nodiscard]] static bool is_stopping() noexcept { return all().is_stopping.load(std::memory_order_relaxed); }
+    static void ends() noexcept {
+        all().stopping_until.store(std::numeric_limits<double>::infinity(), std::memory_order_relaxed);
+    }
+    [[nodiscard]] static bool is_stopping() noexcept {
+        return now() < all().stopping_until.load(std::memory_order_relaxed);
+    }
     /// A step that should have ended since the request has not, in twice the time of the longest one and 0.4 s.
     [[nodiscard]] static bool is_late() noexcept {
         const state& of = all();
@@ -96,8 +101,7 @@ public:
 private:
     struct state {
         std::atomic<int> listeners{0}, number{0};
-        std::atomic<bool> is_stopping{false};
-        std::atomic<double> asked{0}, step_began{0}, longest_step{0};  // step_began 0: none is being made
+        std::atomic<double> stopping_until{0}, asked{0}, step_began{0}, longest_step{0};  // step_began 0: none is made
     };
     static_assert(std::atomic<double>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 

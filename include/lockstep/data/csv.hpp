@@ -276,16 +276,18 @@ private:
                                labels_, " of the label, ", format_.ignored.size(), " ignored"),
                     "declare the data set with as many, name other columns to be ignored, or set another .separator");
     }
-    /// A line of numbers alone would be a sample that is lost.
+    /// A line of numbers alone would be a sample that is lost. Only 0, 1, 2, .. are names: those that pandas gives to
+    /// columns without one.
     void read_names() {
         require_columns();
-        bool all_numbers = true;
+        bool all_numbers = true, all_counted = columns_ > 1;
         for (std::size_t i = 0; i < columns_; ++i) {
             double number = 0;
             all_numbers = all_numbers && csv_number(lines_.field(i), number);
             names_.emplace_back(lines_.field(i));
+            all_counted = all_counted && names_.back() == core::text(i);
         }
-        if (all_numbers)
+        if (all_numbers && !all_counted)
             lines_.fail("numbers, where names of columns were expected",
                         "set .header = false, or add a line with names");
     }

@@ -10,7 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
+#include "lockstep/core/member.hpp"
 #include "lockstep/layers/pass.hpp"
 #include "lockstep/layers/traits.hpp"
 #include "lockstep/layers/window_details.hpp"
@@ -123,11 +126,14 @@ inline constexpr bool has_remark = requires(const L& layer) {
 };
 
 /// `template <std::size_t Shards> shard()`, constexpr const: the layer with 1/Shards of the output features (columns of
-/// the parameters), made from this one with its members.
+/// the parameters), made from this one with its members. A layer that only inherits the member is not cut: its part
+/// would be a part of the other one.
 template <class L>
-inline constexpr bool is_shardable = requires(const L& layer) {
-    layer.template shard<1>();
-};
+inline constexpr bool is_shardable = false;
+template <class L>
+    requires requires(const L& layer) { layer.template shard<1>(); }
+inline constexpr bool is_shardable<L> = !core::is_inherited<L, decltype(&L::template shard<1>)> ||
+                                        std::is_same_v<decltype(std::declval<const L&>().template shard<1>()), L>;
 /// A type named shard would be a layer without the numbers of this one.
 template <class L>
 inline constexpr bool has_shard_type = requires {

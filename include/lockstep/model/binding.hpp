@@ -48,6 +48,19 @@ template <class Part, std::size_t Outputs>
 inline constexpr bool is_shard_of = false;
 template <layer_api::Described Part, std::size_t Outputs>
 inline constexpr bool is_shard_of<Part, Outputs> = Part::output::size == Outputs;
+/// Parts of features that lie in a row are joined one after the other; those of an image do not.
+template <class Output>
+inline constexpr bool has_one_row = Output::extents[Output::rank - 1] == Output::size;
+/// Each parameter of a part has 1/Shards of the columns, so all of the whole are there once.
+template <class Whole, class Part, std::size_t Shards>
+[[nodiscard]] constexpr bool cuts_all_parameters() {
+    if (Part::parameters.size() != Whole::parameters.size()) return false;
+    for (std::size_t i = 0; i < Whole::parameters.size(); ++i)
+        if (Part::parameters[i].rows != Whole::parameters[i].rows ||
+            Part::parameters[i].columns * Shards != Whole::parameters[i].columns)
+            return false;
+    return true;
+}
 /// A join has as many inputs as there are values, any other layer one.
 template <class Layer, std::size_t Values>
 inline constexpr bool reads_as_many = layer_api::is_unbound<Layer> || layer_api::traits_of<Layer>.inputs == Values;
@@ -160,10 +173,17 @@ struct bound {
                 using part = decltype(std::declval<const whole&>().template shard<Shards>());
                 static_assert(is_shard_of<part, whole::output::size / Shards>,
                               "lockstep: shard<Shards>() of a layer returns a layer with 1/Shards of its outputs");
-                if constexpr (is_shard_of<part, whole::output::size / Shards>)
+                static_assert(has_one_row<typename whole::output>,
+                              "lockstep: a layer with an image as its output has shard<Shards>(), and its parts could "
+                              "not be joined; leave it out, or put flatten{} before the layer");
+                if constexpr (is_shard_of<part, whole::output::size / Shards>) {
+                    static_assert(cuts_all_parameters<whole, part, Shards>(),
+                                  "lockstep: shard<Shards>() of a layer returns a layer whose parameters have the rows "
+                                  "of the whole and 1/Shards of its columns");
                     return std::type_identity<part>{};
-                else
+                } else {
                     return std::type_identity<whole>{};
+                }
             } else {
                 return std::type_identity<whole>{};
             }

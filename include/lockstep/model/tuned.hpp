@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "lockstep/core/member.hpp"
 #include "lockstep/layers/tuned_conv.hpp"
 #include "lockstep/model/combine.hpp"
 #include "lockstep/model/sequential.hpp"
@@ -17,10 +18,15 @@ namespace detail {
 template <class Spec>
 struct with_tuned_rule {
     static constexpr auto of(const Spec& spec) {
-        if constexpr (requires { spec.template with_rule<layers::tuned>(); })
-            return spec.template with_rule<layers::tuned>();
-        else
+        // Of a spec that derives from conv the rule would be that of another layer.
+        if constexpr (requires { spec.template with_rule<layers::tuned>(); }) {
+            if constexpr (core::is_inherited<Spec, decltype(&Spec::template with_rule<layers::tuned>)>)
+                return spec;
+            else
+                return spec.template with_rule<layers::tuned>();
+        } else {
             return spec;
+        }
     }
 };
 template <class Spec>

@@ -24,6 +24,7 @@ struct adam {
     double beta2 = 0.999;
     double epsilon = 1e-8;
 
+    using rule_of = adam;
     static constexpr std::string_view name = "adam";
     static constexpr std::size_t slot_count = 2;
     /// v takes in the square of the gradient. Where v is infinite, the weight stands still.

@@ -26,6 +26,7 @@ struct adamw {
     double epsilon = 1e-8;
     double decay = 1e-2;
 
+    using rule_of = adamw;
     static constexpr std::string_view name = "adamw";
     static constexpr std::size_t slot_count = adam::slot_count;
     static constexpr auto non_finite_shows_in() { return adam::non_finite_shows_in(); }

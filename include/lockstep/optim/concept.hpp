@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/core/member.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/simd/batch.hpp"
@@ -71,11 +72,28 @@ template <class O>
     }
 inline constexpr bool needs_norms<O> = O::needs_norms;
 
+/// Whether an optimizer derives from one of the library and has an update() of its own: the rule that it inherits does
+/// something else. Optimizers with a rule say `using rule_of = ` themselves.
+template <class O, class T>
+inline constexpr bool replaces_rule = false;
+template <class O, class T>
+    requires(!std::is_same_v<typename O::rule_of, O>)
+inline constexpr bool replaces_rule<O, T> = [] {
+    using inherited = decltype(&O::rule_of::template update<T>);
+    if constexpr (requires { &O::template update<T>; })
+        return core::is_of_derived<inherited, decltype(&O::template update<T>)>;
+    else if constexpr (requires { &O::update; })
+        return core::is_of_derived<inherited, decltype(&O::update)>;
+    else
+        return true;  // several of its own
+}();
+
 /// The optimizer can name what it does to one vector: `rule(pass)` returns a callable (w&, g, slots&...) on
 /// simd::batch<T>. A trainer then calls the rule, not update(): both do the same. A decorator puts its own work before
-/// that callable, and the whole stays one loop: each array is read once and written once.
+/// that callable, and the whole stays one loop: each array is read once and written once. An optimizer that derives
+/// from one of the library and has an update() of its own has none.
 template <class O, class T = float>
-concept HasRule = Optimizer<O, T> && requires(const O& optimizer, const update_pass<T>& pass) {
+concept HasRule = Optimizer<O, T> && !replaces_rule<O, T> && requires(const O& optimizer, const update_pass<T>& pass) {
     optimizer.rule(pass);
 };
 

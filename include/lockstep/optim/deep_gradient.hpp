@@ -41,6 +41,7 @@ struct deep_gradient {
     double clip = 0;    ///< of the norm of a local gradient, before W^-1/2; 0: none
     bool masks = true;  ///< momentum factor masking
 
+    using rule_of = deep_gradient;
     static constexpr std::string_view name = "deep_gradient";
     static constexpr std::size_t slot_count = 0;
     static constexpr std::size_t worker_slot_count = 1;

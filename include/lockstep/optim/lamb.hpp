@@ -19,15 +19,16 @@ namespace lockstep::optim {
 
 /// m and v as in Adam, u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w, then w -= rate trust u,
 /// with trust = |w| / |u| of the whole tensor, and 1 where |w| or |u| is 0: You et al. (ICLR 2020), algorithm 2, with
-/// phi(|w|) = |w|. As with lars, tensors of one extent (biases, scales) have trust = 1 and no decay. The norms are
-/// those of u, before any weight or moment changes. Two slots: m, v. 7 numbers moved for each weight; the norms read
-/// weights, gradients and both slots once more and compute u a first time.
+/// phi(|w|) = |w|. As with lars, parameters with decays = false (biases, scales) have trust = 1 and no decay. The norms
+/// are those of u, before any weight or moment changes. Two slots: m, v. 7 numbers moved for each weight; the norms
+/// read weights, gradients and both slots once more and compute u a first time.
 struct lamb {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-6;
     double decay = 1e-2;  ///< decoupled, inside of u: it replaces optim::weight_decay
 
+    using rule_of = lamb;
     static constexpr std::string_view name = "lamb";
     static constexpr std::size_t slot_count = 2;
     static constexpr bool needs_norms = true;

@@ -25,6 +25,7 @@ struct lion {
     double beta2 = 0.99;
     double decay = 0;
 
+    using rule_of = lion;
     static constexpr std::string_view name = "lion";
     static constexpr std::size_t slot_count = 1;
     /// A sign hides how large a gradient is; m takes it in.

@@ -22,6 +22,7 @@ struct momentum {
     double beta = 0.9;
     bool nesterov = false;
 
+    using rule_of = momentum;
     static constexpr std::string_view name = "momentum";
     static constexpr std::size_t slot_count = 1;
     static constexpr std::array<std::size_t, 0> non_finite_shows_in() { return {}; }

@@ -39,6 +39,7 @@ struct one_bit_adam {
     double epsilon = 1e-8;
     std::uint64_t warm_up = 1000;  ///< steps
 
+    using rule_of = one_bit_adam;
     static constexpr std::string_view name = "one_bit_adam";
     static constexpr std::size_t slot_count = 2;
     static constexpr std::size_t worker_slot_count = 0;

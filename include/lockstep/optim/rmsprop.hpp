@@ -34,6 +34,7 @@ struct rmsprop {
     double epsilon = 1e-8;
     double momentum = Slots.momentum ? 0.9 : 0;
 
+    using rule_of = rmsprop;
     static constexpr std::string_view name = "rmsprop";
     static constexpr std::size_t slot_count = 1 + (Slots.momentum ? 1 : 0) + (Slots.centered ? 1 : 0);
     /// s takes in the square of the gradient, m decides where the variance is cut off at 0; b shows in the weight.

@@ -23,6 +23,7 @@ struct scaled_gradient {
     const Inner* inner = nullptr;
     double factor = 1;
 
+    using rule_of = scaled_gradient;
     static constexpr std::string_view name = "scaled_gradient";
     static constexpr std::size_t slot_count = Inner::slot_count;
     static constexpr auto non_finite_shows_in() requires ShowsNonFinite<Inner> { return Inner::non_finite_shows_in(); }

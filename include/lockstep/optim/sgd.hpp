@@ -15,6 +15,7 @@ namespace lockstep::optim {
 
 /// w -= rate g. No state; 3 numbers moved and 2 FLOPs for each weight.
 struct sgd {
+    using rule_of = sgd;
     static constexpr std::string_view name = "sgd";
     static constexpr std::size_t slot_count = 0;
     static constexpr std::array<std::size_t, 0> non_finite_shows_in() { return {}; }

@@ -34,6 +34,7 @@ struct weight_decay {
     bool decoupled = false;
     Inner inner;
 
+    using rule_of = weight_decay;
     static constexpr std::string_view name = "weight_decay";
     static constexpr std::size_t slot_count = Inner::slot_count;
     static constexpr auto non_finite_shows_in() requires ShowsNonFinite<Inner> { return Inner::non_finite_shows_in(); }

@@ -75,16 +75,13 @@ struct grid {
 
     /// The workers of a model group: a run of them, or with more groups than workers a part of one.
     [[nodiscard]] constexpr worker_part part_of_replica(std::size_t of) const noexcept {
-        return deal(replicas(), workers, of);
+        return deal(replicas(), {0, workers}, of);
     }
     /// The workers of a rank. No rank holds parts of two.
     [[nodiscard]] constexpr worker_part part_of(std::size_t of) const noexcept {
         const worker_part group = part_of_replica(of / shards);
         if (group.count > 1) return {group.workers, group.index * shards + of % shards, group.count * shards};
-        const worker_part inside = deal(shards, group.workers.size(), of % shards);
-        return {{group.workers.first + inside.workers.first, group.workers.first + inside.workers.last},
-                inside.index,
-                inside.count};
+        return deal(shards, group.workers, of % shards);
     }
     /// The sums that a holder of these lanes keeps apart.
     [[nodiscard]] std::vector<tensor::subtree> nodes_of(parallel::block run) const {
@@ -92,14 +89,33 @@ struct grid {
     }
 
 private:
-    /// What holder `which` of `holders` has of `dealt` workers.
-    [[nodiscard]] static constexpr worker_part deal(std::size_t holders, std::size_t dealt,
-                                                    std::size_t which) noexcept {
-        if (holders <= dealt) return {parallel::split(dealt, holders, which), 0, 1};
-        std::size_t worker = 0;
-        while (parallel::split(holders, dealt, worker).last <= which) ++worker;
-        const auto all = parallel::split(holders, dealt, worker);
-        return {{worker, worker + 1}, which - all.first, all.size()};
+    /// What holder `which` of `holders` has of these workers. Where several holders share one, workers with more lanes
+    /// get more holders.
+    [[nodiscard]] constexpr worker_part deal(std::size_t holders, parallel::block of,
+                                             std::size_t which) const noexcept {
+        const std::size_t dealt = of.size();
+        if (holders <= dealt) {
+            const auto own = parallel::split(dealt, holders, which);
+            return {{of.first + own.first, of.first + own.last}, 0, 1};
+        }
+        // Lanes of workers differ by one, and so do their holders: each has `least`, `more` of them one more.
+        const std::size_t all = recipe_lanes > 0 ? recipe_lanes : lanes;
+        const auto wide_before = [&](std::size_t worker) {
+            const auto lanes_before = [&](std::size_t one) {
+                return one == workers ? all : parallel::split(all, workers, one).first;
+            };
+            return lanes_before(worker) - lanes_before(of.first) - (worker - of.first) * (all / workers);
+        };
+        const std::size_t least = holders / dealt, more = holders % dealt, wide = wide_before(of.last);
+        const auto holders_before = [&](std::size_t worker) {
+            const std::size_t wide_ones = wide_before(worker), others = worker - of.first - wide_ones;
+            return (worker - of.first) * least + std::min(more, wide_ones) +
+                   std::min(more > wide ? more - wide : 0, others);
+        };
+        std::size_t worker = of.first;
+        while (holders_before(worker + 1) <= which) ++worker;
+        const std::size_t first = holders_before(worker);
+        return {{worker, worker + 1}, which - first, holders_before(worker + 1) - first};
     }
 };
 
@@ -146,7 +162,9 @@ LOCKSTEP_FUNCTION void deal_workers(grid& on, std::size_t workers) {
             core::fail(
                 core::text("worker ", part.workers.first, " of ", workers, " has ", own, own == 1 ? " lane" : " lanes",
                            " for ", part.count, " of the ", on.ranks, " ranks"),
-                core::text("set lanes to at least ", part.count * workers, ", or use more workers or fewer ranks"));
+                core::text("set lanes to at least ", part.count * workers,
+                           " (lanes are part of the recipe: another number gives other bits), or use more workers or "
+                           "fewer ranks"));
     }
 }
 

@@ -209,7 +209,7 @@ struct metric_value {
 /// that were asked for.
 struct evaluation {
     double loss = 0;                      ///< mean over the samples
-    std::optional<double> accuracy;       ///< share in [0, 1]; nothing where labels are no classes
+    std::optional<double> accuracy;       ///< share in [0, 1]; nothing where classes have no outputs of their own
     std::size_t samples = 0;              ///< that were evaluated
     std::vector<metric_value> metrics{};  ///< those that are one number, in the order of the list
 

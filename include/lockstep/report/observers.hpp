@@ -57,6 +57,15 @@ inline constexpr bool sees_epochs = requires(Observer& o, Trainer& t, epoch_even
 }
 || requires(Observer& o, Trainer& t, const totals& r) { o.on_end(t, r); };
 
+/// An observer that is given the trainer before the first step, and may look at weights.
+template <class Observer, class Trainer>
+inline constexpr bool sees_begin = requires(Observer& o, Trainer& t, const run_begin& from) {
+    o.on_begin(t, from);
+};
+template <class Observer, class Trainer>
+    requires requires { Observer::sees_weights; }
+inline constexpr bool sees_begin<Observer, Trainer> = Observer::sees_weights;
+
 /// The recorder of a timeline among the observers; null if there is none.
 template <class... Observers>
 [[nodiscard]] recorder* recorder_of(Observers&... observers) {
@@ -218,6 +227,12 @@ template <class Dataset, class... Metrics>
     requires(!std::is_lvalue_reference_v<Dataset>)
 validate(Dataset&&, const Metrics&...)
 ->validate<std::remove_const_t<Dataset>, Metrics...>;
+
+/// Whether an observer evaluates a data set: its members `set` and `also`.
+template <class Observer>
+inline constexpr bool is_validation = false;
+template <class Held, class... Metrics>
+inline constexpr bool is_validation<validate<Held, Metrics...>> = true;
 
 }  // namespace lockstep::report
 

@@ -29,9 +29,10 @@ namespace lockstep::report {
 /// 1:02:03 or 2:03.
 [[nodiscard, gnu::cold]] std::string clock_text(double seconds);
 
-/// Columns of the terminal that standard output is, or that mpirun writes to for its first rank, to which it gives one
-/// without a width; 0: it is none, or not one for lines that are written over (TERM=dumb, NO_COLOR is set).
-[[nodiscard, gnu::cold]] std::size_t watched_columns() noexcept;
+/// Columns of the terminal that standard output is (`file` 2: standard error), or that mpirun writes to for its first
+/// rank, to which it gives one without a width; 0: it is none, or not one for lines that are written over (TERM=dumb,
+/// NO_COLOR is set).
+[[nodiscard, gnu::cold]] std::size_t watched_columns(int file = STDOUT_FILENO) noexcept;
 
 /// One line for a terminal, shorter than `columns`: percentage, a bar, and how far and how fast the run is.
 [[nodiscard, gnu::cold]] std::string bar_text(const step_event& event, std::size_t columns);
@@ -49,7 +50,9 @@ public:
         : out_{out},
           interval_{interval},
           end_report_{end_report},
-          terminal_{typeid(out) == typeid(std::ostream) && watched_columns() > 0} {}
+          // Of the streams of a program std::cerr alone is flushed after each output.
+          file_{(out.flags() & std::ios_base::unitbuf) != 0 ? STDERR_FILENO : STDOUT_FILENO},
+          terminal_{typeid(out) == typeid(std::ostream) && watched_columns(file_) > 0} {}
     /// What is written after a failure begins a line.
     ~progress() { leave_line(); }
 
@@ -66,6 +69,7 @@ private:
     std::ostream& out_;
     double interval_;
     bool end_report_;
+    int file_;
     bool terminal_;
     bool open_ = false;
     double last_ = 0;
@@ -89,7 +93,7 @@ LOCKSTEP_FUNCTION void print(std::ostream& out, std::string_view text) {
                    "check where it goes: a file needs room, a pipe needs a reader");
 }
 
-LOCKSTEP_FUNCTION std::size_t watched_columns() noexcept {
+LOCKSTEP_FUNCTION std::size_t watched_columns(int stream) noexcept {
     const auto* const kind = std::getenv("TERM");
     const auto* const no_color = std::getenv("NO_COLOR");
     if (kind == nullptr || std::string_view{kind} == "dumb") return 0;
@@ -98,10 +102,10 @@ LOCKSTEP_FUNCTION std::size_t watched_columns() noexcept {
         winsize size{};
         return isatty(file) != 0 && ioctl(file, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
     };
-    if (isatty(STDOUT_FILENO) == 0) return 0;
-    if (const std::size_t own = columns(STDOUT_FILENO); own > 0) return own;
+    if (isatty(stream) == 0) return 0;
+    if (const std::size_t own = columns(stream); own > 0) return own;
     char path[32];
-    std::snprintf(path, sizeof path, "/proc/%d/fd/1", static_cast<int>(getppid()));
+    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", static_cast<int>(getppid()), stream);
     const int file = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     if (file < 0) return 0;
     const std::size_t of_launcher = columns(file);
@@ -155,7 +159,7 @@ LOCKSTEP_FUNCTION void progress::leave_line() noexcept {
 LOCKSTEP_FUNCTION void progress::on_step(const step_event& event) {
     if (event.steps_left > 0 && event.steps_done > 1 && event.seconds - last_ < (terminal_ ? 0.2 : interval_)) return;
     last_ = event.seconds;
-    if (const std::size_t columns = terminal_ ? watched_columns() : 0; columns > 0) {
+    if (const std::size_t columns = terminal_ ? watched_columns(file_) : 0; columns > 0) {
         open_ = true;
         return print(out_, core::text("\r", bar_text(event, columns), "\x1b[K"));
     }

@@ -30,7 +30,8 @@ namespace lockstep::report {
 /// track for its work (forward and backward of each layer, loss, update, data, waiting) and one for each bucket (sum of
 /// gradients, share of weights, bytes). While the run lasts, each rank appends to a file of its own, trace.rank0.json
 /// and so on, at least twice a second: after a crash they are there, and readable (the format needs no closing
-/// bracket). At the end of fit() rank 0 writes all of them into one and they are removed. Times of ranks on one kernel
+/// bracket). At the end of fit() rank 0 writes all of them into one and they are removed; a fit() without a step leaves
+/// what an earlier run has written. Times of ranks on one kernel
 /// are exact to each other, others are aligned to about the time of a message. Cost: a clock and 40 bytes for each
 /// event, about two for each layer of a step; nothing after `steps` steps.
 class timeline {
@@ -88,8 +89,7 @@ public:
         for (const auto& strip : strips)
             run.ranks.emplace_back(events.begin() + static_cast<std::ptrdiff_t>(strip.first),
                                    events.begin() + static_cast<std::ptrdiff_t>(strip.last));
-        if (rank_ == 0) {
-            if (ranks.size() == 1) part_.close();
+        if (rank_ == 0 && all > 0) {
             core::output_file file;
             file.open(path_);
             file.write("[\n");
@@ -109,7 +109,6 @@ public:
         }
         // Nothing is removed before the whole is there.
         (void)ranks.gather_all(rank_);
-        if (ranks.size() == 1) return;
         part_.close();
         std::remove(part_name().c_str());
     }
@@ -176,8 +175,7 @@ LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
         for (const std::string& path : {path_, picture_}) core::require_output(path);
     if (!aligned_) align(ranks);
     aligned_ = true;
-    const std::string name = ranks.size() == 1 ? path_ : part_name();
-    part_.open(name);
+    part_.open(part_name());
     part_.write("[\n" + metadata(rank_));
     last_write_ = recorder::clock::now();
     written_ = 0;  // of an earlier fit(), whose file this one takes

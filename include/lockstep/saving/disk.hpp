@@ -14,6 +14,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,8 +83,8 @@ private:
 /// The files of a checkpoint, with the slash before them.
 inline constexpr std::string_view state_name = "/state.safetensors", manifest_name = "/manifest.json";
 
-/// The folder and all above it. Throws core::error.
-[[gnu::cold]] void make_folders(const std::string& path);
+/// The folder and all above it. The names of new ones are on the disk, unless they will not stay. Throws core::error.
+[[gnu::cold]] void make_folders(const std::string& path, bool stay = true);
 /// The names in it are on the disk.
 [[gnu::cold]] inline void flush_folder(const std::string& path) { core::flush_to_disk(path, path, true); }
 [[gnu::cold]] void rename(const std::string& from, const std::string& to);
@@ -102,6 +104,18 @@ public:
 
 private:
     descriptor open_;
+};
+
+/// Held by one process as long as it runs with checkpoints in a folder: FOLDER/run. All who hold it in this process
+/// share it. Where the file system has no locks, nothing is held.
+class run_lock {
+public:
+    run_lock() = default;
+    /// Throws core::error where another process holds it, and still does after two seconds.
+    [[gnu::cold]] explicit run_lock(const std::string& folder);
+
+private:
+    std::shared_ptr<descriptor> open_;
 };
 
 /// CRC-32 (zlib's, ISO 3309) of a part of a file.
@@ -199,12 +213,14 @@ LOCKSTEP_FUNCTION void placed_file::close() {
     if (open_.is_open() && ::close(open_.release()) != 0 && errno != EINTR) fail("write");
 }
 
-LOCKSTEP_FUNCTION void make_folders(const std::string& path) {
+LOCKSTEP_FUNCTION void make_folders(const std::string& path, bool stay) {
     for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
         const std::string one = path.substr(0, end);
         struct stat about {};
-        if (!one.empty() && ::mkdir(one.c_str(), 0777) != 0) {
-            const int reason = errno;
+        if (!one.empty() && ::mkdir(one.c_str(), 0777) == 0) {
+            const std::size_t above = one.rfind('/');
+            if (stay) flush_folder(above == one.npos ? "." : above == 0 ? "/" : one.substr(0, above));
+        } else if (const int reason = errno; !one.empty()) {
             if (::stat(one.c_str(), &about) != 0 || !S_ISDIR(about.st_mode))
                 detail::fail_path("make the folder", one, reason == EEXIST ? ENOTDIR : reason);
         }
@@ -255,6 +271,40 @@ LOCKSTEP_FUNCTION folder_lock::folder_lock(const std::string& folder) {
     if (detail::again([&] { return ::flock(open_.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
         core::fail(core::text("another run, or another checkpoint of this one, is being written to ", folder),
                    "name a folder for each run, and commit() what is written behind it first");
+}
+
+LOCKSTEP_FUNCTION run_lock::run_lock(const std::string& folder) {
+    struct holder {
+        dev_t device;
+        ino_t file;
+        std::weak_ptr<descriptor> open;
+    };
+    static std::mutex one_at_a_time;
+    static std::vector<holder> held;
+    const std::string path = folder + "/run";
+    const std::lock_guard guard{one_at_a_time};
+    std::erase_if(held, [](const holder& one) { return one.open.expired(); });
+    struct stat about {};
+    if (::stat(path.c_str(), &about) == 0)
+        for (const holder& one : held)
+            if (one.device == about.st_dev && one.file == about.st_ino) open_ = one.open.lock();
+    if (open_ != nullptr) return;
+    descriptor open{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+    if (!open.is_open() || ::fstat(open.get(), &about) != 0) detail::fail_path("open", path, errno);
+    const auto is_held = [&] {
+        return detail::again([&] { return ::flock(open.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
+    };
+    // A run that was killed may take a moment to go.
+    bool held_elsewhere = is_held();
+    for (int tries = 0; held_elsewhere && tries < 40; ++tries) {
+        ::usleep(50'000);
+        held_elsewhere = is_held();
+    }
+    if (held_elsewhere)
+        core::fail(core::text("another run that is under way has its checkpoints in ", folder),
+                   "name a folder for each run, or end the other one first");
+    open_ = std::make_shared<descriptor>(std::move(open));
+    held.push_back({about.st_dev, about.st_ino, open_});
 }
 
 LOCKSTEP_FUNCTION void add_sums(std::vector<part_sum>& to, std::uint64_t offset, std::span<const std::byte> bytes,

@@ -158,6 +158,11 @@ LOCKSTEP_FUNCTION void require_same_recipe(const recipe_lines& stored, const rec
             add(name);
     for (const auto& [name, value] : now)
         if (value_in(stored, name) == "nothing" && !may(name)) add(name);
+    // Arrays of workers do not fit another number of them, whatever is allowed.
+    if (names == "workers")
+        core::fail(core::text(path, " is of another recipe: ", differ),
+                   core::text("set .workers = ", value_in(stored, names),
+                              " in the plan: without it there is a worker for each rank"));
     if (!differ.empty())
         core::fail(core::text(path, " is of another recipe: ", differ),
                    core::text("resume with the plan that wrote it, or allow the change by name: ", names));

@@ -18,9 +18,11 @@ namespace lockstep::saving {
 [[nodiscard, gnu::cold]] std::string details_text(const layer_api::window_details& of);
 
 /// Whether a text in a file is that of this network. Texts of earlier versions have no details: they are compared
-/// without them. `any_algorithms`: those of convolutions, which decide the last bits alone, may differ.
+/// without them. `weights_alone`: whether its weights fit this one. Then the algorithms of convolutions, which decide
+/// the last bits alone, may differ, and so may what only training asks for: the rate of dropout, the momentum of
+/// batch_norm.
 [[nodiscard, gnu::cold]] bool is_of_network(std::string_view in_file, std::string_view network,
-                                            bool any_algorithms = false);
+                                            bool weights_alone = false);
 
 #if LOCKSTEP_BODIES
 
@@ -53,6 +55,18 @@ struct split_text {
     return out;
 }
 
+/// What stands between `begin` and the next `end` is left out, wherever it follows a layer's numbers.
+LOCKSTEP_FUNCTION void leave_out(std::string& words, std::string_view layer, std::string_view begin, char end) {
+    for (std::size_t at = words.find(layer); at != words.npos; at = words.find(layer, at + 1)) {
+        std::size_t from = at + layer.size();
+        while (from < words.size() && std::string_view{"0123456789/<x"}.find(words[from]) != std::string_view::npos)
+            ++from;
+        const std::size_t to = words.find(end, from);
+        if (std::string_view{words}.substr(from).starts_with(begin) && to != words.npos)
+            words.erase(from + 1, to - from - 1);
+    }
+}
+
 }  // namespace detail
 
 LOCKSTEP_FUNCTION std::string details_text(const layer_api::window_details& of) {
@@ -74,12 +88,17 @@ LOCKSTEP_FUNCTION std::string details_text(const layer_api::window_details& of) 
     return out + "]";
 }
 
-LOCKSTEP_FUNCTION bool is_of_network(std::string_view in_file, std::string_view network, bool any_algorithms) {
+LOCKSTEP_FUNCTION bool is_of_network(std::string_view in_file, std::string_view network, bool weights_alone) {
     if (in_file == network) return true;
     const auto compared = [&](std::string_view details) {
-        return any_algorithms ? details.substr(0, details.find(detail::before_algorithms)) : details;
+        return weights_alone ? details.substr(0, details.find(detail::before_algorithms)) : details;
     };
-    const auto there = detail::split(in_file), here = detail::split(network);
+    auto there = detail::split(in_file), here = detail::split(network);
+    if (weights_alone)
+        for (std::string* const words : {&there.words, &here.words}) {
+            detail::leave_out(*words, " dropout->", "(rate=", ')');
+            detail::leave_out(*words, " batch_norm->", "(momentum=", ' ');
+        }
     if (there.words != here.words) return false;
     if (there.details.empty()) return true;
     return std::equal(there.details.begin(), there.details.end(), here.details.begin(), here.details.end(),

@@ -33,6 +33,7 @@ struct checkpoint {
     std::shared_ptr<background> under_way{};  ///< its own
     bool waits_for_epoch = false;             ///< its own
     bool stops = false;                       ///< its own
+    run_lock held{};                          ///< its own: no other run writes to the folder
 
     /// Makes the folder. Throws core::error for settings that make no sense, a folder that cannot be written or that
     /// another run is writing to, and one with a later step. Collective.
@@ -40,13 +41,16 @@ struct checkpoint {
     void on_begin(Trainer& trainer, const report::run_begin& from) {
         under_way = nullptr;  // of a run that has failed
         waits_for_epoch = stops = false;
+        held = {};
         together(trainer.ranks(), [&] {
             if (folder.empty()) core::fail("a checkpoint has no folder", "name one: checkpoint{\"runs/a\"}");
             if (every == 0)
                 core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
             if (trainer.ranks().rank() != 0) return;
+            make_folders(folder);
+            held = run_lock{folder};
             require_earlier(folder, from.steps);
-            require_writable(folder);
+            (void)folder_lock{folder};
         });
     }
     /// Saves where it is due; after the last step of an epoch on_epoch() does, so that a run that goes on from there
@@ -69,6 +73,7 @@ struct checkpoint {
     /// Waits for what is being written. Collective.
     void on_end(const report::totals&) {
         if (under_way) finish();
+        held = {};
     }
 
     /// Behind the run where it may be, and goes on. Collective.

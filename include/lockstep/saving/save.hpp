@@ -58,12 +58,6 @@ struct found {
                    "resume from it, delete it, or name a folder for each run");
 }
 
-/// Throws core::error where no checkpoint can be written to the folder, which is made where it is not there.
-[[gnu::cold]] inline void require_writable(const std::string& folder) {
-    make_folders(folder);
-    (void)folder_lock{folder};
-}
-
 /// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
 template <class F>
 [[gnu::cold]] void together(const comm::group& ranks, const F& f) {
@@ -113,6 +107,7 @@ private:
     comm::group ranks_;
     std::string folder_, header_, writing_, path_;
     manifest facts_;
+    run_lock run_;
     folder_lock lock_;
     std::optional<placed_file> file_;
     std::vector<part_sum> sums_;
@@ -260,6 +255,7 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
             if (!is_first) return;
             if (folder_.empty()) core::fail("a checkpoint has no folder", "name one, such as runs/a");
             make_folders(folder_);
+            run_ = run_lock{folder_};
             lock_ = folder_lock{folder_};
             require_earlier(folder_, facts_.at.steps);
             // Of runs that were killed while they wrote.
@@ -271,7 +267,7 @@ LOCKSTEP_FUNCTION writing::writing(const comm::group& ranks, const std::string& 
             if (::getrandom(&token, sizeof token, 0) != sizeof token)
                 core::fail("the system gives no random bytes", "check /dev/urandom");
             writing_ = core::text(folder_, "/writing-", core::hexadecimal(token));
-            make_folders(writing_);
+            make_folders(writing_, false);
             file_.emplace(writing_ + std::string{state_name}, placed_file::use::make, facts_.file_bytes);
         });
         writing_ = of_first_rank(ranks_, writing_);
@@ -325,6 +321,7 @@ LOCKSTEP_FUNCTION std::string writing::commit(std::size_t keep) {
     });
     writing_.clear();
     lock_ = {};
+    run_ = {};
     return path_;
 }
 

@@ -83,6 +83,7 @@ public:
             if (what == task::trial) start_trial();
             if (what == task::decision) decide(step);
             if (what == task::verification) verify(step);
+            if (what == task::look) look(step);
             ++timed_;
         }
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
@@ -284,6 +285,13 @@ private:
                                     : std::string{}));
         control_.verified(step, !stays, !stays && was_attempt && now_ != choice_.back());
         clear_times();
+    }
+    /// Whether steps take what they took: else links have changed, and the next step is a trial.
+    [[gnu::cold]] void look(std::uint64_t step) {
+        const double now = largest({control_.recent_seconds()})[0], before = control_.reference();
+        if (control_.looked(step, now))
+            tell(core::text("step ", step, ": steps take ", milliseconds(now), ", after the last decision they took ",
+                            milliseconds(before), ": candidates are tried again"));
     }
     /// For a change and for going back.
     [[nodiscard]] bool has_room() const noexcept { return made_.size() + 3 * now_.size() <= most_choices; }

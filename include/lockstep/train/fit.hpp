@@ -53,6 +53,57 @@ template <class Until>
     require_same_length(ranks, mine);
 }
 
+/// What an evaluation after an epoch would find, before the first step. Collective.
+template <class Plan, class Observer>
+[[gnu::cold]] void require_validation(const engine<Plan>& core, const Observer& observer) {
+    using of = engine<Plan>;
+    if constexpr (report::is_validation<std::remove_const_t<Observer>>)
+        inference<typename of::T, typename of::network, typename of::label, Plan>::require_evaluable(
+            core.ranks, observer.set, observer.also);
+}
+
+/// The place in the data set before a fit(), which takes it back where it fails before its first step.
+template <class Plan>
+class kept_place {
+public:
+    explicit kept_place(engine<Plan>& core)
+        : core_{&core},
+          restored_set_{core.restored_set},
+          epoch_{core.epoch},
+          position_{core.position},
+          epoch_samples_{core.epoch_samples},
+          epoch_loss_{core.epoch_loss} {}
+    kept_place(const kept_place&) = delete;
+    kept_place& operator=(const kept_place&) = delete;
+    ~kept_place() {
+        if (core_ == nullptr) return;
+        core_->restored_set = restored_set_;
+        core_->epoch = epoch_;
+        core_->position = position_;
+        core_->epoch_samples = epoch_samples_;
+        core_->epoch_loss = epoch_loss_;
+        if (has_order_) core_->order.swap(order_);
+    }
+    /// Of another set.
+    void order_changes() noexcept {
+        order_.swap(core_->order);
+        has_order_ = true;
+    }
+    void is_left() noexcept {
+        core_ = nullptr;
+        if (std::exchange(has_order_, false)) order_ = {};
+    }
+
+private:
+    engine<Plan>* core_;
+    std::size_t restored_set_;
+    std::uint64_t epoch_;
+    std::size_t position_, epoch_samples_;
+    double epoch_loss_;
+    decltype(engine<Plan>::order) order_;
+    bool has_order_ = false;
+};
+
 /// trainer::fit() with checked types. `self`: what observers are shown.
 template <class Plan, class Trainer, class Dataset, class Until, class... Observers>
 report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
@@ -86,14 +137,18 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     [[maybe_unused]] const report::run_begin begun{
         core.resumed_after, core.totals.steps, core.epoch + (asked > 0 ? ended : 0), core.is_first_fit, is_past,
         core.resumes,       core.position > 0};
+    (require_validation(core, observers), ...);
+    if ((report::sees_begin<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     bool goes_on = true;
     ((goes_on = report::tell_begin(observers, core.ranks, self, begun) && goes_on), ...);
     if constexpr ((report::ends_at_begin<std::remove_const_t<Observers>, Trainer> || ...))
         goes_on = all_go_on(core.ranks, goes_on);
     std::uint64_t left = goes_on ? asked : 0;
+    kept_place<Plan> before{core};
     if (left > 0 || (core.restored_set == n && core.position > 0)) {
         require_restored_set(core, n);
         require_last_minibatch<typename engine<Plan>::net>(n, place, core.plan.batch, left);
+        if (!is_known) before.order_changes();
         if (!is_known)
             core::with_memory("the order of the samples", n * sizeof(core.order[0]),
                               "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
@@ -152,6 +207,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.limit.step_ends(now);
         stop_signal = event.stop_signal;
         if (stop_signal != 0) listens.stops();
+        before.is_left();
         event.steps_done = ++done;
         event.steps_left = --left;
         if constexpr (is_timed) {
@@ -187,10 +243,12 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         epoch.epoch = core.epoch + 1;
         epoch_start = clock::now();
     }
+    before.is_left();
     // A signal has ended it within an epoch. Nothing is under way where ranks part: some observers look at weights.
     core.strategy.complete();
-    // A fit() of no step has come by no epoch.
-    if (done == 0 && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
+    // A fit() of no step has come by no epoch, and one that a signal has ended perhaps by none of late.
+    if ((done == 0 || stop_signal != 0) && (report::sees_epochs<std::remove_const_t<Observers>, Trainer> || ...))
+        (void)core.whole_weights();
     (tell_end(observers, core.grid.rank, self, self.report()), ...);
     core.ranks.end_together();  // observers of all ranks have had the chance to fail
     return made;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,10 +50,16 @@ template <class Plan>
         const auto& spec = of.model.template node<index>();
         if constexpr (requires { std::string{spec.chosen.algorithms()}; }) algorithms += spec.chosen.algorithms();
     });
-    // A lambda has no settings: its values at a few steps stand for it.
+    // A lambda has no settings: its values at a few steps stand for it. One that throws there may be for a shorter run.
     std::string rates;
-    for (const std::uint64_t step : {0, 1, 10, 100, 1'000, 10'000})
-        rates += core::text(rates.empty() ? "" : " ", static_cast<double>(of.schedule(step)));
+    for (const std::uint64_t step : {0, 1, 10, 100, 1'000, 10'000}) {
+        std::string rate = "none";
+        try {
+            rate = core::text(static_cast<double>(of.schedule(step)));
+        } catch (const std::exception&) {
+        }
+        rates += core::text(rates.empty() ? "" : " ", rate);
+    }
     plan_text out;
     const auto add = [&](const char* name, std::string value) { out.emplace_back(name, std::move(value)); };
     add("seed", core::text(of.seed));
@@ -87,7 +94,8 @@ template <class Plan>
     out.push_back({"all-reduce", of.all_reduce.empty() ? "by costs" : of.all_reduce});
     out.push_back({"factors", describe(of.factors)});
     if constexpr (compress::adapts<decltype(of.compressor)>)
-        out.push_back({"decisions of the compressor", of.compressor.decision_settings()});
+        out.push_back(
+            {"decisions of the compressor", of.compressor.decision_settings() + (of.overlap ? " with overlap" : "")});
     return out;
 }
 

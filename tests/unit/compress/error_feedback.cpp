@@ -11,11 +11,14 @@
 #include "lockstep/compress/by_layer.hpp"
 #include "lockstep/compress/chain.hpp"
 #include "lockstep/compress/gaussian_top_k.hpp"
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/sampled_top_k.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/threshold.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
 #include "lockstep/compress/warm_up.hpp"
 #include "support.hpp"
 
@@ -281,4 +284,24 @@ TEST_CASE("compress/error_feedback: traits, bytes, settings and check are the in
     CHECK(error_feedback{top_k{.ratio = 0.01}}.settings() == "inner=top_k(ratio=0.01)");
     CHECK_NOTHROW(error_feedback{none{}}.check());
     CHECK_THROWS_WITH(error_feedback{top_k{.ratio = -1}}.check(), Catch::Contains("top_k has ratio = -1"));
+}
+
+TEST_CASE("compress/error_feedback: a second one inside is refused, wherever it stands", "[compress]") {
+    const auto refused = [](const auto& one) {
+        CHECK_THROWS_WITH(one.check(),
+                          Catch::Contains("error_feedback inside another error_feedback, around top_k") &&
+                              Catch::EndsWith("two residuals of one gradient grow without end; leave one of them out"));
+    };
+    const error_feedback inner{top_k{}};
+    refused(error_feedback<error_feedback<top_k>>{inner});
+    refused(error_feedback{by_layer{inner, quantize{.bits = 8}}});
+    refused(error_feedback{by_layer{quantize{.bits = 8}, inner}});
+    refused(error_feedback{warm_up<error_feedback<top_k>>{.inner = inner, .start = 3}});
+    refused(error_feedback{any{inner}});
+    refused(error_feedback{any{by_layer{any{inner}, top_k{}}}});
+    refused(any{error_feedback{any{inner}}});
+    refused(error_feedback{measured{inner, nullptr}});
+    refused(error_feedback{sparse_sum{inner}});
+    CHECK_NOTHROW(error_feedback{by_layer{top_k{}, quantize{.bits = 8}}}.check());
+    CHECK_NOTHROW(two_sided{error_feedback{top_k{}}}.check());
 }

@@ -10,6 +10,7 @@
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
+#include "lockstep/compress/two_sided.hpp"
 #include "support.hpp"
 
 using namespace lockstep;
@@ -102,4 +103,21 @@ TEST_CASE("compress/measured: a table with a line for each tensor that was sent"
           "1.dense.weight                   2       2000000         80000    100.0   0.5000     1.00     0.50\n"
           "all                              2       2000000         80000    100.0   0.5000     1.00     0.50\n");
     CHECK(seen.text().find("\n1      ") != std::string::npos);
+}
+
+TEMPLATE_TEST_CASE("compress/measured: what two_sided does to the sum is no message", "[compress]", float, double) {
+    using T = TestType;
+    const std::size_t n = 300;
+    statistics seen{1};
+    const two_sided both{error_feedback{measured{quantize{.bits = 8}, &seen}}};
+    std::vector<T> state(n), sum = normals<T>(n, 1), scratch(scratch_size<T>(both, n));
+    std::vector<std::uint64_t> room(both.template max_bytes<T>(n) / 8 + 2);
+    both.seal(sealing<T>{.sum = sum,
+                         .state = tensor::slots<T>{state.data(), shared_slots_of(both), n, n},
+                         .message = std::as_writable_bytes(std::span{room}),
+                         .scratch = scratch});
+    CHECK(seen.total().messages == 0);
+    channel<T, two_sided<error_feedback<measured<quantize>>>> sender{both, n};
+    (void)sender.encode(normals<T>(n, 2));
+    CHECK(seen.total().messages == 1);
 }

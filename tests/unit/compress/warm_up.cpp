@@ -76,6 +76,18 @@ TEST_CASE("compress/warm_up: through chain, and around what has no ratio", "[com
                       ".start");
     CHECK_THROWS_WITH((warm_up<top_k>{.ratios = {0.5, 0, 0.1, 0.1}}.check()),
                       Catch::Contains("warm_up has a ratio of 0"));
+    CHECK_THROWS_WITH((warm_up<top_k>{.ratios = {0.25, 0.063, 0.1, 0.004}}.check()),
+                      "lockstep: warm_up has a ratio of 0.1 after one of 0.063; give ratios that fall, such as 0.25, "
+                      "0.063, 0.015, 0.004");
+    // Of a compressor that sends more than a ratio says, each stage sends as much.
+    const warm_up<top_k> weak{.inner = {.ratio = 0.05}, .each = 1};
+    CHECK_NOTHROW(weak.check());
+    for (std::uint64_t step = 0; step < 5; ++step)
+        CHECK(max_bytes_at<float>(weak, 1000, step, {}) ==
+              top_k{.ratio = std::array{0.25, 0.063, 0.05, 0.05, 0.05}[step]}.max_bytes<float>(1000) + 1);
+    const warm_up<chain<top_k, quantize>> weak_chain{.inner = {top_k{.ratio = 0.1}}, .each = 1};
+    CHECK(max_bytes_at<float>(weak_chain, 1000, 2, {}) ==
+          chain{top_k{.ratio = 0.1}, quantize{}}.max_bytes<float>(1000) + 1);
     CHECK_THROWS_WITH((warm_up<top_k>{.inner = {.ratio = 3}}.check()), Catch::Contains("top_k has ratio = 3"));
     CHECK_THROWS_AS((warm_up<top_k>{.each = ~std::uint64_t{0} / 3}.check()), core::error);
     CHECK(error_feedback{warm_up<top_k>{.inner = {.ratio = 0.001}, .each = 10, .start = 5}}.settings() ==

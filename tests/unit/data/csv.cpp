@@ -61,6 +61,17 @@ TEST_CASE("data/csv: columns by name and by number", "[data]") {
           std::pair{numbers{1, 2, 3, 4, 5, 6, 7, 8}, labels{2, 1, 0, 2}});
 }
 
+TEST_CASE("data/csv: columns that pandas has counted have names", "[data]") {
+    const test::directory here;
+    const std::string path = here.write("x.csv", "0,1,2\n7,8,1\n9,10,0\n");
+    CHECK(all_of(small{path}) == std::pair{numbers{7, 8, 9, 10}, labels{1, 0}});
+    CHECK(all_of(small{path, {.labels = {"2"}}}) == std::pair{numbers{7, 8, 9, 10}, labels{1, 0}});
+    CHECK(all_of(small{path, {.header = false}}) == std::pair{numbers{0, 1, 7, 8, 9, 10}, labels{2, 1, 0}});
+    for (const char* first : {"1,2,0\n", "0,1,2.0\n", "0,2,1\n", "00,1,2\n"})
+        CHECK_THROWS_WITH(small{here.write("y.csv", std::string{first} + "7,8,1\n")},
+                          Catch::Contains("numbers, where names of columns were expected"));
+}
+
 TEST_CASE("data/csv: quotes, ends of lines, blanks, a mark of UTF-8 and packed files", "[data]") {
     const test::directory here;
     const std::pair right{numbers{1, 2, 3, 4}, labels{1, 2}};

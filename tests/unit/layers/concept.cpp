@@ -62,6 +62,9 @@ TEST_CASE("layers/concept: what holds for a layer that leaves out the optional m
     using dense = layer_of<layers::dense<4>, shape<3>>;
     STATIC_REQUIRE(dense::traits.adds_lanes && layer_api::is_shardable<dense> && !dense::traits.is_elementwise &&
                    !dense::traits.is_view);
+    // Parts of what derives from a layer would be parts of that layer.
+    struct own_dense : dense {};
+    STATIC_REQUIRE(!layer_api::is_shardable<own_dense>);
     STATIC_REQUIRE(layer_of<layers::relu, shape<3>>::traits.is_elementwise &&
                    !layer_api::is_shardable<layer_of<layers::relu, shape<3>>>);
     STATIC_REQUIRE(layer_of<layers::flatten, shape<2, 2, 2>>::traits.is_view);

@@ -32,7 +32,16 @@ constexpr bool same(const A&, const B&) {
     return std::is_same_v<A, B>;
 }
 
+/// A convolution of the user's, which inherits with_rule().
+struct own_conv : conv<4, 3, conv_options{.padding = 1}> {};
+
 }  // namespace
+
+TEST_CASE("model/tuned: what derives from a convolution stays what it is", "[model]") {
+    constexpr auto net = sequential{input<8, 8, 3>, own_conv{}, conv<4, 3, conv_options{.padding = 1}>{}};
+    static_assert(same(lockstep::tuned(net), sequential{input<8, 8, 3>, own_conv{}, tuned_conv<4>{}}));
+    SUCCEED();
+}
 
 TEST_CASE("model/tuned: the convolutions of a network, in branches too", "[model]") {
     constexpr auto net = sequential{

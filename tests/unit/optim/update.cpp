@@ -307,6 +307,41 @@ TEMPLATE_TEST_CASE("optim: a gradient that is not a number reaches the weight, a
     check(rmsprop<rmsprop_slots{.momentum = true, .centered = true}>{});
 }
 
+namespace {
+/// Signs of the gradient: a user's, which inherits the rule of sgd.
+struct sign_sgd : sgd {
+    template <class T>
+    void update(const update_pass<T>& pass) const noexcept {
+        for (std::size_t i = 0; i < pass.weights.size(); ++i)
+            pass.weights[i] -= static_cast<T>(pass.rate) * (pass.gradient[i] > 0 ? T{1} : T{-1});
+    }
+};
+/// The same for one type alone.
+struct float_sign_sgd : sgd {
+    void update(const update_pass<float>& pass) const noexcept { sign_sgd{}.update(pass); }
+};
+/// Another rule, and the update that is inherited.
+struct slow_sgd : sgd {
+    template <class T>
+    auto rule(const update_pass<T>& pass) const noexcept {
+        return sgd::rule(pass);
+    }
+};
+}  // namespace
+
+TEST_CASE("optim: an update() of its own counts, also where a rule is inherited", "[optim]") {
+    STATIC_REQUIRE(HasRule<sgd, float>);
+    STATIC_REQUIRE(HasRule<adam, double>);
+    STATIC_REQUIRE_FALSE(HasRule<sign_sgd, float>);
+    STATIC_REQUIRE_FALSE(HasRule<float_sign_sgd, float>);
+    STATIC_REQUIRE_FALSE(HasRule<weight_decay<sign_sgd>, float>);
+    STATIC_REQUIRE(HasRule<slow_sgd, float>);
+    std::vector<float> weights(9, 1.0F), gradient(9, 0.25F);
+    REQUIRE(update_checked(sign_sgd{},
+                           update_pass<float>{.weights = weights, .gradient = gradient, .slots = {}, .rate = 0.5}));
+    CHECK(weights == std::vector<float>(9, 0.5F));
+}
+
 TEST_CASE("optim: settings tell two optimizers of one type apart", "[optim]") {
     CHECK(sgd{}.settings().empty());
     CHECK(momentum{.beta = 0.9, .nesterov = true}.settings() == "beta=0.9 nesterov=true");

@@ -151,6 +151,24 @@ TEST_CASE("partition/grid: workers are dealt to ranks, lanes inside of them; no 
                 }
 }
 
+TEST_CASE("partition/grid: every number of workers and ranks up to that of lanes can be dealt", "[partition]") {
+    for (std::size_t lanes = 1; lanes <= 24; ++lanes)
+        for (std::size_t workers = 1; workers <= lanes; ++workers)
+            for (std::size_t ranks = 1; ranks <= lanes; ++ranks) {
+                INFO(ranks << " ranks, " << workers << " workers, " << lanes << " lanes");
+                grid on = partition::make_grid<partition::data>(0, ranks, lanes, workers);
+                for (std::size_t rank = 0; rank < ranks; ++rank) {
+                    const auto run = on.lanes_of(rank);
+                    REQUIRE(on.recipe_lane(run.last) > on.recipe_lane(run.first));
+                }
+            }
+    // A group of ranks is not taken apart.
+    using hybrid = partition::hybrid<partition::data, partition::model<2>>;
+    CHECK_THROWS_WITH((partition::make_grid<hybrid>(0, 8, 9, 3)),
+                      "lockstep: worker 0 of 3 has 3 lanes for 4 of the 8 ranks; set lanes to at least 12 (lanes are "
+                      "part of the recipe: another number gives other bits), or use more workers or fewer ranks");
+}
+
 TEST_CASE(
     "partition/grid: with a power of two of lanes for each worker the lanes are those of a recipe without workers",
     "[partition]") {

@@ -120,7 +120,7 @@ TEST_CASE("report/timeline: a run that ends with an exception leaves what it has
         throw std::runtime_error{"the end"};
     } catch (const std::runtime_error&) {
     }
-    const std::string text = contents(file);
+    const std::string text = contents(here.path / "trace.rank0.json");
     CHECK(count(text, R"("ph":"X")") == 7);
     CHECK(text.substr(text.size() - 3) == "},\n");  // whole lines: readers of the format add the bracket
 }
@@ -139,6 +139,26 @@ TEST_CASE("report/timeline: a further fit() keeps what an earlier one has record
     made.on_end(trainer, ls::report::totals{});
     CHECK(count(contents(file), R"("ph":"X")") == 2 * 7);
     CHECK(contents(file).substr(contents(file).size() - 3) == "\n]\n");
+}
+
+TEST_CASE("report/timeline: a run without a step leaves what an earlier one has recorded", "[report]") {
+    const folder here;
+    const auto file = here.path / "trace.json", drawing = here.path / "step.svg";
+    source trainer;
+    {
+        ls::timeline made{file.string(), 2, drawing.string()};
+        begin(made, trainer);
+        step(*made.events_of_this_rank(), 1);
+        made.on_end(trainer, ls::report::totals{});
+    }
+    const std::string text = contents(file), svg = contents(drawing);
+    ls::timeline again{file.string(), 2, drawing.string()};
+    begin(again, trainer);
+    CHECK(contents(file) == text);
+    again.on_end(trainer, ls::report::totals{});
+    CHECK(contents(file) == text);
+    CHECK(contents(drawing) == svg);
+    CHECK_FALSE(std::filesystem::exists(here.path / "trace.rank0.json"));
 }
 
 TEST_CASE("report/timeline: without a path there is none", "[report]") {

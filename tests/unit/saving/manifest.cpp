@@ -78,6 +78,14 @@ TEST_CASE("another recipe is refused line by line", "[saving]") {
                           Catch::Contains("by name: rates, clip"));
     CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, now, {"rates"}, "m"), !Catch::Contains("rates is"));
     ls::saving::require_same_recipe(stored, now, {"clip", "rates"}, "m");
+    // To allow it would help nobody: arrays of other workers do not fit.
+    auto with_workers = stored;
+    with_workers.push_back({"workers", "2"});
+    auto of_three = stored;
+    of_three.push_back({"workers", "3"});
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(with_workers, of_three, {}, "m"),
+                      "lockstep: m is of another recipe: workers is 2 there and 3 here; set .workers = 2 in the plan: "
+                      "without it there is a worker for each rank");
 }
 
 }  // namespace

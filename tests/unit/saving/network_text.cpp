@@ -6,10 +6,12 @@
 #include <string>
 
 #include "lockstep/layers/activation.hpp"
+#include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/layers/conv.hpp"
 #include "lockstep/layers/conv_max_pool.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/depthwise_conv.hpp"
+#include "lockstep/layers/dropout.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/layers/local_response_norm.hpp"
 #include "lockstep/layers/pool.hpp"
@@ -89,4 +91,19 @@ TEST_CASE("saving/network_text: weights fit where algorithms alone differ", "[sa
     CHECK(saving::is_of_network(usual, direct, true));
     CHECK(saving::is_of_network(direct, usual, true));
     CHECK_FALSE(saving::is_of_network(text(conv<64, 1>{}, conv<64, 3>{}), direct, true));
+}
+
+TEST_CASE("saving/network_text: weights fit a network that is trained otherwise", "[saving]") {
+    const auto net = [](double rate, double momentum, double epsilon = 1e-5) {
+        return text(flatten{}, dropout{rate}, dense<6>{}, batch_norm{.momentum = momentum, .epsilon = epsilon}, relu{},
+                    dropout{rate}, dense<3>{});
+    };
+    CHECK(saving::is_of_network(net(0.1, 0.1), net(0.25, 0.1), true));
+    CHECK(saving::is_of_network(net(0.1, 0.1), net(0.5, 0.01), true));
+    CHECK_FALSE(saving::is_of_network(net(0.1, 0.1), net(0.1, 0.1, 1e-3), true));  // decides outputs
+    CHECK_FALSE(saving::is_of_network(net(0.1, 0.1), net(0.25, 0.1)));             // a run is another one
+    CHECK_FALSE(saving::is_of_network(net(0.1, 0.1), net(0.1, 0.2)));
+    // Without dropout layers have other numbers.
+    CHECK_FALSE(
+        saving::is_of_network(net(0.1, 0.1), text(flatten{}, dense<6>{}, batch_norm{}, relu{}, dense<3>{}), true));
 }

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -102,4 +103,47 @@ TEST_CASE("sync/adaptive_control: times of steps in which nothing else is done")
     for (std::uint64_t number = 52; number < 52 + 64; ++number) step(number, 3);
     for (std::uint64_t number = 116; number < 116 + 33; ++number) step(number, 4);
     CHECK(control.step_seconds() == 4);
+}
+
+TEST_CASE("sync/adaptive_control: steps that take longer, or less, than after the last decision bring a trial") {
+    // Steps take 1 s, from step `from` on `then`; a decision costs `cost`.
+    const auto run = [](std::uint64_t from, double then, double cost, std::uint64_t period = 100'000) {
+        adaptive_control control{period};
+        control.begin_run(0);
+        std::map<task, std::vector<std::uint64_t>> out;
+        for (std::uint64_t step = 0; step < 2000; ++step) {
+            const task what = control.at(step);
+            const double seconds = step < from ? 1 : then;
+            if (what != task::none) out[what].push_back(step);
+            if (what == task::decision) control.decided(step, false, cost, seconds);
+            if (what == task::look && control.looked(step, control.recent_seconds())) out[task::none].push_back(step);
+            control.took(seconds);
+        }
+        return out;
+    };
+    // A look every 64 steps; one that finds nothing changes nothing.
+    auto quiet = run(5000, 9, 0);
+    CHECK(quiet[task::trial] == numbers{3, 12, 50, 200});
+    CHECK(quiet[task::none].empty());
+    CHECK(quiet[task::look][0] == 51 + 64);
+    // 0.7 and 1.4 are no change.
+    for (const double same : {0.7, 1.4}) CHECK(run(500, same, 0)[task::trial] == numbers{3, 12, 50, 200});
+    // Found by the first look that knows 9 of 17 steps, and once: what steps take after the decision is what is usual.
+    for (const double other : {0.5, 3.0}) {
+        auto at = run(500, other, 0);
+        CHECK(at[task::none] == numbers{201 + 5 * 64});
+        CHECK(at[task::trial] == numbers{3, 12, 50, 200, 201 + 5 * 64 + 1});
+        CHECK(at[task::decision].back() == 201 + 5 * 64 + 2);
+    }
+    // Dear trials wait until they take a twentieth of the run: 20 x 30 steps after the last one.
+    auto dear = run(500, 3, 30);
+    REQUIRE(dear[task::none].size() >= 1);
+    REQUIRE(dear[task::trial] == numbers{3, 12, dear[task::none][0] + 1});
+    CHECK(dear[task::none][0] >= 13 + 600);
+    CHECK(dear[task::none][0] < 13 + 600 + 64);
+    // Too few steps, or a rank without a time, say nothing.
+    adaptive_control control{1000};
+    control.begin_run(0);
+    CHECK(std::isinf(control.recent_seconds()));
+    CHECK_FALSE(control.looked(5, std::numeric_limits<double>::infinity()));
 }

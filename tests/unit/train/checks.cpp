@@ -109,3 +109,13 @@ TEST_CASE("train/checks: samplers and families of sums are compared over ranks",
     CHECK(line(recipe(ls::model::he{}, ls::data::shuffled{}, ls::collectives::all_sums), "sums") ==
           "those up to halving-doubling");
 }
+
+TEST_CASE("train/checks: a schedule without settings may end with its run", "[train]") {
+    const std::vector<double> rates(200, 0.5);
+    const auto table = [&](std::uint64_t step) { return rates.at(step); };
+    const ls::plan plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .schedule = table};
+    CHECK(line(plan, "learning rates") == "0.5 0.5 0.5 0.5 none none");
+    const auto whole = [](std::uint64_t step) { return static_cast<double>(step); };
+    CHECK(line(ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .schedule = whole},
+               "learning rates") == "0 1 10 100 1000 10000");
+}

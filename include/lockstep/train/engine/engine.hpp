@@ -146,9 +146,15 @@ struct engine {
             strategy.complete();
             return f();
         } catch (const saving::agreed_error& failure) {
-            // Files of all ranks alike, between two steps: the run may go on.
-            if (failure.is_of(ranks)) throw;
-            fail_for_good(stays_failed);
+            // Files of all ranks alike, between two steps: the run may go on. Nothing is under way then: an observer
+            // that does not look at weights was told before they had arrived.
+            if (!failure.is_of(ranks)) fail_for_good(stays_failed);
+            try {
+                strategy.complete();
+            } catch (...) {
+                fail_for_good(stays_failed);
+            }
+            throw;
         } catch (...) {
             fail_for_good(stays_failed);
         }

@@ -61,6 +61,9 @@ struct inference {
     using output = typename Network::output;
     using samples = inputs<T, input, Label>;
 
+    /// An output for each class: with one output for two classes, say, the largest one says nothing.
+    static constexpr bool has_accuracy = std::is_same_v<Label, tensor::classes<output::size>>;
+
     const Plan& plan;
     const comm::group& ranks;
     const partition::grid& grid;
@@ -80,12 +83,7 @@ struct inference {
     template <class Dataset, class... Metrics>
     [[nodiscard]] report::evaluation_of<Metrics...> evaluate(const Dataset& set,
                                                              const metrics::list<Metrics...>& also) const {
-        require_names<Metrics...>();
-        require_samples(set, "evaluate");
-        require_equal(ranks, set.size(), "samples to evaluate");
-        agree_on(ranks, set);
-        require_same_samples<T>(ranks, set);
-        if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(also);
+        require_evaluable(ranks, set, also);
         std::vector<std::uint64_t> numbers(capacity);
         metric_sums<Metrics...> others{set, *this};
         sums.clear();
@@ -100,8 +98,7 @@ struct inference {
                 team, lanes.count(), [&](std::size_t lane) noexcept(loss_is_quiet<T, decltype(Plan::loss), output>) {
                     const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
                     sums(lane, 0) += plan.loss(part, target, tensor::batch<T, output>{nullptr, part.rows}, T{1});
-                    if constexpr (tensor::is_classes<Label>)
-                        sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
+                    if constexpr (has_accuracy) sums(lane, 1) += static_cast<double>(metrics::accuracy{}(part, target));
                 });
             for (std::size_t lane = 0; lane < lanes.count() && sizeof...(Metrics) > 0; ++lane) {
                 const auto [part, target] = of_rows<Label>(out, y, lanes.blocks()[lane]);
@@ -113,13 +110,24 @@ struct inference {
         report::evaluation_of<Metrics...> result{};
         result.loss = sum[0] / static_cast<double>(set.size());
         result.samples = set.size();
-        if constexpr (tensor::is_classes<Label>) result.accuracy = sum[1] / static_cast<double>(set.size());
+        if constexpr (has_accuracy) result.accuracy = sum[1] / static_cast<double>(set.size());
         if constexpr (sizeof...(Metrics) > 0) others.over_ranks(*this);
         require_finite("the loss", result.loss, set);
         if constexpr (sizeof...(Metrics) > 0)
             core::for_each_index<sizeof...(Metrics)>([&](auto metric) { others.finish(also, metric, set, result); });
         ranks.aborts().passed();  // a rank with all sums knows that no rank can fail any more
         return result;
+    }
+
+    /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network. Collective.
+    template <class Dataset, class... Metrics>
+    static void require_evaluable(const comm::group& ranks, const Dataset& set, const metrics::list<Metrics...>& also) {
+        require_names<Metrics...>();
+        require_samples(set, "evaluate");
+        require_equal(ranks, set.size(), "samples to evaluate");
+        agree_on(ranks, set);
+        require_same_samples<T>(ranks, set);
+        if constexpr (sizeof...(Metrics) > 0) agree_on_metrics(ranks, also);
     }
 
     /// The outputs for these rows, as an xtensor that owns them. Ranks may bring other numbers of rows. Collective in a
@@ -223,7 +231,7 @@ private:
 
     /// Every rank asks for the same, by its settings. Collective.
     template <class... Metrics>
-    void agree_on_metrics(const metrics::list<Metrics...>& also) const {
+    static void agree_on_metrics(const comm::group& ranks, const metrics::list<Metrics...>& also) {
         std::string text;
         core::for_each_index<sizeof...(Metrics)>([&](auto index) {
             const auto& metric = core::get<index>(also.all);
