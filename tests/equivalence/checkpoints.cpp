@@ -67,9 +67,14 @@ auto recipe(const machine& on, const Optimizer& optimizer, const Compressor& com
 
 /// The run on two ranks alone; then in three parts, each on another number of ranks.
 template <class Make>
-void check_run(const Make& make, const std::vector<std::vector<int>>& worlds) {
+void check_run(const Make& recipe_on, const std::vector<std::vector<int>>& worlds, std::size_t workers = 4) {
     const shared_folder folder;
     std::uint64_t expected = 0;
+    const auto make = [&](const machine& on) {
+        auto out = recipe_on(on);
+        out.workers = workers;
+        return out;
+    };
     on_groups({2}, [&](const mpi::communicator& group) {
         ls::trainer whole{group, make(machine{})};
         whole.fit(training.set(), ls::steps{steps});
@@ -104,22 +109,22 @@ TEST_CASE("a run goes on after a checkpoint", "[saving]") {
 }
 
 TEST_CASE("a delayed run with a compressor for both ways goes on after a checkpoint", "[saving]") {
-    check_run(
-        [](const machine& on) {
-            return recipe(on, ls::optim::adam{},
-                          ls::compress::two_sided{ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.1}}},
-                          ls::sync::delayed{});
-        },
-        {{4, 2, 1}, {3, 4, 2}});
+    const auto make = [](const machine& on) {
+        return recipe(on, ls::optim::adam{},
+                      ls::compress::two_sided{ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.1}}},
+                      ls::sync::delayed{});
+    };
+    check_run(make, {{4, 2, 1}, {3, 4, 2}});
+    check_run(make, {{3, 1, 4}, {4, 3, 2}}, 2);  // ranks share workers
 }
 
 TEST_CASE("local SGD goes on after a checkpoint", "[saving]") {
-    check_run(
-        [](const machine& on) {
-            return recipe(on, ls::optim::momentum{.beta = 0.9}, ls::compress::none{},
-                          ls::sync::local_sgd{.period = 5, .start = 2});
-        },
-        {{2, 4, 1}, {1, 3, 4}});
+    const auto make = [](const machine& on) {
+        return recipe(on, ls::optim::momentum{.beta = 0.9}, ls::compress::none{},
+                      ls::sync::local_sgd{.period = 5, .start = 2});
+    };
+    check_run(make, {{2, 4, 1}, {1, 3, 4}});
+    check_run(make, {{4, 3, 1}, {1, 4, 3}}, 2);
 }
 
 TEST_CASE("PowerSGD in a hybrid partition goes on after a checkpoint", "[saving]") {
