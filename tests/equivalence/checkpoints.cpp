@@ -136,6 +136,44 @@ TEST_CASE("PowerSGD in a hybrid partition goes on after a checkpoint", "[saving]
         {{4, 2, 4}});
 }
 
+/// Waits in a step for what another rank does meanwhile.
+struct waits {
+    void on_step(const ls::report::step_event& event) const {
+        if (event.step != 2) return;
+        mpi::communicator{}.barrier();
+        mpi::communicator{}.barrier();
+    }
+};
+
+TEST_CASE("a folder has one run at a time", "[saving]") {
+    const mpi::communicator world;
+    const shared_folder folder;
+    const ls::comm::group alone;
+    const auto plan = recipe(machine{}, ls::optim::momentum{.beta = 0.9}, ls::compress::none{}, ls::sync::every_step{});
+    ls::trainer trainer{alone, plan};
+    const auto fit = [&](auto&... more) {
+        return trainer.fit(training.set(), ls::steps{4}, ls::checkpoint{folder.path, 1, 2}, more...);
+    };
+    if (world.rank() == 0) {
+        waits here;
+        CHECK(fit(here).steps == 4);
+    } else {
+        world.barrier();
+        if (world.rank() == 1) {
+            CHECK_THROWS_WITH(fit(), Catch::Contains("another run that is under way has its checkpoints in"));
+            CHECK_THROWS_WITH(trainer.save(folder.path), Catch::Contains("another run that is under way"));
+            CHECK(trainer.report().steps == 0);
+        }
+        world.barrier();
+    }
+    world.barrier();
+    if (world.rank() == 1) {
+        CHECK_THROWS_WITH(fit(), Catch::Contains("is of a later step than this run, which is at step 0"));
+        trainer.resume(folder.path);
+        CHECK(fit().steps == 4);
+    }
+}
+
 /// Puts a file in the place of a folder, after the fit() has begun.
 struct breaks_folder {
     std::string path;
