@@ -165,7 +165,7 @@ namespace detail {
 [[nodiscard]] LOCKSTEP_FUNCTION double value_of(const epoch_point& epoch, const target& to) {
     return to.metric == "training loss" ? epoch.loss : epoch.metric(to.metric);
 }
-[[nodiscard]] LOCKSTEP_FUNCTION std::string words_of(const target& to) {
+[[nodiscard]] LOCKSTEP_FUNCTION std::string text_of(const target& to) {
     return core::text(to.metric == "training loss" ? "" : "test ", to.metric,
                       to.from_below ? " >= " : " <= ", html::number(to.value));
 }
@@ -238,7 +238,7 @@ using table_rows = std::vector<std::vector<std::string>>;
         return run.steps.empty() ? std::string{"-"} : html::duration(run.steps.back().seconds);
     });
     if (to)
-        row("until " + words_of(*to), [&](const auto& run) {
+        row("until " + text_of(*to), [&](const auto& run) {
             const auto when = time_to(run, *to);
             return when ? core::text(html::duration(when->seconds), ", epoch ", when->epoch) : std::string{"never"};
         });
