@@ -90,7 +90,17 @@ template <class T>
 void tanh_forward(std::span<const T> x, std::span<T> y) noexcept {
     using batch = simd::batch<T>;
     detail::each_to(
-        y, [](const batch& in) { return select(in == in, tanh(in), in); }, x.data());
+        y,
+        [](const batch& in) {
+            if constexpr (sizeof(T) == sizeof(float)) {
+                return select(in == in, tanh(in), in);
+            } else {
+                // xsimd converts 2 in / log(2) to an integer: infinity has none. From 20 on tanh is 1.
+                const batch most(T{40});
+                return select(in == in, tanh(select(in < most, select(in > -most, in, -most), most)), in);
+            }
+        },
+        x.data());
 }
 
 /// dx = dy (1 - y^2); y is what tanh_forward wrote. dx may be dy.
