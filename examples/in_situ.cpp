@@ -203,7 +203,9 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
         const bool goes_on = now.load(folder + "/plate", round);
         // Also without a plate: a run that was killed between its two saves has left the surrogate alone.
         // >> lockstep
-        if (ls::saving::exists_in(folder + "/surrogate")) surrogate.resume(folder + "/surrogate");
+        int is_there = now.rank() == 0 && ls::saving::exists_in(folder + "/surrogate");
+        MPI_Bcast(&is_there, 1, MPI_INT, 0, solver);
+        if (goes_on || is_there != 0) surrogate.resume(folder + "/surrogate");
         const auto hash = surrogate.state_hash();
         trained = surrogate.report().steps;
         // << lockstep

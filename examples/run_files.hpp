@@ -4,6 +4,7 @@
 
 #include <boost/mpi/collectives/broadcast.hpp>
 #include <boost/mpi/communicator.hpp>
+#include <exception>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -115,8 +116,16 @@ private:
 /// Whether a run goes on from a checkpoint. A folder that it writes its own to may be without one: the first start of a
 /// job that is put back into the queue.
 [[nodiscard]] inline bool goes_on(const boost::mpi::communicator& world, const std::string& resume, const std::string& checkpoint) {
-    if (resume.empty()) return false;
-    bool is_there = resume != checkpoint || (world.rank() == 0 && ls::saving::exists_in(resume));
+    const auto name = [](std::string path) {
+        while (path.size() > 1 && path.back() == '/') path.pop_back();
+        return path;
+    };
+    if (resume.empty() || name(resume) != name(checkpoint)) return !resume.empty();
+    bool is_there = true;
+    try {
+        is_there = world.rank() != 0 || ls::saving::exists_in(resume);
+    } catch (const std::exception&) {  // resume() says what is wrong, on all ranks
+    }
     boost::mpi::broadcast(world, is_there, 0);
     return is_there;
 }

@@ -110,7 +110,7 @@ const std::array rows{
     row{"sign", "", "", "signs times the mean magnitude", [](const request& of) -> chosen_compressor { return with_feedback(of, scaled_sign{}); }},
     row{"chain", "RATIO,BITS", "0.01,4", "topk, then quantize of what is sent", [](const request& of) -> chosen_compressor { return with_feedback(of, chain{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
     row{"bylayer", "RATIO,BITS", "0.01,8", "topk for dense weights, quantize for convolutions", [](const request& of) -> chosen_compressor { return with_feedback(of, by_layer{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
-    row{"warmup", "RATIO,STEPS", "0.001,100", "topk; before it 0.25, 0.063, 0.015, 0.004 for so many steps each", [](const request& of) -> chosen_compressor {
+    row{"warmup", "RATIO,STEPS", "0.001,100", "topk; before it 0.25, 0.063, 0.015, 0.004, but no less than RATIO, for so many steps each", [](const request& of) -> chosen_compressor {
             return with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)});
         }},
     row{"randomk", "RATIO", "0.1", "random numbers, the same of all workers: added on the way; plain: unbiased", [](const request& of) -> chosen_compressor {

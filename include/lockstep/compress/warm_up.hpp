@@ -22,24 +22,24 @@
 
 namespace lockstep::compress {
 
-/// Whether it has a share of elements that it sends: a member `ratio`, or own_ratio() and with_ratio(ratio).
+/// Whether it has a share of elements that it sends: a member `ratio`, or with_ratio(ratio) and, if stages are not to
+/// send less than it does, own_ratio().
 template <class C>
 inline constexpr bool has_ratio = requires(C one) {
     one.ratio = 0.5;
 }
-|| requires(const C& one) {
-    one.own_ratio();
-    one.with_ratio(0.5);
-};
+|| requires(const C& one) { one.with_ratio(0.5); };
 
-/// It.
+/// It; 0 where nothing says so.
 template <class C>
     requires has_ratio<C>
 [[nodiscard]] double ratio_of(const C& one) {
-    if constexpr (requires { one.with_ratio(0.5); })
+    if constexpr (requires { one.own_ratio(); })
         return one.own_ratio();
-    else
+    else if constexpr (requires { one.ratio; })
         return one.ratio;
+    else
+        return 0;
 }
 
 /// The same compressor with another share of elements.
@@ -82,7 +82,8 @@ struct warm_up {
 
     [[nodiscard]] std::string settings() const {
         return core::text("inner=", detail::describe(inner), " each=", each, " ratios=", ratios[0], ",", ratios[1], ",",
-                          ratios[2], ",", ratios[3], " start=", start, " first=", detail::describe(first));
+                          ratios[2], ",", ratios[3], " start=", start, " first=", detail::describe(first),
+                          each > 0 && ratios.back() < least_ratio() ? " none below inner" : "");
     }
     /// Throws core::error if a part does or changes the sum, if only `first` takes whole tensors, if a ratio is outside
     /// (0, 1] or larger than one before it, or if `each` is given for a compressor without a ratio.
@@ -104,7 +105,7 @@ struct warm_up {
                 core::fail(core::text("warm_up has a ratio of ", ratio, ", outside (0, 1]"),
                            "take shares of elements to send, such as 0.25, 0.063, 0.015, 0.004");
         for (std::size_t k = 1; k < ratios.size(); ++k)
-            if (ratios[k] > ratios[k - 1])
+            if (each > 0 && ratios[k] > ratios[k - 1])
                 core::fail(core::text("warm_up has a ratio of ", ratios[k], " after one of ", ratios[k - 1]),
                            "give ratios that fall, such as 0.25, 0.063, 0.015, 0.004");
         if (each > (~std::uint64_t{0} - start) / ratios.size())
@@ -174,9 +175,15 @@ private:
     // 0: first; 1 .. 4: a ratio; 5: inner.
     static constexpr std::size_t stages = 6;
 
+    [[nodiscard]] double least_ratio() const {
+        if constexpr (has_ratio<inner_type>)
+            return ratio_of(inner);
+        else
+            return 0;
+    }
     /// It never sends less than afterwards.
     [[nodiscard]] auto of_stage(std::size_t which) const requires has_ratio<inner_type> {
-        return with_ratio(inner, std::max(ratios[which], ratio_of(inner)));
+        return with_ratio(inner, std::max(ratios[which], least_ratio()));
     }
 
     template <class F>

@@ -21,11 +21,4 @@ template <class Class, class Pointer>
 inline constexpr bool is_inherited = !std::is_void_v<typename class_of_member<Pointer>::type> &&
                                      !std::is_same_v<typename class_of_member<Pointer>::type, Class>;
 
-/// Whether the second member is of a class that derives from that of the first one: it was written with the first one
-/// in sight, and means to replace what that does.
-template <class First, class Second>
-inline constexpr bool is_of_derived =
-    std::is_base_of_v<typename class_of_member<First>::type, typename class_of_member<Second>::type> &&
-    !std::is_same_v<typename class_of_member<First>::type, typename class_of_member<Second>::type>;
-
 }  // namespace lockstep::core

@@ -276,11 +276,12 @@ private:
                                labels_, " of the label, ", format_.ignored.size(), " ignored"),
                     "declare the data set with as many, name other columns to be ignored, or set another .separator");
     }
-    /// A line of numbers alone would be a sample that is lost. Only 0, 1, 2, .. are names: those that pandas gives to
-    /// columns without one.
+    /// A line of numbers alone would be a sample that is lost. Only where the format calls a column by its name 0, 1,
+    /// 2,
+    /// .. are names: those that pandas gives to columns without one.
     void read_names() {
         require_columns();
-        bool all_numbers = true, all_counted = columns_ > 1;
+        bool all_numbers = true, all_counted = calls_by_name();
         for (std::size_t i = 0; i < columns_; ++i) {
             double number = 0;
             all_numbers = all_numbers && csv_number(lines_.field(i), number);
@@ -289,7 +290,14 @@ private:
         }
         if (all_numbers && !all_counted)
             lines_.fail("numbers, where names of columns were expected",
-                        "set .header = false, or add a line with names");
+                        "set .header = false, add a line with names, or call columns by their names, as in .labels = "
+                        "{\"2\"}");
+    }
+    [[nodiscard]] bool calls_by_name() const {
+        for (const auto* const some : {&format_.labels, &format_.ignored})
+            for (const csv_column& one : *some)
+                if (one.number < 0) return true;
+        return false;
     }
     /// The number of a column.
     [[nodiscard]] std::size_t find(const csv_column& wanted) const {

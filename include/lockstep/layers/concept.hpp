@@ -132,8 +132,13 @@ template <class L>
 inline constexpr bool is_shardable = false;
 template <class L>
     requires requires(const L& layer) { layer.template shard<1>(); }
-inline constexpr bool is_shardable<L> = !core::is_inherited<L, decltype(&L::template shard<1>)> ||
-                                        std::is_same_v<decltype(std::declval<const L&>().template shard<1>()), L>;
+inline constexpr bool is_shardable<L> = [] {
+    if constexpr (requires { &L::template shard<1>; })
+        return !core::is_inherited<L, decltype(&L::template shard<1>)> ||
+               std::is_same_v<decltype(std::declval<const L&>().template shard<1>()), L>;
+    else
+        return true;
+}();
 /// A type named shard would be a layer without the numbers of this one.
 template <class L>
 inline constexpr bool has_shard_type = requires {

@@ -3,6 +3,7 @@
 // Binds a network to its shapes and to a number of shards: the type of every layer on one rank, and what ranks exchange
 // between layers.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -50,7 +51,7 @@ template <layer_api::Described Part, std::size_t Outputs>
 inline constexpr bool is_shard_of<Part, Outputs> = Part::output::size == Outputs;
 /// Parts of features that lie in a row are joined one after the other; those of an image do not.
 template <class Output>
-inline constexpr bool has_one_row = Output::extents[Output::rank - 1] == Output::size;
+inline constexpr bool has_one_row = *std::max_element(Output::extents.begin(), Output::extents.end()) == Output::size;
 /// Each parameter of a part has 1/Shards of the columns, so all of the whole are there once.
 template <class Whole, class Part, std::size_t Shards>
 [[nodiscard]] constexpr bool cuts_all_parameters() {
@@ -171,12 +172,12 @@ struct bound {
                           "use a divisor, or more outputs");
             if constexpr (shards_divide<spec, whole::output::size, Shards>) {
                 using part = decltype(std::declval<const whole&>().template shard<Shards>());
-                static_assert(is_shard_of<part, whole::output::size / Shards>,
+                static_assert(!has_one_row<typename whole::output> || is_shard_of<part, whole::output::size / Shards>,
                               "lockstep: shard<Shards>() of a layer returns a layer with 1/Shards of its outputs");
                 static_assert(has_one_row<typename whole::output>,
                               "lockstep: a layer with an image as its output has shard<Shards>(), and its parts could "
                               "not be joined; leave it out, or put flatten{} before the layer");
-                if constexpr (is_shard_of<part, whole::output::size / Shards>) {
+                if constexpr (has_one_row<typename whole::output> && is_shard_of<part, whole::output::size / Shards>) {
                     static_assert(cuts_all_parameters<whole, part, Shards>(),
                                   "lockstep: shard<Shards>() of a layer returns a layer whose parameters have the rows "
                                   "of the whole and 1/Shards of its columns");

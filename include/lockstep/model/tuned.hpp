@@ -69,8 +69,8 @@ struct with_tuned_rule<join<Join, Paths...>> {
 
 }  // namespace detail
 
-/// The network with the rule layers::tuned for every `conv` without dilation and groups, in branches too; other layers
-/// keep their algorithms.
+/// The network with the rule layers::tuned for every `conv` without dilation and groups, in branches too; other layers,
+/// and specs that derive from one, keep their algorithms.
 template <class Input, class... Specs>
 [[nodiscard]] constexpr auto tuned(const sequential<Input, Specs...>& net) {
     return detail::rebuild(net, [](const auto&... specs) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/core/member.hpp"
@@ -79,11 +80,21 @@ inline constexpr bool replaces_rule = false;
 template <class O, class T>
     requires(!std::is_same_v<typename O::rule_of, O>)
 inline constexpr bool replaces_rule<O, T> = [] {
-    using inherited = decltype(&O::rule_of::template update<T>);
+    const auto replaces = []<class Own>(std::type_identity<Own>) {
+        using base = typename O::rule_of;
+        if constexpr (requires { &base::template update<T>; })
+            return !std::is_same_v<typename core::class_of_member<decltype(&base::template update<T>)>::type,
+                                   typename core::class_of_member<Own>::type>;
+        else if constexpr (requires { &base::update; })
+            return !std::is_same_v<typename core::class_of_member<decltype(&base::update)>::type,
+                                   typename core::class_of_member<Own>::type>;
+        else
+            return true;
+    };
     if constexpr (requires { &O::template update<T>; })
-        return core::is_of_derived<inherited, decltype(&O::template update<T>)>;
+        return replaces(std::type_identity<decltype(&O::template update<T>)>{});
     else if constexpr (requires { &O::update; })
-        return core::is_of_derived<inherited, decltype(&O::update)>;
+        return replaces(std::type_identity<decltype(&O::update)>{});
     else
         return true;  // several of its own
 }();
@@ -102,7 +113,8 @@ concept HasRule = Optimizer<O, T> && !replaces_rule<O, T> && requires(const O& o
 /// Its norm comes in pass.norms.gradient. The pass has `step` and `decays`, but no arrays, norms and rate yet. A plan
 /// with clipping is refused: the norms would be those of steps along gradients that are not clipped.
 template <class O, class T = float>
-concept HasNormRule = Optimizer<O, T> && needs_norms<O> && requires(const O& optimizer, const update_pass<T>& pass) {
+concept HasNormRule = Optimizer<O, T> && needs_norms<O> && !replaces_rule<O, T> &&
+                      requires(const O& optimizer, const update_pass<T>& pass) {
     optimizer.norm_rule(pass);
 };
 

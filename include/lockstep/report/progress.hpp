@@ -50,8 +50,8 @@ public:
         : out_{out},
           interval_{interval},
           end_report_{end_report},
-          // Of the streams of a program std::cerr alone is flushed after each output.
-          file_{(out.flags() & std::ios_base::unitbuf) != 0 ? STDERR_FILENO : STDOUT_FILENO},
+          // Of the streams of a program std::cerr alone is tied to std::cout.
+          file_{out.tie() != nullptr && out.tie() != &out ? STDERR_FILENO : STDOUT_FILENO},
           terminal_{typeid(out) == typeid(std::ostream) && watched_columns(file_) > 0} {}
     /// What is written after a failure begins a line.
     ~progress() { leave_line(); }

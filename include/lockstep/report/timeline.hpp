@@ -2,6 +2,8 @@
 #pragma once
 // A timeline of the first steps of a run, for Perfetto and chrome://tracing, and a picture of one of them. An observer.
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -115,6 +117,10 @@ public:
 
 private:
     [[nodiscard]] std::string part_name() const;
+    [[nodiscard]] bool is_device() const noexcept {
+        struct stat about {};
+        return ::stat(path_.c_str(), &about) == 0 && !S_ISREG(about.st_mode);
+    }
 
     /// Ranks on one kernel share its clock. Others take the median of what their clocks showed right after a gather.
     [[gnu::cold]] void align(const comm::group& ranks);
@@ -175,7 +181,8 @@ LOCKSTEP_FUNCTION void timeline::on_begin(const comm::group& ranks) {
         for (const std::string& path : {path_, picture_}) core::require_output(path);
     if (!aligned_) align(ranks);
     aligned_ = true;
-    part_.open(part_name());
+    // Beside a device there is no place for a file.
+    part_.open(ranks.size() == 1 && is_device() ? path_ : part_name());
     part_.write("[\n" + metadata(rank_));
     last_write_ = recorder::clock::now();
     written_ = 0;  // of an earlier fit(), whose file this one takes

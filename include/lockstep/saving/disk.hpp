@@ -106,12 +106,12 @@ private:
     descriptor open_;
 };
 
-/// Held by one process as long as it runs with checkpoints in a folder: FOLDER/run. All who hold it in this process
-/// share it. Where the file system has no locks, nothing is held.
+/// Held by one process as long as it runs with checkpoints in a folder: FOLDER/run.lock. All who hold it in this
+/// process share it. Where the file system has no locks, nothing is held.
 class run_lock {
 public:
     run_lock() = default;
-    /// Throws core::error where another process holds it, and still does after two seconds.
+    /// Throws core::error where another process holds it, and still does after half a second.
     [[gnu::cold]] explicit run_lock(const std::string& folder);
 
 private:
@@ -281,7 +281,7 @@ LOCKSTEP_FUNCTION run_lock::run_lock(const std::string& folder) {
     };
     static std::mutex one_at_a_time;
     static std::vector<holder> held;
-    const std::string path = folder + "/run";
+    const std::string path = folder + "/run.lock";
     const std::lock_guard guard{one_at_a_time};
     std::erase_if(held, [](const holder& one) { return one.open.expired(); });
     struct stat about {};
@@ -296,7 +296,7 @@ LOCKSTEP_FUNCTION run_lock::run_lock(const std::string& folder) {
     };
     // A run that was killed may take a moment to go.
     bool held_elsewhere = is_held();
-    for (int tries = 0; held_elsewhere && tries < 40; ++tries) {
+    for (int tries = 0; held_elsewhere && tries < 10; ++tries) {
         ::usleep(50'000);
         held_elsewhere = is_held();
     }

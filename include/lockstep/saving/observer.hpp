@@ -48,9 +48,10 @@ struct checkpoint {
                 core::fail("checkpoints after every 0th step were asked for", "take a number of steps such as 1000");
             if (trainer.ranks().rank() != 0) return;
             make_folders(folder);
-            held = run_lock{folder};
+            run_lock now{folder};
             require_earlier(folder, from.steps);
             (void)folder_lock{folder};
+            held = std::move(now);
         });
     }
     /// Saves where it is due; after the last step of an epoch on_epoch() does, so that a run that goes on from there

@@ -58,8 +58,10 @@ template <class Plan, class Observer>
 [[gnu::cold]] void require_validation(const engine<Plan>& core, const Observer& observer) {
     using of = engine<Plan>;
     if constexpr (report::is_validation<std::remove_const_t<Observer>>)
-        inference<typename of::T, typename of::network, typename of::label, Plan>::require_evaluable(
-            core.ranks, observer.set, observer.also);
+        if constexpr (check_dataset<std::remove_cvref_t<decltype(observer.set)>, typename of::T, typename of::input,
+                                    typename of::label, typename of::loss_type>())
+            inference<typename of::T, typename of::network, typename of::label, Plan>::require_evaluable(
+                core.ranks, observer.set, observer.also);
 }
 
 /// The place in the data set before a fit(), which takes it back where it fails before its first step.
@@ -69,6 +71,7 @@ public:
     explicit kept_place(engine<Plan>& core)
         : core_{&core},
           restored_set_{core.restored_set},
+          is_first_fit_{core.is_first_fit},
           epoch_{core.epoch},
           position_{core.position},
           epoch_samples_{core.epoch_samples},
@@ -78,6 +81,7 @@ public:
     ~kept_place() {
         if (core_ == nullptr) return;
         core_->restored_set = restored_set_;
+        core_->is_first_fit = is_first_fit_;
         core_->epoch = epoch_;
         core_->position = position_;
         core_->epoch_samples = epoch_samples_;
@@ -97,6 +101,7 @@ public:
 private:
     engine<Plan>* core_;
     std::size_t restored_set_;
+    bool is_first_fit_;
     std::uint64_t epoch_;
     std::size_t position_, epoch_samples_;
     double epoch_loss_;

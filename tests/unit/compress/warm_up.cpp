@@ -76,7 +76,7 @@ TEST_CASE("compress/warm_up: through chain, and around what has no ratio", "[com
                       ".start");
     CHECK_THROWS_WITH((warm_up<top_k>{.ratios = {0.5, 0, 0.1, 0.1}}.check()),
                       Catch::Contains("warm_up has a ratio of 0"));
-    CHECK_THROWS_WITH((warm_up<top_k>{.ratios = {0.25, 0.063, 0.1, 0.004}}.check()),
+    CHECK_THROWS_WITH((warm_up<top_k>{.each = 9, .ratios = {0.25, 0.063, 0.1, 0.004}}.check()),
                       "lockstep: warm_up has a ratio of 0.1 after one of 0.063; give ratios that fall, such as 0.25, "
                       "0.063, 0.015, 0.004");
     // Of a compressor that sends more than a ratio says, each stage sends as much.

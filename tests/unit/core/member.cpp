@@ -26,7 +26,4 @@ TEST_CASE("core/member: the class that says it", "[core]") {
     STATIC_REQUIRE_FALSE(is_inherited<derived, decltype(&derived::second)>);
     STATIC_REQUIRE(is_inherited<derived, decltype(&derived::template third<int>)>);
     STATIC_REQUIRE_FALSE(is_inherited<derived, decltype(&derived::free)>);  // of no class
-    STATIC_REQUIRE(is_of_derived<decltype(&derived::first), decltype(&derived::second)>);
-    STATIC_REQUIRE_FALSE(is_of_derived<decltype(&derived::second), decltype(&derived::first)>);
-    STATIC_REQUIRE_FALSE(is_of_derived<decltype(&derived::first), decltype(&derived::template third<int>)>);
 }

@@ -327,6 +327,19 @@ struct slow_sgd : sgd {
         return sgd::rule(pass);
     }
 };
+struct static_sgd : sgd {
+    static void update(const update_pass<float>& pass) noexcept { sign_sgd{}.update(pass); }
+};
+/// A base of the user's, for one type.
+struct base_of_leaf {
+    using rule_of = base_of_leaf;
+    static constexpr std::string_view name = "base";
+    static constexpr std::size_t slot_count = 0;
+    [[nodiscard]] std::string settings() const { return {}; }
+    auto rule(const update_pass<float>& pass) const noexcept { return sgd{}.rule(pass); }
+    void update(const update_pass<float>& pass) const noexcept { sgd{}.update(pass); }
+};
+struct leaf : base_of_leaf {};
 }  // namespace
 
 TEST_CASE("optim: an update() of its own counts, also where a rule is inherited", "[optim]") {
@@ -336,6 +349,8 @@ TEST_CASE("optim: an update() of its own counts, also where a rule is inherited"
     STATIC_REQUIRE_FALSE(HasRule<float_sign_sgd, float>);
     STATIC_REQUIRE_FALSE(HasRule<weight_decay<sign_sgd>, float>);
     STATIC_REQUIRE(HasRule<slow_sgd, float>);
+    STATIC_REQUIRE_FALSE(HasRule<static_sgd, float>);
+    STATIC_REQUIRE(HasRule<leaf, float>);
     std::vector<float> weights(9, 1.0F), gradient(9, 0.25F);
     REQUIRE(update_checked(sign_sgd{},
                            update_pass<float>{.weights = weights, .gradient = gradient, .slots = {}, .rate = 0.5}));

@@ -52,7 +52,7 @@ TEST_CASE("saving/disk: of a checkpoint goes what is its own", "[saving]") {
 TEST_CASE("saving/disk: a folder is that of one process as long as its run goes on", "[saving]") {
     using lockstep::saving::run_lock;
     const directory here;
-    const std::string folder = here / "a", path = folder + "/run";
+    const std::string folder = here / "a", path = folder + "/run.lock";
     files::create_directory(folder);
     // Another process, which tries to lock the file, and has it until it is let go. Whether it got it.
     int ends[2];
