@@ -209,7 +209,8 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
         const auto hash = surrogate.state_hash();
         trained = surrogate.report().steps;
         // << lockstep
-        if (now.rank() == 0 && goes_on) std::printf("goes on after round %lu and step %lu, state %016lx\n", round, trained, hash);
+        if (now.rank() == 0 && goes_on)
+            std::printf("goes on after round %lu and step %lu, state %016lx\n", round, trained, hash);
     }
     std::vector<float> x, y;
     for (; round < rounds && all_go_on(solver); ++round) {

@@ -115,7 +115,8 @@ private:
 
 /// Whether a run goes on from a checkpoint. A folder that it writes its own to may be without one: the first start of a
 /// job that is put back into the queue.
-[[nodiscard]] inline bool goes_on(const boost::mpi::communicator& world, const std::string& resume, const std::string& checkpoint) {
+[[nodiscard]] inline bool goes_on(const boost::mpi::communicator& world, const std::string& resume,
+                                  const std::string& checkpoint) {
     const auto name = [](std::string path) {
         while (path.size() > 1 && path.back() == '/') path.pop_back();
         return path;

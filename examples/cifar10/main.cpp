@@ -71,8 +71,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--resume", of.resume,
-                   "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all; the folder of --checkpoint may "
-                   "be without one: a first start");
+                   "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all; "
+                   "the folder of --checkpoint may be without one: a first start");
     app.add_option("--save-weights", of.save_weights, "safetensors file for the weights at the end");
     app.add_option("--csv", of.csv, "file for a line of numbers after each step");
     app.add_option("--log", of.log,

@@ -229,8 +229,8 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
     add_path("--resume", of.resume,
-                   "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all; the folder of --checkpoint may "
-                   "be without one: a first start");
+                   "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all; "
+                   "the folder of --checkpoint may be without one: a first start");
     add_path("--save-weights", of.save_weights, "safetensors file for the weights at the end");
     add_path("--load-weights", of.load_weights,
                    "begin with the weights of such a file, or of state.safetensors of a checkpoint");

@@ -18,6 +18,7 @@
 #include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/train/find_learning_rate.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "training/large_weights.hpp"
 
 namespace {
 
@@ -25,31 +26,18 @@ namespace ls = lockstep;
 namespace mpi = boost::mpi;
 using namespace ls::layers;
 
-constexpr std::size_t width = 512, samples = 64;
-
-/// Weights of megabytes travel in many pieces.
-auto recipe() {
-    return ls::plan{.model = ls::sequential{ls::input<width>, dense<1024>{}, ls::layers::tanh{}, dense<1>{}},
-                    .loss = ls::loss::mean_squared_error{},
-                    .optimizer = ls::optim::sgd{},
-                    .schedule = ls::optim::constant{.rate = 1e-4},
-                    .batch = 8,
-                    .transport = ls::transport::messages,
-                    .timeout = std::chrono::seconds{30}};
-}
 /// Workers that meet in every fifth step.
 auto local_recipe() {
-    return ls::plan{.model = ls::sequential{ls::input<width>, dense<16>{}, ls::layers::tanh{}, dense<1>{}},
-                    .loss = ls::loss::mean_squared_error{},
-                    .optimizer = ls::optim::sgd{},
-                    .schedule = ls::optim::constant{.rate = 1e-3},
-                    .sync = ls::sync::local_sgd{.period = 5},
-                    .batch = 8,
-                    .transport = ls::transport::messages,
-                    .timeout = std::chrono::seconds{30}};
+    return ls::plan{
+        .model = ls::sequential{ls::input<support::large_width>, dense<16>{}, ls::layers::tanh{}, dense<1>{}},
+        .loss = ls::loss::mean_squared_error{},
+        .optimizer = ls::optim::sgd{},
+        .schedule = ls::optim::constant{.rate = 1e-3},
+        .sync = ls::sync::local_sgd{.period = 5},
+        .batch = 8,
+        .transport = ls::transport::messages,
+        .timeout = std::chrono::seconds{30}};
 }
-const std::vector<float> x(samples * width, 0.25F), y(samples, 1.0F);
-auto set() { return ls::data::in_memory<ls::tensor::shape<width>, ls::tensor::shape<1>>(x, y); }
 
 /// A handler of the last rank has noted a signal in step `at`.
 struct asks {
@@ -86,12 +74,13 @@ TEST_CASE("one rank looks at the weights after a signal within an epoch", "[trai
     const mpi::communicator world;
     const bool is_last = world.rank() == world.size() - 1;
     for (std::uint64_t at = 1; at < 6; ++at) {
-        ls::trainer trainer{world, recipe()}, whole{world, recipe()};
+        ls::trainer trainer{world, support::large_recipe()}, whole{world, support::large_recipe()};
         std::uint64_t hash = 0;
-        CHECK_THROWS_AS(trainer.fit(set(), ls::epochs{9}, asks{is_last, at}, looks{&hash}), ls::core::interrupted);
+        CHECK_THROWS_AS(trainer.fit(support::large_set(), ls::epochs{9}, asks{is_last, at}, looks{&hash}),
+                        ls::core::interrupted);
         ls::core::stop_request::ask(0);
         CHECK(trainer.report().steps == at + 1);
-        whole.fit(set(), ls::until_step{at + 1});
+        whole.fit(support::large_set(), ls::until_step{at + 1});
         CHECK(trainer.weights_hash() == whole.weights_hash());
         if (world.rank() == 0) CHECK(hash == whole.weights_hash());
     }
@@ -100,18 +89,18 @@ TEST_CASE("one rank looks at the weights after a signal within an epoch", "[trai
 TEST_CASE("a search that a signal ends leaves the weights as they were on every rank", "[training]") {
     const mpi::communicator world;
     const bool is_last = world.rank() == world.size() - 1;
-    ls::trainer trainer{world, recipe()};
-    trainer.fit(set(), ls::steps{3});
+    ls::trainer trainer{world, support::large_recipe()};
+    trainer.fit(support::large_set(), ls::steps{3});
     const std::uint64_t before = trainer.weights_hash();
     for (int i = 0; i < 5; ++i) {
         if (is_last) ls::core::stop_request::ask(SIGUSR1);
-        CHECK_THROWS_AS(ls::find_learning_rate(trainer, set(), {.steps = 20}), ls::core::interrupted);
+        CHECK_THROWS_AS(ls::find_learning_rate(trainer, support::large_set(), {.steps = 20}), ls::core::interrupted);
         ls::core::stop_request::ask(0);
         CHECK(trainer.weights_hash() == before);
     }
-    trainer.fit(set(), ls::steps{2});
-    ls::trainer other{world, recipe()};
-    other.fit(set(), ls::steps{5});
+    trainer.fit(support::large_set(), ls::steps{2});
+    ls::trainer other{world, support::large_recipe()};
+    other.fit(support::large_set(), ls::steps{5});
     CHECK(trainer.weights_hash() == other.weights_hash());
 }
 
@@ -127,20 +116,21 @@ TEST_CASE("one rank looks at the mean of workers after a signal within an epoch,
     for (std::uint64_t at = 1; at < 6; ++at) {
         ls::trainer trainer{world, plan}, whole{world, plan};
         std::uint64_t hash = 0, at_begin = 0;
-        CHECK_THROWS_AS(trainer.fit(set(), ls::epochs{9}, asks{is_last, at}, looks{&hash}), ls::core::interrupted);
+        CHECK_THROWS_AS(trainer.fit(support::large_set(), ls::epochs{9}, asks{is_last, at}, looks{&hash}),
+                        ls::core::interrupted);
         ls::core::stop_request::ask(0);
         CHECK(trainer.report().steps == at + 1);
-        whole.fit(set(), ls::until_step{at + 1});
+        whole.fit(support::large_set(), ls::until_step{at + 1});
         const std::uint64_t now = whole.weights_hash();
         CHECK(trainer.weights_hash() == now);
         if (world.rank() == 0) CHECK(hash == now);
         // A step by each worker alone, and a fit that begins with a look.
-        trainer.fit(set(), ls::steps{1});
-        trainer.fit(set(), ls::steps{1}, looks_first{&at_begin});
-        whole.fit(set(), ls::steps{1});
+        trainer.fit(support::large_set(), ls::steps{1});
+        trainer.fit(support::large_set(), ls::steps{1}, looks_first{&at_begin});
+        whole.fit(support::large_set(), ls::steps{1});
         const std::uint64_t later = whole.weights_hash();
         if (world.rank() == 0) CHECK(at_begin == later);
-        whole.fit(set(), ls::steps{1});
+        whole.fit(support::large_set(), ls::steps{1});
         CHECK(trainer.state_hash() == whole.state_hash());
     }
 }

@@ -37,8 +37,8 @@ struct candidate_cost {
 /// Dense steps are those of tree_sum, over the workers' sums: this rank owns a strip, and only its slots of the
 /// optimizer are up to date. Compressed ones are those of gathered_messages with error_feedback{one_of}: every rank
 /// owns everything. In the first dense step after compressed ones messages carry all of p = g + e, which empties the
-/// residual. Before the first compressed step after dense ones the slots of all strips are gathered, slot by slot, before
-/// the messages. Memory beside both: slots for the whole bucket.
+/// residual. Before the first compressed step after dense ones the slots of all strips are gathered, slot by slot.
+/// Memory beside both: slots for the whole bucket.
 template <class T>
 class adaptive_sum {
     using compressor = compress::error_feedback<compress::one_of>;

@@ -153,10 +153,11 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     if (left > 0 || (core.restored_set == n && core.position > 0)) {
         require_restored_set(core, n);
         require_last_minibatch<typename engine<Plan>::net>(n, place, core.plan.batch, left);
-        if (!is_known) before.order_changes();
-        if (!is_known)
+        if (!is_known) {
+            before.order_changes();
             core::with_memory("the order of the samples", n * sizeof(core.order[0]),
                               "fit fewer samples, or use a machine with more memory", [&] { core.order.assign(n, 0); });
+        }
         core.restored_set = 0;
         core.position = place;
         if (ends) ++core.epoch;
