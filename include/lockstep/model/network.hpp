@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,8 @@ struct layer_facts {
     std::size_t offset = 0;             ///< of its parameters among those of its segment
     std::size_t statistics = 0;         ///< numbers that are averaged, not learned
     std::size_t statistics_offset = 0;  ///< of them among those of the network
+    std::span<const tensor::parameter> tensors;   ///< its parameters on one rank, one after the other
+    std::span<const tensor::parameter> observed;  ///< the tensors of its statistics
     double flops = 0;                   ///< forward, one sample, the whole layer
     double gradient_flops = 0;          ///< of one of its gradients
     model::segment segment = segment::replicated;
@@ -80,6 +83,8 @@ struct network {
             end += fact.parameters_here;
             fact.statistics = tensor::total_size(layer_api::statistics_of<typename here::type>);
             fact.statistics_offset = observed;
+            fact.tensors = here::type::parameters;
+            fact.observed = layer_api::statistics_of<typename here::type>;
             observed += fact.statistics;
         });
         // From the end on: the readers of a value decide whether it is needed.

@@ -100,6 +100,18 @@ private:
 [[nodiscard, gnu::cold]] collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n,
                                                                  std::size_t element_bytes, bool in_order);
 
+/// A piece, and where its numbers lie.
+template <std::size_t Rounds>
+struct part_of_rounds {
+    piece what;
+    compress::matrix shape;
+    bool is_dense = false;
+    std::size_t dense = 0;                    // among those that are added as they are,
+    std::array<std::size_t, Rounds> first{};  // in each round
+    std::size_t shared = 0, kept = 0;         // among these numbers
+    compress::reduction_sizes<Rounds> sizes{};
+};
+
 /// All matrices of the bucket go through each round of R together, as one sum over workers; those that R leaves alone
 /// (compress::is_dense) are added over the binary tree of workers, as they are, beside the rounds. The same bits on any
 /// number of ranks and for any buckets. Ranks that share a worker add its lanes first, over its own lane tree; then
@@ -232,16 +244,7 @@ public:
     }
 
 private:
-    /// A piece, and where its numbers lie.
-    struct part {
-        piece what;
-        compress::matrix shape;
-        bool is_dense = false;
-        std::size_t dense = 0;                         // among those that are added as they are,
-        std::array<std::size_t, round_count> first{};  // in each round
-        std::size_t shared = 0, kept = 0;              // among these numbers
-        compress::reduction_sizes<round_count> sizes{};
-    };
+    using part = part_of_rounds<round_count>;
     template <std::size_t... K>
     static auto sums_of(std::index_sequence<K...>) -> core::pack<std::unique_ptr<whole_sum<summed<K>>>...>;
 

@@ -67,55 +67,11 @@ public:
     /// Gathers the events of all ranks, on all of them.
     template <class Trainer>
     [[gnu::cold]] void on_end(Trainer& trainer, const totals&) {
-        if (path_.empty()) return;
-        write();
-        const comm::group& ranks = trainer.ranks();
-        const auto counts = ranks.gather_all(recorder_.events.size());
-        std::vector<parallel::block> strips;
-        std::size_t all = 0;
-        for (const std::size_t count : counts) {
-            strips.push_back({all, all + count});
-            all += count;
-        }
-        std::vector<recorded_event> events(all);
-        std::transform(recorder_.events.begin(), recorder_.events.end(),
-                       events.begin() + static_cast<std::ptrdiff_t>(strips[rank_].first),
-                       [&](const recorded_event& event) { return on_common_clock(event); });
-        comm::run<recorded_event>(ranks, collectives::all_gather(rank_, strips), std::span{events});
-        recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_, .bytes = {}};
-        run.bytes.resize(ranks.size());
-        for (const auto& bucket : recorder_.buckets) {
-            const auto bytes = ranks.gather_all(bucket.bytes);
-            for (std::size_t rank = 0; rank < bytes.size(); ++rank) run.bytes[rank].push_back(bytes[rank]);
-        }
-        for (const auto& strip : strips)
-            run.ranks.emplace_back(events.begin() + static_cast<std::ptrdiff_t>(strip.first),
-                                   events.begin() + static_cast<std::ptrdiff_t>(strip.last));
-        if (rank_ == 0 && all > 0) {
-            core::output_file file;
-            file.open(path_);
-            file.write("[\n");
-            for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
-                std::string out = metadata(rank);
-                for (const auto& event : run.ranks[rank]) out += line(event, rank, run, run.bytes[rank]);
-                file.write(out);
-            }
-            file.write(core::text("{\"name\":\"end\",\"ph\":\"M\",\"pid\":", process_of(0), "}\n]\n"));
-            file.close();
-            if (!picture_.empty()) {
-                core::output_file drawing;
-                drawing.open(picture_);
-                drawing.write(picture(run, typical_step(run)));
-                drawing.close();
-            }
-        }
-        // Nothing is removed before the whole is there.
-        (void)ranks.gather_all(rank_);
-        part_.close();
-        std::remove(part_name().c_str());
+        gather(trainer.ranks());
     }
 
 private:
+    [[gnu::cold]] void gather(const comm::group& ranks);
     [[nodiscard]] std::string part_name() const;
     [[nodiscard]] bool is_device() const noexcept {
         struct stat about {};
@@ -272,6 +228,54 @@ LOCKSTEP_FUNCTION void timeline::write() {
     } catch (const core::error&) {
         // What is lost here is in the memory of this rank, and on_end() writes it again, or says why not.
     }
+}
+
+LOCKSTEP_FUNCTION void timeline::gather(const comm::group& ranks) {
+    if (path_.empty()) return;
+    write();
+    const auto counts = ranks.gather_all(recorder_.events.size());
+    std::vector<parallel::block> strips;
+    std::size_t all = 0;
+    for (const std::size_t count : counts) {
+        strips.push_back({all, all + count});
+        all += count;
+    }
+    std::vector<recorded_event> events(all);
+    std::transform(recorder_.events.begin(), recorder_.events.end(),
+                   events.begin() + static_cast<std::ptrdiff_t>(strips[rank_].first),
+                   [&](const recorded_event& event) { return on_common_clock(event); });
+    comm::run<recorded_event>(ranks, collectives::all_gather(rank_, strips), std::span{events});
+    recorded_run run{.ranks = {}, .buckets = recorder_.buckets, .layers = layers_, .bytes = {}};
+    run.bytes.resize(ranks.size());
+    for (const auto& bucket : recorder_.buckets) {
+        const auto bytes = ranks.gather_all(bucket.bytes);
+        for (std::size_t rank = 0; rank < bytes.size(); ++rank) run.bytes[rank].push_back(bytes[rank]);
+    }
+    for (const auto& strip : strips)
+        run.ranks.emplace_back(events.begin() + static_cast<std::ptrdiff_t>(strip.first),
+                               events.begin() + static_cast<std::ptrdiff_t>(strip.last));
+    if (rank_ == 0 && all > 0) {
+        core::output_file file;
+        file.open(path_);
+        file.write("[\n");
+        for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+            std::string out = metadata(rank);
+            for (const auto& event : run.ranks[rank]) out += line(event, rank, run, run.bytes[rank]);
+            file.write(out);
+        }
+        file.write(core::text("{\"name\":\"end\",\"ph\":\"M\",\"pid\":", process_of(0), "}\n]\n"));
+        file.close();
+        if (!picture_.empty()) {
+            core::output_file drawing;
+            drawing.open(picture_);
+            drawing.write(picture(run, typical_step(run)));
+            drawing.close();
+        }
+    }
+    // Nothing is removed before the whole is there.
+    (void)ranks.gather_all(rank_);
+    part_.close();
+    std::remove(part_name().c_str());
 }
 
 #endif

@@ -38,18 +38,16 @@ struct named_arrays {
 template <class Network>
 [[nodiscard, gnu::cold]] named_arrays names_of() {
     named_arrays out;
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template at<index>;
-        using layer = typename Network::template layer<index>;
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+        const model::layer_facts& fact = Network::facts[layer];
         const auto add = [&](std::vector<named_array>& to, const tensor::parameter& one, std::size_t shards,
                              std::size_t number) {
-            to.push_back({core::text(index.value, ".", Network::facts[index].name, ".", one.name), one.rows,
-                          one.columns, shards, number});
+            to.push_back({core::text(layer, ".", fact.name, ".", one.name), one.rows, one.columns, shards, number});
         };
-        for (const auto& one : layer::parameters)
-            add(out.parameters, one, here::is_sharded ? Network::shards : 1, out.parameters.size());
-        for (const auto& one : layer_api::statistics_of<layer>) add(out.statistics, one, 1, index);
-    });
+        const std::size_t shards = fact.segment == model::segment::sharded ? Network::shards : 1;
+        for (const auto& one : fact.tensors) add(out.parameters, one, shards, out.parameters.size());
+        for (const auto& one : fact.observed) add(out.statistics, one, 1, layer);
+    }
     return out;
 }
 

@@ -19,6 +19,7 @@
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/progress_thread.hpp"
 #include "lockstep/comm/send_order.hpp"
+#include "lockstep/core/owned_list.hpp"
 #include "lockstep/core/sort.hpp"
 #include "lockstep/sync/buckets.hpp"
 #include "lockstep/sync/commit.hpp"
@@ -27,6 +28,12 @@
 #include "lockstep/tensor/arena.hpp"
 
 namespace lockstep::sync {
+
+/// A bucket that is to be started by the progress thread.
+struct submitted_bucket {
+    std::size_t bucket = 0;
+    std::uint64_t step = 0;
+};
 
 /// Gradients of replicated layers are added over all ranks, those of a shard over the ranks with the same shard. Sums
 /// go before weights, and weights in the order in which forward needs them, also where several are under way. With a
@@ -63,7 +70,7 @@ public:
         for (const auto& range : ranges) add(from, range, ranges, groups);
         for (std::size_t bucket = 0; bucket < size(); ++bucket) needed_.push_back(bucket);
         core::sort(needed_, [&](std::size_t a, std::size_t b) {
-            return buckets_[a]->range.lowest_layer < buckets_[b]->range.lowest_layer;
+            return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer;
         });
         message_bytes_ = from.arena.bytes() - before - gradient_numbers() * sizeof(T);
         if (!from.plan.progress_thread || from.all.size() == 1) return;
@@ -78,14 +85,14 @@ public:
 
     void bind(const tensor::arena& arena) {
         arena_ = &arena;
-        for (auto& bucket : buckets_) bucket->reducer.bind(arena);
+        for (std::size_t bucket = 0; bucket < size(); ++bucket) buckets_[bucket].reducer.bind(arena);
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return buckets_.size(); }
     /// Number of its first bucket among those of all queues.
     [[nodiscard]] std::size_t first() const noexcept { return first_; }
-    [[nodiscard]] entry& operator[](std::size_t bucket) noexcept { return *buckets_[bucket]; }
-    [[nodiscard]] const entry& operator[](std::size_t bucket) const noexcept { return *buckets_[bucket]; }
+    [[nodiscard]] entry& operator[](std::size_t bucket) noexcept { return buckets_[bucket]; }
+    [[nodiscard]] const entry& operator[](std::size_t bucket) const noexcept { return buckets_[bucket]; }
     /// Buckets in the order in which the next forward needs them.
     [[nodiscard]] std::span<const std::size_t> needed() const noexcept { return needed_; }
     [[nodiscard]] std::size_t bucket_of_layer(std::size_t layer) const noexcept { return layer_bucket_[layer]; }
@@ -95,7 +102,7 @@ public:
 
     [[nodiscard]] gradient_place<T> gradient_location(std::size_t layer) const noexcept {
         if (network::facts[layer].parameters_here == 0) return {};
-        const entry& in = *buckets_[layer_bucket_[layer]];
+        const entry& in = buckets_[layer_bucket_[layer]];
         if constexpr (Types::factors::are_used)
             if (in.range.by_factors) return {.factors = in.reducer.own_factors((*arena_)[in.gradient]).data()};
         return {(*arena_)[in.gradient].data() + (network::offset(layer) - in.range.first), in.range.count};
@@ -103,20 +110,20 @@ public:
 
     /// Once its sum is there and finished: the sum of what this rank owns, if the plan measures norms.
     [[nodiscard]] std::span<const T> sum_of(std::size_t bucket) const noexcept {
-        const entry& one = *buckets_[bucket];
+        const entry& one = buckets_[bucket];
         return std::span<const T>{(*arena_)[one.gradient]}.first(one.range.count);
     }
 
     /// The gradient of a layer is there: begins the sums of what is complete, here or on the thread.
     void ready(std::size_t layer, std::uint64_t step) {
         for (std::size_t bucket = 0; bucket < size(); ++bucket)
-            if (buckets_[bucket]->range.lowest_layer == layer) thread_ ? submit(bucket, step) : start(bucket, step);
+            if (buckets_[bucket].range.lowest_layer == layer) thread_ ? submit(bucket, step) : start(bucket, step);
     }
     void start_all(std::uint64_t step) {
         for (std::size_t bucket = 0; bucket < size(); ++bucket) start(bucket, step);
     }
     [[gnu::noinline]] void start(std::size_t bucket, std::uint64_t step) {
-        entry& one = *buckets_[bucket];
+        entry& one = buckets_[bucket];
         times_->started(first_ + bucket, step_times::direction::sum);
         one.reducer.start((*arena_)[one.gradient], step);
         one.state = stage::summing;
@@ -124,7 +131,7 @@ public:
     }
     /// Brings the new weights of a bucket to all ranks.
     void share(std::size_t bucket, std::span<T> weights) {
-        entry& one = *buckets_[bucket];
+        entry& one = buckets_[bucket];
         times_->started(first_ + bucket, step_times::direction::share);
         one.reducer.share(weights.subspan(one.range.first, one.range.count));
         one.state = stage::sharing;
@@ -136,7 +143,9 @@ public:
         if (under_way_ == 0) change_->end(std::exchange(updated_, 0));
     }
     [[nodiscard]] bool is_any(stage state) const noexcept {
-        return std::ranges::any_of(buckets_, [&](const auto& one) { return one->state == state; });
+        for (std::size_t bucket = 0; bucket < size(); ++bucket)
+            if (buckets_[bucket].state == state) return true;
+        return false;
     }
 
     /// Moves on what is under way, and looks for failures now and then.
@@ -172,7 +181,7 @@ public:
     }
     /// Waits until the weights of a bucket are there.
     void wait_for(std::size_t bucket) {
-        const entry& one = *buckets_[bucket];
+        const entry& one = buckets_[bucket];
         comm::backoff waiting{among_all(one.reducer.pending())};
         for (poll(); one.state == stage::sharing; poll()) waiting.wait(all_.aborts());
     }
@@ -180,9 +189,8 @@ public:
     [[gnu::noinline]] void wait_before(std::size_t layer) {
         if (layer > 0) times_->note(report::activity::forward, layer - 1);
         const std::size_t bucket = layer_bucket_[layer];
-        const bool complete =
-            network::facts[layer].parameters_here == 0 ||
-            std::atomic_ref{buckets_[bucket]->state}.load(std::memory_order_acquire) != stage::sharing;
+        const bool complete = network::facts[layer].parameters_here == 0 ||
+                              std::atomic_ref{buckets_[bucket].state}.load(std::memory_order_acquire) != stage::sharing;
         const auto wait = [&](step_times::time begin) {
             wait_for(bucket);
             times_->waited_for_weights(first_ + bucket, begin, bucket == needed_.front());
@@ -198,7 +206,7 @@ public:
         if (under_way_ == 0) return;
         poll();
         times_->note(report::activity::polling);
-        if (!complete && buckets_[bucket]->state == stage::sharing) wait(step_times::clock::now());
+        if (!complete && buckets_[bucket].state == stage::sharing) wait(step_times::clock::now());
     }
     /// Waits until all weights are there. Local: all ranks have started what it waits for. Throws remote_failure.
     [[gnu::noinline]] void wait_all() {
@@ -210,7 +218,7 @@ public:
     /// Waits until the sums that are under way are there; nothing is updated.
     void wait_for_sums() {
         for (const std::size_t bucket : needed_) {
-            const entry& one = *buckets_[bucket];
+            const entry& one = buckets_[bucket];
             if (one.state != stage::summing) continue;
             const auto begin = step_times::clock::now();
             comm::backoff waiting{among_all(one.reducer.pending())};
@@ -233,7 +241,7 @@ public:
             }
         } catch (...) {  // nothing but the first failure counts
         }
-        for (auto& bucket : buckets_) bucket->state = stage::idle;
+        for (std::size_t bucket = 0; bucket < size(); ++bucket) buckets_[bucket].state = stage::idle;
         under_way_ = 0;
         begun_of_submitted_ = submissions_;
         if (is_last) times_->give_up();
@@ -255,13 +263,13 @@ public:
 
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         std::size_t sum = 0;
-        for (const auto& bucket : buckets_) sum += bucket->reducer.bytes_per_step();
+        for (std::size_t bucket = 0; bucket < size(); ++bucket) sum += buckets_[bucket].reducer.bytes_per_step();
         return sum;
     }
     /// Sums of gradients on this rank, in numbers.
     [[nodiscard]] std::size_t gradient_numbers() const noexcept {
         std::size_t sum = 0;
-        for (const auto& bucket : buckets_) sum += bucket->gradient.count;
+        for (std::size_t bucket = 0; bucket < size(); ++bucket) sum += buckets_[bucket].gradient.count;
         return sum;
     }
     /// Memory of the reducers: partial sums on their way, messages, states of the compressor.
@@ -274,19 +282,13 @@ private:
     }
     [[nodiscard]] std::uint64_t came() const {
         std::uint64_t sum = 0;
-        for (const auto& bucket : buckets_)
-            sum += static_cast<std::uint64_t>(bucket->state) + bucket->reducer.pending().came();
+        for (std::size_t bucket = 0; bucket < size(); ++bucket)
+            sum += static_cast<std::uint64_t>(buckets_[bucket].state) + buckets_[bucket].reducer.pending().came();
         return sum;
     }
 
     /// In the queue beside this one as well.
     [[nodiscard]] std::uint64_t came_in_all() const { return came() + (beside_ != nullptr ? beside_->came() : 0); }
-
-    /// A bucket that is to be started by the thread.
-    struct submission {
-        std::size_t bucket = 0;
-        std::uint64_t step = 0;
-    };
 
     template <class Plan>
     [[gnu::cold]] void add(const setup<Plan>& from, const bucket_range& range, const std::vector<bucket_range>& all,
@@ -320,7 +322,7 @@ private:
                     core::checked_product("numbers of all factors", bucket.factors.numbers(), bucket.ranks.size());
             }
         const auto make = [&] { return method::make(bucket, from.plan.compressor, from.arena); };
-        entry& made = *buckets_.emplace_back(std::make_unique<entry>(range, make));
+        entry& made = buckets_.add(range, make);
         made.gradient = from.memory == nullptr ? from.arena.template reserve<T>(numbers)
                                                : from.arena.template reserve_shared<T>(numbers);
         times_->add_bucket(range.count);
@@ -338,7 +340,7 @@ private:
     }
     [[gnu::noinline]] void start_submitted() {
         for (; begun_of_submitted_ != submissions_.load(std::memory_order_acquire); ++begun_of_submitted_) {
-            const submission& next = submitted_[begun_of_submitted_ % submitted_.size()];
+            const submitted_bucket& next = submitted_[begun_of_submitted_ % submitted_.size()];
             start(next.bucket, next.step);
         }
     }
@@ -361,7 +363,7 @@ private:
     }
     [[gnu::noinline]] void move_on() {
         for (const std::size_t bucket : needed_) {
-            entry& one = *buckets_[bucket];
+            entry& one = buckets_[bucket];
             if ((one.state != stage::summing && one.state != stage::sharing) || !one.reducer.progress()) continue;
             const bool sums = one.state == stage::summing;
             // A forward of the owner may look at any time.
@@ -378,11 +380,11 @@ private:
     std::size_t first_;  // number of its first bucket among those of all queues
     std::vector<std::size_t> layer_bucket_;
     comm::send_order order_;  // of the messages of all buckets
-    std::vector<std::unique_ptr<entry>> buckets_;
+    core::owned_list<entry> buckets_;
     std::vector<std::size_t> needed_;  // buckets in the order of forward
     std::size_t message_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;
-    std::vector<submission> submitted_;  // a ring
+    std::vector<submitted_bucket> submitted_;  // a ring
     std::atomic<std::size_t> submissions_{0};
     std::size_t begun_of_submitted_ = 0;
     bool on_thread_ = false;

@@ -103,9 +103,9 @@ template <class Network>
     std::vector<reduce::piece> out;
     std::size_t tensor = 0;
     const bool sharded = range.segment == model::segment::sharded;
-    core::for_each_index<Network::size>([&](auto layer) {
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
         std::size_t at = Network::offset(layer);
-        for (const auto& parameter : Network::template layer<layer>::parameters) {
+        for (const auto& parameter : Network::facts[layer].tensors) {
             const std::size_t size = parameter.size(), each = segment == 0 ? size : segment;
             for (std::size_t first = 0; first < size && at >= range.first && at < range.first + range.count;
                  first += each)
@@ -119,7 +119,7 @@ template <class Network>
             at += size;
             ++tensor;
         }
-    });
+    }
     return out;
 }
 
@@ -144,7 +144,7 @@ struct bucket_groups {
 template <class Network>
 [[nodiscard]] constexpr std::size_t tensor_count() {
     std::size_t out = 0;
-    core::for_each_index<Network::size>([&](auto layer) { out += Network::template layer<layer>::parameters.size(); });
+    for (const model::layer_facts& fact : Network::facts) out += fact.tensors.size();
     return out;
 }
 
@@ -185,9 +185,9 @@ template <class Network>
                                                            bool each_tensor = false) {
     std::vector<update_run> out;
     std::size_t tensor = 0;
-    core::for_each_index<Network::size>([&](auto layer) {
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
         std::size_t at = Network::offset(layer);
-        for (const auto& parameter : Network::template layer<layer>::parameters) {
+        for (const auto& parameter : Network::facts[layer].tensors) {
             const std::size_t begin = std::max(at, first), end = std::min(at + parameter.size(), first + count);
             at += parameter.size();
             const std::size_t number = tensor++;
@@ -198,7 +198,7 @@ template <class Network>
             else
                 out.push_back({begin, end - begin, parameter.decays, number});
         }
-    });
+    }
     return out;
 }
 

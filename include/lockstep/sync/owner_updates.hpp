@@ -25,6 +25,15 @@
 
 namespace lockstep::sync {
 
+/// What a rank keeps for its strip of a bucket.
+template <class T>
+struct owned_strip {
+    /// slot_count x its numbers.
+    tensor::slice<T> slots;
+    /// Its parts, of a tensor each, and whether they decay.
+    std::vector<update_run> runs;
+};
+
 /// Synchronous SGD: a bucket starts when backward has finished its lowest layer. When all losses are there (no rank can
 /// fail any more), buckets are updated as their sums arrive, and their weights set off in the order in which the next
 /// forward needs them; it waits before each layer for its bucket. A strategy of one's own derives from this and says
@@ -200,14 +209,6 @@ protected:
             return of.reducer.owned();
     }
 
-    /// What this rank keeps for its strip of a bucket.
-    struct owned_strip {
-        /// slot_count x its numbers.
-        tensor::slice<T> slots;
-        /// Its parts, of a tensor each, and whether they decay.
-        std::vector<update_run> runs;
-    };
-
     /// Tells a recorder the layers and bytes of each bucket.
     [[gnu::cold]] static void add_buckets(report::recorder& to, const queue& of) {
         for (std::size_t bucket = 0; bucket < of.size(); ++bucket)
@@ -352,7 +353,7 @@ protected:
     void update(queue& of, std::size_t bucket, std::span<T> weights, double rate, std::uint64_t step,
                 const After& after) {
         auto& one = of[bucket];
-        const owned_strip& strip = owned_[bucket];
+        const owned_strip<T>& strip = owned_[bucket];
         const auto kept = stored(one);
         const std::span<T> here = weights.subspan(one.range.first, one.range.count);
         const tensor::slots<T> slots = slots_of(of, bucket);
@@ -382,7 +383,7 @@ protected:
     step_times times_;                              ///< of the step
     queue queue_;                                   ///< buckets of gradients
     [[no_unique_address]] norms_for<Types> norms_;  ///< none without clipping and layer-wise rates
-    std::vector<owned_strip> owned_;                ///< for each bucket
+    std::vector<owned_strip<T>> owned_;             ///< for each bucket
     const tensor::arena* arena_ = nullptr;          ///< all memory of a step
     std::atomic<bool> finite_ = true;               ///< gradients and weights of this step
 };

@@ -30,6 +30,37 @@
 
 namespace lockstep::sync {
 
+// No templates, so that a program of many trainers compiles vectors of them once.
+namespace detail {
+
+/// Tensors as norms see them: each shard is one of its own.
+struct norm_tensors {
+    std::vector<std::size_t> sizes;
+    std::vector<std::size_t> offsets;  // among the parameters of its rank
+    std::vector<std::size_t> shards;   // 0: on all ranks; else 1 + which shard
+    std::vector<bool> decays;
+};
+/// What a thread adds at once.
+struct norm_task {
+    std::size_t first;  // parameter on this rank
+    std::size_t count;
+    bool decays;
+};
+/// The tasks of a node of this rank, and where its sum goes.
+struct norm_node {
+    std::size_t first;
+    std::size_t tasks;
+    std::size_t slot;
+};
+/// What is there only where the plan asks for norms. MPI reads and writes `values`, which come before their operation.
+struct running_norms {
+    norm_tree tree;
+    comm::buffer<double> values{};
+    std::optional<comm::operation<double>> gather{};
+};
+
+}  // namespace detail
+
 /// Every rank adds the squares of its strips, one all-gather brings the sums of all strips to all ranks, and each
 /// finishes the norms of all tensors: squares in double over the tree of a tensor's numbers, then over shards, then
 /// over tensors in order (see norm_tree). So they have the same bits for any number of ranks and threads and any
@@ -52,8 +83,9 @@ public:
     [[gnu::cold]] tensor_norms(const setup<Plan>& from, const Queue& queue)
         : clip_{from.plan.clip}, optimizer_{from.plan.optimizer}, team_{from.team} {
         if (!measures_norms<Types>(from.plan)) return;
-        const layout all = make_layout();
-        const norm_tree& tree = run_.emplace(running{norm_tree{all.sizes, strips_of_ranks(from, queue, all)}}).tree;
+        const detail::norm_tensors all = make_layout();
+        const norm_tree& tree =
+            run_.emplace(detail::running_norms{norm_tree{all.sizes, strips_of_ranks(from, queue, all)}}).tree;
         // A node is cut into tasks, equal subtrees, so that threads share it.
         for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
             const bucket_range& range = queue[bucket].range;
@@ -131,10 +163,9 @@ public:
         run_->gather->finish();
         std::size_t tensor = 0, first = 0, bad = norms_.size();
         double total = 0;
-        core::for_each_index<network::size>([&](auto layer) {
-            const std::size_t shards = network::facts[layer].segment == model::segment::sharded ? network::shards : 1;
-            for (std::size_t i = 0; i < network::template layer<layer>::parameters.size();
-                 ++i, ++tensor, first += shards) {
+        for (const model::layer_facts& fact : network::facts) {
+            const std::size_t shards = fact.segment == model::segment::sharded ? network::shards : 1;
+            for (std::size_t i = 0; i < fact.tensors.size(); ++i, ++tensor, first += shards) {
                 std::array<double, 2> squares{};
                 for (std::size_t shard = 0; shard < shards; ++shard)
                     for (std::size_t which = 0; which < numbers; ++which)
@@ -143,7 +174,7 @@ public:
                 if (!std::isfinite(total + squares[1])) bad = std::min(bad, tensor);
                 norms_[tensor] = {.weights = std::sqrt(squares[1]), .gradient = std::sqrt(squares[0])};
             }
-        });
+        }
         // An optimizer that needs norms sees those of the gradient that it gets: the clipped one.
         if constexpr (clips<clip_type>) factor_ = clip_.factor(std::sqrt(total));
         for (optim::tensor_norms& one : norms_) one.gradient *= factor_;
@@ -171,32 +202,6 @@ private:
     struct no_optimizer {
         explicit no_optimizer(const auto&) noexcept {}
     };
-    /// Tensors as norms see them: each shard is one of its own.
-    struct layout {
-        std::vector<std::size_t> sizes;
-        std::vector<std::size_t> offsets;  // among the parameters of its rank
-        std::vector<std::size_t> shards;   // 0: on all ranks; else 1 + which shard
-        std::vector<bool> decays;
-    };
-    /// What a thread adds at once.
-    struct task {
-        std::size_t first;  // parameter on this rank
-        std::size_t count;
-        bool decays;
-    };
-    /// The tasks of a node of this rank, and where its sum goes.
-    struct node_tasks {
-        std::size_t first;
-        std::size_t tasks;
-        std::size_t slot;
-    };
-    /// What is there only where the plan asks for norms. MPI reads and writes `values`, which come before their
-    /// operation.
-    struct running {
-        norm_tree tree;
-        comm::buffer<double> values{};
-        std::optional<comm::operation<double>> gather{};
-    };
 
     /// Of what a rule makes of these numbers: block by block, so that it stays in the first-level cache.
     template <class Rule>
@@ -213,12 +218,12 @@ private:
         (std::make_index_sequence<optimizer::slot_count>{});
     }
 
-    [[nodiscard, gnu::cold]] static layout make_layout() {
-        layout out;
-        core::for_each_index<network::size>([&](auto layer) {
+    [[nodiscard, gnu::cold]] static detail::norm_tensors make_layout() {
+        detail::norm_tensors out;
+        for (std::size_t layer = 0; layer < network::size; ++layer) {
             const bool sharded = network::facts[layer].segment == model::segment::sharded;
             std::size_t at = network::offset(layer);
-            for (const auto& parameter : network::template layer<layer>::parameters) {
+            for (const auto& parameter : network::facts[layer].tensors) {
                 for (std::size_t shard = 0; shard < (sharded ? network::shards : 1); ++shard) {
                     out.sizes.push_back(parameter.size());
                     out.offsets.push_back(at);
@@ -227,15 +232,14 @@ private:
                 }
                 at += parameter.size();
             }
-        });
+        }
         return out;
     }
 
     /// What each rank adds: its strips of all buckets, cut where tensors begin and end. Collective.
     template <class Plan, class Queue>
-    [[nodiscard, gnu::cold]] static std::vector<std::vector<norm_strip>> strips_of_ranks(const setup<Plan>& from,
-                                                                                         const Queue& queue,
-                                                                                         const layout& all) {
+    [[nodiscard, gnu::cold]] static std::vector<std::vector<norm_strip>> strips_of_ranks(
+        const setup<Plan>& from, const Queue& queue, const detail::norm_tensors& all) {
         std::vector<std::vector<norm_strip>> out(from.grid.ranks);
         for (std::size_t bucket = 0; bucket < queue.size(); ++bucket) {
             const bucket_range& range = queue[bucket].range;
@@ -267,10 +271,10 @@ private:
     [[no_unique_address]] std::conditional_t<has_rule, optimizer, no_optimizer> optimizer_;
     std::uint64_t step_ = 0;
     parallel::team team_;
-    std::optional<running> run_;
-    std::vector<task> tasks_;
+    std::optional<detail::running_norms> run_;
+    std::vector<detail::norm_task> tasks_;
     std::vector<parallel::block> tasks_of_;  // each bucket
-    std::vector<node_tasks> nodes_;
+    std::vector<detail::norm_node> nodes_;
     std::vector<double> sums_;  // of each task
     std::vector<optim::tensor_norms> norms_;
     double factor_ = 1;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/partition/grid.hpp"
+#include "lockstep/report/events.hpp"
 #include "lockstep/simd/batch.hpp"
 #include "lockstep/sync/clip.hpp"
 #include "lockstep/sync/concept.hpp"
@@ -44,92 +47,143 @@ template <class Network, class Net>
     return out;
 }
 
-/// Text in a column of `width` characters; numbers to the right.
-[[nodiscard]] std::string left(std::string text, std::size_t width);
-[[nodiscard]] std::string right(const std::string& text, std::size_t width);
+/// What the table says: words and numbers, so that one function prints those of all trainers.
+struct summary_facts {
+    std::string instructions;
+    std::size_t element_bytes = 0;
+    std::size_t vector_width = 0;  ///< floats
+    bool is_optimised = true;
+    partition::grid grid;
+    std::string_view partition;
+    std::size_t threads = 1, batch = 0, lanes = 0;
+    std::uint64_t seed = 0;
+    std::string optimizer, schedule, compressor;
+    std::size_t workers_asked = 0;                ///< 0: one for each rank
+    std::string worker_state;                     ///< what each of them has
+    std::string clip, sync, algorithms, factors;  ///< empty: none to name
+    std::string input;
+    std::vector<layer_row> layers;
+    std::vector<bool> sends_factors;  ///< each layer
+    std::size_t parameters = 0;
+    double forward_flops = 0, training_flops = 0;
+    std::string transport, all_reduce;
+    std::size_t averaging_bytes = 0, buckets = 0, redistribution_bytes = 0, memory_bytes = 0;
+    report::memory_by_kind memory;
+};
+[[nodiscard]] std::string text_of(const summary_facts& of);
 
 /// What a trainer is about to do. Collective in a model partition.
 template <class Trainer>
 [[nodiscard, gnu::cold]] std::string summary(Trainer& of) {
     using network = typename Trainer::network;
     const auto& plan = of.recipe();
-    const auto& grid = of.grid();
-    const auto count = [](std::size_t number, std::string_view what) {
-        return core::text(number, " ", what, number == 1 ? "" : "s");
-    };
-    std::string out = core::text("instructions  ", simd::instruction_set(), ", ",
-                                 sizeof(typename Trainer::value_type) * 8, "-bit numbers");
-    if (simd::width<float> < 8) out += "  (narrow: compile with -march=native or link lockstep::native)";
+    summary_facts out{.instructions = std::string{simd::instruction_set()},
+                      .element_bytes = sizeof(typename Trainer::value_type),
+                      .vector_width = simd::width<float>,
+                      .grid = of.grid(),
+                      .partition = plan.partition.name,
+                      .threads = plan.threads,
+                      .batch = plan.batch,
+                      .lanes = plan.lanes,
+                      .seed = plan.seed,
+                      .optimizer = describe(plan.optimizer),
+                      .schedule = describe(plan.schedule),
+                      .compressor = describe(plan.compressor),
+                      .workers_asked = plan.workers,
+                      .algorithms = plan.algorithms,
+                      .input = tensor::to_text<typename network::input>(),
+                      .layers = layer_rows<network>(plan.model),
+                      .parameters = network::parameters,
+                      .forward_flops = network::forward_flops,
+                      .training_flops = network::training_flops,
+                      .transport = of.transport(),
+                      .all_reduce = of.all_reduce_algorithm(),
+                      .averaging_bytes = of.averaging_bytes(),
+                      .buckets = of.buckets(),
+                      .redistribution_bytes = of.redistribution_bytes(),
+                      .memory_bytes = of.memory_bytes(),
+                      .memory = of.memory()};
 #if defined(__GNUC__) && !defined(__OPTIMIZE__)
-    out += "  (not optimised: configure with -DCMAKE_BUILD_TYPE=Release, or compile with -O3)";
+    out.is_optimised = false;
 #endif
-    out += core::text("\ngrid          ", count(grid.ranks, "rank"), " = ", count(grid.replicas(), "replica"), " x ",
-                      count(grid.shards, "shard"), " (", std::string_view{plan.partition.name}, "), ",
-                      count(plan.threads, "thread"), " each\n");
-    out +=
-        core::text("minibatch     ", plan.batch, " samples in ", count(plan.lanes, "lane"), ", seed ", plan.seed, "\n");
-    out += core::text("optimizer     ", describe(plan.optimizer), ", rate ", describe(plan.schedule), "\n");
-    out += core::text("compressor    ", describe(plan.compressor), "\n");
-    if (grid.workers > 0)
-        out += core::text("workers       ", grid.workers,
-                          plan.workers == 0 ? core::text(", one for each rank: .workers = ", grid.workers,
-                                                         " keeps these bits on other numbers of ranks")
-                                            : "",
-                          sync::has_worker_weights<decltype(plan.sync)>
-                              ? core::text(", each with weights of its own")
-                              : core::text(", segments of ", core::grouped(plan.segment), " numbers"),
-                          "\n");
+    out.worker_state = sync::has_worker_weights<decltype(plan.sync)>
+                           ? std::string{"each with weights of its own"}
+                           : core::text("segments of ", core::grouped(plan.segment), " numbers");
     if constexpr (sync::clips<decltype(plan.clip)>)
-        if (plan.clip.is_active()) out += core::text("clip          ", describe(plan.clip), "\n");
-    if (const std::string_view sync{plan.sync.name}; sync != "every_step")
-        out += core::text("sync          ", describe(plan.sync), "\n");
-    if (!plan.algorithms.empty()) out += core::text("algorithms    ", plan.algorithms, "\n");
-    if constexpr (decltype(plan.factors)::are_used) {
-        std::size_t senders = 0;
-        for (std::size_t layer = 0; layer < network::size; ++layer) senders += of.sends_factors(layer) ? 1 : 0;
-        out += core::text("factors       ", plan.factors.settings(), ": ", count(senders, "layer"),
-                          senders == 1 ? " sends" : " send", " x and dy of each sample in place of a gradient\n");
-    }
-    out += core::text("network       input ", tensor::to_text<typename network::input>(), "\n");
-    std::size_t number = 0, longest = 9;  // most networks have the same columns
-    const auto rows = layer_rows<network>(plan.model);
-    for (const auto& row : rows) longest = std::max(longest, row.name.size());
-    for (const auto& row : rows) {
-        const bool sends_factors = of.sends_factors(number);
-        out += core::text(
-            "  ", right(core::text(number++), 3), "  ", left(std::string{row.name}, longest + 2), left(row.output, 12),
-            right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
-            row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11), " MFLOP",
-            row.sharded ? core::text("  1/", grid.shards, " on each rank") : "", row.remark.empty() ? "" : "  ",
-            row.remark, row.runs_again ? "  runs again in backward" : "", sends_factors ? "  sends factors" : "", "\n");
-    }
-    out += core::text("  in all ", right(core::grouped(network::parameters), longest + 25), " parameters",
-                      right(core::fixed(network::forward_flops / 1e6, 3), 11), " MFLOP forward, ",
-                      core::fixed(network::training_flops / 1e6, 3), " to train on a sample\n");
-    out += core::text("transport     ", of.transport(), "\n");
-    out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes()), " bytes to average in ",
-                      count(of.buckets(), "bucket"), ", ", core::grouped(of.redistribution_bytes()),
-                      " bytes between layers\n");
-    if (const auto how = of.all_reduce_algorithm(); !how.empty()) out += core::text("              by ", how, "\n");
-    const auto memory = of.memory();
-    const auto megabytes = [](std::size_t bytes) { return core::fixed(static_cast<double>(bytes) / 1e6, 1); };
-    out +=
-        core::text("memory        ", megabytes(of.memory_bytes()), " MB on rank 0: weights ", megabytes(memory.weights),
-                   ", gradients ", megabytes(memory.gradients), ", optimizer ", megabytes(memory.optimizer),
-                   ", activations ", megabytes(memory.activations), " (scratch up to ", megabytes(memory.scratch),
-                   "), data ", megabytes(memory.data), ", messages ", megabytes(memory.messages), "\n");
-    return out;
+        if (plan.clip.is_active()) out.clip = describe(plan.clip);
+    if (std::string_view{plan.sync.name} != "every_step") out.sync = describe(plan.sync);
+    if constexpr (decltype(plan.factors)::are_used) out.factors = plan.factors.settings();
+    for (std::size_t layer = 0; layer < network::size; ++layer) out.sends_factors.push_back(of.sends_factors(layer));
+    return text_of(out);
 }
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::string left(std::string text, std::size_t width) {
-    text.resize(std::max(width, text.size()), ' ');
-    return text;
-}
-
-LOCKSTEP_FUNCTION std::string right(const std::string& text, std::size_t width) {
-    return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+LOCKSTEP_FUNCTION std::string text_of(const summary_facts& of) {
+    const auto left = [](std::string text, std::size_t width) {
+        text.resize(std::max(width, text.size()), ' ');
+        return text;
+    };
+    const auto right = [](const std::string& text, std::size_t width) {
+        return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+    };
+    const auto count = [](std::size_t number, std::string_view what) {
+        return core::text(number, " ", what, number == 1 ? "" : "s");
+    };
+    const auto megabytes = [](std::size_t bytes) { return core::fixed(static_cast<double>(bytes) / 1e6, 1); };
+    const partition::grid& grid = of.grid;
+    std::string out = core::text("instructions  ", of.instructions, ", ", of.element_bytes * 8, "-bit numbers");
+    if (of.vector_width < 8) out += "  (narrow: compile with -march=native or link lockstep::native)";
+    if (!of.is_optimised) out += "  (not optimised: configure with -DCMAKE_BUILD_TYPE=Release, or compile with -O3)";
+    out += core::text("\ngrid          ", count(grid.ranks, "rank"), " = ", count(grid.replicas(), "replica"), " x ",
+                      count(grid.shards, "shard"), " (", of.partition, "), ", count(of.threads, "thread"), " each\n");
+    out += core::text("minibatch     ", of.batch, " samples in ", count(of.lanes, "lane"), ", seed ", of.seed, "\n");
+    out += core::text("optimizer     ", of.optimizer, ", rate ", of.schedule, "\n");
+    out += core::text("compressor    ", of.compressor, "\n");
+    if (grid.workers > 0)
+        out += core::text("workers       ", grid.workers,
+                          of.workers_asked == 0 ? core::text(", one for each rank: .workers = ", grid.workers,
+                                                             " keeps these bits on other numbers of ranks")
+                                                : "",
+                          ", ", of.worker_state, "\n");
+    const auto line = [&](std::string_view name, const std::string& text) {
+        if (!text.empty()) out += core::text(name, text, "\n");
+    };
+    line("clip          ", of.clip);
+    line("sync          ", of.sync);
+    line("algorithms    ", of.algorithms);
+    if (!of.factors.empty()) {
+        const auto senders = static_cast<std::size_t>(std::ranges::count(of.sends_factors, true));
+        out += core::text("factors       ", of.factors, ": ", count(senders, "layer"),
+                          senders == 1 ? " sends" : " send", " x and dy of each sample in place of a gradient\n");
+    }
+    out += core::text("network       input ", of.input, "\n");
+    std::size_t longest = 9;  // most networks have the same columns
+    for (const auto& row : of.layers) longest = std::max(longest, row.name.size());
+    for (std::size_t number = 0; number < of.layers.size(); ++number) {
+        const layer_row& row = of.layers[number];
+        out +=
+            core::text("  ", right(core::text(number), 3), "  ", left(std::string{row.name}, longest + 2),
+                       left(row.output, 12), right(row.parameters > 0 ? core::grouped(row.parameters) : "", 13),
+                       row.parameters > 0 ? " parameters" : "           ", right(core::fixed(row.flops / 1e6, 3), 11),
+                       " MFLOP", row.sharded ? core::text("  1/", grid.shards, " on each rank") : "",
+                       row.remark.empty() ? "" : "  ", row.remark, row.runs_again ? "  runs again in backward" : "",
+                       of.sends_factors[number] ? "  sends factors" : "", "\n");
+    }
+    out += core::text("  in all ", right(core::grouped(of.parameters), longest + 25), " parameters",
+                      right(core::fixed(of.forward_flops / 1e6, 3), 11), " MFLOP forward, ",
+                      core::fixed(of.training_flops / 1e6, 3), " to train on a sample\n");
+    out += core::text("transport     ", of.transport, "\n");
+    out += core::text("each step     rank 0 sends ", core::grouped(of.averaging_bytes), " bytes to average in ",
+                      count(of.buckets, "bucket"), ", ", core::grouped(of.redistribution_bytes),
+                      " bytes between layers\n");
+    line("              by ", of.all_reduce);
+    out += core::text("memory        ", megabytes(of.memory_bytes), " MB on rank 0: weights ",
+                      megabytes(of.memory.weights), ", gradients ", megabytes(of.memory.gradients), ", optimizer ",
+                      megabytes(of.memory.optimizer), ", activations ", megabytes(of.memory.activations),
+                      " (scratch up to ", megabytes(of.memory.scratch), "), data ", megabytes(of.memory.data),
+                      ", messages ", megabytes(of.memory.messages), "\n");
+    return out;
 }
 
 #endif

@@ -33,12 +33,11 @@ template <class Network>
 [[noreturn, gnu::cold]] void refuse_norm(sync::commit& change, std::size_t tensor, std::uint64_t step) {
     std::string what;
     std::size_t number = 0;
-    core::for_each_index<Network::size>([&](auto index) {
-        for (const auto& one : Network::template at<index>::type::parameters)
+    for (std::size_t layer = 0; layer < Network::size; ++layer)
+        for (const auto& one : Network::facts[layer].tensors)
             if (number++ == tensor)
-                what = core::text("the norm of the gradient or of the ", one.name, " of layer ", std::size_t{index},
-                                  " (", Network::facts[index].name, ") is not finite");
-    });
+                what = core::text("the norm of the gradient or of the ", one.name, " of layer ", layer, " (",
+                                  Network::facts[layer].name, ") is not finite");
     refuse_step(change, what, step);
 }
 
@@ -47,15 +46,14 @@ template <class Network, class T>
 [[noreturn, gnu::cold]] void refuse_weights(std::span<const T> weights, std::uint64_t step) {
     std::string what = "a gradient or the state of the optimizer";
     const std::size_t bad = kernels::first_non_finite(weights);
-    core::for_each_index<Network::size>([&](auto index) {
-        std::size_t at = Network::offset(index);
-        for (const auto& one : Network::template at<index>::type::parameters) {
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+        std::size_t at = Network::offset(layer);
+        for (const auto& one : Network::facts[layer].tensors) {
             if (at <= bad && bad < at + one.size())
-                what = core::text("the ", one.name, " of layer ", std::size_t{index}, " (", Network::facts[index].name,
-                                  ")");
+                what = core::text("the ", one.name, " of layer ", layer, " (", Network::facts[layer].name, ")");
             at += one.size();
         }
-    });
+    }
     core::fail(core::text(what, " became infinite or NaN in step ", step, ", whose loss was finite"),
                "use a lower learning rate or a warm-up, or scale the data");
 }

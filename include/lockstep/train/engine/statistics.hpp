@@ -62,14 +62,14 @@ public:
     /// The running values before the first step.
     template <class Rule>
     [[gnu::cold]] void initialise(std::uint64_t seed, const Rule& rule) {
-        core::for_each_index<Network::size>([&](auto index) {
-            using layer = typename Network::template layer<index>;
-            std::size_t at = Network::facts[index].statistics_offset, number = layer::parameters.size();
-            for (const auto& one : layer_api::statistics_of<layer>) {
-                model::initialise(one, running().subspan(at, one.size()), 0, one.columns, seed, index, number++, rule);
+        for (std::size_t layer = 0; layer < Network::size; ++layer) {
+            const model::layer_facts& fact = Network::facts[layer];
+            std::size_t at = fact.statistics_offset, number = fact.tensors.size();
+            for (const auto& one : fact.observed) {
+                model::initialise(one, running().subspan(at, one.size()), 0, one.columns, seed, layer, number++, rule);
                 at += one.size();
             }
-        });
+        }
     }
 
     /// `node`: the first of the tree that is written there.

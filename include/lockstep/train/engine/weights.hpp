@@ -32,16 +32,15 @@ namespace lockstep::train {
 template <class Network, class T, class Rule>
 [[gnu::cold]] void initialise_weights(std::span<T> weights, const partition::grid& on, std::uint64_t seed,
                                       const Rule& rule) {
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template at<index>;
-        std::size_t at = Network::offset(index), number = 0;
-        for (const auto& one : here::type::parameters) {
-            model::initialise(one, weights.subspan(at, one.size()), here::is_sharded ? on.shard() * one.columns : 0,
-                              here::is_sharded ? Network::shards * one.columns : one.columns, seed, index, number++,
-                              rule);
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+        const bool is_sharded = Network::facts[layer].segment == model::segment::sharded;
+        std::size_t at = Network::offset(layer), number = 0;
+        for (const auto& one : Network::facts[layer].tensors) {
+            model::initialise(one, weights.subspan(at, one.size()), is_sharded ? on.shard() * one.columns : 0,
+                              is_sharded ? Network::shards * one.columns : one.columns, seed, layer, number++, rule);
             at += one.size();
         }
-    });
+    }
 }
 
 /// Rows x columns numbers of a layer.
@@ -57,18 +56,18 @@ template <class Network, class T>
                                                        std::span<T> statistics) {
     named_numbers<T> found;
     std::string known;
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template layer<index>;
-        const auto look = [&](const auto& all, std::span<T> in, std::size_t at) {
-            for (const auto& one : all) {
-                if (index == layer) known += core::text(known.empty() ? "" : ", ", one.name);
-                if (index == layer && one.name == name) found = {in.subspan(at, one.size()), {one.rows, one.columns}};
-                at += one.size();
-            }
-        };
-        look(here::parameters, weights, Network::offset(index));
-        look(layer_api::statistics_of<here>, statistics, Network::facts[index].statistics_offset);
-    });
+    const auto look = [&](std::span<const tensor::parameter> all, std::span<T> in, std::size_t at) {
+        for (const auto& one : all) {
+            known += core::text(known.empty() ? "" : ", ", one.name);
+            if (one.name == name) found = {in.subspan(at, one.size()), {one.rows, one.columns}};
+            at += one.size();
+        }
+    };
+    if (layer < Network::size) {
+        const model::layer_facts& fact = Network::facts[layer];
+        look(fact.tensors, weights, Network::offset(layer));
+        look(fact.observed, statistics, fact.statistics_offset);
+    }
     if (found.numbers.empty())
         core::fail(core::text("layer ", layer, " has no parameter '", name, "'"),
                    known.empty() ? core::text("choose a layer with parameters below ", Network::size)
@@ -80,23 +79,23 @@ template <class Network, class T>
 template <class Network, class T, class Visitor>
 void visit_weights(Visitor&& visit, std::span<T> weights, std::span<T> statistics, const partition::grid& on) {
     std::size_t tensor = 0;
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template at<index>;
-        std::size_t at = Network::offset(index);
-        for (const auto& one : here::type::parameters) {
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+        const model::layer_facts& fact = Network::facts[layer];
+        const bool is_sharded = fact.segment == model::segment::sharded;
+        std::size_t at = Network::offset(layer);
+        for (const auto& one : fact.tensors) {
             visit(tensor::state_part<T>{.role = "weights",
-                                        .tensor = tensor++ * on.shards + (here::is_sharded ? on.shard() : 0),
+                                        .tensor = tensor++ * on.shards + (is_sharded ? on.shard() : 0),
                                         .numbers = weights.subspan(at, one.size()),
-                                        .speaks = (here::is_sharded ? on.replica() : on.rank) == 0});
+                                        .speaks = (is_sharded ? on.replica() : on.rank) == 0});
             at += one.size();
         }
-        constexpr auto& fact = Network::facts[index];
         if (fact.statistics > 0)
             visit(tensor::state_part<T>{.role = "statistics",
-                                        .tensor = index,
+                                        .tensor = layer,
                                         .numbers = statistics.subspan(fact.statistics_offset, fact.statistics),
                                         .speaks = on.rank == 0});
-    });
+    }
 }
 
 /// All weights of the whole network, layer by layer. Collective in a model group.
@@ -108,13 +107,12 @@ template <class Network, class T>
     core::with_memory("a copy of all weights", Network::parameters * sizeof(T),
                       "use a machine with more memory, or fewer ranks on this one",
                       [&] { out.reserve(Network::parameters); });
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template at<index>;
-        std::size_t at = Network::offset(index);
-        for (const auto& one : here::type::parameters) {
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+        std::size_t at = Network::offset(layer);
+        for (const auto& one : Network::facts[layer].tensors) {
             const auto part = weights.subspan(at, one.size());
             at += one.size();
-            if constexpr (here::is_sharded) {
+            if (Network::facts[layer].segment == model::segment::sharded) {
                 comm::buffer<T> cut(one.size() * shards);
                 std::copy(part.begin(), part.end(), cut.begin() + static_cast<std::ptrdiff_t>(on.shard() * one.size()));
                 std::vector<parallel::block> strips;
@@ -128,7 +126,7 @@ template <class Network, class T>
                 out.insert(out.end(), part.begin(), part.end());
             }
         }
-    });
+    }
     return out;
 }
 
@@ -164,12 +162,12 @@ template <class Network, class T>
 [[gnu::cold]] void require_equal_weights(const comm::group& ranks, const partition::grid& on,
                                          std::span<const T> weights, std::span<const T> statistics) {
     std::uint64_t replicated = core::hash(std::as_bytes(statistics)), sharded = 0;
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template at<index>;
-        const auto part = weights.subspan(Network::offset(index), tensor::total_size(here::type::parameters));
-        std::uint64_t& hash = here::is_sharded ? sharded : replicated;
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+        const model::layer_facts& fact = Network::facts[layer];
+        const auto part = weights.subspan(Network::offset(layer), fact.parameters_here);
+        std::uint64_t& hash = fact.segment == model::segment::sharded ? sharded : replicated;
         hash = core::hash(std::as_bytes(part), hash);
-    });
+    }
     const auto hashes = ranks.gather_all(std::array{replicated, sharded});
     for (std::size_t rank = 1; rank < hashes.size(); ++rank)
         if (hashes[rank][0] != hashes[0][0] || hashes[rank][1] != hashes[rank % on.shards][1])
@@ -181,18 +179,18 @@ template <class Network, class T>
 /// This rank's part of all weights: the inverse of gather_weights().
 template <class Network, class T>
 [[gnu::cold]] void cut_weights(std::span<const T> all, std::span<T> weights, const partition::grid& on) {
-    core::for_each_index<Network::size>([&](auto index) {
-        using here = typename Network::template at<index>;
-        std::size_t at = Network::offset(index);
-        for (const auto& one : here::type::parameters) {
-            const std::size_t width = here::is_sharded ? Network::shards * one.columns : one.columns;
-            const std::size_t first = here::is_sharded ? on.shard() * one.columns : 0;
+    for (std::size_t layer = 0; layer < Network::size; ++layer) {
+        const bool is_sharded = Network::facts[layer].segment == model::segment::sharded;
+        std::size_t at = Network::offset(layer);
+        for (const auto& one : Network::facts[layer].tensors) {
+            const std::size_t width = is_sharded ? Network::shards * one.columns : one.columns;
+            const std::size_t first = is_sharded ? on.shard() * one.columns : 0;
             for (std::size_t row = 0; row < one.rows; ++row)
                 std::copy_n(all.data() + row * width + first, one.columns, weights.data() + at + row * one.columns);
             at += one.size();
             all = all.subspan(one.rows * width);
         }
-    });
+    }
 }
 
 }  // namespace lockstep::train
