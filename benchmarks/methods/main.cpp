@@ -27,17 +27,18 @@ using namespace benchmark;
 using namespace lockstep::compress;
 
 std::vector<method> all_methods() {
-    return {{"none", none{}},
-            {"fp16", half{}},
-            {"quantize8", any{error_feedback{quantize{.bits = 8}}}},
-            {"quantize4", any{error_feedback{quantize{.bits = 4}}}},
-            {"topk10", any{error_feedback{top_k{.ratio = 0.1}}}},
-            {"topk", any{error_feedback{top_k{.ratio = 0.01}}}},
-            {"onebit", any{error_feedback{one_bit{}}}},
-            {"randomk", any_reduction<algebra::ordered_sum>{error_feedback{random_k{.ratio = 0.01}}}},
-            {"powersgd", any_reduction<algebra::ordered_sum, algebra::ordered_sum>{error_feedback{power_sgd{}}}},
-            {"terngrad", any_reduction<algebra::max, algebra::exact_sum>{terngrad{}}},
-            {"adaptive", adaptive{}}};
+    return {
+        {"none", none{}},
+        {"fp16", half{}},
+        {"quantize8", any{error_feedback{quantize{.bits = 8}}}},
+        {"quantize4", any{error_feedback{quantize{.bits = 4}}}},
+        {"topk10", any{error_feedback{top_k{.ratio = 0.1}}}},
+        {"topk", any{error_feedback{top_k{.ratio = 0.01}}}},
+        {"onebit", any{error_feedback{one_bit{}}}},
+        {"randomk", any_reduction<algebra::ordered_sum>{error_feedback{random_k{.ratio = 0.01}}}},
+        {"powersgd", any_reduction<algebra::ordered_sum, algebra::ordered_sum>{error_feedback{power_sgd{.rank = 2}}}},
+        {"terngrad", any_reduction<algebra::max, algebra::exact_sum>{terngrad{}}},
+        {"adaptive", adaptive{}}};
 }
 
 options read(int argc, char** argv) {

@@ -11,12 +11,16 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
+#include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/random_block.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/optim/adam.hpp"
 #include "lockstep/sync/adaptive.hpp"
@@ -33,8 +37,9 @@ const samples<> training{190};
 
 /// Layers 0 (40 parameters), 4 (2,424) and 7 (250) change in turns.
 const std::string changes =
-    "1 4 1\n2 7 2\n3 4 2\n4 0 2\n5 7 0\n6 4 0\n6 7 1\n7 7 0\n7 4 1\n8 4 0\n9 4 0\n10 4 2\n10 7 1\n11 0 0\n12 7 2\n13 4 "
-    "0\n";
+    "1 4 1\n2 7 2\n3 4 3\n4 0 2\n5 7 0\n6 4 0\n6 7 4\n7 7 0\n7 4 3\n8 4 1\n9 4 0\n10 4 2\n10 7 3\n11 0 0\n11 7 4\n12 7 "
+    "2\n13 4 "
+    "0\n13 7 3\n";
 
 struct machine {
     std::size_t bucket = 1U << 16U;
@@ -49,7 +54,8 @@ constexpr machine machines[] = {{1, true, false, ls::transport::messages},
                                 {1U << 16U, true, true, ls::transport::automatic}};
 
 adaptive settings(std::optional<choice_list> replay) {
-    return {.candidates = {ls::compress::top_k{.ratio = 0.05}, ls::compress::quantize{.bits = 4, .bucket = 64}},
+    return {.candidates = {ls::compress::top_k{.ratio = 0.05}, ls::compress::quantize{.bits = 4, .bucket = 64},
+                           ls::compress::power_sgd{.rank = 1}, ls::compress::random_block{.ratio = 0.2}},
             .least_numbers = 200,
             .replay = std::move(replay)};
 }
@@ -149,6 +155,62 @@ TEST_CASE("equivalence/adaptive: the first dense step sends what was left out", 
     });
 }
 
+TEST_CASE(
+    "equivalence/adaptive: a candidate that is chosen from the first step on has the bits of error feedback around it",
+    "[equivalence]") {
+    const auto compare = [](const auto& group, const auto& one) {
+        INFO(one.name);
+        ls::trainer plain{group, recipe(ls::compress::error_feedback{one}, 4, 8)};
+        losses seen;
+        plain.fit(training.set(), ls::steps{steps}, seen);
+        const adaptive always{
+            .candidates = {one}, .least_numbers = 200, .replay = choice_list::parse("0 0 1\n0 4 1\n0 7 1\n")};
+        const outcome chosen = run(group, always, 4, 8);
+        CHECK(chosen.weights == plain.weights_hash());
+        CHECK(chosen.losses == seen.values);
+    };
+    on_groups({3}, [&](const mpi::communicator& group) {
+        compare(group, ls::compress::top_k{.ratio = 0.05});
+        compare(group, ls::compress::power_sgd{.rank = 1});
+        compare(group, ls::compress::random_block{.ratio = 0.2});
+    });
+}
+
+TEST_CASE("equivalence/adaptive: a reduction takes over what messages have left of vectors", "[equivalence]") {
+    on_groups({3}, [&](const mpi::communicator& group) {
+        const auto with = [&](const std::string& last) {
+            adaptive given{.candidates = {ls::compress::quantize{.bits = 4, .bucket = 64}, ls::compress::power_sgd{}},
+                           .least_numbers = 200,
+                           .replay = choice_list::parse("1 4 1\n5 4 " + last + "\n")};
+            trainer one{group, recipe(given, 4, 8)};
+            one.fit(training.set(), ls::steps{5});
+            const auto left_out = [&] {
+                double sum = 0;
+                one.visit_state([&](const auto& part) {
+                    if (part.role == "compressor" && part.tensor == 3)
+                        for (const auto number : part.numbers) sum += std::fabs(static_cast<double>(number));
+                });
+                return mpi::all_reduce(group, sum, std::plus<double>{});
+            };
+            const double before = left_out();
+            one.fit(training.set(), ls::steps{1});
+            const std::vector<float> all = one.all_weights();
+            // The 24 after 40 parameters of layer 0 and 2,400 weights of layer 4.
+            return std::tuple{before, left_out(), std::vector<float>(all.begin() + 2440, all.begin() + 2464)};
+        };
+        // PowerSGD adds vectors as they are, a dense step all tensors: both carry what was left of the bias.
+        const auto [before, after, bias] = with("2");
+        const auto [before_dense, after_dense, bias_dense] = with("0");
+        CHECK(before > 1e-3);
+        CHECK(before == before_dense);
+        CHECK(after == 0);
+        CHECK(after_dense == 0);
+        REQUIRE(bias.size() == bias_dense.size());
+        for (std::size_t i = 0; i < bias.size(); ++i)
+            CHECK(bias[i] == Approx(bias_dense[i]).epsilon(1e-4).margin(1e-6));
+    });
+}
+
 TEST_CASE("equivalence/adaptive: a run that is stopped goes on with equal bits on another number of ranks",
           "[equivalence]") {
     const shared_folder folder;
@@ -239,7 +301,7 @@ TEST_CASE("equivalence/adaptive: a list that does not fit the run is one error",
         refuses("3 3 1\n", "lockstep: the list of choices has layer 3 in step 3" + not_one);
         refuses("3 1 1\n", "lockstep: the list of choices has layer 1 in step 3" + not_one);
         refuses("3 99 1\n", "lockstep: the list of choices has layer 99 in step 3" + not_one);
-        refuses("3 4 3\n", "lockstep: the list of choices has candidate 3 in step 3, and there are 2");
+        refuses("3 4 5\n", "lockstep: the list of choices has candidate 5 in step 3, and there are 4");
         {
             trainer one{group, recipe(settings(choice_list::parse("1 4 1\n")), 4, 8)};
             one.fit(training.set(), ls::steps{3});

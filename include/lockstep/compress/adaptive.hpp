@@ -15,7 +15,9 @@
 #include "lockstep/compress/any.hpp"
 #include "lockstep/compress/choice_list.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/candidate.hpp"
 #include "lockstep/compress/parts/one_of.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/core/error.hpp"
@@ -43,7 +45,7 @@ namespace lockstep::compress {
 /// of gradients that are summed over epochs.
 struct adaptive {
     /// Candidate 1, 2, ..; 0 is dense.
-    std::vector<any> candidates = usual_candidates();
+    std::vector<candidate> candidates = usual_candidates();
     std::uint64_t period = 1'000;                       ///< steps
     double max_error = 0.98;                            ///< relative to the norm of the gradient
     double critical_error = 0.98;                       ///< in place of max_error in critical phases, where it is less
@@ -61,21 +63,25 @@ struct adaptive {
 
     [[nodiscard, gnu::cold]] std::string settings() const {
         const std::string which = replay ? core::hexadecimal(core::hash(replay->text())) : std::string{"measured"};
-        return core::text("candidates=", as_one().settings(), " least_numbers=", least_numbers, " choices=", which);
+        std::string all = any{none{}}.settings();
+        for (const candidate& one : candidates) all += core::text(", ", one.settings());
+        return core::text("candidates=", all, " least_numbers=", least_numbers, " choices=", which);
     }
     /// What decisions depend on, beside what is measured.
     [[nodiscard, gnu::cold]] std::string decision_settings() const {
         return core::text("period=", period, " max_error=", max_error, " critical_error=", critical_error,
                           " critical_change=", critical_change, " margin=", margin);
     }
-    /// 8 and 4 bits, 10 % and 1 %.
-    [[nodiscard, gnu::cold]] static std::vector<any> usual_candidates() {
-        return {quantize{.bits = 8}, quantize{.bits = 4}, top_k{.ratio = 0.1}, top_k{.ratio = 0.01}};
+    /// 8 and 4 bits, 10 % and 1 %, rank 2.
+    [[nodiscard, gnu::cold]] static std::vector<candidate> usual_candidates() {
+        return {quantize{.bits = 8}, quantize{.bits = 4}, top_k{.ratio = 0.1}, top_k{.ratio = 0.01},
+                power_sgd{.rank = 2}};
     }
-    /// Dense, then the candidates.
+    /// Dense, then the candidates that are compressors.
     [[nodiscard, gnu::cold]] one_of as_one() const {
         one_of out{.candidates = {any{none{}}}};
-        out.candidates.insert(out.candidates.end(), candidates.begin(), candidates.end());
+        for (const candidate& one : candidates)
+            if (one.compressor() != nullptr) out.candidates.push_back(*one.compressor());
         return out;
     }
     /// Of a bucket whose gradient had the norm `before` at the last decision (negative: there was none), and has `now`.
@@ -92,19 +98,7 @@ struct adaptive {
         if (candidates.size() > most_candidates)
             core::fail(core::text("adaptive has ", candidates.size(), " candidates"),
                        core::text("use at most ", most_candidates));
-        for (const any& one : candidates) {
-            one.check();
-            if (one.slots() > 0 || one.shared_slots() > 0)
-                core::fail(core::text("the candidate ", one.settings(), " of adaptive keeps a state of its own"),
-                           "leave error_feedback out: one residual is around all candidates");
-            if (one.seals())
-                core::fail(core::text("the candidate ", one.settings(), " of adaptive changes the sum of all workers"),
-                           "leave two_sided out");
-            if (one.sees_whole_tensors())
-                core::fail(core::text("the candidate ", one.settings(), " of adaptive takes whole tensors"),
-                           "use compressors that take segments");
-            one.check_feedback();
-        }
+        for (const candidate& one : candidates) one.check();
         if (period == 0) core::fail("adaptive has a period of 0 steps", "give at least 1");
         if (least_numbers == 0) core::fail("adaptive has least_numbers = 0", "give at least 1");
         if (!(max_error >= 0))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The sum of layers whose compressor may change from step to step: dense as without one, or gathered messages.
+// The sum of layers whose compressor may change from step to step: dense as without one, gathered messages, or rounds.
 // Models Reducer.
 // Tested by tests/equivalence/adaptive.cpp.
 
@@ -21,6 +21,7 @@
 #include "lockstep/compress/adaptive.hpp"
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
+#include "lockstep/reduce/candidate_sums.hpp"
 #include "lockstep/reduce/choose.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/gathered_messages.hpp"
@@ -35,10 +36,10 @@ struct candidate_cost {
 };
 
 /// Dense steps are those of tree_sum, over the workers' sums: this rank owns a strip, and only its slots of the
-/// optimizer are up to date. Compressed ones are those of gathered_messages with error_feedback{one_of}: every rank
-/// owns everything. In the first dense step after compressed ones messages carry all of p = g + e, which empties the
-/// residual. Before the first compressed step after dense ones the slots of all strips are gathered, slot by slot.
-/// Memory beside both: slots for the whole bucket.
+/// optimizer are up to date. Compressed ones are those of gathered_messages with error_feedback{one_of}, or of
+/// candidate_sums, with the same residual: every rank owns everything. In the first dense step after compressed ones
+/// messages carry all of p = g + e, which empties the residual. Before the first compressed step after dense ones the
+/// slots of all strips are gathered, slot by slot. Memory beside all of them: slots for the whole bucket.
 template <class T>
 class adaptive_sum {
     using compressor = compress::error_feedback<compress::one_of>;
@@ -48,7 +49,11 @@ public:
         : of_{of},
           dense_{of, arena},
           messages_{of, compressor{settings.as_one()}, arena},
+          sums_{of, settings.candidates, messages_.compressor().inner, messages_.state(), arena},
           tried_(settings.candidates.size()) {
+        for (const compress::candidate& one : settings.candidates)
+            message_numbers_.push_back(one.compressor() != nullptr ? ++messages_of_compressors_ : 0);
+        sum_ = sums_.size();
         std::size_t longest = 0, scratch = 0;
         const compress::one_of all = settings.as_one();
         for (const piece& one : of.deal.pieces) {
@@ -74,6 +79,7 @@ public:
         arena_ = &arena;
         dense_.bind(arena);
         messages_.bind(arena);
+        sums_.bind(arena);
     }
     /// The slots of the optimizer for all of the bucket.
     [[gnu::cold]] void keep_slots(const tensor::slots<T>& slots) noexcept { slots_ = slots; }
@@ -115,8 +121,8 @@ public:
             add_workers(gradient, of_.n, of_.runs[of_.ranks.rank()], of_.lanes, of_.deal.lanes);
             return dense_.start(gradient, step);
         }
-        messages_.compressor().inner.chosen = next_;
-        if (std::exchange(slots_are_whole_, true) || slots_.count() == 0) return send_messages();
+        sum_ = sums_.find(next_);
+        if (std::exchange(slots_are_whole_, true) || slots_.count() == 0) return start_compressed();
         slot_ = 0;
         gathers_ = true;
         stage_ = stage::slots;
@@ -136,25 +142,28 @@ public:
     }
     [[nodiscard]] comm::pending_operation pending() const noexcept {
         if (stage_ == stage::slots) return gather_->pending();
-        return compresses_ ? messages_.pending() : dense_.pending();
+        return started(*this, [](const auto& one) { return one.pending(); });
     }
     template <class F>
     void update(std::span<T> weights, const F& change) {
-        compresses_ ? messages_.update(weights, change) : dense_.update(weights, change);
+        started(*this, [&](auto& one) { one.update(weights, change); });
     }
     void share(std::span<T> weights) {
         if (!compresses_) dense_.share(weights);
     }
-    [[nodiscard]] std::span<T> sums() const noexcept { return compresses_ ? messages_.sums() : dense_.sums(); }
+    [[nodiscard]] std::span<T> sums() const noexcept {
+        return started(*this, [](const auto& one) { return one.sums(); });
+    }
     /// In the step that was started last.
     [[nodiscard]] std::size_t bytes_per_step() const noexcept {
         const std::size_t slots = gathers_ ? slots_.count() * gather_->program().sent().elements * sizeof(T) : 0;
-        return slots + (compresses_ ? messages_.bytes_per_step() : dense_.bytes_per_step());
+        return slots + started(*this, [](const auto& one) { return std::size_t{one.bytes_per_step()}; });
     }
-    /// Residuals of workers.
+    /// Residuals of workers, and what reductions keep.
     template <class Visitor>
     void visit_state(Visitor&& visit, std::size_t set) const {
         messages_.visit_state(visit, set);
+        sums_.visit_state(visit, set);
     }
 
     /// By these costs of links, and by what was tried: dense, then each candidate. `each_update`: seconds of the
@@ -177,15 +186,19 @@ public:
         }
         for (std::size_t which = 0; which < tried_.size(); ++which) {
             const trial& one = tried_[which];
-            const auto compressed = static_cast<double>(compressed_);
+            const std::size_t sum = sums_.find(which + 1);
+            const bool is_sum = sum < sums_.size();
+            const auto compressed = static_cast<double>(
+                is_sum ? sums_.with(sum, [](const auto& rounds) { return rounds.compressed(); }) : compressed_);
             candidate_cost next;
             // A trial lies in the cache: residuals come from memory, and sums go there.
             next.encode = own * (one.encode * compressed + 2 * each_pass * numbers);
-            next.sum = collectives::price(messages_.gathering(which + 1), rank, 1, links);
+            next.sum = is_sum ? sums_.with(sum, [&](const auto& rounds) { return rounds.price(rank, links); })
+                              : collectives::price(messages_.gathering(message_numbers_[which]), rank, 1, links);
             // Ranks that share a worker add first.
             if (of_.deal.is_shared())
                 next.sum += 2 * (links.inside.latency + numbers * sizeof(T) * links.inside.seconds_per_byte);
-            next.finish = workers * one.decode * compressed + numbers * (each_update + 2 * each_pass);
+            next.finish = (is_sum ? 1 : workers) * one.decode * compressed + numbers * (each_update + 2 * each_pass);
             next.error = one.squares > 0 ? std::sqrt(one.lost / one.squares) : 0;
             if (!std::isfinite(next.error)) next.error = std::numeric_limits<double>::max();
             out.push_back(next);
@@ -217,9 +230,18 @@ private:
     [[nodiscard]] bool is_dense(const piece& one) const {
         return messages_.compressor().is_dense({one.rows, one.columns});
     }
-    void send_messages() {
+    /// f(what sums the step that was started last). `self`: *this, const or not.
+    template <class Self, class F>
+    static decltype(auto) started(Self& self, const F& f) {
+        if (!self.compresses_) return f(self.dense_);
+        return self.sum_ < self.sums_.size() ? self.sums_.with(self.sum_, f) : f(self.messages_);
+    }
+    void start_compressed() {
         stage_ = stage::summing;
-        messages_.start(gradient_, step_, next_);
+        if (sum_ < sums_.size()) return sums_.with(sum_, [&](auto& rounds) { rounds.start(gradient_, step_); });
+        const std::size_t number = next_ == 0 ? 0 : message_numbers_[next_ - 1];
+        messages_.compressor().inner.chosen = number;
+        messages_.start(gradient_, step_, number);
     }
     /// Goes on as far as step(operation) says that one is over; true when all are.
     template <class Step>
@@ -229,9 +251,9 @@ private:
             if (++slot_ < slots_.count())
                 gather_->start(slots_[slot_], (*arena_)[work_]);
             else
-                send_messages();
+                start_compressed();
         }
-        return compresses_ ? step(messages_) : step(dense_);
+        return started(*this, [&](auto& one) -> bool { return step(one); });
     }
 
     /// As error feedback does it, without a residual, on pieces spread over the gradient of the first worker.
@@ -252,7 +274,8 @@ private:
             double squares = 0;
             for (const T value : values) squares += static_cast<double>(value) * static_cast<double>(value);
             for (std::size_t which = 0; which < tried_.size(); ++which) {
-                const auto& candidate = all[which + 1];
+                if (message_numbers_[which] == 0) continue;
+                const auto& candidate = all[message_numbers_[which]];
                 const auto begin = clock::now();
                 std::ranges::copy(values, rest.begin());
                 const std::size_t bytes = candidate.encode_snapped(
@@ -283,7 +306,13 @@ private:
                 to.lost += lost;
             }
         }
-        for (std::size_t which = 0; which < found.size() && compressed_ > 0; ++which) {
+        for (std::size_t sum = 0; sum < sums_.size(); ++sum)
+            sums_.with(sum, [&](auto& rounds) {
+                const reduction_trial one = rounds.try_on(gradient_, most_tried);
+                found[sums_.candidate(sum) - 1] = {one.encode, one.finish, one.squares, one.lost};
+            });
+        for (std::size_t which = 0; which < found.size(); ++which) {
+            if (message_numbers_[which] != 0 && compressed_ == 0) continue;
             keep(tried_[which].encode, found[which].encode);
             keep(tried_[which].decode, found[which].decode);
             tried_[which].squares = found[which].squares;
@@ -295,6 +324,7 @@ private:
     bucket of_;
     tree_sum<T> dense_;
     gathered_messages<T, compressor> messages_;
+    candidate_sums<T> sums_;
     std::unique_ptr<comm::operation<T>> gather_;  // of slots; null: every rank has all of them
     tensor::slice<T> work_;
     tensor::slice<T> rest_;  // what a trial leaves of a piece
@@ -302,12 +332,15 @@ private:
     tensor::slice<std::byte> message_;
     const tensor::arena* arena_ = nullptr;
     tensor::slots<T> slots_;
-    std::vector<trial> tried_;    // of each candidate
-    std::size_t compressed_ = 0;  // numbers that are not dense for all candidates
+    std::vector<trial> tried_;                  // of each candidate
+    std::vector<std::size_t> message_numbers_;  // of each: among those of messages_; 0: a reduction
+    std::size_t messages_of_compressors_ = 0;   // so many
+    std::size_t compressed_ = 0;                // numbers that are not dense for all candidates of messages_
     double trial_seconds_ = 0;
     std::span<T> gradient_;
     std::uint64_t step_ = 0;
     std::size_t next_ = 0;
+    std::size_t sum_ = 0;  // of the step that was started last, where it is compressed; else, or of messages: size()
     std::size_t slot_ = 0;
     stage stage_ = stage::summing;
     bool next_compresses_ = false;

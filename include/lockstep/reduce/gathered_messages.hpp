@@ -139,6 +139,8 @@ public:
     /// To be changed between two steps, on all ranks alike; its room is known from the start.
     [[nodiscard]] C& compressor() noexcept { return compressor_; }
     [[nodiscard]] const C& compressor() const noexcept { return compressor_; }
+    /// The slots of all workers of this rank: slot by slot, n numbers each.
+    [[nodiscard]] tensor::slice<T> state() const noexcept { return state_; }
     /// What gathers the messages of a step for which there is room of its own, by number.
     [[nodiscard]] const collectives::schedule& gathering(std::size_t room) const noexcept {
         return layouts_[room].gather->program();  // of messages of fixed lengths

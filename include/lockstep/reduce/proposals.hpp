@@ -14,8 +14,8 @@
 #include "lockstep/core/checked.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/reduce/concept.hpp"
-#include "lockstep/reduce/rounds.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
+#include "lockstep/reduce/worker_fold.hpp"
 
 namespace lockstep::reduce {
 

@@ -4,8 +4,8 @@
 // Models Reducer.
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -16,8 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/collectives/lane_sum.hpp"
-#include "lockstep/comm/executor.hpp"
+#include "lockstep/collectives/cost_model.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/pack.hpp"
@@ -25,80 +24,9 @@
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
-#include "lockstep/simd/half.hpp"
-#include "lockstep/tensor/lanes.hpp"
+#include "lockstep/reduce/worker_fold.hpp"
 
 namespace lockstep::reduce {
-
-/// A number whose sum with another is the larger one, so that a schedule of additions finds the maximum. NaN is larger
-/// than all numbers, +0 than -0: the order changes no bit.
-template <class T>
-struct largest {
-    T value;
-    friend largest operator+(const largest& a, const largest& b) noexcept {
-        if (a.value != a.value || b.value != b.value) return {std::numeric_limits<T>::quiet_NaN()};
-        if (a.value == b.value) return std::signbit(a.value) ? b : a;
-        return a.value > b.value ? a : b;
-    }
-};
-
-}  // namespace lockstep::reduce
-
-namespace lockstep::comm {
-template <class T>
-inline constexpr bool is_addable<reduce::largest<T>> = true;
-template <>
-inline constexpr bool is_addable<simd::float16> = true;
-template <>
-inline constexpr bool is_addable<simd::bfloat16> = true;
-}  // namespace lockstep::comm
-
-namespace lockstep::reduce {
-
-/// The arrays of a round that the workers of this rank have side by side, and how they become those that the schedule
-/// adds: one for each node of the tree over workers, or a single one.
-struct worker_fold {
-    struct action {
-        bool adds = true;  ///< else copies
-        std::size_t to = 0;
-        std::size_t from = 0;
-    };
-    std::vector<action> actions{};
-
-    /// `own`: the workers of this rank, of `workers`.
-    [[nodiscard, gnu::cold]] static worker_fold in_order(parallel::block own, std::size_t workers);
-    /// The same into one array.
-    [[nodiscard, gnu::cold]] static worker_fold in_any_order(std::size_t own);
-
-    /// `arrays` of n each.
-    template <class E>
-    void run(std::span<E> arrays, std::size_t n, parallel::team team) const noexcept {
-        for (const action& one : actions) {
-            const auto from = arrays.subspan(one.from * n, n), to = arrays.subspan(one.to * n, n);
-            if (one.adds)
-                comm::add(team, to.data(), static_cast<const E*>(from.data()), n);
-            else
-                std::copy(from.begin(), from.end(), to.begin());
-        }
-    }
-
-private:
-    /// The sum of arrays first .. first + count - 1 in the first of them: both halves of a node, the left one a power
-    /// of two.
-    [[gnu::cold]] void add(std::size_t first, std::size_t count) {
-        if (count <= 1) return;
-        const std::size_t left = std::bit_ceil(count) / 2;
-        add(first, left);
-        add(first + left, count - left);
-        actions.push_back({true, first, first + left});
-    }
-};
-
-/// A sum of n elements over the workers of a bucket, on all of its ranks. in_order: over the binary tree of workers;
-/// else of one array for each rank that sends. By doubling for short vectors on a power of two of ranks, else by the
-/// tree: the bits are equal. One worker: nothing.
-[[nodiscard, gnu::cold]] collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n,
-                                                                 std::size_t element_bytes, bool in_order);
 
 /// A piece, and where its numbers lie.
 template <std::size_t Rounds>
@@ -110,6 +38,19 @@ struct part_of_rounds {
     std::array<std::size_t, Rounds> first{};  // in each round
     std::size_t shared = 0, kept = 0;         // among these numbers
     compress::reduction_sizes<Rounds> sizes{};
+};
+
+/// One residual of several reducers of a bucket, one of which has each step, laid out as those of error_feedback.
+/// What another reducer has left of a piece that is added as it is goes with it.
+template <class T>
+struct shared_residual {
+    tensor::slice<T> numbers;
+    std::vector<bool> dense;  ///< pieces that none of them compresses
+};
+
+/// Seconds for a number, and the squares of what was tried and of what is left of it.
+struct reduction_trial {
+    double encode = 0, finish = 0, squares = 0, lost = 0;
 };
 
 /// All matrices of the bucket go through each round of R together, as one sum over workers; those that R leaves alone
@@ -130,7 +71,8 @@ class rounds {
     using summed = std::conditional_t<R::rounds[K] == compress::algebra::max, largest<T>, encoded<K>>;
 
 public:
-    [[gnu::cold]] rounds(const bucket& of, const R& reduction, tensor::arena& arena)
+    [[gnu::cold]] rounds(const bucket& of, const R& reduction, tensor::arena& arena,
+                         const shared_residual<T>* residual = nullptr)
         : reduction_{reduction},
           slots_{compress::slots_of(reduction)},
           n_{of.n},
@@ -138,8 +80,9 @@ public:
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
           is_first_{of.ranks.rank() == 0},
+          shares_residual_{residual != nullptr},
           inside_{make_sum_of_shared_worker<T>(of)} {
-        lay_out();
+        lay_out(residual);
         ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
         unordered_ = worker_fold::in_any_order(own());
         std::size_t data_bytes = 0, work_bytes = inside_ ? inside_->work_size() * sizeof(T) : 0;
@@ -152,7 +95,9 @@ public:
             work_bytes = std::max(work_bytes, sum->work_size() * sizeof(E));
         });
         dense_sum_ = make_sum<T>(of, dense_length_, true);
-        state_ = arena.reserve<T>(core::checked_product("numbers of a reduction", slots_, own(), of.n));
+        state_ = shares_residual_
+                     ? residual->numbers
+                     : arena.reserve<T>(core::checked_product("numbers of a reduction", slots_, own(), of.n));
         shared_ = arena.reserve<T>(shared_length_);
         kept_ = arena.reserve<T>(core::checked_product("numbers of a reduction", own(), kept_length_));
         data_ = arena.reserve<std::byte>(data_bytes);
@@ -234,13 +179,68 @@ public:
         for (const part& one : parts_) {
             if (one.is_dense) continue;
             visit_worker_state(visit, deal_, one.what, (*arena_)[state_], slots_, n_, set, speaks_);
-            visit(tensor::state_part<T>{.role = "reduction",
-                                        .set = set,
-                                        .tensor = one.what.tensor,
-                                        .segment = one.what.offset,
-                                        .numbers = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
-                                        .speaks = is_first_});
+            visit_shared(visit, set, 0, one);
         }
+    }
+    /// Without that of workers, as `slot`.
+    template <class Visitor>
+    void visit_shared_state(Visitor&& visit, std::size_t set, std::size_t slot) const {
+        for (const part& one : parts_)
+            if (!one.is_dense && one.sizes.shared > 0) visit_shared(visit, set, slot, one);
+    }
+
+    /// Numbers that it does not add as they are.
+    [[nodiscard, gnu::cold]] std::size_t compressed() const noexcept {
+        std::size_t out = 0;
+        for (const part& one : parts_) out += one.is_dense ? 0 : one.what.count;
+        return out;
+    }
+    /// Seconds of the messages of a step on a rank, by these costs.
+    [[nodiscard, gnu::cold]] double price(std::size_t rank, const collectives::cost_model& links) const {
+        double out = dense_sum_->price(rank, links);
+        core::for_each_index<round_count>([&](auto round) { out += core::get<round>(sums_)->price(rank, links); });
+        return out;
+    }
+    /// What one worker alone takes for matrices of `gradient` that have `most` numbers, or are the first one with as
+    /// many, and what it leaves of them. For error_feedback, between two steps; nothing is changed. Allocates.
+    [[nodiscard, gnu::cold]] reduction_trial try_on(std::span<T> gradient, std::size_t most) {
+        using clock = std::chrono::steady_clock;
+        gradient_ = gradient;
+        reduction_trial out;
+        std::size_t tried = 0;
+        for (const part& one : parts_) {
+            if (one.is_dense || tried >= most) continue;
+            const std::size_t count = one.what.count;
+            std::vector<T> rest(count), kept(one.sizes.kept), mean(count);
+            const auto lasting = (*arena_)[shared_].subspan(one.shared, one.sizes.shared);
+            std::vector<T> shared(lasting.begin(), lasting.end());
+            compress::worker_pass<T> in = pass_of(0, one);
+            in.state = {rest.data(), 1, count, count};
+            in.kept = kept;
+            in.shared = shared;
+            compress::shared_pass<T> all = shared_of(one, step_);
+            all.shared = shared;
+            core::for_each_index<round_count>([&](auto round) {
+                std::vector<encoded<round>> elements(one.sizes.elements[round]);
+                const auto begun = clock::now();
+                reduction_.encode(compress::round_number<round>{}, in, std::span{elements});
+                const std::span<const encoded<round>> result{elements};
+                if constexpr (round + 1 < round_count)
+                    reduction_.combined(compress::round_number<round>{}, all, result);
+                const auto made = clock::now();
+                if constexpr (round + 1 == round_count) {
+                    reduction_.finish(all, result, std::span{mean});
+                    out.finish += std::chrono::duration<double>(clock::now() - made).count();
+                }
+                out.encode += std::chrono::duration<double>(made - begun).count();
+            });
+            for (const T value : in.values) out.squares += static_cast<double>(value) * static_cast<double>(value);
+            for (const T value : rest) out.lost += static_cast<double>(value) * static_cast<double>(value);
+            tried += count;
+        }
+        out.encode /= static_cast<double>(std::max<std::size_t>(tried, 1));
+        out.finish /= static_cast<double>(std::max<std::size_t>(tried, 1));
+        return out;
     }
 
 private:
@@ -249,14 +249,25 @@ private:
     static auto sums_of(std::index_sequence<K...>) -> core::pack<std::unique_ptr<whole_sum<summed<K>>>...>;
 
     [[nodiscard]] std::size_t own() const noexcept { return deal_.own.size(); }
+    template <class Visitor>
+    void visit_shared(Visitor&& visit, std::size_t set, std::size_t slot, const part& one) const {
+        visit(tensor::state_part<T>{.role = "reduction",
+                                    .slot = slot,
+                                    .set = set,
+                                    .tensor = one.what.tensor,
+                                    .segment = one.what.offset,
+                                    .numbers = (*arena_)[shared_].subspan(one.shared, one.sizes.shared),
+                                    .speaks = is_first_});
+    }
 
-    [[gnu::cold]] void lay_out() {
+    [[gnu::cold]] void lay_out(const shared_residual<T>* residual) {
         constexpr std::string_view what = "elements of a round";
         for (const piece& one : deal_.pieces) {
             part next{.what = one, .shape = {1, one.count}};
             if (one.count == one.rows * one.columns) next.shape = {one.rows, one.columns};
             // A segment of a matrix is none of one extent.
-            next.is_dense = compress::is_dense(reduction_, compress::matrix{one.rows, one.columns});
+            next.is_dense = compress::is_dense(reduction_, compress::matrix{one.rows, one.columns}) ||
+                            (residual != nullptr && residual->dense[parts_.size()]);
             if (next.is_dense) {
                 next.dense = dense_length_;
                 dense_length_ += one.count;
@@ -308,10 +319,15 @@ private:
     void start_rounds() {
         const std::span<T> dense = (*arena_)[dense_];
         for (std::size_t worker = 0; worker < own(); ++worker)
-            for (const part& one : parts_)
-                if (one.is_dense)
-                    std::ranges::copy(values_of(worker, one),
-                                      dense.subspan(worker * dense_length_ + one.dense).begin());
+            for (const part& one : parts_) {
+                if (!one.is_dense) continue;
+                const std::span<T> to = dense.subspan(worker * dense_length_ + one.dense, one.what.count);
+                std::ranges::copy(values_of(worker, one), to.begin());
+                if (!shares_residual_) continue;
+                const std::span<T> rest = (*arena_)[state_].subspan(worker * n_ + one.what.first, one.what.count);
+                kernels::add(std::span<const T>{rest}, to);
+                std::fill(rest.begin(), rest.end(), T{0});
+            }
         ordered_.run(dense, dense_length_, team_);
         dense_sum_->start(dense, (*arena_)[dense_work_]);
         start_round(core::index_constant<0>{});
@@ -402,6 +418,7 @@ private:
     worker_deal deal_;
     bool speaks_;    // of those that share a worker,
     bool is_first_;  // and of all
+    bool shares_residual_;
     std::vector<part> parts_;
     std::array<std::size_t, round_count> length_{};  // of each round: elements of a worker
     std::size_t flag_ = 0;  // 1: the last element of the first round says that a worker is not finite
@@ -428,46 +445,5 @@ private:
     bool is_lost_ = false;
     bool is_finished_ = true;
 };
-
-#if LOCKSTEP_BODIES
-
-LOCKSTEP_FUNCTION worker_fold worker_fold::in_order(parallel::block own, std::size_t workers) {
-    worker_fold out;
-    std::size_t from = 0, to = 0;
-    for (const auto& node : tensor::cover(own, workers)) {
-        out.add(from, node.count);
-        if (from != to) out.actions.push_back({false, to, from});
-        from += node.count;
-        ++to;
-    }
-    return out;
-}
-
-LOCKSTEP_FUNCTION worker_fold worker_fold::in_any_order(std::size_t own) {
-    worker_fold out;
-    out.add(0, own);
-    return out;
-}
-
-LOCKSTEP_FUNCTION collectives::sum_halves make_worker_sum(const bucket& of, std::size_t n, std::size_t element_bytes,
-                                                          bool in_order) {
-    constexpr std::size_t longest_doubling = 8192;
-    if (of.deal.workers <= 1 || n == 0)
-        return {{0, n}, collectives::schedule{"", true}, collectives::schedule{"", true}};
-    std::vector<parallel::block> runs;
-    std::size_t senders = 0;
-    for (const auto& workers : of.deal.messages) {
-        if (in_order)
-            runs.push_back(workers);
-        else
-            runs.push_back({senders, senders + (workers.empty() ? 0 : 1)});
-        senders += workers.empty() ? 0 : 1;
-    }
-    const bool doubles = collectives::is_halving(runs) && n * element_bytes <= longest_doubling;
-    return collectives::make_lane_sum(doubles ? collectives::sum_algorithm::doubling : collectives::sum_algorithm::tree,
-                                      of.ranks.rank(), runs, n, {});
-}
-
-#endif
 
 }  // namespace lockstep::reduce

@@ -27,9 +27,9 @@
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/kernels/elementwise/index_value_stream.hpp"
 #include "lockstep/reduce/concept.hpp"
-#include "lockstep/reduce/rounds.hpp"
 #include "lockstep/reduce/stream_sum.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
+#include "lockstep/reduce/worker_fold.hpp"
 
 namespace lockstep::reduce {
 

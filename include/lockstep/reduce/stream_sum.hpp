@@ -22,7 +22,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/elementwise/index_value_stream.hpp"
 #include "lockstep/reduce/concept.hpp"
-#include "lockstep/reduce/rounds.hpp"
+#include "lockstep/reduce/worker_fold.hpp"
 #include "lockstep/tensor/arena.hpp"
 
 namespace lockstep::reduce {

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "lockstep/collectives/cost_model.hpp"
 #include "lockstep/collectives/lane_sum.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/reduce/concept.hpp"
@@ -30,6 +31,12 @@ public:
     }
     [[nodiscard]] std::size_t bytes() const noexcept {
         return (sum_.program().sent().elements + share_.program().sent().elements) * sizeof(E);
+    }
+
+    /// Seconds on a rank of the group, by these costs.
+    [[nodiscard, gnu::cold]] double price(std::size_t rank, const collectives::cost_model& links) const {
+        return collectives::price(sum_.program(), rank, sizeof(E), links) +
+               collectives::price(share_.program(), rank, sizeof(E), links);
     }
 
     /// data: the arrays of this rank, side by side; its first one comes to hold the sum.

@@ -12,6 +12,7 @@
 
 #include "lockstep/compress/error_feedback.hpp"
 #include "lockstep/compress/one_bit.hpp"
+#include "lockstep/compress/random_block.hpp"
 #include "lockstep/compress/two_sided.hpp"
 
 using namespace lockstep;
@@ -115,7 +116,7 @@ TEST_CASE("compress/adaptive: settings that make no sense are refused") {
     };
     CHECK_NOTHROW(adaptive{}.check());
     refuses({.candidates = {}}, "lockstep: adaptive has no candidates");
-    refuses({.candidates = std::vector<any>(256, any{top_k{}})},
+    refuses({.candidates = std::vector<candidate>(256, top_k{})},
             "lockstep: adaptive has 256 candidates; use at most 255");
     refuses({.candidates = {error_feedback{top_k{}}}}, "keeps a state of its own; leave error_feedback out");
     refuses({.candidates = {two_sided{error_feedback{one_bit{}}}}}, "keeps a state of its own");
@@ -123,6 +124,11 @@ TEST_CASE("compress/adaptive: settings that make no sense are refused") {
     refuses({.candidates = {quantize{.bits = 1}}}, "quantize has bits = 1");
     refuses({.candidates = {quantize{.bits = 2}}}, "error_feedback around quantize with bits = 2");
     refuses({.candidates = {one_bit{}}}, "takes whole tensors");
+    CHECK_NOTHROW(adaptive{.candidates = {power_sgd{.rank = 2}, random_block{.ratio = 0.1}}}.check());
+    refuses({.candidates = {power_sgd{.rank = 0}}}, "power_sgd has rank = 0");
+    refuses({.candidates = {top_k{}, error_feedback{power_sgd{}}}},
+            "error_feedback(inner=power_sgd(rank=1)) of adaptive keeps a state of its own");
+    refuses({.candidates = {random_block{.ratio = 2}}}, "random_block has ratio = 2");
     refuses({.period = 0}, "period of 0 steps");
     refuses({.max_error = -1}, "max_error = -1");
     refuses({.critical_error = -1}, "critical_error = -1");
@@ -135,6 +141,12 @@ TEST_CASE("compress/adaptive: settings that make no sense are refused") {
     CHECK(adaptive{.replay = choice_list{{{1, 2, 1}}}}.settings() !=
           adaptive{.replay = choice_list{{{1, 2, 2}}}}.settings());
     CHECK(adaptive{.replay = choice_list{}}.settings() != adaptive{}.settings());
+    // Compressors and reductions are named in their order.
+    const adaptive mixed{.candidates = {power_sgd{.rank = 2}, top_k{.ratio = 0.1}}};
+    CHECK(mixed.settings().starts_with("candidates=none, power_sgd(rank=2), top_k(ratio=0.1) least_numbers="));
+    CHECK(mixed.as_one().settings() == "none, top_k(ratio=0.1)");
+    CHECK(mixed.name_of(0) == "dense");
+    CHECK(mixed.name_of(1) == "power_sgd(rank=2)");
 }
 
 TEST_CASE("compress/adaptive: a list of choices as text and as a file") {
