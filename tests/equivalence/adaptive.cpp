@@ -37,9 +37,9 @@ const samples<> training{190};
 
 /// Layers 0 (40 parameters), 4 (2,424) and 7 (250) change in turns.
 const std::string changes =
-    "1 4 1\n2 7 2\n3 4 3\n4 0 2\n5 7 0\n6 4 0\n6 7 4\n7 7 0\n7 4 3\n8 4 1\n9 4 0\n10 4 2\n10 7 3\n11 0 0\n11 7 4\n12 7 "
-    "2\n13 4 "
-    "0\n13 7 3\n";
+    "1 4 1\n2 7 2\n3 4 3\n4 0 2\n5 4 5\n5 7 0\n6 4 0\n6 7 4\n7 4 3\n7 7 0\n8 4 1\n9 4 0\n10 4 2\n10 7 3\n11 0 0\n11 7 "
+    "4\n"
+    "12 4 5\n12 7 2\n13 4 0\n13 7 3\n";
 
 struct machine {
     std::size_t bucket = 1U << 16U;
@@ -55,7 +55,8 @@ constexpr machine machines[] = {{1, true, false, ls::transport::messages},
 
 adaptive settings(std::optional<choice_list> replay) {
     return {.candidates = {ls::compress::top_k{.ratio = 0.05}, ls::compress::quantize{.bits = 4, .bucket = 64},
-                           ls::compress::power_sgd{.rank = 1}, ls::compress::random_block{.ratio = 0.2}},
+                           ls::compress::power_sgd{.rank = 1}, ls::compress::random_block{.ratio = 0.2},
+                           ls::compress::power_sgd{.rank = 2}},
             .least_numbers = 200,
             .replay = std::move(replay)};
 }
@@ -215,21 +216,25 @@ TEST_CASE("equivalence/adaptive: a run that is stopped goes on with equal bits o
           "[equivalence]") {
     const shared_folder folder;
     const adaptive chosen = settings(choice_list::parse(changes));
-    const outcome whole = run(ls::comm::group{}, chosen, 8, 8);
+    const outcome eight = run(ls::comm::group{}, chosen, 8, 8), three = run(ls::comm::group{}, chosen, 3, 12);
     for (std::size_t stop = 1; stop < steps; ++stop) {
-        INFO("stopped after " << stop << " steps");
+        // Ranks share workers where there are three.
+        const bool has_three = stop % 4 == 3;
+        const std::size_t workers = has_three ? 3 : 8, lanes = has_three ? 12 : 8;
+        const outcome& whole = has_three ? three : eight;
+        INFO("stopped after " << stop << " steps with " << workers << " workers");
         const std::string path = folder.path + "/" + std::to_string(stop);
         const std::vector<int> first = stop % 2 == 0 ? std::vector{4} : std::vector{3};
         const std::vector<int> second = stop % 3 == 0   ? std::vector{1}
                                         : stop % 3 == 1 ? std::vector{8}
                                                         : std::vector{2};
         on_groups(first, [&](const mpi::communicator& group) {
-            trainer one{group, recipe(chosen, 8, 8, machines[stop % std::size(machines)])};
+            trainer one{group, recipe(chosen, workers, lanes, machines[stop % std::size(machines)])};
             one.fit(training.set(), ls::steps{stop});
             (void)one.save(path);
         });
         on_groups(second, [&](const mpi::communicator& group) {
-            trainer one{group, recipe(chosen, 8, 8, machines[(stop + 1) % std::size(machines)])};
+            trainer one{group, recipe(chosen, workers, lanes, machines[(stop + 1) % std::size(machines)])};
             one.resume(path);
             one.fit(training.set(), ls::steps{steps - stop});
             CHECK(one.weights_hash() == whole.weights);
@@ -301,7 +306,7 @@ TEST_CASE("equivalence/adaptive: a list that does not fit the run is one error",
         refuses("3 3 1\n", "lockstep: the list of choices has layer 3 in step 3" + not_one);
         refuses("3 1 1\n", "lockstep: the list of choices has layer 1 in step 3" + not_one);
         refuses("3 99 1\n", "lockstep: the list of choices has layer 99 in step 3" + not_one);
-        refuses("3 4 5\n", "lockstep: the list of choices has candidate 5 in step 3, and there are 4");
+        refuses("3 4 6\n", "lockstep: the list of choices has candidate 6 in step 3, and there are 5");
         {
             trainer one{group, recipe(settings(choice_list::parse("1 4 1\n")), 4, 8)};
             one.fit(training.set(), ls::steps{3});

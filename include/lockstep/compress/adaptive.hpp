@@ -37,7 +37,7 @@ namespace lockstep::compress {
 /// is seen by one attempt of ten steps with the least messages that could pay. A candidate is not chosen where |g -
 /// decoded| > max_error |g| on some rank; in a critical phase of the layer (the norm of its gradient has changed by
 /// critical_change since the last decision, or there was none) where it is > critical_error |g|. Around all candidates
-/// is one error feedback: p = g + e, e = p - decoded. They keep no state of their own. When a layer becomes dense, its
+/// is one error feedback: p = g + e, e = p - decoded. They keep no state for workers. When a layer becomes dense, its
 /// p travels whole in one step. When one is compressed again, ranks gather the slots of the optimizer. The bits of a
 /// run follow from the list of choices (trainer.compression_choices()), which `replay` repeats, on any number of ranks.
 /// Sources: "On the utility of gradient compression" (Agarwal et al., MLSys 2022) for when it pays; Seide et al.

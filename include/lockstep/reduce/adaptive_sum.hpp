@@ -95,6 +95,7 @@ public:
     void try_all() noexcept { tries_ = true; }
     /// What is owned is about to be overwritten with that of a run whose last step was compressed, or not.
     [[gnu::cold]] void prepare_state(bool compressed) noexcept {
+        sum_ = sums_.size();
         compresses_ = compressed;
         slots_are_whole_ = compressed || gather_ == nullptr;
     }
@@ -116,12 +117,12 @@ public:
         compresses_ = next_compresses_;
         gathers_ = false;
         if (std::exchange(tries_, false)) try_candidates();
+        sum_ = compresses_ ? sums_.find(next_) : sums_.size();
         if (!compresses_) {
             slots_are_whole_ = slots_are_whole_ && gather_ == nullptr;
             add_workers(gradient, of_.n, of_.runs[of_.ranks.rank()], of_.lanes, of_.deal.lanes);
             return dense_.start(gradient, step);
         }
-        sum_ = sums_.find(next_);
         if (std::exchange(slots_are_whole_, true) || slots_.count() == 0) return start_compressed();
         slot_ = 0;
         gathers_ = true;
@@ -191,15 +192,17 @@ public:
             const auto compressed = static_cast<double>(
                 is_sum ? sums_.with(sum, [](const auto& rounds) { return rounds.compressed(); }) : compressed_);
             candidate_cost next;
-            // A trial lies in the cache: residuals come from memory, and sums go there.
-            next.encode = own * (one.encode * compressed + 2 * each_pass * numbers);
+            // A trial of messages lies in the cache: residuals come from memory, and sums go there.
+            const double passes = is_sum ? 0 : 2 * each_pass * numbers;
+            next.encode = own * (one.encode * compressed + passes);
             next.sum = is_sum ? sums_.with(sum, [&](const auto& rounds) { return rounds.price(rank, links); })
                               : collectives::price(messages_.gathering(message_numbers_[which]), rank, 1, links);
             // Ranks that share a worker add first.
             if (of_.deal.is_shared())
                 next.sum += 2 * (links.inside.latency + numbers * sizeof(T) * links.inside.seconds_per_byte);
-            next.finish = (is_sum ? 1 : workers) * one.decode * compressed + numbers * (each_update + 2 * each_pass);
-            next.error = one.squares > 0 ? std::sqrt(one.lost / one.squares) : 0;
+            next.finish = (is_sum ? 1 : workers) * one.decode * compressed + numbers * each_update + passes;
+            // Of a gradient of zeros it is not known.
+            if (compressed > 0) next.error = std::sqrt(one.lost / one.squares);
             if (!std::isfinite(next.error)) next.error = std::numeric_limits<double>::max();
             out.push_back(next);
         }
@@ -207,8 +210,7 @@ public:
     }
     /// The norm of what the last trial was tried on; infinite where it is none, as ranks take the largest.
     [[nodiscard, gnu::cold]] double tried_norm() const {
-        const double norm = tried_.empty() ? 0 : std::sqrt(tried_[0].squares);
-        return norm >= 0 ? norm : std::numeric_limits<double>::infinity();
+        return tried_squares_ >= 0 ? std::sqrt(tried_squares_) : std::numeric_limits<double>::infinity();
     }
     /// Seconds of the last trial.
     [[nodiscard]] double trial_seconds() const noexcept { return trial_seconds_; }
@@ -267,12 +269,14 @@ private:
         std::vector<trial> found(tried_.size(),
                                  {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()});
         std::size_t number = 0;
+        tried_squares_ = 0;
         for (const piece& one : of_.deal.pieces) {
             if (is_dense(one) || number++ % each != 0) continue;
             const std::span<const T> values = std::span<const T>{gradient_}.subspan(one.first, one.count);
             const std::span<T> rest = (*arena_)[rest_].first(one.count);
             double squares = 0;
             for (const T value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+            tried_squares_ += squares;
             for (std::size_t which = 0; which < tried_.size(); ++which) {
                 if (message_numbers_[which] == 0) continue;
                 const auto& candidate = all[message_numbers_[which]];
@@ -308,7 +312,10 @@ private:
         }
         for (std::size_t sum = 0; sum < sums_.size(); ++sum)
             sums_.with(sum, [&](auto& rounds) {
-                const reduction_trial one = rounds.try_on(gradient_, most_tried);
+                // No message is on its way.
+                const tensor::slice<std::byte> bytes = messages_.room();
+                const tensor::slice<T> numbers{bytes.offset, bytes.count / sizeof(T)};
+                const reduction_trial one = rounds.try_on(gradient_, step_, most_tried, (*arena_)[numbers]);
                 found[sums_.candidate(sum) - 1] = {one.encode, one.finish, one.squares, one.lost};
             });
         for (std::size_t which = 0; which < found.size(); ++which) {
@@ -337,6 +344,7 @@ private:
     std::size_t messages_of_compressors_ = 0;   // so many
     std::size_t compressed_ = 0;                // numbers that are not dense for all candidates of messages_
     double trial_seconds_ = 0;
+    double tried_squares_ = 0;  // of the pieces that the last trial was tried on
     std::span<T> gradient_;
     std::uint64_t step_ = 0;
     std::size_t next_ = 0;

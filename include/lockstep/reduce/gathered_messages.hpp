@@ -141,6 +141,8 @@ public:
     [[nodiscard]] const C& compressor() const noexcept { return compressor_; }
     /// The slots of all workers of this rank: slot by slot, n numbers each.
     [[nodiscard]] tensor::slice<T> state() const noexcept { return state_; }
+    /// Between two steps: room for so many bytes of messages, at least those of all workers.
+    [[nodiscard]] tensor::slice<std::byte> room() const noexcept { return messages_; }
     /// What gathers the messages of a step for which there is room of its own, by number.
     [[nodiscard]] const collectives::schedule& gathering(std::size_t room) const noexcept {
         return layouts_[room].gather->program();  // of messages of fixed lengths

@@ -48,7 +48,7 @@ struct shared_residual {
     std::vector<bool> dense;  ///< pieces that none of them compresses
 };
 
-/// Seconds for a number, and the squares of what was tried and of what is left of it.
+/// Seconds for a number, and the squares of what was tried and of what is left of it; infinite where it is not finite.
 struct reduction_trial {
     double encode = 0, finish = 0, squares = 0, lost = 0;
 };
@@ -201,41 +201,54 @@ public:
         core::for_each_index<round_count>([&](auto round) { out += core::get<round>(sums_)->price(rank, links); });
         return out;
     }
-    /// What one worker alone takes for matrices of `gradient` that have `most` numbers, or are the first one with as
-    /// many, and what it leaves of them. For error_feedback, between two steps; nothing is changed. Allocates.
-    [[nodiscard, gnu::cold]] reduction_trial try_on(std::span<T> gradient, std::size_t most) {
+    /// What the first worker of this rank takes alone for matrices spread over the bucket, of about `most` numbers or a
+    /// single one, and what it leaves of them. `gradient`: as for start(). `room`: for the longest matrix. For
+    /// error_feedback, between two steps; nothing is changed. Allocates what is small beside the matrix.
+    [[nodiscard, gnu::cold]] reduction_trial try_on(std::span<T> gradient, std::uint64_t step, std::size_t most,
+                                                    std::span<T> room) {
         using clock = std::chrono::steady_clock;
+        const auto seconds = [](clock::duration some) { return std::chrono::duration<double>(some).count(); };
         gradient_ = gradient;
+        step_ = static_cast<std::uint32_t>(step);
         reduction_trial out;
-        std::size_t tried = 0;
+        const std::size_t each = compressed() / most + 1;
+        std::size_t number = 0, tried = 0;
         for (const part& one : parts_) {
-            if (one.is_dense || tried >= most) continue;
+            if (one.is_dense || number++ % each != 0) continue;
             const std::size_t count = one.what.count;
-            std::vector<T> rest(count), kept(one.sizes.kept), mean(count);
+            const std::span<T> rest = room.first(count);
+            std::fill(rest.begin(), rest.end(), T{0});
+            std::vector<T> kept(one.sizes.kept);
             const auto lasting = (*arena_)[shared_].subspan(one.shared, one.sizes.shared);
             std::vector<T> shared(lasting.begin(), lasting.end());
             compress::worker_pass<T> in = pass_of(0, one);
+            if (kernels::first_non_finite(in.values, team_) < count) {
+                out.squares = out.lost = std::numeric_limits<double>::infinity();
+                continue;
+            }
             in.state = {rest.data(), 1, count, count};
             in.kept = kept;
             in.shared = shared;
             compress::shared_pass<T> all = shared_of(one, step_);
             all.shared = shared;
+            for (const T value : in.values) out.squares += static_cast<double>(value) * static_cast<double>(value);
             core::for_each_index<round_count>([&](auto round) {
                 std::vector<encoded<round>> elements(one.sizes.elements[round]);
                 const auto begun = clock::now();
                 reduction_.encode(compress::round_number<round>{}, in, std::span{elements});
-                const std::span<const encoded<round>> result{elements};
-                if constexpr (round + 1 < round_count)
-                    reduction_.combined(compress::round_number<round>{}, all, result);
                 const auto made = clock::now();
-                if constexpr (round + 1 == round_count) {
-                    reduction_.finish(all, result, std::span{mean});
-                    out.finish += std::chrono::duration<double>(clock::now() - made).count();
+                out.encode += seconds(made - begun);
+                const std::span<const encoded<round>> result{elements};
+                if constexpr (round + 1 < round_count) {
+                    reduction_.combined(compress::round_number<round>{}, all, result);
+                    out.finish += seconds(clock::now() - made);
+                } else {
+                    for (const T value : rest) out.lost += static_cast<double>(value) * static_cast<double>(value);
+                    const auto left = clock::now();
+                    reduction_.finish(all, result, rest);
+                    out.finish += seconds(clock::now() - left);
                 }
-                out.encode += std::chrono::duration<double>(made - begun).count();
             });
-            for (const T value : in.values) out.squares += static_cast<double>(value) * static_cast<double>(value);
-            for (const T value : rest) out.lost += static_cast<double>(value) * static_cast<double>(value);
             tried += count;
         }
         out.encode /= static_cast<double>(std::max<std::size_t>(tried, 1));

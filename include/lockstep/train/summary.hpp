@@ -49,26 +49,26 @@ template <class Network, class Net>
 
 /// What the table says: words and numbers, so that one function prints those of all trainers.
 struct summary_facts {
-    std::string instructions;
+    std::string instructions{};
     std::size_t element_bytes = 0;
     std::size_t vector_width = 0;  ///< floats
     bool is_optimised = true;
-    partition::grid grid;
-    std::string_view partition;
+    partition::grid grid{};
+    std::string_view partition{};
     std::size_t threads = 1, batch = 0, lanes = 0;
     std::uint64_t seed = 0;
-    std::string optimizer, schedule, compressor;
-    std::size_t workers_asked = 0;                ///< 0: one for each rank
-    std::string worker_state;                     ///< what each of them has
-    std::string clip, sync, algorithms, factors;  ///< empty: none to name
-    std::string input;
-    std::vector<layer_row> layers;
-    std::vector<bool> sends_factors;  ///< each layer
+    std::string optimizer{}, schedule{}, compressor{};
+    std::size_t workers_asked = 0;                        ///< 0: one for each rank
+    std::string worker_state{};                           ///< what each of them has
+    std::string clip{}, sync{}, algorithms{}, factors{};  ///< empty: none to name
+    std::string input{};
+    std::vector<layer_row> layers{};
+    std::vector<bool> sends_factors{};  ///< each layer
     std::size_t parameters = 0;
     double forward_flops = 0, training_flops = 0;
-    std::string transport, all_reduce;
+    std::string transport{}, all_reduce{};
     std::size_t averaging_bytes = 0, buckets = 0, redistribution_bytes = 0, memory_bytes = 0;
-    report::memory_by_kind memory;
+    report::memory_by_kind memory{};
 };
 [[nodiscard]] std::string text_of(const summary_facts& of);
 

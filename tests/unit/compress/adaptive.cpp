@@ -141,6 +141,11 @@ TEST_CASE("compress/adaptive: settings that make no sense are refused") {
     CHECK(adaptive{.replay = choice_list{{{1, 2, 1}}}}.settings() !=
           adaptive{.replay = choice_list{{{1, 2, 2}}}}.settings());
     CHECK(adaptive{.replay = choice_list{}}.settings() != adaptive{}.settings());
+    candidate first{power_sgd{.rank = 3}};
+    const candidate second{first};
+    const std::vector<candidate> both{first, top_k{.ratio = 0.5}};
+    CHECK(second.settings() == "power_sgd(rank=3)");
+    CHECK(both.at(1).settings() == "top_k(ratio=0.5)");
     // Compressors and reductions are named in their order.
     const adaptive mixed{.candidates = {power_sgd{.rank = 2}, top_k{.ratio = 0.1}}};
     CHECK(mixed.settings().starts_with("candidates=none, power_sgd(rank=2), top_k(ratio=0.1) least_numbers="));

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch_test_macros.hpp>
+#include <catch2/catch.hpp>
 
 namespace ls = lockstep;
 
@@ -14,7 +14,7 @@ namespace {
 
 /// Neither copied nor moved; says when it is destroyed.
 struct watched {
-    watched(int number, std::vector<int>& gone) : number{number}, gone{&gone} {
+    watched(int of, std::vector<int>& to) : number{of}, gone{&to} {
         if (number < 0) throw std::invalid_argument{"a negative number"};
     }
     watched(const watched&) = delete;

@@ -17,7 +17,8 @@
 namespace lockstep::compress {
 
 /// A compressor, or a reduction whose rounds are one sum in the order of workers, such as random_block, or two, such as
-/// power_sgd. It keeps no state for each worker: one residual is around all candidates.
+/// power_sgd. It keeps no state for each worker: one residual is around
+/// all candidates.
 class candidate {
 public:
     using one_sum = any_reduction<algebra::ordered_sum>;
@@ -26,7 +27,8 @@ public:
     template <class C>
         requires(!std::is_same_v<C, candidate> && Compressor<C>)
     candidate(const C& one) : held_{any{one}} {}  // implicit, as that of any
-    template <Reduction R>
+    template <class R>
+        requires(!std::is_same_v<R, candidate> && Reduction<R>)
     candidate(const R& one) : held_{erased(one)} {}
 
     [[nodiscard]] std::string settings() const {
