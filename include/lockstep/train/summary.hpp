@@ -47,6 +47,8 @@ template <class Network, class Net>
     return out;
 }
 
+namespace detail {
+
 /// What the table says: words and numbers, so that one function prints those of all trainers.
 struct summary_facts {
     std::string instructions{};
@@ -72,37 +74,39 @@ struct summary_facts {
 };
 [[nodiscard]] std::string text_of(const summary_facts& of);
 
+}  // namespace detail
+
 /// What a trainer is about to do. Collective in a model partition.
 template <class Trainer>
 [[nodiscard, gnu::cold]] std::string summary(Trainer& of) {
     using network = typename Trainer::network;
     const auto& plan = of.recipe();
-    summary_facts out{.instructions = std::string{simd::instruction_set()},
-                      .element_bytes = sizeof(typename Trainer::value_type),
-                      .vector_width = simd::width<float>,
-                      .grid = of.grid(),
-                      .partition = plan.partition.name,
-                      .threads = plan.threads,
-                      .batch = plan.batch,
-                      .lanes = plan.lanes,
-                      .seed = plan.seed,
-                      .optimizer = describe(plan.optimizer),
-                      .schedule = describe(plan.schedule),
-                      .compressor = describe(plan.compressor),
-                      .workers_asked = plan.workers,
-                      .algorithms = plan.algorithms,
-                      .input = tensor::to_text<typename network::input>(),
-                      .layers = layer_rows<network>(plan.model),
-                      .parameters = network::parameters,
-                      .forward_flops = network::forward_flops,
-                      .training_flops = network::training_flops,
-                      .transport = of.transport(),
-                      .all_reduce = of.all_reduce_algorithm(),
-                      .averaging_bytes = of.averaging_bytes(),
-                      .buckets = of.buckets(),
-                      .redistribution_bytes = of.redistribution_bytes(),
-                      .memory_bytes = of.memory_bytes(),
-                      .memory = of.memory()};
+    detail::summary_facts out{.instructions = std::string{simd::instruction_set()},
+                              .element_bytes = sizeof(typename Trainer::value_type),
+                              .vector_width = simd::width<float>,
+                              .grid = of.grid(),
+                              .partition = plan.partition.name,
+                              .threads = plan.threads,
+                              .batch = plan.batch,
+                              .lanes = plan.lanes,
+                              .seed = plan.seed,
+                              .optimizer = describe(plan.optimizer),
+                              .schedule = describe(plan.schedule),
+                              .compressor = describe(plan.compressor),
+                              .workers_asked = plan.workers,
+                              .algorithms = plan.algorithms,
+                              .input = tensor::to_text<typename network::input>(),
+                              .layers = layer_rows<network>(plan.model),
+                              .parameters = network::parameters,
+                              .forward_flops = network::forward_flops,
+                              .training_flops = network::training_flops,
+                              .transport = of.transport(),
+                              .all_reduce = of.all_reduce_algorithm(),
+                              .averaging_bytes = of.averaging_bytes(),
+                              .buckets = of.buckets(),
+                              .redistribution_bytes = of.redistribution_bytes(),
+                              .memory_bytes = of.memory_bytes(),
+                              .memory = of.memory()};
 #if defined(__GNUC__) && !defined(__OPTIMIZE__)
     out.is_optimised = false;
 #endif
@@ -114,12 +118,12 @@ template <class Trainer>
     if (std::string_view{plan.sync.name} != "every_step") out.sync = describe(plan.sync);
     if constexpr (decltype(plan.factors)::are_used) out.factors = plan.factors.settings();
     for (std::size_t layer = 0; layer < network::size; ++layer) out.sends_factors.push_back(of.sends_factors(layer));
-    return text_of(out);
+    return detail::text_of(out);
 }
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION std::string text_of(const summary_facts& of) {
+LOCKSTEP_FUNCTION std::string detail::text_of(const summary_facts& of) {
     const auto left = [](std::string text, std::size_t width) {
         text.resize(std::max(width, text.size()), ' ');
         return text;
