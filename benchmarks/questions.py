@@ -271,11 +271,10 @@ def links(run):
 def methods(run):
     """Which method is fastest on which cluster?
     Emulated hosts with a rank each, batch 64 of all, methods in turns with their usual settings; speed-up over `none`.
-    The best is the fastest of all methods but random_k and terngrad, which leave out more of a gradient than the bound
-    of `adaptive` allows (0.98 of its norm): random_k of 1 % 0.995, terngrad more than there is.
+    The best is the fastest of all methods but random_k, which leaves out more of a gradient than `adaptive` allows: 1 %
+    of the numbers, at random, have about a tenth of its norm.
     Beside them PyTorch's DistributedDataParallel over gloo, as it is and with its hooks for fp16 and PowerSGD of rank 2."""
     found = []
-    allowed = ("none", "fp16", "quantize8", "quantize4", "topk10", "topk", "onebit", "powersgd")
     for net, hosts, rate in itertools.product(("lenet", "vgg", "cd_dnn"), (2, 4), ("100mbit", "1gbit", "10gbit")):
         size = run.few("--seconds 2 --turns 3", "--seconds 0.1 --turns 1 --methods none,topk,adaptive")
         if net == "cd_dnn":
@@ -290,7 +289,7 @@ def methods(run):
         for line in lines:
             line["gain"] = times["none"] / line["step_ms"] if "none" in times else None
             if line["method"] == "adaptive":
-                line["of_best"] = min(times[name] for name in allowed if name in times) / line["step_ms"]
+                line["of_best"] = min(time for name, time in times.items() if name not in ("adaptive", "randomk")) / line["step_ms"]
         found += lines
     return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} |
         speed-up {gain:.2f} | of the speed of the best {of_best:.2f}""", found
@@ -329,8 +328,8 @@ def checkpoints(run):
 @question
 def accuracy(run):
     """What does a compressor do to the accuracy?
-    MNIST, LeNet of examples/train, 4 epochs of batches of 128, 8 workers on 2 ranks, seeds 1 to 3; `FOLDER` has the files.
-    Test accuracy in percent: the mean, that of each seed, and how far the mean is from the same optimizer's without a
+    MNIST, LeNet of examples/train, 4 epochs of batches of 128, 8 workers on 2 ranks, seeds 1 to 3; `FOLDER` has the
+    files. Test accuracy in percent: the mean, that of each seed, and how far the mean is from the same optimizer's without a
     compressor."""
     bases = {"momentum": "", "adam": "--optimizer adam --lr 0.001", "slower": "--lr 0.01", "half": "--lr 0.025"}
     ways = [("none", options, base) for base, options in bases.items()] + [(name, "", "momentum") for name in (

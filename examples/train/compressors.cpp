@@ -227,7 +227,8 @@ std::string list_of_compressors() {
         const std::size_t bytes = std::visit([](const auto& which) { return bytes_of(which); }, made);
         out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) + column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
     }
-    out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize or powersgd for each layer, by measured times, or as in FILE of --compress-choices\n";
+    out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize or powersgd for each layer, "
+           "by measured times, or as in FILE of --compress-choices\n";
     return out + "With error feedback, but for those of 16 bits and those without bias; ':plain' at the end leaves it out: topk:0.01:plain.\n";
 }
 

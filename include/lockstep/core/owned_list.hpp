@@ -31,7 +31,9 @@ public:
 
     [[nodiscard]] std::size_t size() const noexcept { return items_.size(); }
     [[nodiscard]] T& operator[](std::size_t index) noexcept { return *static_cast<T*>(items_[index]); }
-    [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return *static_cast<const T*>(items_[index]); }
+    [[nodiscard]] const T& operator[](std::size_t index) const noexcept {
+        return *static_cast<const T*>(items_[index]);
+    }
 
 private:
     std::vector<void*> items_;

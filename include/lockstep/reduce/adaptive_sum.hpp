@@ -51,8 +51,9 @@ public:
           messages_{of, compressor{settings.as_one()}, arena},
           sums_{of, settings.candidates, messages_.compressor().inner, messages_.state(), arena},
           tried_(settings.candidates.size()) {
+        std::size_t compressors = 0;
         for (const compress::candidate& one : settings.candidates)
-            message_numbers_.push_back(one.compressor() != nullptr ? ++messages_of_compressors_ : 0);
+            message_numbers_.push_back(one.compressor() != nullptr ? ++compressors : 0);
         sum_ = sums_.size();
         std::size_t longest = 0, scratch = 0;
         const compress::one_of all = settings.as_one();
@@ -341,7 +342,6 @@ private:
     tensor::slots<T> slots_;
     std::vector<trial> tried_;                  // of each candidate
     std::vector<std::size_t> message_numbers_;  // of each: among those of messages_; 0: a reduction
-    std::size_t messages_of_compressors_ = 0;   // so many
     std::size_t compressed_ = 0;                // numbers that are not dense for all candidates of messages_
     double trial_seconds_ = 0;
     double tried_squares_ = 0;  // of the pieces that the last trial was tried on

@@ -19,9 +19,9 @@
 
 namespace lockstep::reduce {
 
-/// Each of them sums the bucket as `rounds` does, with the residual that messages have, too:
-/// one array of the bucket for each worker of this rank. What a reduction keeps on all ranks alike, such as Q of
-/// PowerSGD, stays as it is while others are chosen. Memory for each: the rounds of one reducer, without a residual.
+/// Each of them sums the bucket as `rounds` does. The residual is that of messages: one array of the bucket for each
+/// worker of this rank. What a reduction keeps on all ranks alike, such as Q of PowerSGD, stays as it is while others
+/// are chosen. Memory for each: the rounds of one reducer, without a residual.
 template <class T>
 class candidate_sums {
     template <class R>

@@ -22,6 +22,7 @@
 #include "lockstep/core/pack.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/kernels/elementwise/elementwise.hpp"
+#include "lockstep/kernels/elementwise/sum_of_squares.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
 #include "lockstep/reduce/worker_fold.hpp"
@@ -231,7 +232,7 @@ public:
             in.shared = shared;
             compress::shared_pass<T> all = shared_of(one, step_);
             all.shared = shared;
-            for (const T value : in.values) out.squares += static_cast<double>(value) * static_cast<double>(value);
+            out.squares += kernels::sum_of_squares(in.values);
             core::for_each_index<round_count>([&](auto round) {
                 std::vector<encoded<round>> elements(one.sizes.elements[round]);
                 const auto begun = clock::now();
@@ -243,7 +244,7 @@ public:
                     reduction_.combined(compress::round_number<round>{}, all, result);
                     out.finish += seconds(clock::now() - made);
                 } else {
-                    for (const T value : rest) out.lost += static_cast<double>(value) * static_cast<double>(value);
+                    out.lost += kernels::sum_of_squares(std::span<const T>{rest});
                     const auto left = clock::now();
                     reduction_.finish(all, result, rest);
                     out.finish += seconds(clock::now() - left);

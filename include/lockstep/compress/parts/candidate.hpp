@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What compress::adaptive chooses from: a compressor or a reduction behind one type.
+// What compress::adaptive chooses from: a compressor or a reduction, as one type.
 // Tested by tests/unit/compress/adaptive.cpp.
 
 #include <string>
@@ -17,8 +17,7 @@
 namespace lockstep::compress {
 
 /// A compressor, or a reduction whose rounds are one sum in the order of workers, such as random_block, or two, such as
-/// power_sgd. It keeps no state for each worker: one residual is around
-/// all candidates.
+/// power_sgd. It keeps no state for each worker: one residual is around all candidates.
 class candidate {
 public:
     using one_sum = any_reduction<algebra::ordered_sum>;
