@@ -82,8 +82,9 @@ gathered with_feedback(const request& of, const C& one) {
 }
 template <class Any, class R>
 Any summed_with_feedback(const request& of, const R& one) {
-    if (of.plain()) return one;
-    return error_feedback<R>{one};
+    const measured<R> inside{one, of.to};
+    if (of.plain()) return inside;
+    return error_feedback<measured<R>>{inside};
 }
 
 struct row {
@@ -120,11 +121,11 @@ const std::array rows{
             return summed_with_feedback<summed>(of, random_block{.ratio = of.share(0), .unbiased = of.plain()});
         }},
     row{"powersgd", "RANK", "2", "low rank by power iteration", [](const request& of) -> chosen_compressor { return summed_with_feedback<summed_twice>(of, power_sgd{.rank = of.count(0)}); }},
-    row{"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback", [](const request& of) -> chosen_compressor { return scaled{terngrad{.clip = of.share(0)}}; }},
-    row{"half", "STOCHASTIC", "0", "numbers of 16 bits on the wire, and in the sums of the tree; 1: stochastic rounding", [](const request& of) -> chosen_compressor { return half{.stochastic = of.flag(0)}; }},
-    row{"bfloat16", "STOCHASTIC", "0", "the same with the exponents of float", [](const request& of) -> chosen_compressor { return bfloat16{.stochastic = of.flag(0)}; }},
+    row{"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback", [](const request& of) -> chosen_compressor { return scaled{measured<terngrad>{terngrad{.clip = of.share(0)}, of.to}}; }},
+    row{"half", "STOCHASTIC", "0", "numbers of 16 bits on the wire, and in the sums of the tree; 1: stochastic rounding", [](const request& of) -> chosen_compressor { return half_sums{half{.stochastic = of.flag(0)}, of.to}; }},
+    row{"bfloat16", "STOCHASTIC", "0", "the same with the exponents of float", [](const request& of) -> chosen_compressor { return bfloat16_sums{bfloat16{.stochastic = of.flag(0)}, of.to}; }},
     row{"signvote", "SCALE,MOMENTUM", "1,0", "majority vote of signs times SCALE, without error feedback; Signum with 0.9; take --momentum 0 and a small --lr", [](const request& of) -> chosen_compressor {
-            return sign_vote{.scale = of.share(0), .momentum = of.share(1)};
+            return counted{measured<sign_vote>{sign_vote{.scale = of.share(0), .momentum = of.share(1)}, of.to}};
         }},
     row{"sparsesum", "RATIO,BITS", "0.01,4", "topk, added on the way as streams; where a sum gets dense, that sum in BITS bits", [](const request& of) -> chosen_compressor {
             return streamed{lists{with_feedback(of, top_k{.ratio = of.share(0)})}, quantize{.bits = of.count(1)}};

@@ -39,9 +39,11 @@ using summed = lockstep::compress::any_reduction<lockstep::compress::algebra::or
 using summed_twice = lockstep::compress::any_reduction<lockstep::compress::algebra::ordered_sum, lockstep::compress::algebra::ordered_sum>;
 using scaled = lockstep::compress::any_reduction<lockstep::compress::algebra::max, lockstep::compress::algebra::exact_sum>;
 using counted = lockstep::compress::any_reduction<lockstep::compress::algebra::exact_sum>;
+using half_sums = lockstep::compress::measured<lockstep::compress::half>;
+using bfloat16_sums = lockstep::compress::measured<lockstep::compress::bfloat16>;
 using streamed = lockstep::compress::sparse_sum<lists, lockstep::compress::quantize>;
 using chosen_compressor =
-    std::variant<lockstep::compress::none, gathered, summed, summed_twice, scaled, counted, lockstep::compress::half, lockstep::compress::bfloat16, streamed,
+    std::variant<lockstep::compress::none, gathered, summed, summed_twice, scaled, counted, half_sums, bfloat16_sums, streamed,
                  lockstep::compress::global_top_k, with_momentum_of_workers, with_frozen_variance, lockstep::compress::adaptive>;
 
 /// From NAME, NAME:SETTING or either with :plain at its end, which leaves error feedback out; or adaptive:FILE, which repeats the choices in FILE. Throws core::error. `to`: where messages are measured;

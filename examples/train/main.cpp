@@ -58,12 +58,12 @@ void interpret(example::options& of, const F& given) {
     const bool is_gathered = std::holds_alternative<example::gathered>(compressor);
     const bool has_workers_momentum = std::holds_alternative<example::with_momentum_of_workers>(compressor);
     const bool has_frozen_variance = std::holds_alternative<example::with_frozen_variance>(compressor);
+    const bool is_adaptive = std::holds_alternative<lockstep::compress::adaptive>(compressor);
     of.is_compressed_otherwise = !(is_plain || is_gathered);
-    if (of.compress_statistics && !(is_gathered || has_workers_momentum || has_frozen_variance || std::holds_alternative<example::streamed>(compressor)))
-        throw error{text("--compress-statistics with --compress ", of.compress, ", which has no messages to measure"),
+    if (of.compress_statistics && (is_plain || is_adaptive || std::holds_alternative<lockstep::compress::global_top_k>(compressor)))
+        throw error{text("--compress-statistics with --compress ", of.compress, ", whose messages are not measured"),
                     "leave it out, or take one such as topk"};
 
-    const bool is_adaptive = std::holds_alternative<lockstep::compress::adaptive>(compressor);
     if (!of.compress_choices.empty() && !is_adaptive)
         throw error{text("--compress-choices with --compress ", of.compress, ", which chooses nothing"), "leave it out, or write --compress adaptive"};
     if (is_adaptive && std::isfinite(of.clip))

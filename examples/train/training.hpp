@@ -245,8 +245,8 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
         const ls::sync::clip_by_global_norm clip{.norm = of.clip};
         if (const auto* one = std::get_if<summed_twice>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
         if (const auto* one = std::get_if<counted>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<ls::compress::half>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<ls::compress::bfloat16>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<half_sums>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<bfloat16_sums>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
         if (const auto* one = std::get_if<streamed>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
         if (const auto* one = std::get_if<ls::compress::global_top_k>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
         if (const auto* one = std::get_if<scaled>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);

@@ -58,7 +58,7 @@ struct encoding {
     core::random_stream random{0, core::purpose::rounding};  ///< word i belongs to value i
     std::uint64_t step = 0;                                  ///< of the run, from 0
     origin from{};                                           ///< which tensor
-    bool is_sent = true;                                     ///< false: a sum is sealed, on who owns it
+    bool is_sent = true;                                     ///< false: of a sum that is sealed, or a trial
 };
 
 /// The sum of a piece over all workers, on who owns it: every rank that decodes the messages.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a compressor does to each tensor, in bytes, error and time: a decorator that models Compressor.
+// What a compressor or reduction does to each tensor, in bytes, error and time: a decorator that models the same.
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +15,8 @@
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
+#include "lockstep/compress/parts/choice.hpp"
+#include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress {
@@ -39,6 +41,16 @@ struct tensor_statistics {
     }
     /// |p - decoded| / |p| over all messages; 0 where p is 0.
     [[nodiscard]] double relative_error() const noexcept { return squares > 0 ? std::sqrt(lost / squares) : 0; }
+    /// Adds the squares of p and of what was left out of it.
+    template <class T>
+    void compare(std::span<const T> p, std::span<const T> decoded) noexcept {
+        for (std::size_t i = 0; i < p.size(); ++i) {
+            const auto value = static_cast<double>(p[i]);
+            const double rest = value - static_cast<double>(decoded[i]);
+            squares += value * value;
+            lost += rest * rest;
+        }
+    }
     void add(const tensor_statistics& other) noexcept {
         messages += other.messages;
         numbers += other.numbers;
@@ -98,6 +110,16 @@ private:
     std::vector<tensor_statistics> rows_;
 };
 
+namespace detail {
+template <class F>
+[[nodiscard]] double seconds_of(const F& f) {
+    using clock = std::chrono::steady_clock;
+    const auto begin = clock::now();
+    f();
+    return std::chrono::duration<double>(clock::now() - begin).count();
+}
+}  // namespace detail
+
 /// The messages, bits and recipe of the compressor inside; nothing more is done unless `to` is given. Then each message
 /// is decoded once more, to compare: encoding takes about twice as long, and n numbers of scratch more. Inside
 /// error_feedback, error_feedback{measured{top_k{}, &statistics}}, the error is that of gradient + residual. `to` lives
@@ -105,7 +127,8 @@ private:
 template <class Inner>
 struct measured {
     static_assert(Compressor<Inner>,
-                  "lockstep: measured goes around a compressor; write measured{compress::top_k{}, &statistics}");
+                  "lockstep: measured goes around a compressor or reduction; write measured{compress::top_k{}, "
+                  "&statistics}");
     using inner_type = std::conditional_t<Compressor<Inner>, Inner, none>;
     inner_type inner{};
     statistics* to = nullptr;
@@ -157,7 +180,7 @@ struct measured {
     void decode_add(std::span<const std::byte> message, T scale, std::span<T> sum) const noexcept {
         inner.decode_add(message, scale, sum);
     }
-    /// Is not counted, nor is what two_sided encodes: nothing is sent.
+    /// Is not counted, nor is what two_sided encodes and adaptive tries: nothing is sent.
     template <class T>
         requires has_seal<inner_type, T>
     void seal(const sealing<T>& in) const noexcept { inner.seal(in); }
@@ -166,33 +189,98 @@ private:
     template <class T, class Encode>
     std::size_t observed(const encoding<T>& in, const Encode& encode) const noexcept {
         if (to == nullptr || !in.is_sent) return encode(in);
-        using clock = std::chrono::steady_clock;
-        const auto seconds = [](clock::duration some) { return std::chrono::duration<double>(some).count(); };
         const std::size_t n = in.values.size();
         auto inside = in;
         inside.scratch = in.scratch.subspan(n);
-        const auto begin = clock::now();
-        const std::size_t bytes = encode(inside);
-        const auto encoded = clock::now();
+        std::size_t bytes = 0;
+        tensor_statistics one{.messages = 1, .numbers = n};
+        one.encode_seconds = detail::seconds_of([&] { bytes = encode(inside); });
+        one.bytes = bytes;
         const std::span<T> decoded = in.scratch.first(n);
         std::fill(decoded.begin(), decoded.end(), T{0});
-        const auto cleared = clock::now();
-        inner.decode_add(std::span<const std::byte>{in.message.first(bytes)}, T{1}, decoded);
-        const auto end = clock::now();
-
-        tensor_statistics one{.messages = 1,
-                              .numbers = n,
-                              .bytes = bytes,
-                              .encode_seconds = seconds(encoded - begin),
-                              .decode_seconds = seconds(end - cleared)};
-        for (std::size_t i = 0; i < n; ++i) {
-            const auto value = static_cast<double>(in.values[i]);
-            const double rest = value - static_cast<double>(decoded[i]);
-            one.squares += value * value;
-            one.lost += rest * rest;
-        }
+        one.decode_seconds = detail::seconds_of(
+            [&] { inner.decode_add(std::span<const std::byte>{in.message.first(bytes)}, T{1}, decoded); });
+        one.compare(in.values, std::span<const T>{decoded});
         to->add(in.from.tensor, one);
         return bytes;
+    }
+};
+
+/// The same around a reduction, error_feedback{measured{power_sgd{}, &statistics}}: the elements and bits are those of
+/// the reduction inside. A message is what a worker adds in all rounds; what it says is decode_own(), which is called
+/// once more, for |p - decoded|. `decode_seconds` are those of `combined` and `finish`, once for all workers. Matrices
+/// that are added as they are, such as vectors, are not counted. n numbers for each worker of the rank more.
+template <Reduction Inner>
+struct measured<Inner> {
+    Inner inner{};
+    statistics* to = nullptr;
+
+    static constexpr std::string_view name = Inner::name;
+    static constexpr compress::traits traits = traits_of<Inner>;
+    static constexpr std::size_t slot_count = Inner::slot_count;
+    static constexpr auto rounds = Inner::rounds;
+    template <class T>
+    using element = typename detail::element_for<Inner, T, algebra::ordered_sum>::type;
+
+    [[nodiscard]] std::string settings() const { return std::string{inner.settings()}; }
+    void check() const { detail::check(inner); }
+    void check_feedback() const { detail::check_feedback(inner); }
+    [[nodiscard]] constexpr std::size_t slots() const noexcept { return slots_of(inner); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(inner); }
+    [[nodiscard]] auto sizes(const matrix& shape, std::size_t workers) const {
+        auto out = inner.sizes(shape, workers);
+        if (to != nullptr) out.kept += shape.size();
+        return out;
+    }
+
+    template <class T>
+    void initialise(const shared_pass<T>& all) const noexcept {
+        if constexpr (requires { inner.initialise(all); }) inner.initialise(all);
+    }
+    template <std::size_t Number, class T>
+    void encode(round_number<Number> round, const worker_pass<T>& in,
+                std::span<element_of<Inner, T, Number>> out) const noexcept {
+        if (to == nullptr) return inner.encode(round, in, out);
+        const worker_pass<T> inside = inside_of(in);
+        tensor_statistics one{.bytes = out.size_bytes(),
+                              .encode_seconds = detail::seconds_of([&] { inner.encode(round, inside, out); })};
+        if constexpr (Number + 1 == rounds.size()) {
+            one.messages = 1;
+            one.numbers = in.values.size();
+            const std::span<T> decoded = in.kept.last(in.values.size());
+            std::fill(decoded.begin(), decoded.end(), T{0});
+            inner.decode_own(inside, std::span<const element_of<Inner, T, Number>>{out}, T{1}, decoded);
+            one.compare(in.values, std::span<const T>{decoded});
+        }
+        if (in.is_sent) to->add(in.from.tensor, one);
+    }
+    template <std::size_t Number, class T>
+    void combined(round_number<Number> round, const shared_pass<T>& all,
+                  std::span<const element_of<Inner, T, Number>> result) const noexcept {
+        timed(all, [&] { inner.combined(round, all, result); });
+    }
+    template <class T>
+    void finish(const shared_pass<T>& all, std::span<const element_of<Inner, T, rounds.size() - 1>> result,
+                std::span<T> mean) const noexcept {
+        timed(all, [&] { inner.finish(all, result, mean); });
+    }
+    template <class T>
+    void decode_own(const worker_pass<T>& in, std::span<const element_of<Inner, T, rounds.size() - 1>> elements,
+                    T scale, std::span<T> sum) const noexcept {
+        inner.decode_own(to == nullptr ? in : inside_of(in), elements, scale, sum);
+    }
+
+private:
+    template <class T>
+    [[nodiscard]] static worker_pass<T> inside_of(worker_pass<T> in) noexcept {
+        in.kept = in.kept.first(in.kept.size() - in.values.size());
+        return in;
+    }
+    template <class T, class F>
+    void timed(const shared_pass<T>& all, const F& f) const noexcept {
+        if (to == nullptr || !all.is_sent) return f();
+        to->add(all.from.tensor, {.decode_seconds = detail::seconds_of(f)});
     }
 };
 

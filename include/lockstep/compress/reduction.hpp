@@ -76,6 +76,7 @@ struct worker_pass {
     core::random_stream common{0, core::purpose::reduction};  ///< that of shared_pass
     std::uint64_t step = 0;                                   ///< of the run, from 0
     origin from{};                                            ///< which tensor
+    bool is_sent = true;                                      ///< false: of a trial
 };
 
 /// One matrix, for what every rank does alike.
@@ -88,6 +89,7 @@ struct shared_pass {
     parallel::team team{};                                    ///< the threads of this rank
     std::uint64_t step = 0;  ///< of the run, from 0
     origin from{};           ///< which tensor
+    bool is_sent = true;     ///< false: of a trial
 };
 
 namespace detail {

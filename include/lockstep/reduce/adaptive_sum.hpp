@@ -294,7 +294,8 @@ private:
                                                       static_cast<std::uint32_t>(step_)}
                                       .from(one.offset / 4),
                         .step = step_,
-                        .from = one.from()},
+                        .from = one.from(),
+                        .is_sent = false},
                     rest);
                 const std::span<const std::byte> message{room.first(bytes)};
                 candidate.decode_add(message, T{-1}, rest);

@@ -230,8 +230,10 @@ public:
             in.state = {rest.data(), 1, count, count};
             in.kept = kept;
             in.shared = shared;
+            in.is_sent = false;
             compress::shared_pass<T> all = shared_of(one, step_);
             all.shared = shared;
+            all.is_sent = false;
             out.squares += kernels::sum_of_squares(in.values);
             core::for_each_index<round_count>([&](auto round) {
                 std::vector<encoded<round>> elements(one.sizes.elements[round]);

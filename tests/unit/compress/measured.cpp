@@ -6,9 +6,16 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
+#include "by_hand.hpp"
 #include "lockstep/compress/any.hpp"
+#include "lockstep/compress/any_reduction.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/half.hpp"
+#include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
+#include "lockstep/compress/random_k.hpp"
+#include "lockstep/compress/sign_vote.hpp"
+#include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/compress/two_sided.hpp"
 #include "support.hpp"
@@ -120,4 +127,104 @@ TEMPLATE_TEST_CASE("compress/measured: what two_sided does to the sum is no mess
     channel<T, two_sided<error_feedback<measured<quantize>>>> sender{both, n};
     (void)sender.encode(normals<T>(n, 2));
     CHECK(seen.total().messages == 1);
+}
+
+namespace {
+
+/// The sums and state of `inner`, and statistics that are added up anew from what each worker has encoded.
+template <class T, class R>
+void counts_what_is_summed(const R& inner, std::size_t bytes) {
+    INFO(detail::describe(inner));
+    const matrix shape{20, 17};
+    const std::size_t n = shape.size(), workers = 3, steps = 4;
+    statistics seen{8};
+    by_hand<T, R> bare{inner, shape, workers};
+    by_hand<T, measured<R>> watched{{inner, &seen}, shape, workers}, unwatched{{inner, nullptr}, shape, workers};
+    CHECK(watched.sizes.kept == bare.sizes.kept + n);
+    CHECK(unwatched.sizes.kept == bare.sizes.kept);
+    CHECK(watched.sizes.elements == bare.sizes.elements);
+    CHECK(watched.reduction.settings() == inner.settings());
+    long double squares = 0, lost = 0;
+    for (std::uint32_t step = 0; step < steps; ++step) {
+        const auto values = normals<T>(workers * n, step);
+        const auto mean = bare(values, step);
+        CHECK(watched(values, step) == mean);
+        CHECK(unwatched(values, step) == mean);
+        CHECK(watched.shared == bare.shared);
+        CHECK(watched.state == bare.state);
+        CHECK(watched.last == bare.last);
+        squares += square(values);
+        const std::size_t each = bare.last.size() / workers;
+        for (std::size_t worker = 0; worker < workers; ++worker) {
+            std::vector<T> own(n);
+            inner.decode_own(bare.of(worker, values, step),
+                             std::span{std::as_const(bare.last)}.subspan(worker * each, each), T{1}, std::span{own});
+            lost += square_of_rest(std::vector<T>(values.begin() + static_cast<std::ptrdiff_t>(worker * n),
+                                                  values.begin() + static_cast<std::ptrdiff_t>((worker + 1) * n)),
+                                   own);
+        }
+    }
+    const tensor_statistics& row = seen.of(bare.tensor);
+    CHECK(row.messages == steps * workers);
+    CHECK(row.numbers == steps * workers * n);
+    CHECK(row.bytes == steps * workers * bytes);
+    CHECK(row.squares == Approx(static_cast<double>(squares)));
+    CHECK(row.lost == Approx(static_cast<double>(lost)));
+    CHECK(row.lost > 0);
+    CHECK(row.encode_seconds > 0);
+    CHECK(row.decode_seconds > 0);
+    CHECK(seen.total().messages == row.messages);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE(
+    "compress/measured: sums in rounds are those of the reduction inside, and what workers add is counted",
+    "[compress]", float, double) {
+    using T = TestType;
+    counts_what_is_summed<T>(random_k{.ratio = 0.1, .unbiased = true}, 34 * sizeof(T));
+    counts_what_is_summed<T>(power_sgd{.rank = 2}, 2 * (20 + 17) * sizeof(T));
+    counts_what_is_summed<T>(terngrad{}, sizeof(T) + 4 * ((340 + 9) / 10));  // fields of 3 bits for 3 workers
+    counts_what_is_summed<T>(sign_vote{.momentum = 0.9}, 4 * ((340 + 9) / 10));
+    counts_what_is_summed<T>(half{}, 2 * 340);
+}
+
+TEST_CASE("compress/measured: around a reduction inside error feedback, what is lost is the residual", "[compress]") {
+    const matrix shape{12, 30};
+    statistics seen{8};
+    using summed = any_reduction<algebra::ordered_sum, algebra::ordered_sum>;
+    const summed chosen{error_feedback{measured{power_sgd{}, &seen}}};
+    CHECK(chosen.settings() == detail::describe(error_feedback{power_sgd{}}));
+    by_hand<double, summed> sum{chosen, shape, 2};
+    long double lost = 0;
+    for (std::uint32_t step = 0; step < 3; ++step) {
+        sum(normals<double>(2 * shape.size(), step), step);
+        lost += square(sum.state);
+    }
+    CHECK(seen.of(5).messages == 6);
+    CHECK(seen.of(5).lost == Approx(static_cast<double>(lost)));
+    CHECK(seen.of(5).relative_error() < 1);
+    CHECK_THROWS_AS((measured<power_sgd>{{.rank = 0}, &seen}.check()), core::error);
+    CHECK_THROWS_AS((measured<terngrad>{{}, &seen}.check_feedback()), core::error);
+}
+
+TEST_CASE("compress/measured: a trial is not counted, and has the elements of a step", "[compress]") {
+    const matrix shape{4, 50};
+    statistics seen{8};
+    const measured<random_k> watched{{.ratio = 0.25}, &seen};
+    by_hand<float, measured<random_k>> sum{watched, shape, 1};
+    const auto values = normals<float>(shape.size(), 1);
+    const auto mean = sum(values, 3);
+    seen.clear();
+    auto in = sum.of(0, values, 3);
+    auto all = sum.all(3);
+    in.is_sent = all.is_sent = false;
+    std::vector<float> elements(50), again(shape.size());
+    watched.encode(round_number<0>{}, in, std::span{elements});
+    CHECK(elements == sum.last);
+    watched.finish(all, std::span{std::as_const(elements)}, std::span{again});
+    CHECK(again == mean);
+    CHECK(seen.total().messages == 0);
+    CHECK(seen.total().encode_seconds == 0);
+    CHECK(seen.total().decode_seconds == 0);
 }
