@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // test on 2 ranks:
-// Training inside a running simulation: the program owns MPI, the loop and the data; the trainer takes its memory as it is.
+// Training inside a running simulation: the program owns MPI, the loop and the data; the trainer takes its memory as it
+// is.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace mpi = boost::mpi;
 namespace ls = lockstep;
 using namespace ls::layers;
 
-/// The simulation: rods of 16 cells, insulated at both ends, whose conductivity grows with the temperature. It knows nothing of the
-/// library.
+/// The simulation: rods of 16 cells, insulated at both ends, whose conductivity grows with the temperature. It knows
+/// nothing of the library.
 class rods {
 public:
     static constexpr std::size_t cells = 16;
@@ -58,7 +59,8 @@ private:
 template <class A, class B>
 double mean_square(const A& a, const B& b) {
     double sum = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i] - b[i]) * static_cast<double>(a[i] - b[i]);
+    for (std::size_t i = 0; i < a.size(); ++i)
+        sum += static_cast<double>(a[i] - b[i]) * static_cast<double>(a[i] - b[i]);
     return sum / static_cast<double>(a.size());
 }
 
@@ -73,7 +75,8 @@ int main(int argc, char** argv) {
         .schedule = ls::optim::constant{.rate = 0.002},
         .batch = 64,  // rods on all ranks together
     }};
-    // With the rods of its own lanes on each rank, the weights have the same bits on 1 to 8 ranks. Any other deal is as good.
+    // With the rods of its own lanes on each rank, the weights have the same bits on 1 to 8 ranks. Any other deal is as
+    // good.
     const auto lanes = trainer.grid().own_lanes();
     rods simulation{8 * lanes.first, 8 * lanes.size()};
     std::vector<float> before;
@@ -81,7 +84,8 @@ int main(int argc, char** argv) {
         simulation.heat(round);
         before.assign(simulation.temperature.begin(), simulation.temperature.end());
         simulation.advance();
-        const auto step = trainer.step(before, simulation.temperature);  // a std::vector and an xtensor, both used in place
+        const auto step =
+            trainer.step(before, simulation.temperature);  // a std::vector and an xtensor, both used in place
         if (world.rank() == 0 && step.step % 1'000 == 0)
             ls::report::print(std::cout, ls::core::text("step ", step.step, ", loss ", step.loss, "\n"));
     }
@@ -92,7 +96,8 @@ int main(int argc, char** argv) {
     const double change = mean_square(std::span{before}, simulation.temperature.storage());
     const auto hash = trainer.weights_hash();
     if (world.rank() == 0)
-        ls::report::print(std::cout, ls::core::text("mean square error ", error, ", change ", change, ", first layer ", weights.shape(0), " x ",
-                                                   weights.shape(1), "\nweights ", ls::core::hexadecimal(hash), "\n"));
+        ls::report::print(std::cout, ls::core::text("mean square error ", error, ", change ", change, ", first layer ",
+                                                    weights.shape(0), " x ", weights.shape(1), "\nweights ",
+                                                    ls::core::hexadecimal(hash), "\n"));
     return error < change / 100 ? 0 : 1;
 }

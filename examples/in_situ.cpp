@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A solver that trains a surrogate of itself while it runs, on its own ranks, for some milliseconds after each of its rounds; then the surrogate
-// does the work. What is lockstep stands between the marks; all else is the solver, which knows nothing of it.
+// A solver that trains a surrogate of itself while it runs, on its own ranks, for some milliseconds after each of its
+// rounds; then the surrogate does the work. What is lockstep stands between the marks; all else is the solver, which
+// knows nothing of it.
 //     mpirun -n 4 in_situ [rounds] [folder] [milliseconds]
-// With a folder the run is saved there at its end, also where SIGUSR1 ends it, and goes on from there the next time, on any number of ranks.
+// With a folder the run is saved there at its end, also where SIGUSR1 ends it, and goes on from there the next time, on
+// any number of ranks.
 #include <mpi.h>
 
 #include <algorithm>
@@ -24,8 +26,8 @@
 #include "lockstep/train/checkpoint.hpp"
 // << lockstep
 
-// The solver: heat in a plate of 96 x 64 cells with insulated edges, which conducts better where it is hot. Bands of rows lie on ranks, every
-// second one half as large again.
+// The solver: heat in a plate of 96 x 64 cells with insulated edges, which conducts better where it is hot. Bands of
+// rows lie on ranks, every second one half as large again.
 constexpr int height = 96, width = 64, halo = 3, row_length = width + 2 * halo, steps_of_round = 20;
 
 class plate {
@@ -60,7 +62,8 @@ public:
             const float strength = 0.5F + 0.01F * static_cast<float>(random(100));
             for (int r = std::max(0, row - 2); r < std::min(own_rows(), row + 3); ++r)
                 for (int c = std::max(0, column - 2); c < std::min(width, column + 3); ++c)
-                    (*this)(r, c) += strength / static_cast<float>(1 + (r - row) * (r - row) + (c - column) * (c - column));
+                    (*this)(r, c) +=
+                        strength / static_cast<float>(1 + (r - row) * (r - row) + (c - column) * (c - column));
         }
     }
 
@@ -72,8 +75,8 @@ public:
                 for (int c = 0; c < width; ++c) {
                     const float here = (*this)(r, c);
                     const auto flow = [&](float there) { return 0.05F * (1 + 0.4F * (here + there)) * (there - here); };
-                    next_[index(r, c)] =
-                        here + flow((*this)(r - 1, c)) + flow((*this)(r + 1, c)) + flow((*this)(r, c - 1)) + flow((*this)(r, c + 1));
+                    next_[index(r, c)] = here + flow((*this)(r - 1, c)) + flow((*this)(r + 1, c)) +
+                                         flow((*this)(r, c - 1)) + flow((*this)(r, c + 1));
                 }
             std::swap(temperature_, next_);
         }
@@ -84,10 +87,10 @@ public:
     void exchange() {
         const int up = rank_ > 0 ? rank_ - 1 : MPI_PROC_NULL, down = rank_ + 1 < size_ ? rank_ + 1 : MPI_PROC_NULL;
         const int n = halo * row_length, end = own_rows();
-        MPI_Sendrecv(&temperature_[index(0, -halo)], n, MPI_FLOAT, up, 0, &temperature_[index(end, -halo)], n, MPI_FLOAT, down, 0, ranks_,
-                     MPI_STATUS_IGNORE);
-        MPI_Sendrecv(&temperature_[index(end - halo, -halo)], n, MPI_FLOAT, down, 1, &temperature_[index(-halo, -halo)], n, MPI_FLOAT, up, 1,
-                     ranks_, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&temperature_[index(0, -halo)], n, MPI_FLOAT, up, 0, &temperature_[index(end, -halo)], n,
+                     MPI_FLOAT, down, 0, ranks_, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&temperature_[index(end - halo, -halo)], n, MPI_FLOAT, down, 1, &temperature_[index(-halo, -halo)],
+                     n, MPI_FLOAT, up, 1, ranks_, MPI_STATUS_IGNORE);
         for (int h = 1; h <= halo; ++h) {
             for (int c = 0; c < width; ++c) {
                 if (up == MPI_PROC_NULL) (*this)(-h, c) = (*this)(h - 1, c);
@@ -106,8 +109,10 @@ public:
         if (rank_ != 0) return;
         std::ofstream file{path + ".part", std::ios::binary};
         file.write(reinterpret_cast<const char*>(&round), sizeof round);
-        file.write(reinterpret_cast<const char*>(plate_rows.data()), static_cast<std::streamsize>(plate_rows.size() * sizeof(float)));
-        if (!file.flush() || std::rename((path + ".part").c_str(), path.c_str()) != 0) throw std::runtime_error{path + " cannot be written"};
+        file.write(reinterpret_cast<const char*>(plate_rows.data()),
+                   static_cast<std::streamsize>(plate_rows.size() * sizeof(float)));
+        if (!file.flush() || std::rename((path + ".part").c_str(), path.c_str()) != 0)
+            throw std::runtime_error{path + " cannot be written"};
     }
     bool load(const std::string& path, std::uint64_t& round) {
         std::vector<float> all(rank_ == 0 ? height * width : 0);
@@ -123,7 +128,8 @@ public:
         round = numbers[0];
         std::vector<float> own(static_cast<std::size_t>(own_rows() * width));
         const auto [sizes, places] = in_cells();
-        MPI_Scatterv(all.data(), sizes.data(), places.data(), MPI_FLOAT, own.data(), static_cast<int>(own.size()), MPI_FLOAT, 0, ranks_);
+        MPI_Scatterv(all.data(), sizes.data(), places.data(), MPI_FLOAT, own.data(), static_cast<int>(own.size()),
+                     MPI_FLOAT, 0, ranks_);
         for (int r = 0; r < own_rows(); ++r)
             for (int c = 0; c < width; ++c) (*this)(r, c) = own[static_cast<std::size_t>(r * width + c)];
         exchange();
@@ -131,7 +137,9 @@ public:
     }
 
 private:
-    [[nodiscard]] static std::size_t index(int row, int column) { return static_cast<std::size_t>((row + halo) * row_length + column + halo); }
+    [[nodiscard]] static std::size_t index(int row, int column) {
+        return static_cast<std::size_t>((row + halo) * row_length + column + halo);
+    }
     struct cells {
         std::vector<int> sizes, places;
     };
@@ -146,7 +154,8 @@ private:
         for (int r = 0; r < own_rows(); ++r)
             for (int c = 0; c < width; ++c) own.push_back((*this)(r, c));
         const auto [sizes, places] = in_cells();
-        MPI_Gatherv(own.data(), static_cast<int>(own.size()), MPI_FLOAT, all.data(), sizes.data(), places.data(), MPI_FLOAT, 0, ranks_);
+        MPI_Gatherv(own.data(), static_cast<int>(own.size()), MPI_FLOAT, all.data(), sizes.data(), places.data(),
+                    MPI_FLOAT, 0, ranks_);
         return all;
     }
 
@@ -167,7 +176,8 @@ void look_around(plate& from, int row, int column, std::vector<float>& x) {
 // >> lockstep
 namespace ls = lockstep;
 auto recipe() {
-    return ls::plan{.model = ls::sequential{ls::input<side * side>, ls::layers::dense<32>{}, ls::layers::tanh{}, ls::layers::dense<1>{}},
+    return ls::plan{.model = ls::sequential{ls::input<side * side>, ls::layers::dense<32>{}, ls::layers::tanh{},
+                                            ls::layers::dense<1>{}},
                     .loss = ls::mean_squared_error{},
                     .optimizer = ls::optim::adam{},
                     .schedule = ls::optim::constant{.rate = 0.001},
@@ -191,7 +201,8 @@ double root_mean_square(MPI_Comm solver, double sum) {
     return std::sqrt(all / (height * width));
 }
 
-/// Rounds of the solver, each with `budget` for the surrogate after it. Then some rounds without sparks by the surrogate alone, beside the solver.
+/// Rounds of the solver, each with `budget` for the surrogate after it. Then some rounds without sparks by the
+/// surrogate alone, beside the solver.
 void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, std::chrono::milliseconds budget) {
     plate now{solver};
     // >> lockstep
@@ -233,11 +244,12 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
         loss = made.loss.value_or(loss);
         without += made.steps == 0;
         if (now.rank() == 0 && (round + 1) % 50 == 0)
-            std::printf("round %lu: %lu steps in all, the last loss %.5f; no time for a step in %lu rounds\n", round + 1, trained, loss,
-                        without);
+            std::printf("round %lu: %lu steps in all, the last loss %.5f; no time for a step in %lu rounds\n",
+                        round + 1, trained, loss, without);
     }
     if (!folder.empty()) {
-        // The surrogate first: where only that is saved, it goes on with a little more experience than the solver knows of.
+        // The surrogate first: where only that is saved, it goes on with a little more experience than the solver knows
+        // of.
         // >> lockstep
         surrogate.save(folder + "/surrogate", 2);
         const auto hash = surrogate.state_hash();
@@ -267,7 +279,8 @@ void simulate(MPI_Comm solver, std::uint64_t rounds, const std::string& folder, 
             }
         guess.exchange();
         wrong = root_mean_square(solver, wrong), still = root_mean_square(solver, still);
-        if (now.rank() == 0) std::printf("%d rounds ahead: error %.5f of the surrogate, %.5f of no change\n", ahead, wrong, still);
+        if (now.rank() == 0)
+            std::printf("%d rounds ahead: error %.5f of the surrogate, %.5f of no change\n", ahead, wrong, still);
     }
 }
 
@@ -278,7 +291,8 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     std::signal(SIGUSR1, [](int) { is_told_to_end = 1; });
-    // In a program of several parts the solver has some of the ranks only: here the last one of three or more does something else.
+    // In a program of several parts the solver has some of the ranks only: here the last one of three or more does
+    // something else.
     const bool solves = size < 3 || rank + 1 < size;
     MPI_Comm solver = MPI_COMM_NULL;
     MPI_Comm_split(MPI_COMM_WORLD, solves ? 0 : MPI_UNDEFINED, rank, &solver);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // test on 2 ranks:
-// A layer and a compressor of the user's own: structs with the members that the library asks for. No base class, no registration, no macro.
+// A layer and a compressor of the user's own: structs with the members that the library asks for. No base class, no
+// registration, no macro.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -11,14 +12,15 @@
 namespace ls = lockstep;
 using namespace ls::layers;
 
-/// The layer, bound to the shape before it: y = x for x > 0, else slope x, with a learned slope for each feature (He et al. 2015).
+/// The layer, bound to the shape before it: y = x for x > 0, else slope x, with a learned slope for each feature (He et
+/// al. 2015).
 template <class Shape>
 struct prelu_layer {
     using input = Shape;
     using output = Shape;
     static constexpr std::string_view name = "prelu";
-    static constexpr std::array parameters{
-        ls::tensor::parameter{.name = "slope", .columns = Shape::size, .initial = ls::tensor::start::zeros, .decays = false}};
+    static constexpr std::array parameters{ls::tensor::parameter{
+        .name = "slope", .columns = Shape::size, .initial = ls::tensor::start::zeros, .decays = false}};
     static constexpr double flops = Shape::size;
 
     void forward(const auto& pass) const {
@@ -30,7 +32,8 @@ struct prelu_layer {
     }
 
     void backward(const auto& pass) const {
-        // The gradient of the slopes, for the rows of one lane at a time: the library adds lanes in an order that no rank can change.
+        // The gradient of the slopes, for the rows of one lane at a time: the library adds lanes in an order that no
+        // rank can change.
         pass.each_lane([&](ls::parallel::block rows, const auto& gradient) {
             std::fill(gradient[0].begin(), gradient[0].end(), 0);
             for (std::size_t row = rows.first; row < rows.last; ++row)
@@ -98,7 +101,9 @@ int main(int argc, char** argv) {
         }};
         trainer.fit(ls::data::digits{.count = 16'000}, ls::epochs{2}, ls::progress{std::cout});
         const auto result = trainer.evaluate(ls::data::digits{.count = 2'000, .first = 1'000'000});
-        if (world.rank() == 0) ls::report::print(std::cout, ls::core::text("test accuracy ", ls::core::fixed(100 * *result.accuracy, 2), " %\n"));
+        if (world.rank() == 0)
+            ls::report::print(std::cout,
+                              ls::core::text("test accuracy ", ls::core::fixed(100 * *result.accuracy, 2), " %\n"));
         return result.accuracy > 0.9 ? 0 : 1;
     });
 }

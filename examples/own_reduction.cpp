@@ -26,7 +26,8 @@ struct block_in_turn {
         for (std::size_t i = first; i < std::min(n, first + length(n)); ++i) f(i, i - first);
     }
     template <class T>
-    void encode(ls::compress::round_number<0>, const ls::compress::worker_pass<T>& in, std::span<T> out) const noexcept {
+    void encode(ls::compress::round_number<0>, const ls::compress::worker_pass<T>& in,
+                std::span<T> out) const noexcept {
         std::ranges::fill(out, T{0});
         each(in.step, in.values.size(), [&](std::size_t i, std::size_t k) { out[k] = in.values[i]; });
     }
@@ -36,7 +37,8 @@ struct block_in_turn {
         each(all.step, mean.size(), [&](std::size_t i, std::size_t k) { mean[i] = result[k]; });
     }
     template <class T>
-    void decode_own(const ls::compress::worker_pass<T>& in, std::span<const T> sent, T scale, std::span<T> sum) const noexcept {
+    void decode_own(const ls::compress::worker_pass<T>& in, std::span<const T> sent, T scale,
+                    std::span<T> sum) const noexcept {
         each(in.step, sum.size(), [&](std::size_t i, std::size_t k) { sum[i] += scale * sent[k]; });
     }
 };
@@ -44,7 +46,10 @@ struct block_in_turn {
 int main(int argc, char** argv) {
     return ls::program(argc, argv, [](const boost::mpi::communicator& world) {
         constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<64>{}, relu{}, dense<10>{}};
-        ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::softmax_cross_entropy{}, .compressor = ls::compress::error_feedback{block_in_turn{}}, .workers = 8}};
+        ls::trainer trainer{world, ls::plan{.model = net,
+                                            .loss = ls::softmax_cross_entropy{},
+                                            .compressor = ls::compress::error_feedback{block_in_turn{}},
+                                            .workers = 8}};
         trainer.fit(ls::data::digits{.count = 5'000}, ls::epochs{2}, ls::progress{std::cout});
         const std::uint64_t hash = trainer.state_hash();
         if (world.rank() == 0) std::cout << "state " << ls::core::hexadecimal(hash) << std::endl;

@@ -7,7 +7,7 @@
 namespace ls = lockstep;
 using namespace ls::layers;
 
-/// Slow weights, at first those loaded, go a part of the way to the trained ones every `period` steps; these start again from there.
+/// Slow weights, at first those loaded, go a part of the way to the trained ones every `period` steps and replace them.
 struct lookahead {
     std::size_t period = 5;
     double part = 0.5;
@@ -30,12 +30,12 @@ struct lookahead {
         bool commit(std::span<T> weights, double rate, std::uint64_t step) {
             const std::span<T> slow = (*this->arena_)[slow_];
             const bool looks_back = (step + 1) % period_ == 0;
-            return this->commit_sums(this->queue_, weights, rate, step, [=, part = part_](const auto& pass, std::size_t first) noexcept {
+            const auto after = [=, part = part_](const auto& pass, std::size_t first) noexcept {
                 for (std::size_t i = 0; looks_back && i < pass.weights.size(); ++i)
                     pass.weights[i] = slow[first + i] += part * (pass.weights[i] - slow[first + i]);
-            });
+            };
+            return this->commit_sums(this->queue_, weights, rate, step, after);
         }
-
         void visit_state(auto&& visit) const {
             base::visit_state(visit);
             this->visit_owned(visit, "slow weights", 0, (*this->arena_)[slow_]);

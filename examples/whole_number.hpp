@@ -17,7 +17,8 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most = 1'0
     return {[=](std::string& word) {
                 std::uint64_t number = 0;
                 const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
-                const bool good = problem == std::errc{} && end == word.data() + word.size() && number >= least && number <= most;
+                const bool good =
+                    problem == std::errc{} && end == word.data() + word.size() && number >= least && number <= most;
                 if (good) word = std::to_string(number);
                 return good ? std::string{} : "'" + word + "' is not a whole number from " + range;
             },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // test on 2 ranks: --steps 4 --train-samples 256 --test-samples 64 --batch 32
-// Trains ResNet-20 on CIFAR-10, or on generated shapes where there are no files. `mpirun -n 2 cifar10 --help` lists the options.
+// Trains ResNet-20 on CIFAR-10, or on generated shapes where there are no files. `mpirun -n 2 cifar10 --help` lists the
+// options.
 #include <cstdint>
 #include <iostream>
 #include <string>
@@ -61,13 +62,15 @@ void describe(CLI::App& app, example::options& of) {
     CLI::Option* const test_samples =
         app.add_option("--test-samples", of.test_samples, "pictures to test on: the first ones")
         ->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--held-out", of.held_out,
-                   "to choose a recipe: leave the test set alone, test on so many of the training samples, the last ones")
+    app.add_option(
+           "--held-out", of.held_out,
+           "to choose a recipe: leave the test set alone, test on so many of the training samples, the last ones")
         ->transform(example::whole_number(0))
         ->excludes(test_samples)
         ->capture_default_str();
-    app.add_option("--checkpoint", of.checkpoint,
-                   "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
+    app.add_option(
+        "--checkpoint", of.checkpoint,
+        "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--resume", of.resume,

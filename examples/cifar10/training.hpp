@@ -64,28 +64,31 @@ void write_report(Trainer& trainer, const options& of, chosen_logs& logs) {
 }
 
 template <class Net, class Train, class Test>
-int with_data(const boost::mpi::communicator& world, const options& of, const Net& net, const Train& pictures, const Test& test) {
+int with_data(const boost::mpi::communicator& world, const options& of, const Net& net, const Train& pictures,
+              const Test& test) {
     const ls::data::augmented train{pictures, ls::data::pad_crop{.padding = of.shift}, ls::data::flip{}};
     const std::size_t batch = std::max<std::size_t>(of.batch, 1), per_epoch = (train.size() + batch - 1) / batch;
-    const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
-    ls::trainer trainer{
-        world,
-        ls::plan{.model = net,
-                 .loss = ls::softmax_cross_entropy{.smoothing = of.smoothing},
-                 .optimizer = ls::optim::weight_decay{.rate = of.weight_decay,
-                                                      .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}},
-                 .schedule = ls::optim::one_cycle{.peak = of.rate,
-                                              .total = std::max<std::size_t>(total, 1),
-                                              .rise = of.rise,
-                                              .falling = ls::optim::curve::linear},
-                 .batch = of.batch,
-                 .lanes = of.lanes,
-                 .seed = of.seed,
-                 .threads = of.threads}};
+    const std::size_t total =
+        of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
+    ls::trainer trainer{world,
+                        ls::plan{.model = net,
+                                 .loss = ls::softmax_cross_entropy{.smoothing = of.smoothing},
+                                 .optimizer = ls::optim::weight_decay{.rate = of.weight_decay,
+                                                                      .inner = ls::optim::momentum{.beta = of.momentum,
+                                                                                                   .nesterov = true}},
+                                 .schedule = ls::optim::one_cycle{.peak = of.rate,
+                                                                  .total = std::max<std::size_t>(total, 1),
+                                                                  .rise = of.rise,
+                                                                  .falling = ls::optim::curve::linear},
+                                 .batch = of.batch,
+                                 .lanes = of.lanes,
+                                 .seed = of.seed,
+                                 .threads = of.threads}};
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
-        ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
-                                                   test.size(), of.held_out > 0 ? " held out to test\n" : " to test\n", table));
+        ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(),
+                                                    " samples to train, ", test.size(),
+                                                    of.held_out > 0 ? " held out to test\n" : " to test\n", table));
     if (of.plan_only) return 0;
     chosen_logs logs{of, world.rank() == 0, table, "ResNet-20", "", 30};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
@@ -105,10 +108,12 @@ int with_data(const boost::mpi::communicator& world, const options& of, const Ne
 
 /// The first training samples to train on, and to test on the last ones where some are held out, else the test set.
 template <class Net, class Pictures, class MakeTest>
-int with_parts(const boost::mpi::communicator& world, const options& of, const Net& net, const Pictures& train, const MakeTest& test_set) {
+int with_parts(const boost::mpi::communicator& world, const options& of, const Net& net, const Pictures& train,
+               const MakeTest& test_set) {
     if (of.held_out >= train.size())
-        ls::core::fail(ls::core::text("--held-out ", of.held_out, " leaves nothing of ", train.size(), " training samples"),
-                       "hold out fewer, such as 5000");
+        ls::core::fail(
+            ls::core::text("--held-out ", of.held_out, " leaves nothing of ", train.size(), " training samples"),
+            "hold out fewer, such as 5000");
     const std::size_t used = train.size() - of.held_out;
     const section<Pictures> part{train, 0, used};
     if (of.held_out > 0) return with_data(world, of, net, part, section<Pictures>{train, used, of.held_out});

@@ -2,7 +2,6 @@
 #include "compressors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -67,8 +66,18 @@ struct request {
     }
     [[nodiscard]] double share(std::size_t which) const { return number<double>(which); }
     [[nodiscard]] std::size_t count(std::size_t which) const { return number<std::size_t>(which); }
+    /// Whether it is `word`, and not `other`.
+    [[nodiscard]] bool is(std::size_t which, std::string_view word, std::string_view other) const {
+        const std::string& found = settings.at(which);
+        if (found != word && found != other)
+            throw error{text("--compress ", whole, ": '", found, "' is neither ", other, " nor ", word),
+                        "see train --list-compressors"};
+        return found == word;
+    }
     [[nodiscard]] bool flag(std::size_t which) const {
-        if (count(which) > 1) throw error{text("--compress ", whole, ": '", settings.at(which), "' is neither 0 nor 1"), "see train --list-compressors"};
+        if (count(which) > 1)
+            throw error{text("--compress ", whole, ": '", settings.at(which), "' is neither 0 nor 1"),
+                        "see train --list-compressors"};
         return count(which) == 1;
     }
 };
@@ -95,51 +104,106 @@ struct row {
     chosen_compressor (*make)(const request&);
 };
 
-const std::array rows{
-    row{"topk", "RATIO", "0.01", "the largest numbers and their indices", [](const request& of) -> chosen_compressor { return with_feedback(of, top_k{.ratio = of.share(0)}); }},
-    row{"sampledtopk", "RATIO", "0.01", "the same by a threshold from a sample, as deep gradient compression has it", [](const request& of) -> chosen_compressor { return with_feedback(of, sampled_top_k{.ratio = of.share(0)}); }},
-    row{"gaussiantopk", "RATIO", "0.01", "the same by a threshold for normal deviates", [](const request& of) -> chosen_compressor { return with_feedback(of, gaussian_top_k{.ratio = of.share(0)}); }},
-    row{"threshold", "VALUE,RATIO", "0.001,0.1", "all from a magnitude on, at most a share", [](const request& of) -> chosen_compressor { return with_feedback(of, threshold{.value = of.share(0), .most_share = of.share(1)}); }},
-    row{"quantize", "BITS", "4", "stochastic rounding to levels of the largest of 512", [](const request& of) -> chosen_compressor { return with_feedback(of, quantize{.bits = of.count(0)}); }},
-    row{"qsgd", "LEVELS", "7", "stochastic rounding to levels of the norm of 512; unbiased, without error feedback", [](const request& of) -> chosen_compressor {
-            return gathered{measured<qsgd>{qsgd{.levels = of.count(0)}, of.to}};
+const row rows[] = {
+    {"topk", "RATIO", "0.01", "the largest numbers and their indices",
+        [](const request& of) -> chosen_compressor { return with_feedback(of, top_k{.ratio = of.share(0)}); }},
+    {"sampledtopk", "RATIO", "0.01",
+        "the same by a threshold from a sample, as deep gradient compression has it",
+        [](const request& of) -> chosen_compressor {
+            return with_feedback(of, sampled_top_k{.ratio = of.share(0)});
         }},
-    row{"onebit", "", "", "signs with two means a column, both ways; plain: one way, without feedback", [](const request& of) -> chosen_compressor {
+    {"gaussiantopk", "RATIO", "0.01", "the same by a threshold for normal deviates",
+        [](const request& of) -> chosen_compressor {
+            return with_feedback(of, gaussian_top_k{.ratio = of.share(0)});
+        }},
+    {"threshold", "VALUE,RATIO", "0.001,0.1", "all from a magnitude on, at most a share",
+        [](const request& of) -> chosen_compressor {
+            return with_feedback(of, threshold{.value = of.share(0), .most_share = of.share(1)});
+        }},
+    {"quantize", "BITS", "4", "stochastic rounding to levels of the largest of 512",
+        [](const request& of) -> chosen_compressor { return with_feedback(of, quantize{.bits = of.count(0)}); }},
+    {"qsgd", "LEVELS,NORM,CODING", "7,l2,packed",
+        "stochastic rounding to levels of the norm of 512 (l2 or largest), packed or elias; unbiased, without error "
+        "feedback",
+        [](const request& of) -> chosen_compressor {
+            const qsgd one{.levels = of.count(0),
+                           .norm = of.is(1, "largest", "l2") ? bucket_norm::largest : bucket_norm::l2,
+                           .coding = of.is(2, "elias", "packed") ? level_coding::elias : level_coding::packed};
+            return gathered{measured<qsgd>{one, of.to}};
+        }},
+    {"onebit", "", "", "signs with two means a column, both ways; plain: one way, without feedback",
+        [](const request& of) -> chosen_compressor {
             if (of.plain()) return gathered{measured<one_bit>{one_bit{}, of.to}};
             return gathered{two_sided{error_feedback<measured<one_bit>>{measured<one_bit>{one_bit{}, of.to}}}};
         }},
-    row{"sign", "", "", "signs times the mean magnitude", [](const request& of) -> chosen_compressor { return with_feedback(of, scaled_sign{}); }},
-    row{"chain", "RATIO,BITS", "0.01,4", "topk, then quantize of what is sent", [](const request& of) -> chosen_compressor { return with_feedback(of, chain{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
-    row{"bylayer", "RATIO,BITS", "0.01,8", "topk for dense weights, quantize for convolutions", [](const request& of) -> chosen_compressor { return with_feedback(of, by_layer{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}}); }},
-    row{"warmup", "RATIO,STEPS", "0.001,100", "topk; before it 0.25, 0.063, 0.015, 0.004, but no less than RATIO, for so many steps each", [](const request& of) -> chosen_compressor {
+    {"sign", "", "", "signs times the mean magnitude",
+        [](const request& of) -> chosen_compressor { return with_feedback(of, scaled_sign{}); }},
+    {"chain", "RATIO,BITS", "0.01,4", "topk, then quantize of what is sent",
+        [](const request& of) -> chosen_compressor {
+            return with_feedback(of, chain{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}});
+        }},
+    {"bylayer", "RATIO,BITS", "0.01,8", "topk for dense weights, quantize for convolutions",
+        [](const request& of) -> chosen_compressor {
+            return with_feedback(of, by_layer{top_k{.ratio = of.share(0)}, quantize{.bits = of.count(1)}});
+        }},
+    {"warmup", "RATIO,STEPS", "0.001,100",
+        "topk; before it 0.25, 0.063, 0.015, 0.004, but no less than RATIO, for so many steps each",
+        [](const request& of) -> chosen_compressor {
             return with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)});
         }},
-    row{"randomk", "RATIO", "0.1", "random numbers, the same of all workers: added on the way; plain: unbiased", [](const request& of) -> chosen_compressor {
+    {"randomk", "RATIO", "0.1", "random numbers, the same of all workers: added on the way; plain: unbiased",
+        [](const request& of) -> chosen_compressor {
             return summed_with_feedback<summed>(of, random_k{.ratio = of.share(0), .unbiased = of.plain()});
         }},
-    row{"randomblock", "RATIO", "0.1", "a random block of neighbours, the same of all workers", [](const request& of) -> chosen_compressor {
+    {"randomblock", "RATIO", "0.1", "a random block of neighbours, the same of all workers",
+        [](const request& of) -> chosen_compressor {
             return summed_with_feedback<summed>(of, random_block{.ratio = of.share(0), .unbiased = of.plain()});
         }},
-    row{"powersgd", "RANK", "2", "low rank by power iteration", [](const request& of) -> chosen_compressor { return summed_with_feedback<summed_twice>(of, power_sgd{.rank = of.count(0)}); }},
-    row{"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback", [](const request& of) -> chosen_compressor { return scaled{measured<terngrad>{terngrad{.clip = of.share(0)}, of.to}}; }},
-    row{"half", "STOCHASTIC", "0", "numbers of 16 bits on the wire, and in the sums of the tree; 1: stochastic rounding", [](const request& of) -> chosen_compressor { return half_sums{half{.stochastic = of.flag(0)}, of.to}; }},
-    row{"bfloat16", "STOCHASTIC", "0", "the same with the exponents of float", [](const request& of) -> chosen_compressor { return bfloat16_sums{bfloat16{.stochastic = of.flag(0)}, of.to}; }},
-    row{"signvote", "SCALE,MOMENTUM", "1,0", "majority vote of signs times SCALE, without error feedback; Signum with 0.9; take --momentum 0 and a small --lr", [](const request& of) -> chosen_compressor {
+    {"powersgd", "RANK", "2", "low rank by power iteration",
+        [](const request& of) -> chosen_compressor {
+            return summed_with_feedback<summed_twice>(of, power_sgd{.rank = of.count(0)});
+        }},
+    {"terngrad", "CLIP", "2.5", "signs and zeros of one scale; unbiased, without error feedback",
+        [](const request& of) -> chosen_compressor {
+            return scaled{measured<terngrad>{terngrad{.clip = of.share(0)}, of.to}};
+        }},
+    {"half", "STOCHASTIC", "0",
+        "numbers of 16 bits on the wire, and in the sums of the tree; 1: stochastic rounding",
+        [](const request& of) -> chosen_compressor {
+            return half_sums{half{.stochastic = of.flag(0)}, of.to};
+        }},
+    {"bfloat16", "STOCHASTIC", "0", "the same with the exponents of float",
+        [](const request& of) -> chosen_compressor {
+            return bfloat16_sums{bfloat16{.stochastic = of.flag(0)}, of.to};
+        }},
+    {"signvote", "SCALE,MOMENTUM", "1,0",
+        "majority vote of signs times SCALE, without error feedback; Signum with 0.9; take --momentum 0 and a "
+        "small --lr",
+        [](const request& of) -> chosen_compressor {
             return counted{measured<sign_vote>{sign_vote{.scale = of.share(0), .momentum = of.share(1)}, of.to}};
         }},
-    row{"sparsesum", "RATIO,BITS", "0.01,4", "topk, added on the way as streams; where a sum gets dense, that sum in BITS bits", [](const request& of) -> chosen_compressor {
+    {"sparsesum", "RATIO,BITS", "0.01,4",
+        "topk, added on the way as streams; where a sum gets dense, that sum in BITS bits",
+        [](const request& of) -> chosen_compressor {
             return streamed{lists{with_feedback(of, top_k{.ratio = of.share(0)})}, quantize{.bits = of.count(1)}};
         }},
-    row{"globaltopk", "RATIO", "0.01", "the largest numbers of the sum, by merges of that many; with a residual of its own", [](const request& of) -> chosen_compressor { return global_top_k{.ratio = of.share(0)}; }},
+    {"globaltopk", "RATIO", "0.01",
+        "the largest numbers of the sum, by merges of that many; with a residual of its own",
+        [](const request& of) -> chosen_compressor { return global_top_k{.ratio = of.share(0)}; }},
 #if defined(EXAMPLE_HAS_ATOMO)
-    row{"atomo", "ATOMS", "3", "so many singular triples by chance; unbiased, without error feedback", [](const request& of) -> chosen_compressor {
+    {"atomo", "ATOMS", "3", "so many singular triples by chance; unbiased, without error feedback",
+        [](const request& of) -> chosen_compressor {
             return gathered{measured<atomo>{atomo{.atoms = of.count(0)}, of.to}};
         }},
 #endif
-    row{"dgc", "RATIO,STEPS", "0.001,0", "deep gradient compression: momentum and --clip of each worker, then warmup", [](const request& of) -> chosen_compressor {
-            return with_momentum_of_workers{with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)})};
+    {"dgc", "RATIO,STEPS", "0.001,0",
+        "deep gradient compression: momentum and --clip of each worker, then warmup",
+        [](const request& of) -> chosen_compressor {
+            return with_momentum_of_workers{
+                with_feedback(of, warm_up<top_k>{.inner = {.ratio = of.share(0)}, .each = of.count(1)})};
         }},
-    row{"onebitadam", "STEPS", "100", "1-bit Adam: adam for so many steps, a fifth of all, then momenta as onebit", [](const request& of) -> chosen_compressor {
+    {"onebitadam", "STEPS", "100", "1-bit Adam: adam for so many steps, a fifth of all, then momenta as onebit",
+        [](const request& of) -> chosen_compressor {
             return with_frozen_variance{with_feedback(of, one_bit{}), of.count(0)};
         }},
 };
@@ -160,17 +224,22 @@ request parse(const std::string& whole, std::string_view usual) {
         out.is_plain = true;
         parts.pop_back();
     }
-    if (parts.size() > 1) throw error{text("--compress ", whole, " has more parts than a name, settings and plain"), "see train --list-compressors"};
+    if (parts.size() > 1)
+        throw error{text("--compress ", whole, " has more parts than a name, settings and plain"),
+                    "see train --list-compressors"};
     if (!parts.empty()) {
         const auto given = cut(parts.front(), ',');
         if (given.size() > out.settings.size() || usual.empty())
-            throw error{text("--compress ", whole, " has ", given.size(), " settings, and ", out.name, " takes ", usual.empty() ? 0 : out.settings.size()), "see train --list-compressors"};
+            throw error{text("--compress ", whole, " has ", given.size(), " settings, and ", out.name, " takes ",
+                             usual.empty() ? 0 : out.settings.size()),
+                        "see train --list-compressors"};
         std::ranges::copy(given, out.settings.begin());
     }
     return out;
 }
 
-/// Bytes of a worker in a step after all warm-up, for a matrix of 1000 x 1000 floats in segments of 65,536, 8 workers; without the 8 bytes of a length.
+/// Bytes of a worker in a step after all warm-up, for a matrix of 1000 x 1000 floats in segments of 65,536, 8 workers;
+/// without the 8 bytes of a length.
 template <class C>
 std::size_t bytes_of(const C& one) {
     if constexpr (adapts<C>) {
@@ -185,9 +254,11 @@ std::size_t bytes_of(const C& one) {
             const std::size_t n = std::min(segment, whole - first);
             if constexpr (Reduction<C>) {
                 const auto elements = one.sizes(n == whole ? matrix{side, side} : matrix{1, n}, 8).elements;
-                bytes += sizeof(element_of<C, float, 0>) * std::accumulate(elements.begin(), elements.end(), std::size_t{0});
+                bytes +=
+                    sizeof(element_of<C, float, 0>) * std::accumulate(elements.begin(), elements.end(), std::size_t{0});
             } else {
-                bytes += max_bytes_at<float>(one, n, ~std::uint64_t{0}, {.rows = side, .columns = side, .offset = first});
+                bytes +=
+                    max_bytes_at<float>(one, n, ~std::uint64_t{0}, {.rows = side, .columns = side, .offset = first});
             }
         }
         return bytes;
@@ -213,7 +284,8 @@ chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
         }
     std::string names = "none, adaptive";
     for (const row& one : rows) names += text(", ", one.name);
-    throw error{text("--compress '", whole, "' is not known"), text("write one of ", names, "; see train --list-compressors")};
+    throw error{text("--compress '", whole, "' is not known"),
+                text("write one of ", names, "; see train --list-compressors")};
 }
 
 std::string list_of_compressors() {
@@ -226,11 +298,14 @@ std::string list_of_compressors() {
     for (const row& one : rows) {
         const auto made = choose_compressor(std::string{one.name}, nullptr);
         const std::size_t bytes = std::visit([](const auto& which) { return bytes_of(which); }, made);
-        out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) + column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
+        out += column(text(one.name, one.settings.empty() ? "" : ":", one.settings), 27) +
+               column(std::string{one.usual}, 15) + column(text(bytes), 10) + std::string{one.what} + "\n";
     }
     out += column("adaptive:FILE", 27) + column("measured", 25) + "none, topk, quantize or powersgd for each layer, "
            "by measured times, or as in FILE of --compress-choices\n";
-    return out + "With error feedback, but for those of 16 bits and those without bias; ':plain' at the end leaves it out: topk:0.01:plain.\n";
+    return out +
+           "With error feedback, but for those of 16 bits and those without bias; ':plain' at the end leaves it out: "
+           "topk:0.01:plain.\n";
 }
 
 }  // namespace example

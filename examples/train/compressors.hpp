@@ -33,21 +33,24 @@ struct with_frozen_variance {
     std::uint64_t warm_up = 0;
 };
 
-// One trainer type for each: gathered messages; sums of one round; of two; a scale for all and then counts; counts alone.
+// One trainer type for each: gathered messages; sums of one round; of two; a scale for all and then counts; counts
+// alone.
 using gathered = lockstep::compress::any;
 using summed = lockstep::compress::any_reduction<lockstep::compress::algebra::ordered_sum>;
-using summed_twice = lockstep::compress::any_reduction<lockstep::compress::algebra::ordered_sum, lockstep::compress::algebra::ordered_sum>;
-using scaled = lockstep::compress::any_reduction<lockstep::compress::algebra::max, lockstep::compress::algebra::exact_sum>;
+using summed_twice = lockstep::compress::any_reduction<lockstep::compress::algebra::ordered_sum,
+                                                       lockstep::compress::algebra::ordered_sum>;
+using scaled =
+    lockstep::compress::any_reduction<lockstep::compress::algebra::max, lockstep::compress::algebra::exact_sum>;
 using counted = lockstep::compress::any_reduction<lockstep::compress::algebra::exact_sum>;
 using half_sums = lockstep::compress::measured<lockstep::compress::half>;
 using bfloat16_sums = lockstep::compress::measured<lockstep::compress::bfloat16>;
 using streamed = lockstep::compress::sparse_sum<lists, lockstep::compress::quantize>;
-using chosen_compressor =
-    std::variant<lockstep::compress::none, gathered, summed, summed_twice, scaled, counted, half_sums, bfloat16_sums, streamed,
-                 lockstep::compress::global_top_k, with_momentum_of_workers, with_frozen_variance, lockstep::compress::adaptive>;
+using chosen_compressor = std::variant<lockstep::compress::none, gathered, summed, summed_twice, scaled, counted,
+                                       half_sums, bfloat16_sums, streamed, lockstep::compress::global_top_k,
+                                       with_momentum_of_workers, with_frozen_variance, lockstep::compress::adaptive>;
 
-/// From NAME, NAME:SETTING or either with :plain at its end, which leaves error feedback out; or adaptive:FILE, which repeats the choices in FILE. Throws core::error. `to`: where messages are measured;
-/// it may be null.
+/// From NAME, NAME:SETTING or either with :plain at its end, which leaves error feedback out; or adaptive:FILE, which
+/// repeats the choices in FILE. Throws core::error. `to`: where messages are measured; it may be null.
 [[nodiscard]] chosen_compressor choose_compressor(const std::string& text, lockstep::compress::statistics* to);
 
 /// A line for each: name, setting, bytes of a worker for a matrix of a million numbers, what it is.

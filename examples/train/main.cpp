@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trains a network on handwritten digits: drawn by the program itself, or MNIST files. `mpirun -n 2 train --help` lists the options.
+// Trains a network on handwritten digits: drawn by the program itself, or MNIST files. `mpirun -n 2 train --help` lists
+// the options.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -60,20 +61,22 @@ void interpret(example::options& of, const F& given) {
     const bool has_frozen_variance = std::holds_alternative<example::with_frozen_variance>(compressor);
     const bool is_adaptive = std::holds_alternative<lockstep::compress::adaptive>(compressor);
     of.is_compressed_otherwise = !(is_plain || is_gathered);
-    if (of.compress_statistics && (is_plain || is_adaptive || std::holds_alternative<lockstep::compress::global_top_k>(compressor)))
+    if (of.compress_statistics &&
+        (is_plain || is_adaptive || std::holds_alternative<lockstep::compress::global_top_k>(compressor)))
         throw error{text("--compress-statistics with --compress ", of.compress, ", whose messages are not measured"),
                     "leave it out, or take one such as topk"};
 
     if (!of.compress_choices.empty() && !is_adaptive)
-        throw error{text("--compress-choices with --compress ", of.compress, ", which chooses nothing"), "leave it out, or write --compress adaptive"};
+        throw error{text("--compress-choices with --compress ", of.compress, ", which chooses nothing"),
+                    "leave it out, or write --compress adaptive"};
     if (is_adaptive && std::isfinite(of.clip))
         throw error{text("--compress ", of.compress, " measures no norms before its updates"), "leave --clip out"};
 
     if (given("--checkpoint-every") && of.checkpoint.empty())
         throw error{"--checkpoint-every was given without a folder for checkpoints", "name one with --checkpoint"};
     if (given("--momentum") && (of.optimizer == "adam" || has_frozen_variance))
-        throw error{text("--momentum was given with ", has_frozen_variance ? "--compress " + of.compress : "--optimizer adam",
-                         ", which has its own"),
+        throw error{text("--momentum was given with ",
+                         has_frozen_variance ? "--compress " + of.compress : "--optimizer adam", ", which has its own"),
                     "leave it out"};
 
     const auto [sync, period] = cut(of.sync);
@@ -87,29 +90,36 @@ void interpret(example::options& of, const F& given) {
 
     // Each combination is a trainer of its own; these are compiled into this program.
     if (of.shards > 1 && (of.is_compressed_otherwise || of.optimizer == "lars"))
-        throw error{text("--compress ", of.compress, " with --optimizer ", of.optimizer, " is compiled for whole layers, which --partition ", of.partition, " cuts"),
+        throw error{text("--compress ", of.compress, " with --optimizer ", of.optimizer,
+                         " is compiled for whole layers, which --partition ", of.partition, " cuts"),
                     "leave --partition out"};
     if (of.sync != "every" && !(is_plain && of.optimizer == "momentum"))
-        throw error{text("--sync ", of.sync, " is compiled for momentum without compression"), "leave --compress and --optimizer out"};
+        throw error{text("--sync ", of.sync, " is compiled for momentum without compression"),
+                    "leave --compress and --optimizer out"};
     if (of.sync != "every" && std::isfinite(of.clip))
         throw error{text("--sync ", of.sync, " measures no norms before its updates"), "leave --clip out"};
     if (of.period > 0 && of.shards > 1)
-        throw error{text("--sync ", of.sync, " trains a whole network on each rank, which --partition ", of.partition, " cuts"),
-                    "leave --partition out"};
-    if (of.factors != "never" &&
-        !(is_plain && of.optimizer == "momentum" && of.sync == "every" && of.partition == "data" && !std::isfinite(of.clip)))
-        throw error{text("--factors ", of.factors, " is compiled for momentum, without compression or clipping and for whole layers"),
+        throw error{
+            text("--sync ", of.sync, " trains a whole network on each rank, which --partition ", of.partition, " cuts"),
+            "leave --partition out"};
+    if (of.factors != "never" && !(is_plain && of.optimizer == "momentum" && of.sync == "every" &&
+                                   of.partition == "data" && !std::isfinite(of.clip)))
+        throw error{text("--factors ", of.factors,
+                         " is compiled for momentum, without compression or clipping and for whole layers"),
                     "leave --compress, --optimizer, --sync, --clip and --partition out"};
     if (has_workers_momentum || has_frozen_variance) {
         for (const char* option : {"--optimizer", "--weight-decay"})
             if (given(option))
-                throw error{text(option, " was given with --compress ", of.compress, ", which is an optimizer of its own, without weight decay"), "leave it out"};
+                throw error{text(option, " was given with --compress ", of.compress,
+                                 ", which is an optimizer of its own, without weight decay"),
+                            "leave it out"};
         if (has_frozen_variance && std::isfinite(of.clip))
             throw error{text("--clip with --compress ", of.compress, ", whose sums are momenta"), "leave it out"};
         of.optimizer = has_frozen_variance ? "one_bit_adam" : "deep_gradient";
         of.weight_decay = 0;
     } else if (of.optimizer != "momentum" && !is_plain) {
-        throw error{text("--optimizer ", of.optimizer, " is compiled without compression"), "leave --compress out, or take momentum"};
+        throw error{text("--optimizer ", of.optimizer, " is compiled without compression"),
+                    "leave --compress out, or take momentum"};
     }
 }
 
@@ -122,7 +132,8 @@ void require_shards(const Net& net, std::size_t shards) {
     (void)net;
     if (at == Net::size) return;
     const auto& layer = lockstep::model::network<Net, 1>::facts[at];
-    lockstep::core::fail(text("layer ", at, " (", layer.name, ", ", layer.outputs, " outputs) cannot be cut into ", shards, " equal shards"),
+    lockstep::core::fail(text("layer ", at, " (", layer.name, ", ", layer.outputs, " outputs) cannot be cut into ",
+                              shards, " equal shards"),
                          "use 1 or 2 shards, which divide every dense layer of this network");
 }
 
@@ -133,7 +144,8 @@ void describe(CLI::App& app, example::options& of) {
         "  mpirun -n 2 train                                    LeNet on generated digits\n"
         "  mpirun -n 4 train --data mnist --epochs 5            on MNIST files in the folder mnist\n"
         "  mpirun -n 4 train --net mlp --partition hybrid:2     dense layers cut over pairs of ranks\n"
-        "  mpirun -n 2 train --compress topk:0.01 --workers 8   send 1 % of each gradient; the same weights on 1 to 8 ranks\n"
+        "  mpirun -n 2 train --compress topk:0.01 --workers 8   send 1 % of each gradient; the same weights on 1 to 8 "
+        "ranks\n"
         "  mpirun -n 2 train --sync delayed                     communication hides behind the whole next step\n"
         "  mpirun -n 2 train --sync local:8 --workers 4         4 workers average their weights every 8 steps");
     const auto number = [](bool (*is_good)(double), const std::string& what, const std::string& name) {
@@ -144,8 +156,10 @@ void describe(CLI::App& app, example::options& of) {
                               },
                               name};
     };
-    const auto positive = number([](double one) { return one > 0 && std::isfinite(one); }, "a number above 0", "NUMBER > 0");
-    const auto seconds = number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9", "SECONDS");
+    const auto positive =
+        number([](double one) { return one > 0 && std::isfinite(one); }, "a number above 0", "NUMBER > 0");
+    const auto seconds =
+        number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9", "SECONDS");
     const auto add_path = [&](const char* option, std::string& to, const char* what) {
         app.add_option(option, to, what)->check(CLI::Validator{
             [](std::string& word) { return word.empty() ? std::string{"it has no name"} : std::string{}; }, ""});
@@ -167,32 +181,43 @@ void describe(CLI::App& app, example::options& of) {
     app.add_option("--partition", of.partition,
                    "data, model:M or hybrid:M (M ranks share each dense layer)")->capture_default_str();
     app.add_option("--compress", of.compress,
-                   "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which ':plain' at the end leaves out. Other bits, "
+                   "gradients: none or one of --list-compressors, such as topk:0.01; with error feedback, which "
+                   "':plain' at the end leaves out. Other bits, "
                    "the same on any number of ranks for the same --workers")
         ->capture_default_str();
-    app.add_flag("--list-compressors", of.list_compressors, "print the names that --compress takes, their settings and bytes, and stop");
-    add_path("--compress-choices", of.compress_choices,
-                   "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks");
-    app.add_flag("--compress-statistics", of.compress_statistics, "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in the page of --html; the same bits");
+    app.add_flag("--list-compressors", of.list_compressors,
+                 "print the names that --compress takes, their settings and bytes, and stop");
+    add_path(
+        "--compress-choices", of.compress_choices,
+        "file for what --compress adaptive has chosen: --compress adaptive:FILE repeats it, on any number of ranks");
+    app.add_flag("--compress-statistics", of.compress_statistics,
+                 "print bytes, error and time of the messages of rank 0 for each tensor at the end, and show them in "
+                 "the page of --html; the same bits");
     app.add_option("--workers", of.workers,
-                   "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one for each rank. Else they change no bit")
+                   "owners of residuals with --compress and of weights with --sync local: part of the recipe; 0: one "
+                   "for each rank. Else they change no bit")
         ->transform(example::whole_number(0))
         ->capture_default_str();
     app.add_option("--sync", of.sync,
-                   "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the same on any number of ranks; "
-                   "local:PERIOD: --workers train weights of their own and average them every PERIOD steps, other bits, the same on any number "
+                   "every: each step waits for its gradients; delayed: they are applied a step later, other bits, the "
+                   "same on any number of ranks; "
+                   "local:PERIOD: --workers train weights of their own and average them every PERIOD steps, other "
+                   "bits, the same on any number "
                    "of ranks for the same --workers")
         ->capture_default_str();
     app.add_option("--factors", of.factors,
-                   "dense layers that send rows of x and dy in place of gradients, the same bits: never, always, or automatic (where they cost less)")
+                   "dense layers that send rows of x and dy in place of gradients, the same bits: never, always, or "
+                   "automatic (where they cost less)")
         ->check(CLI::IsMember({"never", "automatic", "always"}))
         ->capture_default_str();
     app.add_option("--optimizer", of.optimizer,
-                   "momentum (Nesterov), adam, or lars (a rate for each tensor by its norms; wants an --lr above 1): other bits, the same on any number of ranks")
+                   "momentum (Nesterov), adam, or lars (a rate for each tensor by its norms; wants an --lr above 1): "
+                   "other bits, the same on any number of ranks")
         ->check(CLI::IsMember({"momentum", "adam", "lars"}))
         ->capture_default_str();
     app.add_option("--clip", of.clip,
-                   "longest gradient, by its norm over all weights; none if not given. Where it clips, other bits, the same on any number of ranks")
+                   "longest gradient, by its norm over all weights; none if not given. Where it clips, other bits, the "
+                   "same on any number of ranks")
         ->check(positive);
     app.add_option("--lr", of.rate, "peak learning rate")->check(positive)->capture_default_str();
     app.add_option("--schedule", of.schedule, "cosine (with warm-up) or constant")
@@ -207,25 +232,30 @@ void describe(CLI::App& app, example::options& of) {
         ->transform(example::whole_number(0, UINT64_MAX))->capture_default_str();
     app.add_option("--threads", of.threads, "OpenMP threads on each rank")
         ->transform(example::whole_number(1))->capture_default_str();
-    app.add_option("--transport", of.transport,
-                   "how gradients go between ranks, the same bits: messages, shared_memory (ranks of one node), or automatic")
+    app.add_option(
+           "--transport", of.transport,
+           "how gradients go between ranks, the same bits: messages, shared_memory (ranks of one node), or automatic")
         ->check(CLI::IsMember({"automatic", "messages", "shared_memory"}))
         ->capture_default_str();
     app.add_option("--progress", of.progress,
-                   "what moves gradients and weights on while layers are computed, the same bits: polling between them, or a thread")
+                   "what moves gradients and weights on while layers are computed, the same bits: polling between "
+                   "them, or a thread")
         ->check(CLI::IsMember({"polling", "thread"}))
         ->capture_default_str();
-    app.add_option("--all-reduce", of.all_reduce,
-                   "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
-    app.add_option("--timeout", of.timeout,
-                   "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
+    app.add_option(
+        "--all-reduce", of.all_reduce,
+        "algorithm of messages, by bytes of a bucket: doubling:0-8192;tree:8193-max; by measured costs if not given");
+    app.add_option(
+           "--timeout", of.timeout,
+           "seconds to wait for another rank before the job ends; 0: for ever; default: LOCKSTEP_TIMEOUT, or 60")
         ->check(seconds);
     app.add_option("--train-samples", of.train_samples, "generated digits in an epoch")
         ->transform(example::whole_number(1))->capture_default_str();
     app.add_option("--test-samples", of.test_samples, "generated digits to test on")
         ->transform(example::whole_number(1))->capture_default_str();
-    add_path("--checkpoint", of.checkpoint,
-                   "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
+    add_path(
+        "--checkpoint", of.checkpoint,
+        "folder for checkpoints, from which any number of ranks can go on with the same bits; the newest two stay");
     app.add_option("--checkpoint-every", of.checkpoint_every, "steps from one checkpoint to the next")
         ->transform(example::whole_number(1))->capture_default_str();
     add_path("--resume", of.resume,
@@ -241,7 +271,8 @@ void describe(CLI::App& app, example::options& of) {
                    "file for the first 50 steps as trace events, for Perfetto; FILE.svg is a picture of one");
     add_path("--report", of.report, "file for the final report as JSON");
     add_path("--html", of.html,
-                   "file for a page of the run, written anew after each epoch: curves, time, memory, the recipe; with --timeline a recorded step");
+             "file for a page of the run, written anew after each epoch: curves, time, memory, the recipe; with "
+             "--timeline a recorded step");
     add_path("--tensorboard", of.tensorboard,
                    "folder for event files, a folder for each run; look at them with `tensorboard --logdir FOLDER`");
     app.add_flag("--plan", of.plan_only, "print the plan and stop");
@@ -255,7 +286,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
         std::size_t before = std::exchange(row[0], i + 1);
         for (std::size_t j = 0; j < b.size(); ++j)
-            before = std::exchange(row[j + 1], std::min({before + (a[i] == b[j] ? 0U : 1U), row[j] + 1, row[j + 1] + 1}));
+            before =
+                std::exchange(row[j + 1], std::min({before + (a[i] == b[j] ? 0U : 1U), row[j] + 1, row[j + 1] + 1}));
     }
     return row.back();
 }
@@ -263,7 +295,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
 /// Names the first word that is no option, and the option that was probably meant.
 [[noreturn]] void refuse_unknown(const CLI::App& app) {
     const auto words = app.remaining();
-    const auto found = std::find_if(words.begin(), words.end(), [](const std::string& one) { return one.starts_with("-"); });
+    const auto found =
+        std::find_if(words.begin(), words.end(), [](const std::string& one) { return one.starts_with("-"); });
     const std::string word = found == words.end() ? words.front() : found->substr(0, found->find('='));
     std::string nearest;
     std::size_t least = 3;
@@ -272,7 +305,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
             least = to;
             nearest = option->get_name();
         }
-    throw error{text("'", word, "' is no option"), nearest.empty() ? "see train --help" : "did you mean " + nearest + "? See train --help"};
+    throw error{text("'", word, "' is no option"),
+                nearest.empty() ? "see train --help" : "did you mean " + nearest + "? See train --help"};
 }
 
 }  // namespace

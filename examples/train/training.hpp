@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One training run for a network and a number of shards that the compiler knows; everything else comes from the options.
+// One training run for a network and a number of shards that the compiler knows; everything else comes from the
+// options.
 
 #include <algorithm>
 #include <chrono>
@@ -141,10 +142,11 @@ int fit(const chosen_files& files, const Plan& plan) {
     ls::trainer trainer{world, plan};
     const std::string table = ls::summary(trainer);
     if (world.rank() == 0 && !of.quiet)
-        ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(), " samples to train, ",
-                                                   test.size(), " to test\n", table));
+        ls::report::print(std::cout, ls::core::text("lockstep      ", ls::data::name_of(train), ": ", train.size(),
+                                                    " samples to train, ", test.size(), " to test\n", table));
     if (of.plan_only) return 0;
-    chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg", 5, &messages};
+    chosen_logs logs{of, world.rank() == 0, table, of.net, of.timeline.empty() ? "" : of.timeline + ".svg",
+                     5,  &messages};
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
     if (goes_on(world, of.resume, of.checkpoint)) {
@@ -162,49 +164,53 @@ int fit(const chosen_files& files, const Plan& plan) {
     if constexpr (ls::compress::adapts<decltype(plan.compressor)>)
         if (world.rank() == 0 && !of.compress_choices.empty()) trainer.compression_choices().write(of.compress_choices);
     if (of.compress_statistics && world.rank() == 0 && !of.quiet)
-        ls::report::print(std::cout, messages.text(tensor_names<typename decltype(trainer)::network>(trainer.grid().shards)));
+        ls::report::print(std::cout,
+                          messages.text(tensor_names<typename decltype(trainer)::network>(trainer.grid().shards)));
     return 0;
 }
 
 /// An infinite norm is no clipping, so one type serves both.
-template <std::size_t Shards, class Net, class Optimizer, class Compressor, class Sync, class Clip, class Factors = ls::sync::no_factors>
-int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor, const Sync& sync,
-         const Clip& clip, const Factors& factors = {}) {
+template <std::size_t Shards, class Net, class Optimizer, class Compressor, class Sync, class Clip,
+          class Factors = ls::sync::no_factors>
+int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, const Compressor& compressor,
+         const Sync& sync, const Clip& clip, const Factors& factors = {}) {
     const auto& [world, of, train, test, unused] = files;
     (void)unused;
-    const std::size_t per_epoch = (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
-    const std::size_t total = of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
+    const std::size_t per_epoch =
+        (train.size() + std::max<std::size_t>(of.batch, 1) - 1) / std::max<std::size_t>(of.batch, 1);
+    const std::size_t total =
+        of.steps > 0 ? of.steps : ls::core::checked_product("steps of so many epochs", of.epochs, per_epoch);
     std::optional<std::chrono::duration<double>> timeout;
     if (of.timeout >= 0) timeout = std::chrono::duration<double>{of.timeout};
     const auto plan_for = [&](auto partition) {
-        return ls::plan{
-            .model = net,
-            .loss = ls::loss::softmax_cross_entropy{},
-            .optimizer = optimizer,
-            .schedule =
-                chosen_schedule{
-                    of.schedule == "cosine",
-                    {.peak = of.rate, .warmup = std::min<std::size_t>(100, total / 10), .total = std::max<std::size_t>(total, 1)}},
-            .partition = partition,
-            .compressor = compressor,
-            .sync = sync,
-            .clip = clip,
-            .factors = factors,
-            .batch = of.batch,
-            .lanes = of.lanes,
-            .workers = of.workers,
-            .seed = of.seed,
-            .threads = of.threads,
-            .progress_thread = of.progress == "thread",
-            .transport = of.transport == "messages"        ? ls::transport::messages
-                         : of.transport == "shared_memory" ? ls::transport::shared_memory
-                                                           : ls::transport::automatic,
-            .all_reduce = of.all_reduce,
-            .timeout = timeout};
+        return ls::plan{.model = net,
+                        .loss = ls::loss::softmax_cross_entropy{},
+                        .optimizer = optimizer,
+                        .schedule = chosen_schedule{of.schedule == "cosine",
+                                                    {.peak = of.rate,
+                                                     .warmup = std::min<std::size_t>(100, total / 10),
+                                                     .total = std::max<std::size_t>(total, 1)}},
+                        .partition = partition,
+                        .compressor = compressor,
+                        .sync = sync,
+                        .clip = clip,
+                        .factors = factors,
+                        .batch = of.batch,
+                        .lanes = of.lanes,
+                        .workers = of.workers,
+                        .seed = of.seed,
+                        .threads = of.threads,
+                        .progress_thread = of.progress == "thread",
+                        .transport = of.transport == "messages"        ? ls::transport::messages
+                                     : of.transport == "shared_memory" ? ls::transport::shared_memory
+                                                                       : ls::transport::automatic,
+                        .all_reduce = of.all_reduce,
+                        .timeout = timeout};
     };
     // A model partition is a hybrid one with a single group; only the check of the grid differs.
     if (!of.replicates)
-        (void)ls::partition::make_grid<ls::partition::model<Shards>>(static_cast<std::size_t>(world.rank()), static_cast<std::size_t>(world.size()), of.lanes);
+        (void)ls::partition::make_grid<ls::partition::model<Shards>>(static_cast<std::size_t>(world.rank()),
+                                                                     static_cast<std::size_t>(world.size()), of.lanes);
     if constexpr (Shards == 1) {
         return fit(files, plan_for(ls::partition::data{}));
     } else {
@@ -216,10 +222,13 @@ int with(const chosen_files& files, const Net& net, const Optimizer& optimizer, 
 template <class F>
 int with_files(const boost::mpi::communicator& world, const options& of, const F& f) {
     const bool drawn = of.data == "digits";
-    const chosen_data train = drawn ? chosen_data{ls::data::digits{.count = of.train_samples}} : chosen_data{of.data + "/train"};
-    const chosen_data test = drawn ? chosen_data{ls::data::digits{.count = of.test_samples, .first = 1'000'000'000}} : chosen_data{of.data + "/t10k"};
+    const chosen_data train =
+        drawn ? chosen_data{ls::data::digits{.count = of.train_samples}} : chosen_data{of.data + "/train"};
+    const chosen_data test = drawn ? chosen_data{ls::data::digits{.count = of.test_samples, .first = 1'000'000'000}}
+                                   : chosen_data{of.data + "/t10k"};
     ls::compress::statistics messages;
-    return f(chosen_files{world, of, train, test, messages}, choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr));
+    return f(chosen_files{world, of, train, test, messages},
+             choose_compressor(of.compress, of.compress_statistics ? &messages : nullptr));
 }
 
 // The whole run. Explicit instantiations in a file each keep compilation parallel.
@@ -230,25 +239,35 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
     return with_files(world, of, [&](const chosen_files& files, const chosen_compressor& compressor) {
         constexpr ls::sync::every_step every;
         constexpr ls::sync::no_clipping unclipped;
-        const auto momentum =
-            ls::optim::weight_decay{.rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}};
+        const auto momentum = ls::optim::weight_decay{
+            .rate = of.weight_decay, .inner = ls::optim::momentum{.beta = of.momentum, .nesterov = true}};
         if (const auto* one = std::get_if<with_momentum_of_workers>(&compressor))
-            return with<1>(files, net, ls::optim::deep_gradient{.momentum = of.momentum, .clip = std::isfinite(of.clip) ? of.clip : 0}, one->compressor, every,
-                           unclipped);
+            return with<1>(
+                files, net,
+                ls::optim::deep_gradient{.momentum = of.momentum, .clip = std::isfinite(of.clip) ? of.clip : 0},
+                one->compressor, every, unclipped);
         if (const auto* one = std::get_if<with_frozen_variance>(&compressor))
-            return with<1>(files, net, ls::optim::one_bit_adam{.warm_up = one->warm_up}, one->compressor, every, unclipped);
+            return with<1>(files, net, ls::optim::one_bit_adam{.warm_up = one->warm_up}, one->compressor, every,
+                           unclipped);
         if (const auto* one = std::get_if<ls::compress::adaptive>(&compressor)) {
             auto telling = *one;
-            if (!of.quiet) telling.tell = [](std::string_view line) { ls::report::print(std::cout, std::string{line}); };
+            if (!of.quiet)
+                telling.tell = [](std::string_view line) { ls::report::print(std::cout, std::string{line}); };
             return with<1>(files, net, momentum, telling, every, unclipped);
         }
         const ls::sync::clip_by_global_norm clip{.norm = of.clip};
-        if (const auto* one = std::get_if<summed_twice>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<counted>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<half_sums>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<bfloat16_sums>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<streamed>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
-        if (const auto* one = std::get_if<ls::compress::global_top_k>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<summed_twice>(&compressor))
+            return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<counted>(&compressor))
+            return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<half_sums>(&compressor))
+            return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<bfloat16_sums>(&compressor))
+            return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<streamed>(&compressor))
+            return with<1>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<ls::compress::global_top_k>(&compressor))
+            return with<1>(files, net, momentum, *one, every, clip);
         if (const auto* one = std::get_if<scaled>(&compressor)) return with<1>(files, net, momentum, *one, every, clip);
         return with<1>(files, net, momentum, std::get<summed>(compressor), every, clip);
     });
@@ -258,22 +277,28 @@ int run_compressed(const boost::mpi::communicator& world, const options& of, con
 template <std::size_t Shards, class Net>
 int run(const boost::mpi::communicator& world, const options& of, const Net& net) {
     return with_files(world, of, [&](const chosen_files& files, const chosen_compressor& compressor) {
-        const auto decaying = [&](auto inner) { return ls::optim::weight_decay{.rate = of.weight_decay, .inner = inner}; };
+        const auto decaying = [&](auto inner) {
+            return ls::optim::weight_decay{.rate = of.weight_decay, .inner = inner};
+        };
         const auto momentum = decaying(ls::optim::momentum{.beta = of.momentum, .nesterov = true});
         constexpr ls::compress::none whole;
         constexpr ls::sync::every_step every;
         const ls::sync::clip_by_global_norm clip{.norm = of.clip};
         constexpr ls::sync::no_clipping unclipped;
-        if (const auto* one = std::get_if<gathered>(&compressor)) return with<Shards>(files, net, momentum, *one, every, clip);
+        if (const auto* one = std::get_if<gathered>(&compressor))
+            return with<Shards>(files, net, momentum, *one, every, clip);
         if (of.sync == "delayed") return with<Shards>(files, net, momentum, whole, ls::sync::delayed{}, unclipped);
         if (of.optimizer == "adam") return with<Shards>(files, net, decaying(ls::optim::adam{}), whole, every, clip);
         // These are for whole networks, or compiled for them alone.
         if constexpr (Shards == 1) {
-            if (of.period > 0) return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
+            if (of.period > 0)
+                return with<Shards>(files, net, momentum, whole, ls::sync::local_sgd{.period = of.period}, unclipped);
             if (of.factors != "never")
-                return with<Shards>(files, net, momentum, whole, every, unclipped, ls::sync::factors{.always = of.factors == "always"});
+                return with<Shards>(files, net, momentum, whole, every, unclipped,
+                                    ls::sync::factors{.always = of.factors == "always"});
             if (of.optimizer == "lars")
-                return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay}, whole, every, clip);
+                return with<Shards>(files, net, ls::optim::lars{.momentum = of.momentum, .decay = of.weight_decay},
+                                    whole, every, clip);
         }
         return with<Shards>(files, net, momentum, whole, every, clip);
     });

@@ -60,10 +60,14 @@ struct machine {
     bool overlap = true;
     bool thread = false;
     std::size_t threads = 1;
+    ls::transport transport = ls::transport::automatic;
 };
+constexpr auto messages = ls::transport::messages, shared = ls::transport::shared_memory;
 /// Each two of the settings meet in one of them.
-constexpr machine machines[] = {{1, true, false, 1},         {1, false, false, 2},         {1U << 16U, true, true, 2},
-                                {1U << 20U, true, false, 2}, {1U << 20U, false, false, 1}, {1, true, true, 1}};
+constexpr machine machines[] = {{1, true, false, 1, messages},         {1, false, false, 2, shared},
+                                {1U << 16U, true, true, 2, shared},    {1U << 20U, true, false, 2, messages},
+                                {1U << 20U, false, false, 1, shared},  {1, true, true, 1, messages},
+                                {1U << 16U, false, false, 1, messages}};
 
 template <class Model, class Compressor, class Partition = ls::partition::data>
 auto recipe(const Model& model, const Compressor& compressor, std::size_t workers, std::size_t lanes,
@@ -82,7 +86,8 @@ auto recipe(const Model& model, const Compressor& compressor, std::size_t worker
                     .threads = ls::parallel::has_threads ? on.threads : 1,
                     .bucket = on.bucket,
                     .overlap = on.overlap,
-                    .progress_thread = on.thread};
+                    .progress_thread = on.thread,
+                    .transport = on.transport};
 }
 
 struct outcome {
@@ -95,6 +100,8 @@ struct outcome {
 template <class Ranks, class Plan>
 outcome run(const Ranks& ranks, const Plan& plan) {
     ls::trainer trainer{ranks, plan};
+    if (plan.transport == shared && plan.workers < trainer.ranks().size())
+        CHECK(trainer.transport() == "messages between workers, shared memory inside of each");
     losses seen;
     trainer.fit(training.set(), ls::steps{steps}, seen);
     if (trainer.grid().shards == 1) CHECK(trainer.weights_hash() == trainer.local_hash());
@@ -113,7 +120,7 @@ void same_everywhere(const Model& model, const Compressor& compressor, std::size
     const auto compare = [&](const mpi::communicator& group) {
         const machine& on = machines[(turn + static_cast<std::size_t>(group.size())) % std::size(machines)];
         INFO(group.size() << " ranks, buckets of " << on.bucket << ", overlap " << on.overlap << ", thread "
-                          << on.thread << ", threads " << on.threads);
+                          << on.thread << ", threads " << on.threads << ", " << ls::reduce::name_of(on.transport));
         CHECK(run(group, recipe(model, compressor, workers, lanes, segment, on)) == alone);
     };
     on_groups({1, 3, 4}, compare);

@@ -2,8 +2,9 @@
 // One rank fails inside a step, where the others wait for its part: `fault <place>:<what>` with what happens as in
 // faults.hpp. Places: norms, mean (of workers), mean_late (where two ranks share each worker, and one of them is slow),
 // factors, terngrad and power_sgd (the second round), sparse_sum (a round of streams), delayed, adaptive (while it
-// tries its candidates); and shared_norms, shared_mean, shared_delayed through shared memory. Every rank that throws
-// compares its weights with what weights_state() says of them.
+// tries its candidates); and shared_norms, shared_mean, shared_delayed through shared memory, shared_worker (the sum of
+// a worker that all ranks share, there). Every rank that throws compares its weights with what weights_state() says of
+// them.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -238,10 +239,12 @@ int fail(const boost::mpi::communicator& world, const std::string& name) {
     if (place == "power_sgd")
         return run(world, of, between, left::either,
                    recipe(by, every_step{}, sgd, whole, failing_reduction<ls::compress::power_sgd>{}));
-    if (place == "sparse_sum")
-        return run(world, of, word::agreement, before_updates,
+    // Nobody writes into weights of others: they are whole through shared memory as well.
+    if (place == "sparse_sum" || place == "worker")
+        return run(world, of, word::agreement, left::whole,
                    recipe(by, every_step{}, sgd, whole,
-                          ls::compress::error_feedback{ls::compress::sparse_sum{ls::compress::top_k{.ratio = 0.1}}}));
+                          ls::compress::error_feedback{ls::compress::sparse_sum{ls::compress::top_k{.ratio = 0.1}}}, {},
+                          place == "worker" ? 1 : 0));
     if (place == "adaptive") return run_adaptive(world, of);
     if (place == "delayed") return run(world, of, word::commit, left::torn, recipe(by, failing<ls::sync::delayed>{}));
     throw std::invalid_argument{"no such place"};

@@ -74,13 +74,54 @@ TEST_CASE("reduce/memory: what the plan says, and what the machine permits", "[r
                    node_memory{ranks, transport::shared_memory, 4096, arena, room};
                }),
                Catch::Matchers::StartsWith("lockstep: " + why) && Catch::Matchers::Contains(remedy));
-    CHECK(error_of([&] {
-              ls::reduce::own_memory{ranks, transport::shared_memory, 0, arena};
-          }) ==
-          "lockstep: compressed gradients cannot go through shared memory; set transport to automatic or messages, or "
-          "use compress::none");
-    CHECK(ls::reduce::own_memory{ranks, transport::automatic, 0, arena}.text() ==
-          "messages: those of a compressor go to every rank");
+}
+
+TEST_CASE("reduce/memory: ranks that share a worker have memory of their own", "[reduce]") {
+    using ls::reduce::worker_memory;
+    const ls::comm::group ranks{boost::mpi::communicator{}};
+    const std::size_t rank = ranks.rank();
+    const ls::comm::group pair = ranks.split(rank / 2, rank);  // the last one may be alone
+    const std::size_t pairs = (ranks.size() + 1) / 2;
+    for (const auto wanted : {transport::automatic, transport::messages, transport::shared_memory}) {
+        ls::tensor::arena arena;
+        worker_memory none{ranks, ls::comm::group{}, ranks.size(), wanted, 4096, arena};
+        CHECK(none.inside() == nullptr);
+        CHECK(none.text() ==
+              (ranks.size() == 1 ? "none: one rank" : "messages: those of a compressor go to every rank"));
+        worker_memory memory{ranks, pair, pairs, wanted, 4096, arena};
+        CHECK(memory.parts() == nullptr);
+        CHECK((memory.inside() != nullptr) == (pair.size() == 2 && wanted != transport::messages));
+        CHECK(memory.text() == (ranks.size() == 1 ? "none: one rank"
+                                : wanted == transport::messages
+                                    ? "messages, as the plan says"
+                                    : "messages between workers, shared memory inside of each"));
+        if (memory.inside() == nullptr) continue;
+        const auto common = arena.reserve_shared<std::size_t>(1);
+        arena[common][0] = 100 + rank;
+        (void)pair.gather_all(0);
+        CHECK(memory.inside()->of(1 - pair.rank(), common)[0] == 100 + (rank ^ 1U));
+        (void)pair.gather_all(0);
+    }
+    if (ranks.size() == 1) return;
+    // All windows of a node share its room: one would fit.
+    const std::size_t sharing = ranks.size() / 2 * 2;
+    const auto demand = ls::node::shared_window::demand_of(sharing, 4096, 0);
+    const std::size_t room = demand.bytes + demand.spare - 1;
+    CHECK(ls::node::shared_window::demand_of(2, 4096, 0).fits(room) == (sharing > 2));
+    const std::string why = ls::core::text("shared windows of ", sharing, " x 4096 bytes and ");
+    const auto with_room = [&](std::size_t mine, transport wanted, std::size_t bytes = 4096) {
+        ls::tensor::arena arena;
+        const worker_memory memory{ranks, pair, pairs, wanted, bytes, arena, mine};
+        return memory.text();
+    };
+    CHECK_THAT(with_room(room, transport::automatic), Catch::Matchers::StartsWith("messages: " + why));
+    CHECK(with_room(1'000'000'000, transport::automatic, 0) == "messages: those of a compressor go to every rank");
+    // One rank has less than the others.
+    CHECK_THAT(with_room(rank == 1 ? 5000 : 1'000'000'000, transport::automatic),
+               Catch::Matchers::StartsWith("messages: " + why));
+    const auto failure = error_of([&] { (void)with_room(room, transport::shared_memory); });
+    CHECK_THAT(failure, Catch::Matchers::StartsWith("lockstep: " + why) &&
+                            Catch::Matchers::Contains(" left; enlarge it (mount"));
 }
 
 TEST_CASE("reduce/memory: each rank gives it back when it likes", "[reduce]") {

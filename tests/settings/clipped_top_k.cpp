@@ -18,7 +18,6 @@ auto of(std::size_t workers, double norm = 0.05) {
 
 TEST_CASE("settings/clipped_top_k: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
-        same_everywhere(text("clipped top_k, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+        same_everywhere(text("clipped top_k, ", workers, " workers"), of(workers), {thread_without_overlap()});
     differs("clipped top_k, 8 workers", of(8), "a norm of 0.06", of(8, 0.06));
 }

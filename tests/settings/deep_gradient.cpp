@@ -27,7 +27,7 @@ auto of(std::size_t workers, bool masks = true) {
 TEST_CASE("settings/deep_gradient: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("deep_gradient with top_k, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     differs("deep_gradient with top_k, 8 workers", of(8), "momentum that is not forgotten", of(8, false));
     differs("deep_gradient with top_k, 8 workers", of(8), "4 workers", of(4));
 }

@@ -20,6 +20,6 @@ auto of(std::size_t workers, std::size_t number = 2) {
 TEST_CASE("settings/delayed_power_sgd: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("delayed power_sgd of rank 2, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), delayed_with_a_thread(), compressor_in_shared_memory()});
+                        {thread_without_overlap(), delayed_with_a_thread()});
     differs("delayed power_sgd of rank 2, 8 workers", of(8), "rank 1", of(8, 1));
 }

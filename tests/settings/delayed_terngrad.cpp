@@ -18,6 +18,6 @@ auto of(std::size_t workers, double number = 2.5) {
 TEST_CASE("settings/delayed_terngrad: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("delayed terngrad, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), delayed_with_a_thread(), compressor_in_shared_memory()});
+                        {thread_without_overlap(), delayed_with_a_thread()});
     differs("delayed terngrad, 8 workers", of(8), "a clip of 2", of(8, 2));
 }

@@ -20,6 +20,6 @@ auto of(std::size_t workers, double number = 0.05) {
 TEST_CASE("settings/delayed_top_k: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("delayed top_k with error feedback, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), delayed_with_a_thread(), compressor_in_shared_memory()});
+                        {thread_without_overlap(), delayed_with_a_thread()});
     differs("delayed top_k with error feedback, 8 workers", of(8), "a ratio of 0.06", of(8, 0.06));
 }

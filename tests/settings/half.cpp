@@ -20,10 +20,9 @@ auto fed_back(std::size_t workers) {
 
 TEST_CASE("settings/half: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3}) {
-        same_everywhere(text("half, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+        same_everywhere(text("half, ", workers, " workers"), of(workers), {thread_without_overlap()});
         same_everywhere(text("bfloat16 with error feedback, ", workers, " workers"), fed_back(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     }
     differs("half, 8 workers", of(8), "stochastic rounding", of(8, true));
 }

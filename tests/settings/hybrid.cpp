@@ -25,6 +25,6 @@ TEST_CASE("settings/hybrid: one hash", "[settings]") {
     same_everywhere("two shards, uncompressed", recipe(parts{.partition = halves}), {thread_without_overlap()});
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("two shards, quantize with error feedback, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     differs("two shards, quantize with error feedback, 8 workers", of(8), "5 bits", of(8, 5));
 }

@@ -21,6 +21,6 @@ auto of(std::size_t workers, double trust = 0.1) {
 TEST_CASE("settings/lars_power_sgd: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("lars and power_sgd of rank 2, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     differs("lars and power_sgd of rank 2, 8 workers", of(8), "a trust of 0.2", of(8, 0.2));
 }

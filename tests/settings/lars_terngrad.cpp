@@ -19,7 +19,6 @@ auto of(std::size_t workers, double trust = 0.1) {
 
 TEST_CASE("settings/lars_terngrad: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
-        same_everywhere(text("lars and terngrad, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+        same_everywhere(text("lars and terngrad, ", workers, " workers"), of(workers), {thread_without_overlap()});
     differs("lars and terngrad, 8 workers", of(8), "a trust of 0.2", of(8, 0.2));
 }

@@ -19,7 +19,6 @@ auto of(std::size_t workers, bool by_column = true) {
 
 TEST_CASE("settings/one_bit: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
-        same_everywhere(text("1-bit SGD, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+        same_everywhere(text("1-bit SGD, ", workers, " workers"), of(workers), {thread_without_overlap()});
     differs("1-bit SGD, 8 workers", of(8), "means of segments", of(8, false));
 }

@@ -26,7 +26,7 @@ auto of(std::size_t workers, std::uint64_t warm_up = 3) {
 TEST_CASE("settings/one_bit_adam: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("one_bit_adam with quantize, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     differs("one_bit_adam with quantize, 8 workers", of(8), "a warm-up of 4 steps", of(8, 4));
     differs("one_bit_adam with quantize, 8 workers", of(8), "4 workers", of(4));
 }

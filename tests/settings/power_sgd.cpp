@@ -19,6 +19,6 @@ TEST_CASE("settings/power_sgd: one hash", "[settings]") {
     for (const std::size_t rank : {1, 2, 4})
         for (const std::size_t workers : {8, 4, 3})
             same_everywhere(text("power_sgd of rank ", rank, ", ", workers, " workers"), of(workers, rank),
-                            {thread_without_overlap(), compressor_in_shared_memory()});
+                            {thread_without_overlap()});
     differs("power_sgd of rank 1, 8 workers", of(8, 1), "rank 2", of(8, 2));
 }

@@ -17,7 +17,6 @@ auto of(std::size_t workers, std::size_t levels = 7,
 
 TEST_CASE("settings/qsgd: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
-        same_everywhere(text("qsgd, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+        same_everywhere(text("qsgd, ", workers, " workers"), of(workers), {thread_without_overlap()});
     differs("qsgd, 8 workers", of(8), "6 levels", of(8, 6));
 }

@@ -18,6 +18,6 @@ auto of(std::size_t workers, std::size_t bits = 4) {
 TEST_CASE("settings/quantize: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("quantize with error feedback, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     differs("quantize with error feedback, 8 workers", of(8), "5 bits", of(8, 5));
 }

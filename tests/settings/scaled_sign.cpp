@@ -17,6 +17,6 @@ auto of(std::size_t workers) {
 TEST_CASE("settings/scaled_sign: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("scaled signs with error feedback, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     differs("scaled signs, 8 workers", of(8), "4 workers", of(4));
 }

@@ -114,11 +114,6 @@ struct refusal {
             "the plan asks for a progress thread, and for no overlap of communication with computation; leave one of "
             "them out"};
 }
-[[nodiscard]] inline refusal compressor_in_shared_memory() {
-    return {[](const machine& on, int ranks) { return on.transport == ls::transport::shared_memory && ranks > 1; },
-            "compressed gradients cannot go through shared memory; set transport to automatic or messages, or use "
-            "compress::none"};
-}
 [[nodiscard]] inline refusal local_sgd_with_a_thread() {
     return {
         [](const machine& on, int) { return on.thread; },
@@ -168,8 +163,12 @@ template <class Ranks, class Plan>
         const std::size_t buckets = plan.bucket == 1 ? 4 : plan.bucket == 1U << 16U || is_cut ? 2 : 1;
         if (trainer.buckets() != buckets) throw std::runtime_error{text(trainer.buckets(), " buckets")};
     }
-    const bool is_shared = plan.transport == ls::transport::shared_memory && ranks.size() > 1;
-    if (is_shared != (trainer.transport() == "shared memory")) throw std::runtime_error{trainer.transport()};
+    constexpr bool is_compressed = !std::is_same_v<std::remove_cvref_t<decltype(plan.compressor)>, ls::compress::none>;
+    const std::size_t alone = is_compressed ? trainer.grid().workers : 1;  // so many ranks share nothing
+    const bool is_shared =
+        plan.transport == ls::transport::shared_memory && static_cast<std::size_t>(ranks.size()) > alone;
+    if (is_shared != trainer.transport().ends_with(is_compressed ? "shared memory inside of each" : "shared memory"))
+        throw std::runtime_error{trainer.transport()};
     using T = typename decltype(trainer)::value_type;
     const auto& rows = [&]() -> const samples<T>& {
         if constexpr (std::is_same_v<T, double>)

@@ -15,7 +15,6 @@ auto of(std::size_t workers, double momentum = 0.9) {
 
 TEST_CASE("settings/sign_vote: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
-        same_everywhere(text("votes of momenta, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+        same_everywhere(text("votes of momenta, ", workers, " workers"), of(workers), {thread_without_overlap()});
     differs("votes, 8 workers", of(8), "no momentum", of(8, 0));
 }

@@ -24,7 +24,7 @@ auto global(std::size_t workers) {
 }  // namespace
 
 TEST_CASE("settings/sparse_sum: one hash", "[settings]") {
-    const std::vector<refusal> refused{thread_without_overlap(), compressor_in_shared_memory()};
+    const std::vector<refusal> refused{thread_without_overlap()};
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("sparse_sum, half of it quantised, ", workers, " workers"), of(workers), refused);
     for (const auto algorithm : {sparse_algorithm::recursive_doubling, sparse_algorithm::split_all_gather})

@@ -18,7 +18,7 @@ auto of(std::size_t workers, double ratio = 0.05) {
 TEST_CASE("settings/top_k: one hash", "[settings]") {
     for (const std::size_t workers : {8, 4, 3})
         same_everywhere(text("top_k with error feedback, ", workers, " workers"), of(workers),
-                        {thread_without_overlap(), compressor_in_shared_memory()});
+                        {thread_without_overlap()});
     differs("top_k with error feedback, 8 workers", of(8), "a ratio of 0.06", of(8, 0.06));
     differs("top_k with error feedback, 8 workers", of(8), "4 workers", of(4));
 }

@@ -103,6 +103,10 @@ struct counter {
     void on_step(const ls::report::step_event& event) { count_from(event.step); }
 };
 
+template <class Compressor>
+constexpr bool is_compressed = !std::is_same_v<Compressor, ls::compress::none>;
+
+/// Through shared memory ranks share the only worker of a compressor.
 template <class Compressor, class Optimizer, class Clip, class Factors>
 auto recipe(const Compressor& compressor, ls::transport transport, bool thread, const Optimizer& optimizer,
             const Clip& clip, const Factors& factors) {
@@ -114,6 +118,7 @@ auto recipe(const Compressor& compressor, ls::transport transport, bool thread, 
                     .clip = clip,
                     .factors = factors,
                     .batch = 16,
+                    .workers = is_compressed<Compressor> && transport == ls::transport::shared_memory ? 1U : 0U,
                     .bucket = 1,
                     .progress_thread = thread,
                     .transport = transport};
@@ -160,8 +165,7 @@ template <class Compressor>
 void check_all(const Compressor& compressor) {
     check(compressor, ls::transport::messages);
     check(compressor, ls::transport::messages, true);
-    if constexpr (std::is_same_v<Compressor, ls::compress::none>)
-        check(compressor, mpi::communicator{}.size() > 1 ? ls::transport::shared_memory : ls::transport::automatic);
+    check(compressor, mpi::communicator{}.size() > 1 ? ls::transport::shared_memory : ls::transport::automatic);
 }
 
 }  // namespace
@@ -187,12 +191,12 @@ TEST_CASE("training/allocations: nor with a compressor or a reduction", "[traini
     check_all(ls::compress::error_feedback{ls::compress::power_sgd{.rank = 2}});
     check(ls::compress::error_feedback{ls::compress::sparse_sum{ls::compress::top_k{.ratio = 0.3},
                                                                 ls::compress::quantize{}}},
-          ls::transport::messages, true);
+          ls::transport::shared_memory, true);
 }
 
 TEST_CASE("training/allocations: nor where the optimizer proposes what travels", "[training]") {
     // The warm-up ends within the steps that are counted.
-    check(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}}, ls::transport::messages, true,
+    check(ls::compress::error_feedback{ls::compress::quantize{.bits = 4}}, ls::transport::shared_memory, true,
           ls::optim::one_bit_adam{.warm_up = warm_up + counted / 2});
     check(ls::compress::error_feedback{ls::compress::top_k{.ratio = 0.05}}, ls::transport::messages, false,
           ls::optim::deep_gradient{.clip = 1});

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 2 3
-// Memory that MPI uses is never given back and never lies on the stack, whatever is thrown: calls of MPI and of
-// operator delete are watched.
+// Memory that MPI uses is never given back and never lies on the stack, whatever is thrown: calls of MPI, of operator
+// delete and of munmap are watched.
 #include <malloc.h>
 #include <mpi.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -23,6 +25,7 @@
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/executor.hpp"
 #include "lockstep/comm/group.hpp"
+#include "lockstep/node/shared_window.hpp"
 
 namespace collectives = lockstep::collectives;
 namespace comm = lockstep::comm;
@@ -60,18 +63,24 @@ int tested(int n, MPI_Request* all, F&& call) {
     return code;
 }
 
+void count_freed(const void* memory, std::size_t bytes) noexcept {
+    const auto first = reinterpret_cast<std::uintptr_t>(memory), last = first + bytes;
+    for (std::size_t i = 0; i < count; ++i) freed += used[i].first < last && first < used[i].last;
+}
 // Not inlined: the compiler would find new and free() in one place.
 [[gnu::noinline]] void* find(std::size_t bytes) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
 [[gnu::noinline]] void release(void* memory) noexcept {
-    const auto first = reinterpret_cast<std::uintptr_t>(memory),
-               last = first + (memory == nullptr ? 0 : ::malloc_usable_size(memory));
-    for (std::size_t i = 0; i < count; ++i) freed += used[i].first < last && first < used[i].last;
+    count_freed(memory, memory == nullptr ? 0 : ::malloc_usable_size(memory));
     std::free(memory);
 }
 
 }  // namespace
 
 extern "C" {
+int munmap(void* memory, std::size_t bytes) noexcept {
+    count_freed(memory, bytes);
+    return static_cast<int>(::syscall(SYS_munmap, memory, bytes));
+}
 int MPI_Isend(const void* data, int bytes, MPI_Datatype type, int to, int tag, MPI_Comm over, MPI_Request* out) {
     const int code = PMPI_Isend(data, bytes, type, to, tag, over, out);
     return begin(data, bytes, *out), code;
@@ -171,6 +180,22 @@ TEST_CASE("training/message_memory: an operation that is destroyed while it is u
             if (ranks.rank() == 0) gather.start(data, {});
         }
         (void)ranks.gather_all(1);
+    });
+}
+
+TEST_CASE("training/message_memory: arrays that ranks share, and give back", "[comm]") {
+    std::optional<lockstep::node::shared_window> window;
+    const std::size_t ranks = static_cast<std::size_t>(boost::mpi::communicator{}.size());
+    window.emplace(comm::group{boost::mpi::communicator{}}, ranks * n * sizeof(float));
+    const auto data = window->memory().reserve<float>(ranks * n);
+    come_late([&](const comm::group& all) {
+        struct give_back {
+            std::optional<lockstep::node::shared_window>& what;
+            ~give_back() { what.reset(); }
+        } last{window};
+        comm::operation<float> gather{all,
+                                      collectives::all_gather(all.rank(), collectives::equal_strips(all.size(), n))};
+        gather.run(window->memory().mine(data), {});
     });
 }
 

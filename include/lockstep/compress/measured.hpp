@@ -243,6 +243,7 @@ struct measured<Inner> {
                 std::span<element_of<Inner, T, Number>> out) const noexcept {
         if (to == nullptr) return inner.encode(round, in, out);
         const worker_pass<T> inside = inside_of(in);
+        if (!in.is_sent) return inner.encode(round, inside, out);
         tensor_statistics one{.bytes = out.size_bytes(),
                               .encode_seconds = detail::seconds_of([&] { inner.encode(round, inside, out); })};
         if constexpr (Number + 1 == rounds.size()) {
@@ -253,7 +254,7 @@ struct measured<Inner> {
             inner.decode_own(inside, std::span<const element_of<Inner, T, Number>>{out}, T{1}, decoded);
             one.compare(in.values, std::span<const T>{decoded});
         }
-        if (in.is_sent) to->add(in.from.tensor, one);
+        to->add(in.from.tensor, one);
     }
     template <std::size_t Number, class T>
     void combined(round_number<Number> round, const shared_pass<T>& all,

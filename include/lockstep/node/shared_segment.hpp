@@ -58,6 +58,8 @@ public:
     [[gnu::cold]] void remove_name() noexcept;
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
+    /// Is not unmapped before the end of the program.
+    void stay() noexcept { space_ = nullptr; }
     /// Asks for large pages: once by the process that has touched the memory, then by all others.
     [[gnu::cold]] void collapse(std::size_t first, std::size_t bytes) const noexcept;
 

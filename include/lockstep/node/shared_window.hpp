@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/group.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
@@ -53,6 +54,16 @@ public:
     [[gnu::cold]] shared_window(comm::group ranks, std::size_t bytes, std::size_t room = shared_segment::free_bytes());
     shared_window(const shared_window&) = delete;
     shared_window& operator=(const shared_window&) = delete;
+    /// What MPI may still read after a failure stays mapped.
+    [[gnu::cold]] ~shared_window();
+
+    /// What so many ranks take of /dev/shm with `bytes` each, and what is to stay free beside it. `promised`: to
+    /// segments of Open MPI.
+    struct demand {
+        std::size_t bytes = 0, spare = 0;
+        [[nodiscard]] bool fits(std::size_t room) const noexcept { return room >= spare && bytes <= room - spare; }
+    };
+    [[nodiscard, gnu::cold]] static demand demand_of(std::size_t ranks, std::size_t bytes, std::size_t promised);
 
     [[nodiscard]] shared_parts& memory() noexcept { return *memory_; }
     [[nodiscard]] const shared_parts& memory() const noexcept { return *memory_; }
@@ -134,6 +145,20 @@ LOCKSTEP_FUNCTION shared_window::shared_window(comm::group ranks, std::size_t by
     memory_->belongs_to(ranks_.record());
 }
 
+LOCKSTEP_FUNCTION shared_window::~shared_window() {
+    if (memory_ && !alone_) {
+        const auto own = memory_->mine(tensor::slice<std::byte>{0, memory_->bytes()});
+        if (comm::abandoned_memory::takes(own)) segment_.stay();
+    }
+}
+
+LOCKSTEP_FUNCTION shared_window::demand shared_window::demand_of(std::size_t ranks, std::size_t bytes,
+                                                                 std::size_t promised) {
+    constexpr std::string_view what = "bytes of a shared window";
+    const std::size_t each = core::checked_sum(what, bytes, shared_segment::page());
+    return {core::checked_product(what, ranks, each), std::max(bytes / 20 * ranks + margin * ranks, promised)};
+}
+
 LOCKSTEP_FUNCTION void shared_window::check(std::size_t bytes, std::size_t room) const {
     if (ranks_.size() == 1) return;
     struct facts {
@@ -152,9 +177,9 @@ LOCKSTEP_FUNCTION void shared_window::check(std::size_t bytes, std::size_t room)
     if (!on_one_node(ranks_))
         core::fail(core::text("a shared window for ", ranks_.size(), " ranks that are not on one node"),
                    "split the group by hosts() first");
-    const std::size_t spare = std::max(bytes / 20 * ranks_.size() + margin * ranks_.size(), promised);
-    if (room < spare || bytes + shared_segment::page() > (room - spare) / ranks_.size())
-        core::fail(core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes and ", spare,
+    const demand all_of_it = demand_of(ranks_.size(), bytes, promised);
+    if (!all_of_it.fits(room))
+        core::fail(core::text("a shared window of ", ranks_.size(), " x ", bytes, " bytes and ", all_of_it.spare,
                               " to spare, but /dev/shm has ", room, " left"),
                    "enlarge it (mount -o remount,size=.. /dev/shm, docker --shm-size), or do without shared memory");
 }

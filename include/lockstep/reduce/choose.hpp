@@ -27,7 +27,7 @@ struct method<T, C> {
                   "would gather their messages; leave warm_up, by_layer and chain out, or give them to the plan "
                   "without sparse sums");
     using reducer = gathered_messages<T, C>;
-    using memory = own_memory;
+    using memory = worker_memory;
     static constexpr bool has_workers = true;
 
     [[nodiscard]] static reducer make(const bucket& of, const C& compressor, tensor::arena& arena) {
@@ -39,7 +39,7 @@ struct method<T, C> {
 template <class T, compress::StreamCompressor<T> C>
 struct method<T, C> {
     using reducer = sparse_sum<T, C>;
-    using memory = own_memory;
+    using memory = worker_memory;
     static constexpr bool has_workers = true;
     static constexpr bool needs_costs = true;
 
@@ -52,7 +52,7 @@ struct method<T, C> {
 template <class T, compress::Reduction<T> R>
 struct method<T, R> {
     using reducer = rounds<T, R>;
-    using memory = own_memory;
+    using memory = worker_memory;
     static constexpr bool has_workers = true;
 
     [[nodiscard]] static reducer make(const bucket& of, const R& reduction, tensor::arena& arena) {

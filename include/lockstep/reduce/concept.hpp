@@ -53,7 +53,9 @@ struct worker_deal {
     parallel::block own{};                    ///< of this rank, or the one that it shares
     std::vector<parallel::block> messages{};  ///< for each rank of the bucket, the workers whose messages it sends
     comm::group sharing{};                    ///< the ranks that share a worker with this one
-    std::vector<parallel::block> lanes_of{};  ///< of each of them: its lanes of the worker
+    std::vector<parallel::block> lanes_of{};  ///< of each of them: its lanes of the worker,
+    node::shared_parts* memory = nullptr;     ///< arrays that they share, if they do,
+    std::vector<std::size_t> parts{};         ///< and which part each of them has
     std::vector<piece> pieces{};              ///< of the bucket
     std::span<const std::size_t> lengths{};   ///< rows of each lane of all in the step that runs
     std::uint64_t seed = 0;
@@ -185,7 +187,7 @@ void change_blocks(parallel::team team, parallel::block owned, std::span<const T
 LOCKSTEP_FUNCTION std::size_t gradient_vectors(const bucket& of) {
     std::size_t most = 1;
     for (std::size_t rank = 0; rank < of.runs.size(); ++rank)
-        if (of.memory != nullptr || rank == of.ranks.rank())
+        if (of.memory != nullptr || of.deal.memory != nullptr || rank == of.ranks.rank())
             most = std::max(most, tensor::cover(of.runs[rank], of.lanes, of.deal.lanes).size());
     return most;
 }

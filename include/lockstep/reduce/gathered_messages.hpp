@@ -22,6 +22,7 @@
 #include "lockstep/kernels/elementwise/elementwise.hpp"
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
+#include "lockstep/reduce/worker_sum.hpp"
 
 namespace lockstep::reduce {
 
@@ -45,7 +46,7 @@ public:
           varies_{compress::varies(compressor)},
           slots_{compress::slots_of(compressor)},
           shared_slots_{compress::shared_slots_of(compressor)},
-          inside_{make_sum_of_shared_worker<T>(of)},
+          inside_{worker_sum<T>::make(of, arena)},
           state_{arena.reserve<T>(core::checked_product("numbers of a compressor", slots_, own(), of.n))},
           shared_{arena.reserve<T>(core::checked_product("numbers of a compressor", shared_slots_, of.n))} {
         std::size_t bytes = 0, work = 0, longest = 0, scratch = 0;
@@ -347,7 +348,7 @@ private:
     std::size_t layout_ = 0;                // that of the step
     std::vector<std::size_t> places_;       // of each message of each worker, where lengths vary
     std::size_t sent_before_ = 0;           // bytes, in all steps
-    std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
+    std::unique_ptr<worker_sum<T>> inside_;  // where ranks share a worker
     tensor::slice<T> state_;
     tensor::slice<T> shared_;
     tensor::slice<T> scratch_;

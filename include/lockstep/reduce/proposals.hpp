@@ -16,6 +16,7 @@
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
 #include "lockstep/reduce/worker_fold.hpp"
+#include "lockstep/reduce/worker_sum.hpp"
 
 namespace lockstep::reduce {
 
@@ -36,7 +37,7 @@ public:
           speaks_{of.deal.sends(of.ranks.rank())},
           compressor_{compressor},
           inner_{after_the_sum_of_a_worker(of), compressor, arena},
-          inside_{make_sum_of_shared_worker<T>(of)} {
+          inside_{worker_sum<T>::make(of, arena)} {
         add_tensors(compressor);
         std::size_t work = inside_ ? inside_->work_size() : 0;
         if constexpr (has_dense_steps) {
@@ -209,7 +210,7 @@ private:
     bool speaks_;  // of those that share a worker
     C compressor_;
     Inner inner_;
-    std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
+    std::unique_ptr<worker_sum<T>> inside_;  // where ranks share a worker
     std::vector<tensor_part> tensors_;
     worker_fold fold_;
     std::unique_ptr<whole_sum<T>> dense_sum_;

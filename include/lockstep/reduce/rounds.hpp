@@ -26,6 +26,7 @@
 #include "lockstep/reduce/concept.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
 #include "lockstep/reduce/worker_fold.hpp"
+#include "lockstep/reduce/worker_sum.hpp"
 
 namespace lockstep::reduce {
 
@@ -82,7 +83,7 @@ public:
           speaks_{of.deal.sends(of.ranks.rank())},
           is_first_{of.ranks.rank() == 0},
           shares_residual_{residual != nullptr},
-          inside_{make_sum_of_shared_worker<T>(of)} {
+          inside_{worker_sum<T>::make(of, arena)} {
         lay_out(residual);
         ordered_ = worker_fold::in_order(deal_.own, deal_.workers);
         unordered_ = worker_fold::in_any_order(own());
@@ -443,7 +444,7 @@ private:
     std::size_t kept_length_ = 0;
     worker_fold ordered_;
     worker_fold unordered_;
-    std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
+    std::unique_ptr<worker_sum<T>> inside_;  // where ranks share a worker
     decltype(sums_of(std::make_index_sequence<round_count>{})) sums_;
     std::unique_ptr<whole_sum<T>> dense_sum_;
     tensor::slice<T> state_;

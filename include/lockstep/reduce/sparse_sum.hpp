@@ -30,6 +30,7 @@
 #include "lockstep/reduce/stream_sum.hpp"
 #include "lockstep/reduce/whole_sum.hpp"
 #include "lockstep/reduce/worker_fold.hpp"
+#include "lockstep/reduce/worker_sum.hpp"
 
 namespace lockstep::reduce {
 
@@ -59,7 +60,7 @@ public:
           deal_{of.deal},
           speaks_{of.deal.sends(of.ranks.rank())},
           slots_{compress::slots_of(compressor)},
-          inside_{make_sum_of_shared_worker<T>(of)} {
+          inside_{worker_sum<T>::make(of, arena)} {
         lay_out();
         dense_fold_ = worker_fold::in_order(deal_.own, deal_.workers);
         const stream_ranks among{of};
@@ -330,7 +331,7 @@ private:
     worker_deal deal_;
     bool speaks_;  // of those that share a worker
     std::size_t slots_;
-    std::unique_ptr<whole_sum<T>> inside_;  // where ranks share a worker
+    std::unique_ptr<worker_sum<T>> inside_;  // where ranks share a worker
     std::vector<dense_piece> dense_pieces_;
     stream_pieces exact_;
     stream_pieces quantised_;

@@ -68,14 +68,4 @@ private:
     bool is_summed_ = true;
 };
 
-/// The exact sum of a worker that several ranks share, on each of them; null where this rank shares none.
-template <class T>
-[[nodiscard, gnu::cold]] std::unique_ptr<whole_sum<T>> make_sum_of_shared_worker(const bucket& of) {
-    if (!of.deal.is_shared()) return nullptr;
-    const comm::group& ranks = of.deal.sharing;
-    return std::make_unique<whole_sum<T>>(
-        ranks, collectives::make_lane_sum(collectives::sum_algorithm::tree, ranks.rank(), of.deal.lanes_of, of.n, {}),
-        of.team, of.sum);
-}
-
 }  // namespace lockstep::reduce

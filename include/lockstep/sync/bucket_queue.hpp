@@ -62,7 +62,7 @@ public:
     template <class Plan>
     [[gnu::cold]] bucket_queue(const setup<Plan>& from, step_times& times)
         : all_{from.all}, change_{&from.change}, times_{&times}, first_{times.buckets()}, layer_bucket_(network::size) {
-        const bucket_groups groups = make_bucket_groups(from.grid, from.all, from.replicas);
+        const bucket_groups groups = make_bucket_groups(from.grid, from.all, from.replicas, from.sharing);
         if constexpr (method::has_workers) require_series(tensor_count<network>(), from.grid);
         const std::size_t before = from.arena.bytes();
         const auto by_factors = Types::factors::template choose<Types>(from, groups);
@@ -293,7 +293,7 @@ private:
     template <class Plan>
     [[gnu::cold]] void add(const setup<Plan>& from, const bucket_range& range, const std::vector<bucket_range>& all,
                            const bucket_groups& groups) {
-        reduce::bucket bucket = bucket_of(range, from.grid, groups, from.team, from.memory);
+        reduce::bucket bucket = bucket_of(range, from.grid, groups, from.team, from.memory, from.inside);
         std::size_t sooner = 0;  // buckets that the next forward needs before this one
         for (const auto& other : all) sooner += other.lowest_layer < range.lowest_layer ? 1 : 0;
         // The next forward waits for all sums, and for weights as it comes to them.
@@ -323,8 +323,9 @@ private:
             }
         const auto make = [&] { return method::make(bucket, from.plan.compressor, from.arena); };
         entry& made = buckets_.add(range, make);
-        made.gradient = from.memory == nullptr ? from.arena.template reserve<T>(numbers)
-                                               : from.arena.template reserve_shared<T>(numbers);
+        made.gradient = from.memory == nullptr && bucket.deal.memory == nullptr
+                            ? from.arena.template reserve<T>(numbers)
+                            : from.arena.template reserve_shared<T>(numbers);
         times_->add_bucket(range.count);
         for (std::size_t layer = 0; layer < network::size; ++layer)
             if (network::facts[layer].parameters_here > 0 && network::offset(layer) >= range.first &&

@@ -123,22 +123,26 @@ template <class Network>
     return out;
 }
 
+/// The ranks that share a worker with this one; this one alone where no ranks share any. Collective.
+[[nodiscard, gnu::cold]] comm::group make_sharing_group(const partition::grid& on, const comm::group& all);
+
 /// The groups of ranks that buckets are added over: all ranks, and those with the same shard; and of each, the ranks
 /// that share a worker with this one.
 struct bucket_groups {
     comm::group all;
     comm::group replicas;
-    comm::group sharing{};
+    comm::group sharing;
     comm::group replicas_sharing{};
 };
 /// Collective.
 [[nodiscard, gnu::cold]] bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all,
-                                                          const comm::group& replicas);
+                                                          const comm::group& replicas, const comm::group& sharing);
 
-/// Who adds up a bucket: all ranks, or those with the same shard. `memory`: what all ranks share, if they do.
+/// Who adds up a bucket: all ranks, or those with the same shard. `memory`: what all ranks share, if they do; `inside`:
+/// those of make_sharing_group().
 [[nodiscard, gnu::cold]] reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on,
                                                   const bucket_groups& groups, parallel::team team,
-                                                  node::shared_parts* memory);
+                                                  node::shared_parts* memory, node::shared_parts* inside);
 
 /// Tensors of parameters in the whole network.
 template <class Network>
@@ -151,24 +155,47 @@ template <class Network>
 /// Throws core::error where the random words of so many tensors cannot be told apart for each worker.
 [[gnu::cold]] void require_series(std::size_t tensors, const partition::grid& on);
 
-/// What weights of type T and so many sets of gradients take where ranks share memory.
-template <class T, class Network, class Compressor>
-[[nodiscard, gnu::cold]] std::size_t shared_bytes(const Compressor& compressor, const partition::grid& on,
-                                                  std::size_t least, std::size_t gradient_sets) {
+namespace detail {
+/// Of the buckets with takes(range), in each of so many sets.
+template <class T, class Network, class Compressor, class Takes>
+[[nodiscard, gnu::cold]] std::size_t gradient_bytes(const Compressor& compressor, const partition::grid& on,
+                                                    std::size_t least, std::size_t sets, const Takes& takes) {
     std::size_t most = 1;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) most = std::max(most, on.nodes_of(on.lanes_of(rank)).size());
     for (std::size_t of = 0; of < on.replicas(); ++of)
         most = std::max(most, on.nodes_of(on.lanes_of_replica(of)).size());
-    constexpr std::string_view what = "bytes of shared gradients and weights";
-    std::size_t bytes = tensor::arena::footprint(core::checked_product(what, Network::parameters_here, sizeof(T))) +
-                        commit::shared_bytes;
+    constexpr std::string_view what = "bytes of shared gradients";
+    std::size_t bytes = 0;
     for (const auto& range : make_buckets<Network>(compressor, least))
-        bytes = core::checked_sum(
-            what, bytes,
-            core::checked_product(what, gradient_sets,
-                                  tensor::arena::footprint(core::checked_product(what, most, range.count, sizeof(T))) +
-                                      sizeof(node::shared_signal)));
+        if (takes(range))
+            bytes = core::checked_sum(what, bytes,
+                                      core::checked_product(what, sets,
+                                                            tensor::arena::footprint(core::checked_product(
+                                                                what, most, range.count, sizeof(T))) +
+                                                                sizeof(node::shared_signal)));
     return bytes;
+}
+}  // namespace detail
+
+/// What weights of type T and so many sets of gradients take where all ranks share memory.
+template <class T, class Network, class Compressor>
+[[nodiscard, gnu::cold]] std::size_t shared_bytes(const Compressor& compressor, const partition::grid& on,
+                                                  std::size_t least, std::size_t gradient_sets) {
+    constexpr std::string_view what = "bytes of shared gradients and weights";
+    return core::checked_sum(
+        what, tensor::arena::footprint(core::checked_product(what, Network::parameters_here, sizeof(T))),
+        core::checked_sum(what, std::size_t{commit::shared_bytes},
+                          detail::gradient_bytes<T, Network>(compressor, on, least, gradient_sets,
+                                                             [](const bucket_range&) { return true; })));
+}
+/// What sets of gradients take where the ranks that share a worker with this one share memory; 0 without such.
+template <class T, class Network, class Compressor>
+[[nodiscard, gnu::cold]] std::size_t inside_bytes(const Compressor& compressor, const partition::grid& on,
+                                                  std::size_t least, std::size_t gradient_sets) {
+    return detail::gradient_bytes<T, Network>(compressor, on, least, gradient_sets, [&](const bucket_range& range) {
+        const bool sharded = range.segment == model::segment::sharded;
+        return (sharded ? on.part_of_replica(on.replica()) : on.part_of(on.rank)).count > 1;
+    });
 }
 
 /// A run of parameters that the optimizer treats alike.
@@ -218,23 +245,24 @@ LOCKSTEP_FUNCTION void require_series(std::size_t tensors, const partition::grid
             "use fewer workers");
 }
 
-LOCKSTEP_FUNCTION bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all,
-                                                   const comm::group& replicas) {
-    bucket_groups out{.all = all, .replicas = replicas};
-    if (on.workers == 0) return out;
-    // Ranks that share nothing are alone in a group.
+LOCKSTEP_FUNCTION comm::group make_sharing_group(const partition::grid& on, const comm::group& all) {
     bool ranks_share = false;
     for (std::size_t rank = 0; rank < on.ranks; ++rank) ranks_share = ranks_share || on.part_of(rank).count > 1;
-    if (ranks_share) out.sharing = all.split(on.part_of(on.rank).workers.first, on.rank);
-    if (on.shards > 1 && on.replicas() > on.workers)
+    return ranks_share ? all.split(on.part_of(on.rank).workers.first, on.rank) : comm::group{};
+}
+
+LOCKSTEP_FUNCTION bucket_groups make_bucket_groups(const partition::grid& on, const comm::group& all,
+                                                   const comm::group& replicas, const comm::group& sharing) {
+    bucket_groups out{.all = all, .replicas = replicas, .sharing = sharing};
+    if (on.workers > 0 && on.shards > 1 && on.replicas() > on.workers)
         out.replicas_sharing =
             all.split(on.part_of_replica(on.replica()).workers.first * on.shards + on.shard(), on.rank);
     return out;
 }
 
 LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const partition::grid& on,
-                                           const bucket_groups& groups, parallel::team team,
-                                           node::shared_parts* memory) {
+                                           const bucket_groups& groups, parallel::team team, node::shared_parts* memory,
+                                           node::shared_parts* inside) {
     const bool sharded = range.segment == model::segment::sharded;
     reduce::bucket of{.ranks = (sharded ? groups.replicas : groups.all).named(name_of(range)),
                       .runs = {},
@@ -249,7 +277,10 @@ LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const part
         of.deal.workers = on.workers;
         of.deal.lanes = on.worker_lanes();
         of.deal.own = own.workers;
-        if (own.count > 1) of.deal.sharing = (sharded ? groups.replicas_sharing : groups.sharing).named(name_of(range));
+        if (own.count > 1) {
+            of.deal.sharing = (sharded ? groups.replicas_sharing : groups.sharing).named(name_of(range));
+            of.deal.memory = inside;
+        }
     }
     for (std::size_t rank = 0; rank < of.ranks.size(); ++rank) {
         of.runs.push_back(sharded ? on.lanes_of_replica(rank) : on.lanes_of(rank));
@@ -260,9 +291,13 @@ LOCKSTEP_FUNCTION reduce::bucket bucket_of(const bucket_range& range, const part
         of.deal.messages.push_back(part.index == 0 ? part.workers
                                                    : parallel::block{part.workers.last, part.workers.last});
         const std::size_t first = part.workers.first * on.worker_lanes();
-        if (part.count > 1 && part.workers == of.deal.own)
+        if (part.count > 1 && part.workers == of.deal.own) {
             of.deal.lanes_of.push_back({of.runs.back().first - first, of.runs.back().last - first});
+            of.deal.parts.push_back(of.parts.back());
+        }
     }
+    // Those of one worker count from its first rank.
+    for (std::size_t& part : of.deal.parts) part -= on.rank - on.part_of(on.rank).index;
     return of;
 }
 

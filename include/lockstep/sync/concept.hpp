@@ -88,11 +88,13 @@ struct setup {
     const partition::grid& grid;  ///< which shard, lanes and workers this rank has
     const comm::group& all;       ///< the ranks of the trainer
     const comm::group& replicas;  ///< the ranks with the same shard
+    const comm::group& sharing;   ///< the ranks that share a worker with this one, where gradients have workers
     std::size_t least_bucket;     ///< parameters
     reduce::sum_rule& rule;       ///< which collective sums a bucket
     parallel::team team;          ///< the threads of this rank
     tensor::arena& arena;        ///< memory of a step is reserved here, on construction
-    node::shared_parts* memory;  ///< null where ranks share none
+    node::shared_parts* memory;  ///< null where ranks share none,
+    node::shared_parts* inside;  ///< and those of one worker neither
     commit& change;              ///< agreement on the step, and what the weights are
     std::size_t rows = 0;                         ///< the most of a rank
     std::span<const std::size_t> lane_lengths{};  ///< rows of each lane in the step that runs

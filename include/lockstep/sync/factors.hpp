@@ -76,7 +76,7 @@ struct factors {
                     fact.parameters_here == (fact.inputs + 1) * fact.outputs,
                     "lockstep: a layer with has_factors has a weight of inputs x outputs and a bias of outputs");
                 const bucket_range range{.first = network::offset(layer), .count = fact.parameters_here};
-                reduce::bucket bucket = bucket_of(range, from.grid, groups, from.team, nullptr);
+                reduce::bucket bucket = bucket_of(range, from.grid, groups, from.team, nullptr, nullptr);
                 bucket.factors = layer_of<network>(layer, from.rows, from.lane_lengths);
                 from.rule.choose(bucket, element_bytes, Types::optimizer::slot_count + 3.0);
                 out[layer] = from.plan.factors.always ||

@@ -85,7 +85,8 @@ struct plan {
     /// false: between layers. What is called in them (layers, optimizers, compressors) makes no MPI call then.
     bool progress_thread = false;
     bool prefetch = false;  ///< fit() reads the next minibatch on a thread of its own
-    /// shared_memory, messages, or automatic: shared memory where all ranks are on one node and it has room
+    /// shared_memory, messages, or automatic: shared memory where all ranks (with a compressor: the ranks that share a
+    /// worker) are on one node and it has room
     reduce::transport transport = reduce::transport::automatic;
     std::string
         algorithms{};  ///< file of chosen algorithms for the convolutions of tuned(net); empty: the default rule

@@ -15,6 +15,7 @@
 
 #include "lockstep/partition/data.hpp"
 #include "lockstep/reduce/concept.hpp"
+#include "lockstep/reduce/node_memory.hpp"
 #include "lockstep/sync/buckets.hpp"
 #include "unit/reduce/naive_streams.hpp"
 #include "unit/reduce/one_rank.hpp"
@@ -85,10 +86,50 @@ struct reducer {
     }
 };
 
-inline ls::reduce::bucket bucket_on(const ls::comm::group& ranks, const ls::partition::grid& on, std::size_t n) {
-    const auto groups = ls::sync::make_bucket_groups(on, ranks, ranks);
-    return ls::sync::bucket_of({.segment = ls::model::segment::replicated, .count = n}, on, groups, {}, nullptr);
+inline ls::reduce::bucket bucket_on(const ls::comm::group& ranks, const ls::partition::grid& on, std::size_t n,
+                                    const ls::comm::group& sharing, ls::node::shared_parts* inside = nullptr) {
+    const auto groups = ls::sync::make_bucket_groups(on, ranks, ranks, sharing);
+    return ls::sync::bucket_of({.segment = ls::model::segment::replicated, .count = n}, on, groups, {}, nullptr,
+                               inside);
 }
+inline ls::reduce::bucket bucket_on(const ls::comm::group& ranks, const ls::partition::grid& on, std::size_t n) {
+    return bucket_on(ranks, on, n, ls::sync::make_sharing_group(on, ranks));
+}
+
+/// Whose ranks add up a shared worker in each other's memory.
+template <class R>
+struct shared_reducer {
+    std::size_t n;
+    ls::comm::group sharing;
+    ls::tensor::arena arena;
+    ls::reduce::worker_memory memory;
+    ls::reduce::bucket of;
+    R sum;
+    ls::tensor::slice<float> gradient;
+
+    template <class C>
+    shared_reducer(const ls::comm::group& ranks, const ls::partition::grid& on, const layout& pieces,
+                   const C& compressor)
+        : n{pieces.n},
+          sharing{ls::sync::make_sharing_group(on, ranks)},
+          memory{ranks, sharing, on.workers, ls::reduce::transport::shared_memory, 4096 + 8 * n * sizeof(float), arena},
+          of{bucket_on(ranks, on, n, sharing, memory.inside())},
+          sum{reducer<R>::with_pieces(of, pieces), compressor, arena},
+          gradient{arena.reserve_shared<float>(ls::reduce::gradient_vectors(of) * n)} {
+        arena.allocate();
+        sum.bind(arena);
+    }
+    std::vector<float> operator()(const std::vector<float>& mine, std::uint64_t step, bool polls) {
+        std::ranges::copy(mine, arena[gradient].begin());
+        sum.start(arena[gradient], step);
+        while (polls && !sum.poll()) {
+        }
+        sum.finish();
+        arena.check();
+        const auto out = arena[gradient].first(n);
+        return {out.begin(), out.end()};
+    }
+};
 
 /// Every rank has the bits of one rank with all workers, for several deals of them. A number that is not finite makes
 /// all NaN.
@@ -102,6 +143,8 @@ void same_as_one_rank(const C& compressor, const layout& of, std::uint64_t steps
                      << " lanes, " << ranks.size() << " ranks");
         const auto on = ls::partition::make_grid<ls::partition::data>(ranks.rank(), ranks.size(), lanes, workers);
         reducer<R> many{bucket_on(ranks, on, of.n), of, compressor};
+        shared_reducer<R> through_memory{ranks, on, of, compressor};
+        CHECK((through_memory.memory.inside() != nullptr) == (through_memory.sharing.size() > 1));
         reducer<R> alone{reduce_test::bucket_of_workers(of.n, workers, on.worker_lanes(), 1, of.n), of, compressor};
         for (std::uint64_t step = 0; step < steps; ++step) {
             std::vector<float> mine, all;
@@ -109,7 +152,9 @@ void same_as_one_rank(const C& compressor, const layout& of, std::uint64_t steps
                 append(mine, sum_of_lanes(of.n, node.first, node.count, step));
             for (std::size_t worker = 0; worker < workers; ++worker)
                 append(all, sum_of_lanes(of.n, worker * on.worker_lanes(), on.worker_lanes(), step));
-            CHECK(naive::same_bits<float>(many(mine, step, step % 2 == 0), alone(all, step, false)));
+            const auto expected = alone(all, step, false);
+            CHECK(naive::same_bits<float>(many(mine, step, step % 2 == 0), expected));
+            CHECK(naive::same_bits<float>(through_memory(mine, step, step % 2 != 0), expected));
         }
         // A number of the last lane.
         for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
@@ -117,8 +162,11 @@ void same_as_one_rank(const C& compressor, const layout& of, std::uint64_t steps
             for (const auto& node : on.nodes_of(on.own_lanes()))
                 append(mine, sum_of_lanes(of.n, node.first, node.count, 4));
             if (on.own_lanes().last == on.lanes) mine.back() = bad;
-            const auto sum = many(mine, 4, true);
-            CHECK(std::ranges::all_of(sum, [](float one) { return std::isnan(one); }));
+            const auto is_lost = [](const std::vector<float>& sum) {
+                return std::ranges::all_of(sum, [](float one) { return std::isnan(one); });
+            };
+            CHECK(is_lost(many(mine, 4, true)));
+            CHECK(is_lost(through_memory(mine, 4, false)));
         }
     }
 }

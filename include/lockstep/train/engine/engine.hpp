@@ -95,23 +95,24 @@ struct engine {
           }()},
           group{shards > 1 ? ranks.split(grid.replica(), grid.shard()).named("values") : comm::group{}},
           replicas{shards > 1 ? ranks.split(grid.shard(), grid.replica()) : ranks},
+          sharing{method::has_workers ? sync::make_sharing_group(grid, ranks) : comm::group{}},
           team{static_cast<int>(given.threads)},
           capacity{deal::capacity(given.batch, grid, least_rows)},
           rows{grid},
           walks{grid},
           rule{ranks, given.all_reduce, given.sums, measures<T, network>(given)},
           least_bucket{sync::least_bucket<T>(given, rule, grid)},
-          memory{ranks, asks_for_messages(given) ? transport::messages : given.transport, shared_bytes(), arena},
+          memory{make_memory()},
           change{ranks, memory.parts(), arena},
           run{plan.model,        grid, group, capacity,
               shards * capacity, team, arena},  // step() may fill every rank of a group
-          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, least_bucket, rule, team, arena, memory.parts(),
-                                     change, capacity, rows.lengths()}},
+          strategy{sync::setup<Plan>{plan, grid, ranks, replicas, sharing, least_bucket, rule, team, arena,
+                                     memory.parts(), memory.inside(), change, capacity, rows.lengths()}},
           observed{grid, ranks.named("statistics"), rule, team, arena},
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
           samples{capacity, given.prefetch, team, arena},
-          weight_slice{has_worker_weights
+          weight_slice{has_worker_weights || memory.parts() == nullptr
                            ? arena.template reserve<T>(core::checked_product("weights of workers", walks.count(),
                                                                              std::size_t{network::parameters_here}))
                            : arena.template reserve_shared<T>(network::parameters_here)} {
@@ -396,6 +397,18 @@ struct engine {
         return now - std::exchange(told, now);
     }
 
+    [[nodiscard, gnu::cold]] typename method::memory make_memory() {
+        const transport wanted = asks_for_messages(plan) ? transport::messages : plan.transport;
+        if constexpr (std::is_same_v<typename method::memory, reduce::worker_memory>)
+            return {ranks,
+                    sharing,
+                    grid.workers,
+                    wanted,
+                    sync::inside_bytes<T, network>(plan.compressor, grid, least_bucket, strategy_type::gradient_sets),
+                    arena};
+        else
+            return {ranks, wanted, shared_bytes(), arena};
+    }
     /// Memory that ranks share, in bytes.
     [[nodiscard, gnu::cold]] std::size_t shared_bytes() const {
         if constexpr (has_worker_weights)
@@ -448,6 +461,7 @@ struct engine {
     partition::grid grid;
     comm::group group;     // the model group
     comm::group replicas;  // the ranks with the same shard
+    comm::group sharing;   // the ranks that share a worker with this one, where gradients have workers
     parallel::team team;
     std::size_t capacity;
     tensor::arena arena;
