@@ -8,6 +8,7 @@
 // fp16, quantize8, quantize4, topk10, topk, onebit, randomk, powersgd, terngrad, adaptive) the usual settings.
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "lockstep/comm/program.hpp"
@@ -41,6 +42,13 @@ std::vector<method> all_methods() {
         {"adaptive", adaptive{}}};
 }
 
+#if defined(BENCHMARK_FEW_NETWORKS)
+const std::map<std::string, void (*)(const boost::mpi::communicator&, const options&)> nets{{"lenet", compare_lenet}};
+#else
+const std::map<std::string, void (*)(const boost::mpi::communicator&, const options&)> nets{
+    {"lenet", compare_lenet}, {"vgg", compare_vgg}, {"cd_dnn", compare_cd_dnn}};
+#endif
+
 options read(int argc, char** argv) {
     options out{.methods = all_methods()};
     for (int i = 1; i < argc; i += 2) {
@@ -50,7 +58,7 @@ options read(int argc, char** argv) {
                                  "write --net, --batch, --seconds, --turns, --methods or --transport");
         };
         std::size_t* const number = name == "--batch" ? &out.batch : name == "--turns" ? &out.turns : nullptr;
-        if (name == "--net" && (value == "lenet" || value == "vgg" || value == "cd_dnn")) {
+        if (name == "--net" && nets.contains(value)) {
             out.net = value;
         } else if (name == "--transport" && (value == "automatic" || value == "messages")) {
             out.transport = value;
@@ -76,7 +84,7 @@ options read(int argc, char** argv) {
 int main(int argc, char** argv) {
     return lockstep::program(argc, argv, [&](const boost::mpi::communicator& world) {
         const options given = read(argc, argv);
-        (given.net == "lenet" ? compare_lenet : given.net == "vgg" ? compare_vgg : compare_cd_dnn)(world, given);
+        nets.at(given.net)(world, given);
         return 0;
     });
 }

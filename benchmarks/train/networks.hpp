@@ -15,6 +15,10 @@ bool resnet44(const options& given);
 bool overfeat_fast(const options& given);
 bool vgg_a(const options& given);
 
+#if defined(BENCHMARK_FEW_NETWORKS)
+inline constexpr auto networks = {lenet5, mlp, resnet20};
+#else
 inline constexpr auto networks = {lenet5, mlp, cd_dnn, resnet20, resnet44, overfeat_fast, vgg_a};
+#endif
 
 }  // namespace benchmark

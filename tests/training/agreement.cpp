@@ -105,6 +105,12 @@ void check_all_told(const mpi::communicator& world, const std::string& text, con
 
 bool is_last(const mpi::communicator& world) { return world.rank() == world.size() - 1; }
 
+/// All of them on two ranks, else one: for cases that wait for seconds.
+std::vector<machine> some_machines(const mpi::communicator& world) {
+    if (world.size() == 2) return {std::begin(machines), std::end(machines)};
+    return {machines[static_cast<std::size_t>(world.size()) % std::size(machines)]};
+}
+
 }  // namespace
 
 TEST_CASE("training/agreement: a learning rate that is not the same number on all ranks, or none", "[training]") {
@@ -282,7 +288,7 @@ TEST_CASE("training/agreement: an evaluation that is not finite", "[training]") 
 TEST_CASE("training/agreement: a rank that is late for a step that the others gave up", "[training]") {
     const mpi::communicator world;
     if (world.size() == 1) return;
-    for (const auto& on : machines) {
+    for (const auto& on : some_machines(world)) {
         ls::trainer trainer{world, recipe(on)};
         trainer.fit(all.set(), ls::steps{2});
         const auto before = trainer.local_hash();
@@ -308,7 +314,7 @@ TEST_CASE("training/agreement: a rank that is late for a step that the others ga
 TEST_CASE("training/agreement: a rank that is late for weights that the others gave up to load", "[training]") {
     const mpi::communicator world;
     if (world.size() == 1) return;
-    for (const auto& on : machines) {
+    for (const auto& on : some_machines(world)) {
         ls::trainer trainer{world, recipe(on)};
         const auto before = trainer.local_hash();
         const std::vector<float> zeros(trainer.all_weights().size());
