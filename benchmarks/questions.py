@@ -289,7 +289,8 @@ def methods(run):
         for line in lines:
             line["gain"] = times["none"] / line["step_ms"] if "none" in times else None
             if line["method"] == "adaptive":
-                line["of_best"] = min(time for name, time in times.items() if name not in ("adaptive", "randomk")) / line["step_ms"]
+                others = [time for name, time in times.items() if name not in ("adaptive", "randomk")]
+                line["of_best"] = min(others) / line["step_ms"]
         found += lines
     return """network {net} | hosts {hosts} | links {rate} | method {method} | step, ms {step_ms:.2f} |
         speed-up {gain:.2f} | of the speed of the best {of_best:.2f}""", found
@@ -329,8 +330,8 @@ def checkpoints(run):
 def accuracy(run):
     """What does a compressor do to the accuracy?
     MNIST, LeNet of examples/train, 4 epochs of batches of 128, 8 workers on 2 ranks, seeds 1 to 3; `FOLDER` has the
-    files. Test accuracy in percent: the mean, that of each seed, and how far the mean is from the same optimizer's without a
-    compressor."""
+    files. Test accuracy in percent: the mean, that of each seed, and how far the mean is from the same optimizer's
+    without a compressor."""
     bases = {"momentum": "", "adam": "--optimizer adam --lr 0.001", "slower": "--lr 0.01", "half": "--lr 0.025"}
     ways = [("none", options, base) for base, options in bases.items()] + [(name, "", "momentum") for name in (
         "half", "bfloat16", "half:1", "bfloat16:1", "quantize:8", "quantize:4", "qsgd:7", "terngrad", "onebit", "sign",

@@ -239,7 +239,7 @@ int fail(const boost::mpi::communicator& world, const std::string& name) {
     if (place == "power_sgd")
         return run(world, of, between, left::either,
                    recipe(by, every_step{}, sgd, whole, failing_reduction<ls::compress::power_sgd>{}));
-    // Nobody writes into weights of others: they are whole through shared memory as well.
+    // No rank writes into the weights of another one: they are whole through shared memory as well.
     if (place == "sparse_sum" || place == "worker")
         return run(world, of, word::agreement, left::whole,
                    recipe(by, every_step{}, sgd, whole,

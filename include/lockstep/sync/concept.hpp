@@ -93,8 +93,8 @@ struct setup {
     reduce::sum_rule& rule;       ///< which collective sums a bucket
     parallel::team team;          ///< the threads of this rank
     tensor::arena& arena;        ///< memory of a step is reserved here, on construction
-    node::shared_parts* memory;  ///< null where ranks share none,
-    node::shared_parts* inside;  ///< and those of one worker neither
+    node::shared_parts* memory;  ///< of all ranks; null where they share none
+    node::shared_parts* inside;  ///< of the ranks that share a worker with this one; null where they share none
     commit& change;              ///< agreement on the step, and what the weights are
     std::size_t rows = 0;                         ///< the most of a rank
     std::span<const std::size_t> lane_lengths{};  ///< rows of each lane in the step that runs

@@ -85,9 +85,9 @@ public:
                 "the plan asks for a progress thread with sync::local_sgd, most steps of which send nothing between "
                 "layers",
                 "leave progress_thread out");
-        const comm::group nobody;
-        const setup<Plan> alone{from.plan, inside_,   sharing_,   sharing_, nobody,  from.least_bucket,
-                                from.rule, from.team, from.arena, nullptr,  nullptr, from.change};
+        const comm::group no_others;
+        const setup<Plan> alone{from.plan, inside_,   sharing_,   sharing_, no_others, from.least_bucket,
+                                from.rule, from.team, from.arena, nullptr,  nullptr,   from.change};
         for (std::size_t set = 0; set < part_.workers.size(); ++set) workers_.emplace_back(alone);
         for (std::size_t bucket = 0; bucket < front().queue_.size(); ++bucket)
             is_kept_here_.push_back(keeps_slots(bucket));

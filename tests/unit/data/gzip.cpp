@@ -94,7 +94,7 @@ TEST_CASE("data/gzip: members are read one after the other, zeros after the last
         CHECK(content(here.write("members", both + std::string(zeros, '\0'))) == first + second);
     for (std::size_t size = 65'530 - none.size(); size < 65'545; ++size) {
         std::string head = noise(size);
-        head.resize(2 * size + 4 - packed(head).size() - none.size());  // noise stays as long as it is
+        head.resize(2 * size + 4 - packed(head).size() - none.size());  // packing makes no noise shorter
         while (packed(head).size() + none.size() > size) head.resize(head.size() - 1);
         CHECK(content(here.write("members", packed(head) + none + packed(second))) == head + second);
     }
