@@ -68,7 +68,7 @@ double step_ms(const boost::mpi::communicator& world, const options& given, cons
                                         .batch = given.batch,
                                         .transport = given.transport == "messages" ? ls::transport::messages
                                                                                    : ls::transport::automatic}};
-    constexpr std::size_t first = 4, least = ls::compress::adapts<Compressor> ? 100 : 5, most = 400;
+    constexpr std::size_t first = 4, least = ls::compress::adapts<Compressor> ? 150 : 5, most = 400;
     step_clock clock;
     clock.at.reserve(first + most + 1);
     clock.at.push_back(seconds(true));

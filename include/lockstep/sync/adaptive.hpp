@@ -275,15 +275,17 @@ private:
     [[gnu::cold]] void verify(std::uint64_t step) {
         this->queue_.wait_all();
         const double seconds_now = largest({control_.step_seconds()})[0];
-        const auto [next, stays, was_attempt] = choice_.verify(now_, seconds_now);
+        const double before = choice_.measured();
+        const auto [next, stays, was_attempt, is_attempt] = choice_.verify(now_, seconds_now);
         const std::size_t first = made_.size();
         change(step, next);
-        tell(core::text("step ", step, ": ", milliseconds(choice_.measured()), " -> ", milliseconds(seconds_now),
-                        " measured: ", stays ? "stays" : "not kept, " + changes_since(first),
-                        was_attempt ? core::text("; hidden messages take ", core::fixed(choice_.drag(), 2),
-                                                 " of their time from layers")
-                                    : std::string{}));
-        control_.verified(step, !stays, !stays && was_attempt && now_ != choice_.back());
+        std::string text = core::text("step ", step, ": ", milliseconds(before), " -> ", milliseconds(seconds_now),
+                                      " measured: ", stays ? "stays" : "not kept");
+        if (first != made_.size()) text += core::text(is_attempt ? ", tries " : ", ", changes_since(first));
+        if (was_attempt)
+            text += core::text("; hidden messages take ", core::fixed(choice_.drag(), 2), " of their time from layers");
+        tell(std::move(text));
+        control_.verified(step, first != made_.size(), is_attempt || (!stays && was_attempt && now_ != choice_.back()));
         clear_times();
     }
     /// Whether steps take what they took: else links have changed, and the next step is a trial.
@@ -293,8 +295,8 @@ private:
             tell(core::text("step ", step, ": steps take ", milliseconds(now), ", after the last decision they took ",
                             milliseconds(before), ": candidates are tried again"));
     }
-    /// For a change and for going back.
-    [[nodiscard]] bool has_room() const noexcept { return made_.size() + 3 * now_.size() <= most_choices; }
+    /// For a change, for all that is tried after it, and for going back.
+    [[nodiscard]] bool has_room() const noexcept { return made_.size() + 8 * now_.size() <= most_choices; }
     /// As text, with the errors of the last decision.
     [[nodiscard, gnu::cold]] std::string changes_since(std::size_t first) const {
         if (first == made_.size()) return "no change";

@@ -40,8 +40,9 @@ public:
     };
     struct verdict {
         choice next;
-        bool stays = true;
+        bool stays = true;  ///< `now` does
         bool was_attempt = false;
+        bool is_attempt = false;  ///< `next` is one, to be verified as well
     };
 
     adaptive_choice(std::size_t buckets, std::size_t candidates, const settings& of)
@@ -49,7 +50,8 @@ public:
 
     /// The run begins, or goes on from a state.
     [[gnu::cold]] void begin_run() {
-        is_attempt_ = has_attempted_ = is_comparison_ = false;
+        is_attempt_ = is_comparison_ = is_rival_ = false;
+        forget_attempts();
         drag_ = dense_took_ = dense_seen_ = 0;
         link_ = coding_ = 1;
         refused_.clear();
@@ -68,7 +70,7 @@ public:
             links_ = links;
         }
         if (differs(steady_links_, 4)) {
-            has_attempted_ = false;
+            forget_attempts();
             drag_ = dense_took_ = dense_seen_ = 0;
             link_ = 1;
             steady_links_ = links;
@@ -94,9 +96,8 @@ public:
         model_ = out.model;
         measured_with_ = now;
         out.model = planner::with_drag(model_, now, drag_);
-        const planner::compression_rule rule{
-            .margin = of.is_short ? std::max(settings_.margin, early_margin) : settings_.margin,
-            .max_error = settings_.max_error};
+        const planner::compression_rule rule =
+            rule_of(of.is_short ? std::max(settings_.margin, early_margin) : settings_.margin);
         // What has to be dense may make the step slower: that is no fault of what the same decision changes.
         back_ = planner::allowed_of(out.model, now, rule);
         if (of.has_room && !attempt(out, of, rule)) {
@@ -108,30 +109,22 @@ public:
         }
         measured_ = of.step;
         if (back_ != now) measured_ *= planner::step_seconds(out.model, back_) / planner::step_seconds(out.model, now);
+        if (of.has_room && !of.is_short && std::isfinite(of.step) && out.next == back_)
+            if (choice next = rival_of(back_, measured_); !next.empty()) {
+                out.next = std::move(next);
+                out.is_attempt = true;
+            }
         return out;
     }
     /// After a decision that has changed something, some steps later, when steps take so many seconds with `now`.
     [[nodiscard, gnu::cold]] verdict verify(const choice& now, double seconds) {
-        verdict out{now, seconds < measured_, std::exchange(is_attempt_, false)};
-        const bool was_comparison = std::exchange(is_comparison_, false);
-        if (out.was_attempt) {
-            drag_ = planner::fit_drag(model_, measured_with_, back_, now, measured_ - seconds);
-            out.stays = seconds < (1 - settings_.margin) * measured_;
-            if (out.stays) return out;
-            // What is best with the drag that it has shown, or what was before.
-            const planner::compression_rule rule{.margin = settings_.margin, .max_error = settings_.max_error};
-            out.next = planner::choose_compression(planner::with_drag(model_, measured_with_, drag_), back_, rule);
-            if (out.next == now) out.next = back_;
-            return out;
-        }
-        if (is_all_dense(now)) dense_took_ = dense_seen_ = seconds;
-        if (out.stays && was_comparison) refused_.push_back(back_);
-        if (out.stays) return out;
-        out.next = back_;
-        if (was_comparison) return out;  // dense takes longer than it did: that is known now
-        for (std::size_t bucket = 0; bucket < now.size(); ++bucket)
-            if (now[bucket] != back_[bucket] && now[bucket] != 0) barred_[bucket][now[bucket]] = true;
-        refused_.push_back(now);
+        verdict out = std::exchange(is_rival_, false) ? judge_rival(now, seconds) : judge(now, seconds);
+        // Once what comes next has been measured, it is compared with a rival.
+        if ((has_attempted_ || !settings_.overlaps) && (out.next == now || out.next == back_))
+            if (choice next = rival_of(out.next, out.next == now ? seconds : measured_); !next.empty()) {
+                out.next = std::move(next);
+                out.is_attempt = true;
+            }
         return out;
     }
 
@@ -152,8 +145,88 @@ public:
 private:
     /// What has to be saved where few steps have been measured.
     static constexpr double early_margin = 0.3;
+    /// Of what the best choice is predicted to take.
+    static constexpr double rival_share = 1.25;
+    static constexpr std::size_t most_rivals = 3;
     /// Beside layers encoding and decoding may take so much less than alone.
     static constexpr double least_coding = 0.25;
+
+    /// Of a change by the model.
+    [[nodiscard, gnu::cold]] verdict judge(const choice& now, double seconds) {
+        verdict out{now, seconds < measured_, std::exchange(is_attempt_, false)};
+        const bool was_comparison = std::exchange(is_comparison_, false);
+        if (out.was_attempt) {
+            attempted_ = now;
+            drag_ = planner::fit_drag(model_, measured_with_, back_, now, measured_ - seconds);
+            out.stays = seconds < (1 - settings_.margin) * measured_;
+            if (out.stays) return out;
+            // What is best with the drag that it has shown, or what was before.
+            out.next = planner::choose_compression(planner::with_drag(model_, measured_with_, drag_), back_,
+                                                   rule_of(settings_.margin));
+            if (out.next == now) out.next = back_;
+            return out;
+        }
+        if (is_all_dense(now)) dense_took_ = dense_seen_ = seconds;
+        if (out.stays && was_comparison) refused_.push_back(back_);
+        if (out.stays) return out;
+        out.next = back_;
+        if (was_comparison) return out;  // dense takes longer than it did: that is known now
+        for (std::size_t bucket = 0; bucket < now.size(); ++bucket)
+            if (now[bucket] != back_[bucket] && now[bucket] != 0) barred_[bucket][now[bucket]] = true;
+        refused_.push_back(now);
+        return out;
+    }
+    /// Compared by what was measured alone. What is as good stays, but nothing that is as good as dense.
+    [[nodiscard, gnu::cold]] verdict judge_rival(const choice& now, double seconds) {
+        verdict out{now, seconds < (is_all_dense(back_) ? 1 - settings_.margin : 1) * measured_};
+        if (!out.stays) out.next = back_;
+        refused_.push_back(out.stays ? back_ : now);
+        return out;
+    }
+    /// The model may be wrong by more than two choices differ. So once some of its rivals are tried as well: one
+    /// candidate everywhere. The next to be compared with `best`, which takes so many seconds; empty: there is none,
+    /// as where layers are dense and no attempt has been made.
+    [[nodiscard, gnu::cold]] choice rival_of(const choice& best, double seconds) {
+        if (!has_attempted_ && is_all_dense(best)) return {};
+        if (!std::exchange(has_rivals_, true)) list_rivals(best);
+        while (!rivals_.empty()) {
+            choice next = std::move(rivals_.back());
+            rivals_.pop_back();
+            if (next == best || next == attempted_ || was_refused(next)) continue;
+            back_ = best;
+            measured_ = seconds;
+            is_rival_ = true;
+            return next;
+        }
+        return {};
+    }
+    /// Each candidate in all buckets where it is allowed: those few that are predicted to take the least, and not much
+    /// more than `best`.
+    [[gnu::cold]] void list_rivals(const choice& best) {
+        rivals_.clear();
+        const planner::step_model model = planner::with_drag(model_, measured_with_, drag_);
+        const planner::compression_rule rule = rule_of(settings_.margin);
+        const double most = rival_share * planner::step_seconds(model, best);
+        std::vector<std::pair<double, choice>> found;
+        for (std::size_t candidate = 1; candidate < barred_[0].size(); ++candidate) {
+            choice all = best;
+            for (std::size_t bucket = 0; bucket < all.size(); ++bucket)
+                if (planner::is_allowed(model.buckets[bucket], candidate, rule)) all[bucket] = candidate;
+            if (const double predicted = planner::step_seconds(model, all); all != best && predicted <= most)
+                found.emplace_back(predicted, std::move(all));
+        }
+        std::ranges::sort(found);
+        if (found.size() > most_rivals) found.resize(most_rivals);
+        for (auto one = found.rbegin(); one != found.rend(); ++one) rivals_.push_back(std::move(one->second));
+    }
+    void forget_attempts() noexcept {
+        has_attempted_ = has_rivals_ = false;
+        attempted_.clear();
+        rivals_.clear();
+    }
+    [[nodiscard]] planner::compression_rule rule_of(double margin) const noexcept {
+        return {.margin = margin, .max_error = settings_.max_error};
+    }
 
     /// The model does not know whether messages that are hidden take time from the core that computes, nor how much
     /// less encoding takes in a step. So once the choice that is best if messages take all of theirs and encoding the
@@ -195,6 +268,9 @@ private:
     double dense_seen_ = 0;         // a step as it was measured without compressed layers, in enough steps
     double dense_took_ = 0;         // a step at the last decision without compressed layers; 0: not known
     bool has_attempted_ = false, is_attempt_ = false, is_comparison_ = false;
+    choice attempted_;            // in the attempt; empty: none was
+    std::vector<choice> rivals_;  // that are still to be tried, the last one first
+    bool has_rivals_ = false, is_rival_ = false;
     collectives::cost_model links_;         // when candidates were barred
     collectives::cost_model steady_links_;  // since when steps have shown something of them
 };

@@ -298,10 +298,95 @@ TEST_CASE("sync/adaptive_choice: hidden messages are attempted to be shorter onc
     }
 }
 
+TEST_CASE("sync/adaptive_choice: one candidate everywhere is tried as well, and stays where it takes less") {
+    // Two layers of 3 s. The model finds candidates 1 and 2 best: 7.9 s; candidate 1 alone 8.1 s, 2 alone 8.2 s.
+    step_model model{.forward = {1, 1}, .backward = {2, 2}, .buckets = {}, .overlaps = false};
+    model.buckets = {{1, 1, {{0, 10, 0, 0, 0}, {1, 0, 0, 0, 0.5}, {1.3, 0, 0, 0, 0.5}}},
+                     {0, 0, {{0, 10, 0, 0, 0}, {1.1, 0, 0, 0, 0.5}, {0.9, 0, 0, 0, 0.5}}}};
+    const auto begin = [&](adaptive_choice& of, const step_model& seen) {
+        of.links_are(links(1e-6));
+        CHECK(of.decide({0, 0}, dense_steps(seen)).next == choice{1, 2});
+        return of.verify({1, 2}, 8);
+    };
+    SECTION("the quickest of them is not tried anew, and what it has beaten neither, until links change") {
+        adaptive_choice of{2, 2, {.overlaps = false}};
+        auto verdict = begin(of, model);
+        CHECK(verdict.stays);
+        CHECK(verdict.is_attempt);
+        CHECK(verdict.next == choice{1, 1});
+        CHECK(of.back() == choice{1, 2});
+        CHECK(of.measured() == 8);
+        verdict = of.verify({1, 1}, 8.1);
+        CHECK_FALSE(verdict.stays);
+        CHECK(verdict.is_attempt);
+        CHECK(verdict.next == choice{2, 2});
+        CHECK(of.back() == choice{1, 2});
+        CHECK(of.measured() == 8);
+        verdict = of.verify({2, 2}, 7.9);
+        CHECK(verdict.stays);
+        CHECK_FALSE(verdict.is_attempt);
+        CHECK(verdict.next == choice{2, 2});
+        CHECK_FALSE(of.is_barred(1, 1));
+        CHECK(of.decide({2, 2}, {.alone = model, .step = 7.9}).next == choice{2, 2});
+        of.links_are(links(1.6e-6));
+        CHECK(of.decide({2, 2}, {.alone = model, .step = 7.9}).next == choice{1, 2});
+    }
+    SECTION("where none takes less, the choice of the model comes back") {
+        adaptive_choice of{2, 2, {.overlaps = false}};
+        (void)begin(of, model);
+        CHECK(of.verify({1, 1}, 8).next == choice{2, 2});
+        const auto verdict = of.verify({2, 2}, 8);
+        CHECK_FALSE(verdict.stays);
+        CHECK_FALSE(verdict.is_attempt);
+        CHECK(verdict.next == choice{1, 2});
+    }
+    SECTION("but where its error is too large, and not if that is predicted to take a quarter more") {
+        step_model inexact = model, slow = model;
+        inexact.buckets[0].candidates[2].error = 0.99;
+        slow.buckets[1].candidates[1].encode = 3.1;
+        slow.buckets[0].candidates[2].encode = 3.1;
+        adaptive_choice bounded{2, 2, {.overlaps = false}}, quick{2, 2, {.overlaps = false}};
+        CHECK(begin(bounded, inexact).next == choice{1, 1});
+        const auto verdict = bounded.verify({1, 1}, 8.1);
+        CHECK_FALSE(verdict.is_attempt);
+        CHECK(verdict.next == choice{1, 2});
+        CHECK_FALSE(begin(quick, slow).is_attempt);
+    }
+    SECTION("after a hidden attempt that was in vain it has to save the margin against dense") {
+        const step_model wire = hidden(20, {0.1, 1, 0.1, 0, 0.5});
+        step_model two = wire;
+        two.buckets[0].candidates.push_back({0.2, 1, 0.1, 0, 0.5});
+        for (const double saved : {0.01, 0.03}) {
+            adaptive_choice of{2, 2, {}};
+            const double dense = step_seconds(two, choice{0, 0});
+            REQUIRE(of.decide({0, 0}, dense_steps(two)).next == choice{1, 0});
+            auto verdict = of.verify({1, 0}, dense + 0.2);
+            REQUIRE(verdict.is_attempt);
+            CHECK(verdict.next == choice{2, 0});
+            verdict = of.verify({2, 0}, (1 - saved) * dense);
+            CHECK(verdict.stays == (saved > 0.02));
+            CHECK(verdict.next == (saved > 0.02 ? choice{2, 0} : choice{0, 0}));
+        }
+    }
+    SECTION("at most three, those that are predicted to take the least") {
+        for (std::size_t candidate = 3; candidate < 6; ++candidate)
+            for (auto& bucket : model.buckets)
+                bucket.candidates.push_back({1.5 - 0.01 * static_cast<double>(candidate), 0, 0, 0, 0.5});
+        adaptive_choice of{2, 5, {.overlaps = false}};
+        auto verdict = begin(of, model);
+        std::vector<choice> tried;
+        while (verdict.is_attempt) {
+            tried.push_back(verdict.next);
+            verdict = of.verify(verdict.next, 9);
+        }
+        CHECK(tried == std::vector<choice>{{1, 1}, {2, 2}, {5, 5}});
+    }
+}
+
 TEST_CASE(
     "sync/adaptive_choice: whatever the model does not know, steps that were verified are not longer than before") {
     constexpr std::size_t candidates = 3;
-    std::size_t changes = 0, taken_back = 0, attempts = 0;
+    std::size_t changes = 0, taken_back = 0, attempts = 0, rivals = 0;
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
         INFO("seed " << seed);
         const ls::core::random_stream random{seed, ls::core::purpose::user};
@@ -352,21 +437,25 @@ TEST_CASE(
             now = made.next;
             attempts += made.is_attempt ? 1 : 0;
             // As the owner: what an attempt leads to is verified as well.
+            const choice first_back = of.back();
             for (int again = 0; now != before && now != of.back(); ++again) {
-                REQUIRE(again < 2);
+                REQUIRE(again < 6);
                 ++changes;
                 const auto verdict = of.verify(now, takes(now));
                 taken_back += verdict.stays ? 0 : 1;
-                CHECK(verdict.stays == (verdict.next == now));
+                rivals += verdict.is_attempt ? 1 : 0;
+                if (!verdict.is_attempt) CHECK(verdict.stays == (verdict.next == now));
                 now = verdict.next;
-                if (verdict.stays) break;
+                if (verdict.stays && !verdict.is_attempt) break;
             }
             CHECK(takes(now) <= takes(of.back()));
-            if (of.back() == before) CHECK(takes(now) <= takes(before));
+            CHECK(takes(now) <= takes(first_back));
+            if (first_back == before) CHECK(takes(now) <= takes(before));
         }
         CHECK(takes(now) <= takes(choice(layers)));
     }
     CHECK(changes > 100);
     CHECK(taken_back > 20);
     CHECK(attempts > 20);
+    CHECK(rivals > 100);
 }
