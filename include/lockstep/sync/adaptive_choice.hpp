@@ -100,6 +100,8 @@ public:
             rule_of(of.is_short ? std::max(settings_.margin, early_margin) : settings_.margin);
         // What has to be dense may make the step slower: that is no fault of what the same decision changes.
         back_ = planner::allowed_of(out.model, now, rule);
+        rivals_.clear();
+        allows_rivals_ = of.has_room && !of.is_short && back_ == now && std::isfinite(of.step) && !is_critical(model_);
         if (of.has_room && !attempt(out, of, rule)) {
             out.next = planner::choose_compression(out.model, now, rule);
             // What was measured counts more than what is predicted. Nothing was where no step has been counted.
@@ -109,22 +111,16 @@ public:
         }
         measured_ = of.step;
         if (back_ != now) measured_ *= planner::step_seconds(out.model, back_) / planner::step_seconds(out.model, now);
-        if (of.has_room && !of.is_short && std::isfinite(of.step) && out.next == back_)
-            if (choice next = rival_of(back_, measured_); !next.empty()) {
-                out.next = std::move(next);
-                out.is_attempt = true;
-            }
+        if (out.next == now) out.is_attempt = try_rival(out.next, measured_);
         return out;
     }
     /// After a decision that has changed something, some steps later, when steps take so many seconds with `now`.
     [[nodiscard, gnu::cold]] verdict verify(const choice& now, double seconds) {
         verdict out = std::exchange(is_rival_, false) ? judge_rival(now, seconds) : judge(now, seconds);
-        // Once what comes next has been measured, it is compared with a rival.
-        if ((has_attempted_ || !settings_.overlaps) && (out.next == now || out.next == back_))
-            if (choice next = rival_of(out.next, out.next == now ? seconds : measured_); !next.empty()) {
-                out.next = std::move(next);
-                out.is_attempt = true;
-            }
+        // Where what comes next has been measured, it has rivals; but a first attempt is made before.
+        const bool has_followed = has_attempted_ || !settings_.overlaps || !rivals_.empty();
+        if (has_followed && (out.next == now || out.next == back_))
+            out.is_attempt = try_rival(out.next, out.next == now ? seconds : measured_);
         return out;
     }
 
@@ -153,10 +149,10 @@ private:
 
     /// Of a change by the model.
     [[nodiscard, gnu::cold]] verdict judge(const choice& now, double seconds) {
+        if (!has_rivals_) measured_ones_.insert(measured_ones_.end(), {now, back_});
         verdict out{now, seconds < measured_, std::exchange(is_attempt_, false)};
         const bool was_comparison = std::exchange(is_comparison_, false);
         if (out.was_attempt) {
-            attempted_ = now;
             drag_ = planner::fit_drag(model_, measured_with_, back_, now, measured_ - seconds);
             out.stays = seconds < (1 - settings_.margin) * measured_;
             if (out.stays) return out;
@@ -176,34 +172,31 @@ private:
         refused_.push_back(now);
         return out;
     }
-    /// Compared by what was measured alone. What is as good stays, but nothing that is as good as dense.
+    /// What is quicker stays; against dense it has to save the margin. The model may come back to what was slower by
+    /// less than that: ten steps have shown little.
     [[nodiscard, gnu::cold]] verdict judge_rival(const choice& now, double seconds) {
-        verdict out{now, seconds < (is_all_dense(back_) ? 1 - settings_.margin : 1) * measured_};
+        const bool saves = seconds < (1 - settings_.margin) * measured_;
+        verdict out{now, saves || (seconds < measured_ && !is_all_dense(back_))};
         if (!out.stays) out.next = back_;
-        refused_.push_back(out.stays ? back_ : now);
+        if (!out.stays || saves) refused_.push_back(out.stays ? back_ : now);
         return out;
     }
-    /// The model may be wrong by more than two choices differ. So once some of its rivals are tried as well: one
-    /// candidate everywhere. The next to be compared with `best`, which takes so many seconds; empty: there is none,
-    /// as where layers are dense and no attempt has been made.
-    [[nodiscard, gnu::cold]] choice rival_of(const choice& best, double seconds) {
-        if (!has_attempted_ && is_all_dense(best)) return {};
-        if (!std::exchange(has_rivals_, true)) list_rivals(best);
-        while (!rivals_.empty()) {
-            choice next = std::move(rivals_.back());
-            rivals_.pop_back();
-            if (next == best || next == attempted_ || was_refused(next)) continue;
-            back_ = best;
-            measured_ = seconds;
-            is_rival_ = true;
-            return next;
-        }
-        return {};
+    /// The model may be wrong by more than two choices differ. So once some of the rivals of what it has found are
+    /// tried as well: one candidate everywhere. Puts the next one in place of `best`, which steps have shown to take so
+    /// many seconds, if there is one; there is none where layers are dense and no attempt has been made.
+    [[nodiscard, gnu::cold]] bool try_rival(choice& best, double seconds) {
+        if (!allows_rivals_ || (!has_attempted_ && is_all_dense(best))) return false;
+        if (!has_rivals_) list_rivals(best);
+        if (rivals_.empty()) return false;
+        has_rivals_ = is_rival_ = true;
+        back_ = std::exchange(best, std::move(rivals_.back()));
+        rivals_.pop_back();
+        measured_ = seconds;
+        return true;
     }
-    /// Each candidate in all buckets where it is allowed: those few that are predicted to take the least, and not much
-    /// more than `best`.
+    /// Each candidate in all buckets where it is allowed, in the others what `best` has: those few that are predicted
+    /// to take the least, and not much more than `best`.
     [[gnu::cold]] void list_rivals(const choice& best) {
-        rivals_.clear();
         const planner::step_model model = planner::with_drag(model_, measured_with_, drag_);
         const planner::compression_rule rule = rule_of(settings_.margin);
         const double most = rival_share * planner::step_seconds(model, best);
@@ -211,18 +204,22 @@ private:
         for (std::size_t candidate = 1; candidate < barred_[0].size(); ++candidate) {
             choice all = best;
             for (std::size_t bucket = 0; bucket < all.size(); ++bucket)
-                if (planner::is_allowed(model.buckets[bucket], candidate, rule)) all[bucket] = candidate;
-            if (const double predicted = planner::step_seconds(model, all); all != best && predicted <= most)
+                if (!barred_[bucket][candidate] && planner::is_allowed(model.buckets[bucket], candidate, rule))
+                    all[bucket] = candidate;
+            const bool is_known = all == best || std::ranges::find(measured_ones_, all) != measured_ones_.end();
+            if (const double predicted = planner::step_seconds(model, all); !is_known && predicted <= most)
                 found.emplace_back(predicted, std::move(all));
         }
         std::ranges::sort(found);
         if (found.size() > most_rivals) found.resize(most_rivals);
         for (auto one = found.rbegin(); one != found.rend(); ++one) rivals_.push_back(std::move(one->second));
     }
+    [[nodiscard]] static bool is_critical(const planner::step_model& of) noexcept {
+        return std::ranges::any_of(of.buckets, [](const auto& one) { return std::isfinite(one.max_error); });
+    }
     void forget_attempts() noexcept {
         has_attempted_ = has_rivals_ = false;
-        attempted_.clear();
-        rivals_.clear();
+        measured_ones_.clear();
     }
     [[nodiscard]] planner::compression_rule rule_of(double margin) const noexcept {
         return {.margin = margin, .max_error = settings_.max_error};
@@ -268,9 +265,9 @@ private:
     double dense_seen_ = 0;         // a step as it was measured without compressed layers, in enough steps
     double dense_took_ = 0;         // a step at the last decision without compressed layers; 0: not known
     bool has_attempted_ = false, is_attempt_ = false, is_comparison_ = false;
-    choice attempted_;            // in the attempt; empty: none was
-    std::vector<choice> rivals_;  // that are still to be tried, the last one first
-    bool has_rivals_ = false, is_rival_ = false;
+    std::vector<choice> measured_ones_;  // before rivals were tried
+    std::vector<choice> rivals_;         // that are still to be tried since the last decision, the last one first
+    bool allows_rivals_ = false, has_rivals_ = false, is_rival_ = false;
     collectives::cost_model links_;         // when candidates were barred
     collectives::cost_model steady_links_;  // since when steps have shown something of them
 };
