@@ -53,7 +53,7 @@ TEST_CASE("reduce/gathered_messages: messages of any length have the bits of one
 
 TEST_CASE("reduce/gathered_messages: of several pieces of a message", "[reduce]") {
     // A piece of a message has less than 64 KiB.
-    same_as_one_rank(elias, {500'000, 5, 40'000}, 2, false);
+    same_as_one_rank(elias, {250'000, 5, 40'000}, 2, false);
     same_as_one_rank(threshold{.value = 6, .most_share = 0.5}, {150'000, 5, 40'000}, 2, false);
 }
 
