@@ -175,6 +175,7 @@ private:
     /// What is quicker stays; against dense it has to save the margin. The model may come back to what was slower by
     /// less than that: ten steps have shown little.
     [[nodiscard, gnu::cold]] verdict judge_rival(const choice& now, double seconds) {
+        if (is_all_dense(now)) dense_took_ = dense_seen_ = seconds;
         const bool saves = seconds < (1 - settings_.margin) * measured_;
         verdict out{now, saves || (seconds < measured_ && !is_all_dense(back_))};
         if (!out.stays) out.next = back_;
@@ -194,14 +195,15 @@ private:
         measured_ = seconds;
         return true;
     }
-    /// Each candidate in all buckets where it is allowed, in the others what `best` has: those few that are predicted
-    /// to take the least, and not much more than `best`.
+    /// Each candidate in all buckets where it is allowed, in the others what `best` has; and dense, where enough steps
+    /// of it have not been seen, as after a resume. Those few that are predicted to take the least, and not much more
+    /// than `best`.
     [[gnu::cold]] void list_rivals(const choice& best) {
         const planner::step_model model = planner::with_drag(model_, measured_with_, drag_);
         const planner::compression_rule rule = rule_of(settings_.margin);
         const double most = rival_share * planner::step_seconds(model, best);
         std::vector<std::pair<double, choice>> found;
-        for (std::size_t candidate = 1; candidate < barred_[0].size(); ++candidate) {
+        for (std::size_t candidate = dense_seen_ > 0 ? 1 : 0; candidate < barred_[0].size(); ++candidate) {
             choice all = best;
             for (std::size_t bucket = 0; bucket < all.size(); ++bucket)
                 if (!barred_[bucket][candidate] && planner::is_allowed(model.buckets[bucket], candidate, rule))

@@ -389,6 +389,30 @@ TEST_CASE("sync/adaptive_choice: one candidate everywhere is tried as well, and 
         CHECK_FALSE(of.verify({2, 2}, 9).is_attempt);
         CHECK(of.decide({2, 2}, {.alone = inexact, .step = 9}).next == choice{2, 1});
     }
+    SECTION("dense is one where the run has not seen it for long, as after a resume") {
+        step_model fast = model;  // dense 7.95 s
+        for (auto& bucket : fast.buckets) bucket.candidates[0].sum = 0.975;
+        const adaptive_choice::seen seen{.alone = fast, .step = step_seconds(fast, choice{1, 2})};
+        adaptive_choice resumed{2, 2, {.overlaps = false}};
+        CHECK(resumed.decide({1, 2}, seen).next == choice{0, 0});
+        CHECK(resumed.back() == choice{1, 2});
+        auto verdict = resumed.verify({0, 0}, 7.5);
+        CHECK(verdict.stays);
+        CHECK_FALSE(verdict.is_attempt);  // others have to be quicker than they are predicted to be
+        CHECK(verdict.next == choice{0, 0});
+        adaptive_choice slower{2, 2, {.overlaps = false}};
+        CHECK(slower.decide({1, 2}, seen).next == choice{0, 0});
+        CHECK(slower.verify({0, 0}, 8.2).next == choice{1, 1});
+        CHECK(slower.verify({1, 1}, 8.2).next == choice{2, 2});
+        CHECK(slower.verify({2, 2}, 8.2).next == choice{1, 2});
+        // Now it is known.
+        CHECK(slower.decide({1, 2}, {.alone = fast, .step = 8.5}).next == choice{0, 0});
+        adaptive_choice begun{2, 2, {.overlaps = false}};
+        begun.links_are(links(1e-6));
+        auto dense = dense_steps(fast);
+        CHECK(begun.decide({0, 0}, dense).next == choice{0, 0});
+        CHECK(begun.decide({1, 2}, seen).next == choice{1, 1});
+    }
     SECTION("a run that goes on from a state begins with the first again") {
         adaptive_choice of{2, 2, {.overlaps = false}};
         CHECK(begin(of, model).next == choice{1, 1});
