@@ -62,7 +62,7 @@ void interpret(example::options& of, const F& given) {
     const bool is_adaptive = std::holds_alternative<lockstep::compress::adaptive>(compressor);
     of.is_compressed_otherwise = !(is_plain || is_gathered);
     if (of.compress_statistics &&
-        (is_plain || is_adaptive || std::holds_alternative<lockstep::compress::global_top_k>(compressor)))
+        (is_plain || std::holds_alternative<lockstep::compress::global_top_k>(compressor)))
         throw error{text("--compress-statistics with --compress ", of.compress, ", whose messages are not measured"),
                     "leave it out, or take one such as topk"};
 

@@ -18,6 +18,7 @@
 #include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/compress/power_sgd.hpp"
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/random_block.hpp"
@@ -174,6 +175,57 @@ TEST_CASE(
         compare(group, ls::compress::top_k{.ratio = 0.05});
         compare(group, ls::compress::power_sgd{.rank = 1});
         compare(group, ls::compress::random_block{.ratio = 0.2});
+    });
+}
+
+TEST_CASE("equivalence/adaptive: statistics are those of the candidates, where they are chosen, and change no bit",
+          "[equivalence]") {
+    const auto same = [](const ls::compress::statistics& a, const ls::compress::statistics& b) {
+        for (std::size_t tensor = 0; tensor < a.size(); ++tensor) {
+            INFO("tensor " << tensor);
+            CHECK(a.of(tensor).messages == b.of(tensor).messages);
+            CHECK(a.of(tensor).numbers == b.of(tensor).numbers);
+            CHECK(a.of(tensor).bytes == b.of(tensor).bytes);
+            CHECK(a.of(tensor).squares == b.of(tensor).squares);
+            CHECK(a.of(tensor).lost == b.of(tensor).lost);
+        }
+    };
+    const auto compare = [&](const auto& group, const auto& one) {
+        INFO(one.name);
+        ls::compress::statistics plain, chosen;
+        ls::trainer expected{group, recipe(ls::compress::error_feedback{ls::compress::measured{one, &plain}}, 4, 8)};
+        expected.fit(training.set(), ls::steps{steps});
+        const outcome found = run(group,
+                                  {.candidates = {one},
+                                   .least_numbers = 200,
+                                   .replay = choice_list::parse("0 0 1\n0 4 1\n0 7 1\n"),
+                                   .statistics = &chosen},
+                                  4, 8);
+        CHECK(found.weights == expected.weights_hash());
+        CHECK(plain.total().messages > 0);
+        CHECK(plain.total().lost > 0);
+        same(chosen, plain);
+    };
+    on_groups({3}, [&](const mpi::communicator& group) {
+        compare(group, ls::compress::top_k{.ratio = 0.05});
+        compare(group, ls::compress::power_sgd{.rank = 1});
+
+        ls::compress::statistics seen;
+        adaptive changing = settings(choice_list::parse(changes));
+        const outcome expected = run(group, changing, 4, 8);
+        changing.statistics = &seen;
+        CHECK(run(group, changing, 4, 8) == expected);
+        CHECK(seen.of(2).messages > 0);
+
+        // Steps 1 to 4 of layer 4: ten segments of its weights for each worker of this rank.
+        seen.clear();
+        changing.replay = choice_list::parse("1 4 2\n5 4 0\n");
+        run(group, changing, 4, 8);
+        const auto workers = static_cast<std::size_t>((group.rank() + 1) * 4 / 3 - group.rank() * 4 / 3);
+        CHECK(seen.of(2).messages == 4 * 10 * workers);
+        CHECK(seen.of(2).numbers == 4 * 2400 * workers);
+        CHECK(seen.of(0).messages == 0);
+        CHECK(seen.of(4).messages == 0);
     });
 }
 

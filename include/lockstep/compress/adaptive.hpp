@@ -55,6 +55,7 @@ struct adaptive {
     std::size_t least_numbers = std::size_t{1} << 16U;  ///< parameters of layers with a choice of their own
     std::optional<choice_list> replay{};                ///< in place of measured choices
     std::function<void(std::string_view)> tell{};       ///< on rank 0: a line for each decision
+    compress::statistics* statistics = nullptr;         ///< of what candidates send, as for compress::measured
 
     static constexpr std::string_view name = "adaptive";
     static constexpr bool is_adaptive = true;
@@ -81,8 +82,15 @@ struct adaptive {
     /// Dense, then the candidates that are compressors.
     [[nodiscard, gnu::cold]] one_of as_one() const {
         one_of out{.candidates = {any{none{}}}};
-        for (const candidate& one : candidates)
+        for (const candidate& one : sending())
             if (one.compressor() != nullptr) out.candidates.push_back(*one.compressor());
+        return out;
+    }
+    /// The candidates, as their messages are made.
+    [[nodiscard, gnu::cold]] std::vector<candidate> sending() const {
+        std::vector<candidate> out = candidates;
+        if (statistics != nullptr)
+            for (candidate& one : out) one = one.counted(statistics);
         return out;
     }
     /// Of a bucket whose gradient had the norm `before` at the last decision (negative: there was none), and has `now`.

@@ -49,7 +49,7 @@ public:
         : of_{of},
           dense_{of, arena},
           messages_{of, compressor{settings.as_one()}, arena},
-          sums_{of, settings.candidates, messages_.compressor().inner, messages_.state(), arena},
+          sums_{of, settings.sending(), messages_.compressor().inner, messages_.state(), arena},
           tried_(settings.candidates.size()) {
         std::size_t compressors = 0;
         for (const compress::candidate& one : settings.candidates)

@@ -10,6 +10,7 @@
 #include "lockstep/compress/any.hpp"
 #include "lockstep/compress/any_reduction.hpp"
 #include "lockstep/compress/concept.hpp"
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
@@ -51,6 +52,10 @@ public:
         std::visit([](const auto& one) { one.check_feedback(); }, held_);
     }
 
+    /// The same candidate, of which what it sends is counted.
+    [[nodiscard, gnu::cold]] candidate counted(statistics* to) const {
+        return std::visit([&](const auto& one) { return candidate{measured{one, to}}; }, held_);
+    }
     /// Null for a reduction.
     [[nodiscard]] const any* compressor() const noexcept { return std::get_if<any>(&held_); }
     /// f(reduction); not for a compressor.
