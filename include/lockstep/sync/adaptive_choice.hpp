@@ -208,7 +208,8 @@ private:
             for (std::size_t bucket = 0; bucket < all.size(); ++bucket)
                 if (!barred_[bucket][candidate] && planner::is_allowed(model.buckets[bucket], candidate, rule))
                     all[bucket] = candidate;
-            const bool is_known = all == best || std::ranges::find(measured_ones_, all) != measured_ones_.end();
+            const bool is_known =
+                all == best || (candidate > 0 && std::ranges::find(measured_ones_, all) != measured_ones_.end());
             if (const double predicted = planner::step_seconds(model, all); !is_known && predicted <= most)
                 found.emplace_back(predicted, std::move(all));
         }

@@ -407,6 +407,15 @@ TEST_CASE("sync/adaptive_choice: one candidate everywhere is tried as well, and 
         CHECK(slower.verify({2, 2}, 8.2).next == choice{1, 2});
         // Now it is known.
         CHECK(slower.decide({1, 2}, {.alone = fast, .step = 8.5}).next == choice{0, 0});
+        // Of the few first steps neither.
+        step_model slow = fast;
+        for (auto& bucket : slow.buckets) bucket.candidates[0].sum = 10;
+        auto few = dense_steps(slow);
+        few.is_short = true;
+        adaptive_choice early{2, 2, {.overlaps = false}};
+        CHECK(early.decide({0, 0}, few).next == choice{1, 2});
+        CHECK_FALSE(early.verify({1, 2}, 8).is_attempt);
+        CHECK(early.decide({1, 2}, seen).next == choice{0, 0});
         adaptive_choice begun{2, 2, {.overlaps = false}};
         begun.links_are(links(1e-6));
         auto dense = dense_steps(fast);
