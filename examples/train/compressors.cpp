@@ -271,7 +271,8 @@ chosen_compressor choose_compressor(const std::string& whole, statistics* to) {
     if (whole == "none") return none{};
     if (whole == "adaptive") return adaptive{.statistics = to};
     const std::string name = whole.substr(0, whole.find(':'));
-    if (name == "adaptive") return adaptive{.replay = choice_list::read(whole.substr(name.size() + 1)), .statistics = to};
+    if (name == "adaptive")
+        return adaptive{.replay = choice_list::read(whole.substr(name.size() + 1)), .statistics = to};
     for (const row& one : rows)
         if (one.name == name) {
             request of = parse(whole, one.usual);
