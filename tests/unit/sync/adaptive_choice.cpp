@@ -478,8 +478,7 @@ TEST_CASE("sync/adaptive_choice: one candidate everywhere is tried as well, and 
         CHECK_FALSE(begin(quick, slow).is_attempt);
     }
     SECTION("after a hidden attempt that was in vain it has to save the margin against dense") {
-        const step_model wire = hidden(20, {0.1, 1, 0.1, 0, 0.5});
-        step_model two = wire;
+        step_model two = hidden(20, {0.1, 1, 0.1, 0, 0.5});
         two.buckets[0].candidates.push_back({0.2, 1, 0.1, 0, 0.5});
         for (const double saved : {0.01, 0.03}) {
             adaptive_choice of{2, 2, {}};
