@@ -159,6 +159,12 @@ int main(int, char** arguments) try {
     write("joined_flat",
           ls::sequential{ls::input<3, 3, 2>, flatten{}, ls::residual{gelu{}}, ls::concatenate{ls::path{}, dense<3>{}}},
           2);
+    // Both layers read one value under one name, in another order than a network's.
+    write("flat_and_dropout", ls::sequential{ls::input<3, 2, 2>, flatten{}, ls::residual{dropout{}}, dense<3>{}}, 2);
+    write("dropout_twice",
+          ls::sequential{ls::input<3, 2, 2>, conv<3, 2>{}, flatten{},
+                         ls::concatenate{ls::path{dropout{}}, ls::path{dropout{}}}, dense<3>{}},
+          2);
     write("lenet5", ls::models::lenet5, 4);
     write("lenet5_layer_by_layer", ls::models::lenet5_layer_by_layer, 1);
     write("resnet20", ls::models::resnet<20>, 2);

@@ -14,6 +14,7 @@
 
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/data/gzip.hpp"
@@ -45,7 +46,10 @@ public:
 
     [[nodiscard]] std::size_t size() const noexcept { return contents_->labels.size(); }
     [[nodiscard]] std::string name() const { return name_; }
-    [[nodiscard]] std::string settings() const { return channel_statistics<3>{mean, deviation}.settings(); }
+    [[nodiscard]] std::string settings() const {
+        return core::text(channel_statistics<3>{mean, deviation}.settings(),
+                          " bytes=", core::hexadecimal(contents_->hash));
+    }
     void check() const { channel_statistics<3>{mean, deviation}.check(); }
 
     template <class T>
@@ -66,6 +70,7 @@ private:
     struct contents {
         std::vector<std::uint8_t> pixels;  // in the order of a sample
         std::vector<std::uint8_t> labels;
+        std::uint64_t hash = 0;  // of both
     };
 
     [[nodiscard]] static bool exists(const std::string& folder, part which);
@@ -92,6 +97,7 @@ LOCKSTEP_FUNCTION cifar10::cifar10(const std::string& folder, part which, std::s
     if (count != everything && read.labels.size() != count)
         core::fail(core::text(name_, ": ", count, " pictures were asked for, the files hold ", read.labels.size()),
                    "ask for fewer, or leave the count away to have them all");
+    read.hash = core::hash(std::as_bytes(std::span{read.labels}), core::hash(std::as_bytes(std::span{read.pixels})));
     contents_ = std::make_shared<const contents>(std::move(read));
 }
 

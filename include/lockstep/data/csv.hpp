@@ -29,12 +29,13 @@ namespace lockstep::data {
 struct csv_column {
     csv_column(const char* its_name) : name{its_name} {}
     csv_column(std::string its_name) : name{std::move(its_name)} {}
-    csv_column(int its_number) : number{its_number} {}
+    csv_column(int its_number) : number{its_number}, by_name{false} {}
 
     std::string name;
-    int number = -1;
+    int number = 0;
+    bool by_name = true;
 
-    [[nodiscard]] std::string text() const { return number < 0 ? core::text("\"", name, "\"") : core::text(number); }
+    [[nodiscard]] std::string text() const { return by_name ? core::text("\"", name, "\"") : core::text(number); }
 };
 
 /// What a file does not say of itself.
@@ -247,9 +248,12 @@ public:
         if (format_.header) {
             if (!more) lines_.fail("the line with the names of the columns is missing", "check the file");
             read_names();
-            more = lines_.next();
         }
         choose_columns();
+        if (format_.header) {
+            require_names();
+            more = lines_.next();
+        }
         csv_contents out{path_, {}, {}};
         std::size_t blank = 0;
         for (; more; more = lines_.next()) {
@@ -276,9 +280,8 @@ private:
                                labels_, " of the label, ", format_.ignored.size(), " ignored"),
                     "declare the data set with as many, name other columns to be ignored, or set another .separator");
     }
-    /// A line of numbers alone would be a sample that is lost. Only where the format calls a column by its name 0, 1,
-    /// 2,
-    /// .. are names: those that pandas gives to columns without one.
+    /// Names that are numbers alone would be a sample that is lost. Only where the format calls a column by its name
+    /// are 0, 1, 2, .. names: those that pandas gives to columns without one.
     void read_names() {
         require_columns();
         bool all_numbers = true, all_counted = calls_by_name();
@@ -288,21 +291,47 @@ private:
             names_.emplace_back(lines_.field(i));
             all_counted = all_counted && names_.back() == core::text(i);
         }
-        if (all_numbers && !all_counted)
-            lines_.fail("numbers, where names of columns were expected",
-                        "set .header = false, add a line with names, or call columns by their names, as in .labels = "
-                        "{\"2\"}");
+        if (all_numbers && !all_counted) fail_names();
+    }
+    /// The same for names that could be fields of a sample, where some may be words, missing or ignored.
+    void require_names() const {
+        bool some_number = false, all_counted = calls_by_name();
+        for (std::size_t i = 0; i < columns_; ++i) {
+            if (place_[i] == ignored) continue;
+            const std::string& name = names_[i];
+            if (place_[i] >= features_ && !format_.classes.empty()) {
+                if (!is_missing(name) && std::ranges::find(format_.classes, name) == format_.classes.end()) return;
+                continue;
+            }
+            double number = 0;
+            const bool is_number = csv_number(name, number);
+            if (!is_number && !is_missing(name)) return;
+            some_number = some_number || is_number;
+            all_counted = all_counted && name == core::text(i);
+        }
+        if (some_number && !all_counted) fail_names();
+    }
+    [[noreturn]] void fail_names() const {
+        lines_.fail("numbers, where names of columns were expected",
+                    "set .header = false, add a line with names, or call columns by their names, as in .labels = "
+                    "{\"2\"}");
+    }
+    /// What tables write where they have no value.
+    [[nodiscard]] static bool is_missing(std::string_view field) noexcept {
+        constexpr std::array<std::string_view, 11> words{"",     "NA",   "N/A", "NaN", "nan", "null",
+                                                         "NULL", "None", "?",   "-",   "inf"};
+        return std::ranges::find(words, field) != words.end();
     }
     [[nodiscard]] bool calls_by_name() const {
         for (const auto* const some : {&format_.labels, &format_.ignored})
             for (const csv_column& one : *some)
-                if (one.number < 0) return true;
+                if (one.by_name) return true;
         return false;
     }
     /// The number of a column.
     [[nodiscard]] std::size_t find(const csv_column& wanted) const {
-        if (wanted.number >= 0) {
-            if (static_cast<std::size_t>(wanted.number) >= columns_)
+        if (!wanted.by_name) {
+            if (wanted.number < 0 || static_cast<std::size_t>(wanted.number) >= columns_)
                 core::fail(core::text("\"", path_, "\" was to be read with column ", wanted.number,
                                       ", it has columns 0 to ", columns_ - 1),
                            "count columns from 0");

@@ -134,11 +134,14 @@ public:
                                       ", allowed are 0 to ", Classes - 1),
                            tensor::label_remedy(std::to_integer<std::size_t>(all[i]), Classes,
                                                 "declare the data set with more classes, or correct the file"));
+        hash_ = core::hash(all, core::hash(images_->content()));
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return images_->extents[0]; }
     [[nodiscard]] std::string name() const { return core::text("\"", images_->path, "\""); }
-    [[nodiscard]] std::string settings() const { return core::text("mean=", mean, " deviation=", deviation); }
+    [[nodiscard]] std::string settings() const {
+        return core::text("mean=", mean, " deviation=", deviation, " bytes=", core::hexadecimal(hash_));
+    }
     void check() const { check_deviation(*this, deviation); }
 
     template <class T>
@@ -159,6 +162,7 @@ public:
 private:
     std::shared_ptr<const idx_file<3>> images_;
     std::shared_ptr<const idx_file<1>> labels_;
+    std::uint64_t hash_ = 0;  // of both
 };
 
 #if LOCKSTEP_BODIES

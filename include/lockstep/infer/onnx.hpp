@@ -94,13 +94,15 @@ private:
         if (of.channels == 1) return of;
         const auto extents = [&](std::string_view name, const std::vector<std::int64_t>& numbers) {
             const std::array<std::size_t, 1> count{numbers.size()};
-            return graph_.constant<std::int64_t>(core::text(at, ".", of.name, ".", name), numbers, count);
+            return graph_.constant<std::int64_t>(core::text(at, ".", of.name, ".", name, ".", reordered_), numbers,
+                                                 count);
         };
         const auto channels = static_cast<std::int64_t>(of.channels);
         const auto image = graph_.operation("Reshape", at, {of.name, extents("image", {0, channels, -1})});
         const auto turned = graph_.operation("Transpose", at, {image}, {{"perm", {0, 2, 1}}});
         of.name = graph_.operation("Flatten", at, {turned}, {{"axis", 1}});
         of.channels = 1;
+        ++reordered_;
         return of;
     }
 
@@ -147,6 +149,7 @@ private:
     onnx_options how_;
     onnx_value samples_;
     std::array<onnx_value, network::size> values_;
+    std::size_t reordered_ = 0;  // values; two layers may read one under one name
 };
 
 template <class T, class Network>

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "lockstep/layers/concept.hpp"
+#include "lockstep/layers/window_details.hpp"
 #include "lockstep/parallel/loop.hpp"
 #include "lockstep/tensor/parameter.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -29,6 +30,7 @@ struct shortcut_layer {
     static constexpr std::array<tensor::parameter, 0> parameters{};
     static constexpr double flops = 0;
     static constexpr layer_api::traits traits{.needs_x = false, .needs_y = false};
+    static constexpr window_details details{.stride_rows = Stride, .stride_columns = Stride};
 
     template <class Pass>
     void forward(const Pass& pass) const noexcept {

@@ -119,7 +119,7 @@ struct html_report {
         own.run.has_ended = true;
         own.run.samples_per_second = run.samples_per_second();
         own.run.weights_hash = core::hexadecimal(hash);
-        add_picture();
+        add_picture(own.facts, picture);
         write();
     }
 
@@ -127,7 +127,6 @@ private:
     [[nodiscard, gnu::cold]] static std::vector<std::pair<std::string, std::string>> lines_of(std::string_view text);
     /// Takes over the page of the run that is resumed, up to that step.
     [[gnu::cold]] void begin(const run_begin& from);
-    [[gnu::cold]] void add_picture();
     [[gnu::cold]] void add_messages(const std::vector<std::string>& names);
     [[gnu::cold]] void write();
 
@@ -190,12 +189,6 @@ LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
     own.run.name = name.empty() ? path : name;
     own.facts.about = about;
     own.step = from.steps;
-}
-
-LOCKSTEP_FUNCTION void html_report::add_picture() {
-    constexpr std::size_t most = 8'000'000;
-    if (picture.empty() || !core::why_unreadable(picture).empty()) return;
-    own.facts.picture = core::read_text(picture, "the picture of a step", most, "record fewer steps or ranks");
 }
 
 LOCKSTEP_FUNCTION void html_report::add_messages(const std::vector<std::string>& names) {

@@ -16,6 +16,8 @@
 
 #include "lockstep/compress/measured.hpp"
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/launch.hpp"
@@ -46,7 +48,12 @@ struct page_facts {
     std::size_t element_bytes = 4;        ///< of the numbers that were encoded
     std::string about{};                  ///< a text of the caller, such as ls::summary(trainer)
     std::string picture{};                ///< an SVG of a step, such as that of timeline
+    std::string missing_picture{};        ///< why there is none
 };
+
+/// Reads the picture, if it is there. One that is too long, or cannot be read, is left out, and the page says why: it
+/// is worth less than the page, and the run.
+[[gnu::cold]] void add_picture(page_facts& to, const std::string& path);
 
 /// The page as HTML.
 [[nodiscard, gnu::cold]] std::string run_page(const run_record& run, const page_facts& facts);
@@ -207,6 +214,8 @@ constexpr std::array<std::pair<std::string_view, double seconds_spent::*>, 5> ki
             "recorded step\"><img alt=\"Timeline of one step on all ranks: work, and buckets under way\" "
             "src=\"data:image/svg+xml;base64,",
             base64(facts.picture), "\"></div>\n");
+    if (!facts.missing_picture.empty())
+        out += core::text("<p class=\"note\">", html::escape(facts.missing_picture), "</p>\n");
     return out.empty() ? out : html::section("A typical step", out);
 }
 
@@ -404,6 +413,16 @@ LOCKSTEP_FUNCTION std::string run_page(const run_record& run, const page_facts& 
             detail::epochs_of(run);
     body += core::text(events_begin, to_lines(run), events_end, "\n");
     return html::page(core::text(run.name, " - lockstep"), body);
+}
+
+LOCKSTEP_FUNCTION void add_picture(page_facts& to, const std::string& path) {
+    constexpr std::size_t most = 8'000'000;
+    if (path.empty() || !core::why_unreadable(path).empty()) return;
+    try {
+        to.picture = core::read_text(path, "the picture of a step", most, "");
+    } catch (const core::error& problem) {
+        to.missing_picture = core::text("The recorded step is left out: ", problem.what());
+    }
 }
 
 #endif

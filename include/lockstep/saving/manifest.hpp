@@ -128,7 +128,7 @@ LOCKSTEP_FUNCTION manifest manifest::read(std::string_view text, const std::stri
     if (end == text.npos ||
         !text.substr(end + detail::sum_begin.size()).starts_with(core::hexadecimal(detail::sum_of(before))) ||
         out.block_bytes == 0 || (out.at.position > 0 && out.at.position >= out.at.set) ||
-        out.sums.size() != (out.file_bytes + out.block_bytes - 1) / out.block_bytes ||
+        out.sums.size() != out.file_bytes / out.block_bytes + (out.file_bytes % out.block_bytes != 0) ||
         hash != core::hexadecimal(out.recipe_hash()))
         core::fail(core::text(path, " contradicts itself: it was changed"), damage_remedy);
     return out;
@@ -146,6 +146,13 @@ LOCKSTEP_FUNCTION void require_same_recipe(const recipe_lines& stored, const rec
             if (one == name) return true;
         return false;
     };
+    for (const std::string& name : may_change)
+        if (value_in(stored, name) == "nothing" && value_in(now, name) == "nothing") {
+            std::string known;
+            for (const auto& [key, value] : now) known += core::text(known.empty() ? "" : ", ", key);
+            core::fail(core::text("a resume was allowed to change \"", core::excerpt(name), "\", which no recipe has"),
+                       core::text("name lines of the recipe: ", known));
+        }
     std::string differ, names;
     const auto add = [&](const std::string& name) {
         differ += core::text(differ.empty() ? "" : "; ", name, " is ", value_in(stored, name), " there and ",

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/compiled.hpp"
@@ -17,10 +18,10 @@ namespace lockstep::saving {
 /// `[3x5 stride 2x2 padding 1x1]`: what is usual is left out, but for the kernel.
 [[nodiscard, gnu::cold]] std::string details_text(const layer_api::window_details& of);
 
-/// Whether a text in a file is that of this network. Texts of earlier versions have no details: they are compared
-/// without them. `weights_alone`: whether its weights fit this one. Then the algorithms of convolutions, which decide
-/// the last bits alone, may differ, and so may what only training asks for: the rate of dropout, the momentum of
-/// batch_norm.
+/// Whether a text in a file is that of this network. Texts of earlier versions have no details, or none of some kinds
+/// of layers: such layers are compared without them. `weights_alone`: whether its weights fit this one. Then the
+/// algorithms of convolutions, which decide the last bits alone, may differ, and so may what only training asks for:
+/// the rate of dropout, the momentum of batch_norm.
 [[nodiscard, gnu::cold]] bool is_of_network(std::string_view in_file, std::string_view network,
                                             bool weights_alone = false);
 
@@ -30,26 +31,27 @@ namespace detail {
 
 inline constexpr std::string_view before_algorithms = " by";
 
-/// A text without details, and these. They follow the number of a layer's parameters; settings are in brackets of their
-/// own and may hold any character.
+/// A text without details, and these, each with the number of its layer from 1. They follow the number of a layer's
+/// parameters; settings are in brackets of their own and may hold any character.
 struct split_text {
     std::string words;
-    std::vector<std::string_view> details;
+    std::vector<std::pair<std::size_t, std::string_view>> details;
 };
 [[nodiscard]] LOCKSTEP_FUNCTION split_text split(std::string_view text) {
     split_text out;
-    std::size_t depth = 0;
+    std::size_t depth = 0, layer = 0;
     for (std::size_t at = 0; at < text.size(); ++at) {
         const char c = text[at];
         const bool follows_number = at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9';
         const std::size_t end = text.find(']', at);
         if (c == '[' && depth == 0 && follows_number && end != text.npos) {
-            out.details.push_back(text.substr(at + 1, end - at - 1));
+            out.details.emplace_back(layer, text.substr(at + 1, end - at - 1));
             at = end;
             continue;
         }
         if (c == '(') ++depth;
         if (c == ')' && depth > 0) --depth;
+        if (c == ' ' && depth == 0) ++layer;
         out.words += c;
     }
     return out;
@@ -100,9 +102,11 @@ LOCKSTEP_FUNCTION bool is_of_network(std::string_view in_file, std::string_view 
             detail::leave_out(*words, " batch_norm->", "(momentum=", ' ');
         }
     if (there.words != here.words) return false;
-    if (there.details.empty()) return true;
-    return std::equal(there.details.begin(), there.details.end(), here.details.begin(), here.details.end(),
-                      [&](std::string_view a, std::string_view b) { return compared(a) == compared(b); });
+    return std::ranges::all_of(there.details, [&](const auto& one) {
+        return std::ranges::any_of(here.details, [&](const auto& other) {
+            return one.first == other.first && compared(one.second) == compared(other.second);
+        });
+    });
 }
 
 #endif

@@ -68,7 +68,9 @@ TEMPLATE_TEST_CASE("data/cifar10: pictures of five files in one order, rows x co
                                2e-6);  // numbers up to 2.2
                 }
     CHECK(wrong == 0);
-    CHECK(set.settings() == "mean=0.4914,0.4822,0.4465 deviation=0.247,0.2435,0.2616");
+    CHECK_THAT(set.settings(), Catch::StartsWith("mean=0.4914,0.4822,0.4465 deviation=0.247,0.2435,0.2616 bytes="));
+    CHECK(set.settings() == cifar10{folder_of(here), part::training}.settings());
+    CHECK(set.settings() != cifar10{folder_of(here), part::training, set.size() - 1}.settings());
 }
 
 TEST_CASE("data/cifar10: the test set, packed files, the folder around, the first pictures only", "[data]") {

@@ -73,6 +73,29 @@ TEST_CASE("data/csv: columns that pandas has counted have names", "[data]") {
                           Catch::Contains("numbers, where names of columns were expected"));
 }
 
+TEST_CASE("data/csv: a first line that could be a sample is none of names", "[data]") {
+    const test::directory here;
+    const auto error = [&](const std::string& content, const csv_format& format) {
+        const std::string path = here.write("x.csv", content);
+        return test::error_of([&] { small{path, format}; });
+    };
+    const std::string expected = "line 1: numbers, where names of columns were expected";
+    const csv_format named{.classes = {"blue", "green", "red"}};
+    CHECK_THAT(error("1,2,red\n3,4,blue\n", named), Catch::Contains(expected));
+    CHECK_THAT(error("monday,1,2,0\ntuesday,3,4,1\n", {.ignored = {0}}), Catch::Contains(expected));
+    for (const char* line : {"1,,0", "1,NA,0", "NaN,2,0", "?,2,1"})
+        CHECK_THAT(error(std::string{line} + "\n3,4,1\n", {}), Catch::Contains(expected));
+    CHECK_THAT(error("1,,red\n3,4,blue\n", named), Catch::Contains(expected));
+    // These could not.
+    const std::pair right{numbers{3, 4}, labels{1}};
+    CHECK(all_of(small{here.write("y.csv", "a,2,0\n3,4,1\n")}) == right);
+    CHECK(all_of(small{here.write("y.csv", "1,2,colour\n3,4,green\n"), named}) == right);
+    CHECK(all_of(small{here.write("y.csv", "0,1,colour\n3,4,green\n"),
+                       {.labels = {"colour"}, .classes = {"blue", "green", "red"}}}) == right);
+    CHECK(all_of(small{here.write("y.csv", "red,green,blue\n3,4,green\n"), named}) == right);
+    CHECK(all_of(small{here.write("y.csv", ",,\n3,4,1\n")}) == right);
+}
+
 TEST_CASE("data/csv: quotes, ends of lines, blanks, a mark of UTF-8 and packed files", "[data]") {
     const test::directory here;
     const std::pair right{numbers{1, 2, 3, 4}, labels{1, 2}};
@@ -189,6 +212,8 @@ TEST_CASE("data/csv: each thing that can be wrong has its message", "[data]") {
           "lockstep: \"x.csv\" has no column \"c\"; number columns from 0, or set .header = true");
     CHECK(error("a,b,c\n", {.labels = {3}}) ==
           "lockstep: \"x.csv\" was to be read with column 3, it has columns 0 to 2; count columns from 0");
+    CHECK(error(",a,b\n1,2,1\n", {.labels = {-1}}) ==
+          "lockstep: \"x.csv\" was to be read with column -1, it has columns 0 to 2; count columns from 0");
     CHECK(error("a,b,c,d\n", {.labels = {"a"}, .ignored = {0}}) ==
           "lockstep: column \"a\" of \"x.csv\" is named twice; name each column once");
     CHECK(error("a,b,c\n", {.labels = {"a", "b"}}) ==

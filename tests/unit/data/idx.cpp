@@ -54,6 +54,18 @@ TEST_CASE("data/idx: plain and packed files", "[data]") {
     CHECK(name_of(plain) == "\"" + here / "images" + "\"");
 }
 
+TEST_CASE("data/idx: ranks with other bytes are told apart", "[data]") {
+    const test::directory here;
+    const std::string pictures = here.write("images", three_images()), classes = here.write("labels", three_labels());
+    std::string other_images = three_images(), other_labels = three_labels();
+    other_images[16 + 9] ^= 1;
+    other_labels[8 + 1] ^= 1;
+    const std::string mine = small{pictures, classes}.settings();
+    CHECK(mine == small{here.write_packed("images.gz", three_images()), classes}.settings());
+    CHECK(mine != small{here.write("other_images", other_images), classes}.settings());
+    CHECK(mine != small{pictures, here.write("other_labels", other_labels)}.settings());
+}
+
 TEST_CASE("data/idx: a copy outlives the original and reads the same", "[data]") {
     const auto make = [] {
         const test::directory here;

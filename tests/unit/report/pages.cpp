@@ -10,6 +10,7 @@
 
 #include "lockstep/core/random.hpp"
 #include "lockstep/report/run_page.hpp"
+#include "unit/data/files.hpp"
 
 // How a browser reads a page: tests/reports/check_page.
 
@@ -19,6 +20,7 @@ namespace compress = lockstep::compress;
 namespace core = lockstep::core;
 namespace report = lockstep::report;
 namespace html = lockstep::report::html;
+namespace test = lockstep::test;
 
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
@@ -57,6 +59,20 @@ TEST_CASE("report/pages: text stays text", "[report]") {
     CHECK(count(page, "\"><script>") == 0);
     // Nothing is loaded.
     CHECK(count(page, "http:") + count(page, "https:") + count(page, "url(") == 0);
+}
+
+TEST_CASE("report/pages: a picture that is too long is left out, and the page says so", "[report]") {
+    const test::directory here;
+    report::page_facts facts;
+    report::add_picture(facts, here / "none.svg");
+    CHECK(facts.picture.empty());
+    CHECK(facts.missing_picture.empty());
+    report::add_picture(facts, here.write("step.svg", std::string(8'000'001, 'x')));
+    CHECK(facts.picture.empty());
+    const std::string text = report::run_page({}, facts);
+    CHECK(count(text, "The recorded step is left out: ") == 1);
+    CHECK(count(text, "has 8000001 bytes, the most are 8000000") == 1);
+    CHECK(count(text, "image/svg+xml;base64") == 0);
 }
 
 TEST_CASE("report/pages: what a compressor did, for each tensor", "[report]") {

@@ -78,6 +78,8 @@ TEST_CASE("another recipe is refused line by line", "[saving]") {
                           Catch::Contains("by name: rates, clip"));
     CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, now, {"rates"}, "m"), !Catch::Contains("rates is"));
     ls::saving::require_same_recipe(stored, now, {"clip", "rates"}, "m");
+    CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, stored, {"rates", "scheduel"}, "m"),
+                      Catch::Contains("to change \"scheduel\", which no recipe has; name lines of the recipe: seed"));
     // To allow it would help nobody: arrays of other workers do not fit.
     auto with_workers = stored;
     with_workers.push_back({"workers", "2"});

@@ -15,6 +15,7 @@
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/layers/local_response_norm.hpp"
 #include "lockstep/layers/pool.hpp"
+#include "lockstep/layers/shortcut.hpp"
 #include "lockstep/layers/tuned_conv.hpp"
 #include "lockstep/model/combine.hpp"
 #include "lockstep/model/sequential.hpp"
@@ -58,6 +59,7 @@ TEST_CASE("saving/network_text: networks of equal shapes that compute something 
                text(conv<8, 1, conv_options{.stride = 2, .bias = bias::none}>{}));
     all_differ(text(depthwise_conv<3, conv_options{.padding = 1}>{}),
                text(depthwise_conv<3, conv_options{.padding = 2, .dilation = 2}>{}));
+    all_differ(text(shortcut<8, 1>{}), text(shortcut<32, 2>{}));
     all_differ(text(local_response_norm<5>{}), text(local_response_norm<3>{}));
     all_differ(text(conv_max_pool<8, 1, conv_max_pool_options{.window = {2, 4}}>{}),
                text(conv_max_pool<8, 1, conv_max_pool_options{.window = {4, 2}}>{}));
@@ -81,6 +83,20 @@ TEST_CASE("saving/network_text: files of earlier versions have texts without win
     CHECK(saving::is_of_network(odd, odd_now));
     CHECK_FALSE(saving::is_of_network("12x12x8 mine->4/0([1,3] 3[4]) conv->1152/584", odd_now));
     CHECK_FALSE(saving::is_of_network("12x12x8 mine->4/0([1,2] 3[4]) conv->1152/584[3x3]", odd_now));
+}
+
+TEST_CASE("saving/network_text: a kind of layers that had no windows in an earlier version", "[saving]") {
+    const std::string now = text(conv<8, 3, conv_options{.padding = 1}>{}, shortcut<16, 2>{}, max_pool<2>{});
+    const auto there = [](const char* conv, const char* shortcut, const char* pool) {
+        return core::text("12x12x8 conv->1152/584", conv, " shortcut->576/0", shortcut, " max_pool->144/0", pool);
+    };
+    CHECK(now == there("[3x3 padding 1x1]", "[stride 2x2]", "[2x2 stride 2x2]"));
+    CHECK(saving::is_of_network(there("[3x3 padding 1x1]", "", "[2x2 stride 2x2]"), now));
+    CHECK_FALSE(saving::is_of_network(there("[3x3 padding 1x1]", "[]", "[2x2 stride 2x2]"), now));
+    CHECK_FALSE(saving::is_of_network(there("[3x3]", "", "[2x2 stride 2x2]"), now));
+    CHECK_FALSE(saving::is_of_network(there("[3x3 padding 1x1]", "", "[3x3 stride 2x2]"), now));
+    // The details of another layer are none of this one.
+    CHECK_FALSE(saving::is_of_network(there("[2x2 stride 2x2]", "", "[3x3 padding 1x1]"), now));
 }
 
 TEST_CASE("saving/network_text: weights fit where algorithms alone differ", "[saving]") {
