@@ -371,6 +371,24 @@ TEST_CASE("equivalence/adaptive: a list that does not fit the run is one error",
     });
 }
 
+TEST_CASE("equivalence/adaptive: a checkpoint that has chosen a candidate which is none is one error",
+          "[equivalence]") {
+    const shared_folder folder;
+    on_groups({2, 6}, [&](const mpi::communicator& group) {
+        const std::string path = folder.path + "/" + std::to_string(group.size());
+        adaptive of = settings(choice_list::parse("1 4 2\n"));
+        of.candidates = {ls::compress::top_k{.ratio = 0.05}, ls::compress::quantize{.bits = 4, .bucket = 64}};
+        ls::trainer one{group, recipe(of, 4, 8)};
+        one.fit(training.set(), ls::steps{3});
+        (void)one.save(path);
+        of.replay.reset();
+        of.candidates.pop_back();
+        ls::trainer other{group, recipe(of, 4, 8)};
+        CHECK_THROWS_WITH(other.resume(path, {"compressor"}),
+                          Catch::Contains("has chosen candidate 2 of adaptive in step 1, the plan has 1"));
+    });
+}
+
 TEST_CASE("equivalence/adaptive: ranks that would decide differently are one error", "[equivalence]") {
     on_groups({3}, [&](const mpi::communicator& group) {
         const auto refuses = [&](const auto& change) {

@@ -127,6 +127,41 @@ TEST_CASE("local SGD goes on after a checkpoint", "[saving]") {
     check_run(make, {{4, 3, 1}, {1, 4, 3}}, 2);
 }
 
+TEST_CASE("workers that differ at a resume with a later start meet at the first mean", "[saving]") {
+    const shared_folder folder;
+    const auto plan = [](const ls::sync::local_sgd& sync) {
+        auto out = recipe({}, ls::optim::adam{}, ls::compress::none{}, sync);
+        out.workers = 4;
+        return out;
+    };
+    {
+        ls::trainer trainer{mpi::communicator{}, plan({.period = 4})};
+        trainer.fit(training.set(), ls::steps{2});
+        (void)trainer.save(folder.path);
+    }
+    struct seen {
+        std::vector<std::uint64_t> weights;
+        std::vector<double> losses;
+        bool operator==(const seen&) const = default;
+    };
+    std::vector<seen> all;
+    for (const int size : {4, 2}) {
+        seen mine;
+        on_groups({size}, [&](const mpi::communicator& group) {
+            ls::trainer trainer{group, plan({.period = 4, .start = 5})};
+            trainer.resume(folder.path, {"sync"});
+            for (int step = 0; step < 8; ++step) {
+                trainer.fit(training.set(), ls::steps{1});
+                mine.weights.push_back(trainer.weights_hash());
+                mine.losses.push_back(trainer.evaluate(training.set()).loss);
+            }
+            for (const std::uint64_t other : of_all(group, mine.weights.front())) CHECK(other == mine.weights.front());
+            if (group.rank() == 0) all.push_back(mine);
+        });
+    }
+    if (mpi::communicator{}.rank() == 0) CHECK(all.front() == all.back());
+}
+
 TEST_CASE("PowerSGD in a hybrid partition goes on after a checkpoint", "[saving]") {
     check_run(
         [](const machine& on) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "equivalence/support.hpp"
@@ -70,6 +71,20 @@ struct score {
 
 /// Another way to be called the same.
 struct other_top : top {};
+/// A regression has no accuracy of its own.
+struct all_close {
+    static constexpr std::string_view name = "accuracy";
+    template <ls::tensor::Shape Output>
+    using label = Output;
+    double operator()(const auto& y, const auto&) const noexcept { return static_cast<double>(y.rows); }
+};
+/// As an evaluation has them already.
+struct named_loss : top {
+    static constexpr std::string_view name = "loss";
+};
+struct named_accuracy : top {
+    static constexpr std::string_view name = "accuracy";
+};
 
 const samples<> training{96}, test{131, 8};  // the last part of 62 has 7 rows: lanes without any
 
@@ -134,10 +149,28 @@ TEST_CASE("equivalence/metrics: they are means over all samples", "[equivalence]
 TEST_CASE("equivalence/metrics: names", "[equivalence]") {
     ls::trainer trainer{ls::comm::group{}, recipe()};
     const auto found = trainer.evaluate(test.set(), ls::metrics::list{top{}, score{}});
-    CHECK_THROWS_WITH(found["recall"], "lockstep: there is no metric 'recall'; choose one of: top, score");
-    CHECK_THROWS_WITH(trainer.evaluate(test.set())["top"], Catch::Contains("pass metrics::list{..} to evaluate()"));
+    CHECK(found["accuracy"] == found.accuracy.value());
+    CHECK_THROWS_WITH(found["recall"], "lockstep: there is no metric 'recall'; choose one of: top, score, accuracy");
+    CHECK_THROWS_WITH(trainer.evaluate(test.set())["top"],
+                      "lockstep: there is no metric 'top'; pass metrics::list{..} to evaluate(), or choose accuracy");
+    ls::report::evaluation without = found;
+    without.accuracy.reset();
+    CHECK_THROWS_WITH(without["accuracy"], "lockstep: there is no metric 'accuracy'; choose one of: top, score");
     CHECK_THROWS_WITH(trainer.evaluate(test.set(), ls::metrics::list{top{}, other_top{}}),
                       Catch::StartsWith("lockstep: two metrics have the name 'top'; give each a name of its own"));
+    CHECK_THROWS_WITH(trainer.evaluate(test.set(), named_loss{}),
+                      Catch::StartsWith("lockstep: a metric has the name 'loss', which the evaluation has already"));
+    CHECK_THROWS_WITH(trainer.fit(training.set(), ls::steps{1}, ls::validate{test.set(), named_accuracy{}}),
+                      Catch::StartsWith("lockstep: a metric has the name 'accuracy', which the evaluation has"));
+    CHECK(trainer.report().steps == 0);
+}
+
+TEST_CASE("equivalence/metrics: one by itself is a list of one", "[equivalence]") {
+    ls::trainer trainer{mpi::communicator{}, recipe()};
+    const auto alone = trainer.evaluate(test.set(), top{.of = 3});
+    STATIC_REQUIRE(std::is_same_v<decltype(alone), const ls::report::measured<top>>);
+    CHECK(alone["top"] == trainer.evaluate(test.set(), ls::metrics::list{top{.of = 3}})["top"]);
+    STATIC_REQUIRE(std::is_same_v<decltype(trainer.evaluate(test.set(), {})), ls::report::evaluation>);
 }
 
 TEST_CASE("equivalence/metrics: those that make no sense, or that differ between ranks, are refused", "[equivalence]") {
@@ -261,6 +294,8 @@ TEST_CASE("equivalence/metrics: R^2 of a regression far from 0, and targets that
         const auto found = trainer.evaluate(set, metrics::list{metrics::r_squared{}});
         const auto& got = found.template get<metrics::r_squared>();
         CHECK(found["r_squared"] == got.mean);
+        CHECK_THROWS_WITH(found["accuracy"], Catch::Contains("choose one of: r_squared"));
+        CHECK(trainer.evaluate(set, all_close{})["accuracy"] == 1);
         const auto y = trainer.predict(x);
         double mean_of_all = 0;
         for (std::size_t i = 0; i < outputs; ++i) {

@@ -3,6 +3,7 @@
 
 #include <boost/mpi/communicator.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -133,6 +134,51 @@ TEST_CASE("comm/abort_channel: a failure reaches every part of a split group, wi
     if (survivors.rank() == bad) return;
     CHECK(failure->text() == problem);
     CHECK(failure->origin() == bad);
+}
+
+TEST_CASE("comm/abort_channel: a failure after others have left is heard by no other group", "[comm]") {
+    const boost::mpi::communicator world;
+    const comm::group survivors{world};
+    if (survivors.size() < 3) return;
+    const bool is_bad = survivors.rank() == 1;
+    const auto part = world.split(is_bad ? 1 : 0);
+    std::optional<comm::group> left{world};
+    (void)left->gather_all(0);
+    left->end_together();
+    world.barrier();
+    // MPI gives the communicator's number to the next one that these ranks make.
+    if (!is_bad) left.reset();
+    world.barrier();
+    if (is_bad) left->announce(problem);
+    world.barrier();
+    const comm::group next{part};
+    CHECK_NOTHROW(next.gather_all(1));
+    CHECK_NOTHROW(next.check());
+    (void)survivors.gather_all(0);
+}
+
+TEST_CASE("comm/abort_channel: who gives up tells of failures in other groups of these ranks", "[comm]") {
+    const boost::mpi::communicator world;
+    const comm::group survivors{world};
+    if (survivors.size() == 1) return;
+    const comm::group failed{world}, other{world};
+    (void)survivors.gather_all(0);
+    if (survivors.rank() == 0) {
+        failed.announce(problem);
+        world.barrier();
+    } else {
+        world.barrier();
+        other.aborts().set_timeout(std::chrono::milliseconds{300});
+        std::string text;
+        try {
+            (void)other.gather_all(1);
+        } catch (const core::error& failure) {
+            text = failure.what();
+        }
+        CHECK_THAT(text, Catch::Contains("rank 0 has failed in another group of these ranks: " + problem));
+    }
+    world.barrier();
+    (void)survivors.gather_all(0);
 }
 
 TEST_CASE("comm/abort_channel: long texts are cut, empty ones arrive, several failures are one each", "[comm]") {

@@ -7,7 +7,10 @@
 #include <boost/mpi/intercommunicator.hpp>
 #include <boost/mpi/nonblocking.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <source_location>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/collectives/all_reduce.hpp"
@@ -61,6 +64,40 @@ TEST_CASE("comm/group: split orders by key and outlives its parent", "[comm]") {
     float sum = 0;
     for (std::size_t other = rank % 2; other < size; other += 2) sum += static_cast<float>(other);
     CHECK(data[0] == sum);
+}
+
+TEST_CASE("comm/group: colors and keys beyond the numbers of MPI", "[comm]") {
+    const comm::group ranks{boost::mpi::communicator{}};
+    const std::size_t rank = ranks.rank(), large = std::size_t{1} << 32U;
+    CHECK(ranks.split(rank * large, 0).size() == 1);
+    const comm::group parity = ranks.split(large / 2 + rank % 2, (ranks.size() - rank) * large);
+    CHECK(parity.size() == (ranks.size() + 1 - rank % 2) / 2);
+    CHECK(parity.rank() == parity.size() - 1 - rank / 2);
+    // Equal keys leave the order of ranks.
+    CHECK(ranks.split(3, large).rank() == rank);
+}
+
+TEST_CASE("comm/group: a rank that comes too late has no group either, and the next one is whole", "[comm]") {
+    using namespace std::chrono_literals;
+    const boost::mpi::communicator world;
+    const comm::group first{world};
+    if (first.size() == 1) return;
+    const bool is_late = first.rank() == first.size() - 1;
+    if (is_late) std::this_thread::sleep_for(1s);
+    CHECK_THROWS_AS((comm::group{world, std::source_location::current(), 0.3s}), comm::stalled);
+    (void)first.gather_all(0);
+    const comm::group again{world};
+    (void)again.gather_all(1);
+    // Where ranks wait for long they ask each other of the group by its number.
+    for (int i = 0; is_late && i < 40; ++i) {
+        again.aborts().glance();
+        std::this_thread::sleep_for(10ms);
+    }
+    const auto all = again.gather_all(again.rank());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) CHECK(all[rank] == rank);
+    // One that may wait for longer waits.
+    if (is_late) std::this_thread::sleep_for(1s);
+    CHECK((comm::group{world, std::source_location::current(), 0s}.size()) == first.size());
 }
 
 TEST_CASE("comm/group: its messages are never taken for those of the application", "[comm]") {

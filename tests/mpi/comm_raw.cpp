@@ -22,7 +22,8 @@ TEST_CASE("comm/raw: a group of an MPI_Comm", "[comm]") {
         CHECK(group.size() == static_cast<std::size_t>(ranks));
         CHECK(group.rank() == static_cast<std::size_t>(ranks - 1 - rank));
         CHECK(group.over().communicator() != turned);
-        const auto found = comm::make_group(turned, std::source_location::current()).gather_all(rank);
+        const auto found =
+            comm::make_group(turned, std::source_location::current(), comm::default_timeout()).gather_all(rank);
         for (int place = 0; place < ranks; ++place) CHECK(found[static_cast<std::size_t>(place)] == ranks - 1 - place);
     }
     // The program goes on with it, and frees it itself.

@@ -19,6 +19,7 @@
 #include "lockstep/data/memory.hpp"
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/dense.hpp"
+#include "lockstep/loss/binary_cross_entropy.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
 #include "lockstep/optim/momentum.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -400,6 +401,24 @@ TEST_CASE("a validation that cannot be made is an error before the first step", 
     CHECK(everywhere(world, throws([&] { second.fit(all.set(), ls::epochs{1}, ls::validate{other.set()}); },
                                    "is another one on rank 1 than on rank 0")));
     CHECK(second.report().steps == 0);
+}
+
+TEST_CASE("a target that the loss does not take is one error, with its row", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, ls::plan{.model = ls::sequential{ls::input<2>, dense<1>{}},
+                                        .loss = ls::binary_cross_entropy{},
+                                        .batch = 6,
+                                        .lanes = 6}};
+    std::vector<float> x(12, 0.5F), y{0, 1, 0.25F, 1, 0, 1};
+    const auto set = [&] { return ls::data::in_memory<ls::tensor::shape<2>, ls::tensor::shape<1>>(x, y); };
+    trainer.fit(set(), ls::steps{2});
+    const auto before = trainer.weights_hash();
+    y[4] = -1;
+    CHECK(throws([&] { trainer.evaluate(set()); }, "has the target -1, the loss takes 0 to 1; scale the targets"));
+    if (world.size() > 1) return;
+    y[4] = 1.5F;
+    CHECK(throws([&] { trainer.fit(set(), ls::steps{1}); }, "has the target 1.5, the loss takes 0 to 1"));
+    CHECK(trainer.weights_hash() == before);
 }
 
 TEST_CASE("a trainer moves with its class, before and after its first steps", "[training]") {

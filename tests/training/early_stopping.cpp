@@ -43,6 +43,12 @@ struct epoch_limit {
     }
 };
 
+/// Is given an event that it may change, and does not.
+struct may_validate {
+    static constexpr bool on_every_rank = true;
+    void on_epoch(ls::report::epoch_event&) const {}
+};
+
 TEST_CASE("an observer of one rank ends the run on all of them", "[training]") {
     const mpi::communicator world;
     ls::trainer trainer{world, recipe(0.01)};
@@ -84,7 +90,7 @@ TEST_CASE("a run that gets no better ends with its best weights", "[training]") 
         CHECK(trainer.evaluate(test.set()).loss == (keep_best ? seen.all[best] : seen.all.back()));
     }
     ls::trainer blind{world, recipe(0.01)};
-    CHECK_THROWS_WITH(blind.fit(training.set(), ls::epochs{2}, ls::early_stopping{}),
+    CHECK_THROWS_WITH(blind.fit(training.set(), ls::epochs{2}, may_validate{}, ls::early_stopping{}),
                       Catch::Contains("name validate{set} before it"));
 }
 

@@ -688,6 +688,26 @@ TEST_CASE("training/failures: a failure in one trainer leaves the application's 
     CHECK(two.weights_hash() == reference.weights_hash());
 }
 
+TEST_CASE("training/failures: trainers of one group fail each alone, and have timeouts of their own", "[training]") {
+    const mpi::communicator world;
+    if (world.size() == 1) return;
+    const ls::comm::group ranks{world};
+    ls::trainer one{ranks, recipe()};
+    ls::trainer two{ranks, recipe({.seed = 2})};
+    if (world.rank() == 0) in_forward = [] { throw std::runtime_error{"only here"}; };
+    check_all_fail(world, failure_of([&] { one.fit(all.set(), ls::steps{1}); }), "only here", 0);
+    in_forward = nullptr;
+    two.fit(all.set(), ls::steps{2});
+    // One that waits for as long as it takes, also for ranks that come late to its making.
+    auto patient = recipe();
+    patient.timeout = std::chrono::seconds{0};
+    CHECK(ranks.aborts().timeout() == ls::comm::default_timeout());
+    ls::trainer again{ranks, patient};
+    again.fit(all.set(), ls::steps{1});
+    CHECK(again.ranks().aborts().timeout().count() == 0);
+    CHECK(two.ranks().aborts().timeout() == two.recipe().timeout.value_or(ls::comm::default_timeout()));
+}
+
 TEST_CASE("training/failures: trainers that share memory end in any order, also after a failure", "[training]") {
     const mpi::communicator world;
     std::optional<ls::trainer<ls::train::sound_plan<decltype(recipe())>>> trainers[3];

@@ -205,6 +205,17 @@ TEST_CASE("a search up to infinite weights comes back", "[training]") {
     CHECK(adam.fit(all.set(), ls::steps{2}).steps == 2);
 }
 
+TEST_CASE("a search leaves no trace: weights that were loaded", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, weights_of_workers()};
+    trainer.load_weights(std::vector<float>(trainer.all_weights().size(), 0.01F));
+    CHECK(trainer.weights_state().loaded);
+    (void)ls::find_learning_rate(trainer, all.set(), range);
+    CHECK(trainer.weights_state().loaded);
+    trainer.fit(all.set(), ls::steps{1});
+    CHECK_FALSE(trainer.weights_state().loaded);
+}
+
 TEST_CASE("ranges that make no sense", "[training]") {
     const mpi::communicator world;
     const auto says = [&](const ls::rate_range& of, const std::string& words) {

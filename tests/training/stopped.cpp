@@ -68,7 +68,31 @@ struct looks_first {
     }
 };
 
+/// Looks at them on rank 0 after each step, and may end the run: the other ranks wait for its answer.
+template <class Trainer>
+struct looks_and_decides {
+    Trainer* of;
+    std::vector<std::uint64_t>* hashes;
+    bool on_step(const ls::report::step_event& event) const {
+        hashes->push_back(of->weights_hash());
+        return event.step < 3;
+    }
+};
+
 }  // namespace
+
+TEST_CASE("one rank looks at the weights, and the others wait for what it says", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, support::large_recipe()}, whole{world, support::large_recipe()};
+    std::vector<std::uint64_t> hashes, expected;
+    trainer.fit(support::large_set(), ls::epochs{9}, looks_and_decides<decltype(trainer)>{&trainer, &hashes});
+    CHECK(trainer.report().steps == 3);
+    for (int step = 0; step < 3; ++step) {
+        whole.fit(support::large_set(), ls::steps{1});
+        expected.push_back(whole.weights_hash());
+    }
+    if (world.rank() == 0) CHECK(hashes == expected);
+}
 
 TEST_CASE("one rank looks at the weights after a signal within an epoch", "[training]") {
     const mpi::communicator world;

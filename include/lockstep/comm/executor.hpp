@@ -19,6 +19,7 @@
 #include "lockstep/comm/buffer.hpp"
 #include "lockstep/comm/flow.hpp"
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/watch/watched_collective.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"

@@ -121,15 +121,18 @@ public:
     group() : state_{std::make_shared<state>(std::nullopt, nullptr, nullptr)} {}
 
     /// Duplicates the communicator, so no message can be taken for one of the application's. Collective. With MPI
-    /// initialised but no mpirun, the world is one rank.
+    /// initialised but no mpirun, the world is one rank. `timeout`: the longest wait for other ranks, here and later;
+    /// 0: for ever.
     explicit group(const boost::mpi::communicator& communicator,
-                   const std::source_location& where = std::source_location::current());
+                   const std::source_location& where = std::source_location::current(),
+                   std::chrono::duration<double> timeout = default_timeout());
     /// The same for MPI's handle, which stays the application's. Not where that is a number (MPICH): any number would
     /// be taken for one.
     template <std::same_as<raw_communicator> Raw>
         requires(!std::is_arithmetic_v<Raw>)
-    explicit group(Raw communicator, const std::source_location& where = std::source_location::current())
-        : group{boost::mpi::communicator{communicator, boost::mpi::comm_attach}, where} {}
+    explicit group(Raw communicator, const std::source_location& where = std::source_location::current(),
+                   std::chrono::duration<double> timeout = default_timeout())
+        : group{boost::mpi::communicator{communicator, boost::mpi::comm_attach}, where, timeout} {}
 
     group(const group&) = default;
     group(group&&) noexcept = default;
@@ -147,6 +150,12 @@ public:
     /// The same group; collectives that are made with it say what they are for.
     [[nodiscard, gnu::cold]] group named(std::string_view what) const;
     [[nodiscard]] const short_name& what() const noexcept { return what_; }
+
+    /// The same ranks, with messages and aborts of their own. Collective.
+    [[nodiscard, gnu::cold]] group duplicated(const std::source_location& where,
+                                              std::chrono::duration<double> timeout) const {
+        return state_->communicator ? group{*state_->communicator, where, timeout} : *this;
+    }
 
     /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the aborts of this group.
     [[nodiscard, gnu::cold]] group split(std::size_t color, std::size_t key,
@@ -206,8 +215,8 @@ private:
     [[nodiscard, gnu::cold]] std::vector<std::byte> gather_bytes(std::span<const std::byte> value,
                                                                  const std::source_location& where) const;
 
-    static constexpr int setup_tag = abort_channel::tag + 1;
-    static constexpr int first_tag = setup_tag + 1;
+    static constexpr int setup_tag = 1;
+    static constexpr int first_tag = 2;
 
     struct state {
         [[gnu::cold]] state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top,
@@ -252,11 +261,13 @@ private:
 
     /// A duplicate, or an error where not all ranks come to make it. `by`: none for the watch itself.
     [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& original,
-                                                                       watch* by, const std::source_location& where);
+                                                                       watch* by, const std::source_location& where,
+                                                                       std::chrono::duration<double> timeout);
 
     /// The watch of the ranks of a communicator. Collective for the first group on them.
     [[nodiscard, gnu::cold]] static std::shared_ptr<watch> watch_of(const boost::mpi::communicator& communicator,
-                                                                    const std::source_location& where);
+                                                                    const std::source_location& where,
+                                                                    std::chrono::duration<double> timeout);
 
     explicit group(std::shared_ptr<state> made) : state_{std::move(made)} {}
 
@@ -264,19 +275,25 @@ private:
     short_name what_;
 };
 
-/// A group that stays as it is, or one that is made of a communicator at `where`.
-[[nodiscard]] inline group make_group(const group& ranks, const std::source_location&) { return ranks; }
-[[nodiscard]] inline group make_group(const boost::mpi::communicator& communicator, const std::source_location& where) {
-    return group{communicator, where};
+/// A group of the ranks of a communicator, or of another group, that is made at `where`.
+[[nodiscard]] inline group make_group(const group& ranks, const std::source_location& where,
+                                      std::chrono::duration<double> timeout) {
+    return ranks.duplicated(where, timeout);
+}
+[[nodiscard]] inline group make_group(const boost::mpi::communicator& communicator, const std::source_location& where,
+                                      std::chrono::duration<double> timeout) {
+    return group{communicator, where, timeout};
 }
 template <std::same_as<raw_communicator> Raw>
-[[nodiscard]] group make_group(Raw communicator, const std::source_location& where) {
-    return group{communicator, where};
+[[nodiscard]] group make_group(Raw communicator, const std::source_location& where,
+                               std::chrono::duration<double> timeout) {
+    return group{communicator, where, timeout};
 }
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const std::source_location& where)
+LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const std::source_location& where,
+                               std::chrono::duration<double> timeout)
     : group{} {
     if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
         core::fail("a group of ranks was made while MPI is not running",
@@ -287,14 +304,16 @@ LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, con
     if (joins_two_groups(communicator))
         core::fail("a group was made of an inter-communicator, which joins two groups of ranks",
                    "merge them (MPI_Intercomm_merge), or pass a communicator of one group");
-    auto by = watch_of(communicator, where);
+    auto by = watch_of(communicator, where, timeout);
     try {
-        auto made = duplicate(communicator, by.get(), where);
+        auto made = duplicate(communicator, by.get(), where, timeout);
         state_ = std::make_shared<state>(std::move(made), nullptr, by);
     } catch (...) {
+        if (by != nullptr) by->skip_channel();  // other ranks may have made it
         if (by != nullptr) by->remember_call_site(call_record{"group", where});
         throw;
     }
+    aborts().set_timeout(timeout);
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION group::~group() {}
@@ -304,9 +323,13 @@ LOCKSTEP_FUNCTION group group::split(std::size_t color, std::size_t key, const s
     // No rank enters MPI's own, blocking split before all ranks have arrived.
     short_name& kind = state_->record.setup.kind;
     const short_name usual = std::exchange(kind, short_name{"dividing a group"});
-    (void)gather_all(color, where);
+    const auto all = gather_all(std::array{color, key}, where);
     kind = usual;
-    return group{std::make_shared<state>(state_->communicator->split(static_cast<int>(color), static_cast<int>(key)),
+    // MPI's numbers are shorter: the first rank of a color stands for it, and a key for those below it.
+    int number = 0, place = 0;
+    while (all[static_cast<std::size_t>(number)][0] != color) ++number;
+    for (const auto& other : all) place += other[1] < key ? 1 : 0;
+    return group{std::make_shared<state>(state_->communicator->split(number, place),
                                          state_->root ? state_->root : state_, nullptr,
                                          core::mix(core::mix(state_->record.id + ++state_->record.splits) + color))};
 }
@@ -376,7 +399,7 @@ LOCKSTEP_FUNCTION group::state::state(std::optional<boost::mpi::communicator> ma
     : communicator{std::move(made)},
       over{communicator ? transport{*communicator} : transport{}},
       root{std::move(top)},
-      own{over, std::move(by)} {
+      own{std::move(by)} {
     record.id = id != 0 ? id : core::mix(own.number());
     if (root) record.members = ranks_of(over.communicator(), root->over.communicator());
     record.setup.group = record.id;
@@ -392,6 +415,7 @@ LOCKSTEP_FUNCTION group::state::~state() {
 [[gnu::noinline]] LOCKSTEP_FUNCTION void group::wait_all(requests& under_way, const neighbours& two) const {
     for (backoff waiting{pending_operation{&state_->record.setup, &state_->record, &two, &write_neighbours}};;
          waiting.wait(aborts())) {
+        aborts().move_on_beside();
         const bool done = under_way.test();
         if (under_way.lost()) refuse(*under_way.lost(), state_->record.setup);
         if (done) return;
@@ -410,8 +434,8 @@ LOCKSTEP_FUNCTION group::state::~state() {
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& original,
                                                                               watch* by,
-                                                                              const std::source_location& where) {
-    const auto limit = default_timeout();
+                                                                              const std::source_location& where,
+                                                                              std::chrono::duration<double> limit) {
     duplication made{original};
     const auto rank = static_cast<std::size_t>(original.rank()), size = static_cast<std::size_t>(original.size());
     const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
@@ -428,21 +452,23 @@ LOCKSTEP_FUNCTION group::state::~state() {
         waiting.look(0);
         if (by != nullptr) by->glance();
         if (by != nullptr && waiting.waited() > std::chrono::milliseconds{2})
-            hopeless = by->goes_on(waiting, by->next_board());
+            hopeless = by->goes_on(waiting, by->next_channel());
         if (!hopeless && (limit.count() <= 0 || waiting.waited() < limit)) continue;
         if (by == nullptr) {
             short_line at;
             at.add(where);
             throw stalled{core::text("rank ", rank, " has waited ", limit.count(),
                                      " s for other ranks to make their first group", at.text()),
-                          "make it on all ranks of the communicator"};
+                          "make it on all ranks of the communicator; if one is only slow, raise the plan's timeout or "
+                          "LOCKSTEP_TIMEOUT"};
         }
-        throw by->failure(by->next_board(), hopeless, limit);
+        throw by->failure(by->next_channel(), hopeless, limit);
     }
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION std::shared_ptr<watch> group::watch_of(const boost::mpi::communicator& communicator,
-                                                                           const std::source_location& where) {
+                                                                           const std::source_location& where,
+                                                                           std::chrono::duration<double> timeout) {
     struct kept {
         boost::mpi::communicator over;
         std::shared_ptr<watch> by;
@@ -454,7 +480,7 @@ LOCKSTEP_FUNCTION group::state::~state() {
     if (communicator.size() == 1) return nullptr;
     for (const kept& entry : all)
         if (same_ranks(communicator, entry.over)) return entry.by;
-    boost::mpi::communicator over = duplicate(communicator, nullptr, where);
+    boost::mpi::communicator over = duplicate(communicator, nullptr, where, timeout);
     return all.emplace_back(kept{over, std::make_shared<watch>(transport{over})}).by;
 }
 

@@ -114,7 +114,8 @@ enum class thread_use : unsigned char { beside, by_turns };
 [[gnu::cold]] void require_threads(thread_use needed, const std::string& what, std::string_view otherwise);
 
 /// A duplicate of a communicator in the making: MPI's blocking call would wait for ever for a rank that does not come.
-/// Errors of MPI come back from its calls instead of ending the program. One that is given up leaves its memory to MPI.
+/// Errors of MPI come back from its calls instead of ending the program. It is there once all ranks have seen that it
+/// is made: where one has given up before, none has it. One that is given up leaves its memory to MPI.
 class duplication {
 public:
     explicit duplication(MPI_Comm original) : making_{std::make_unique<making>()} {
@@ -131,14 +132,18 @@ public:
         int done = 0;
         check(MPI_Test(&making_->request, &done, MPI_STATUS_IGNORE), "MPI_Test of MPI_Comm_idup");
         if (done == 0) return std::nullopt;
+        if (making_->is_known) return making_->made;
+        making_->is_known = true;
         check(MPI_Comm_set_errhandler(making_->made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        return making_->made;
+        check(MPI_Ibarrier(making_->made, &making_->request), "MPI_Ibarrier");
+        return std::nullopt;
     }
 
 private:
     struct making {
         MPI_Comm made = MPI_COMM_NULL;
         MPI_Request request = MPI_REQUEST_NULL;
+        bool is_known = false;  // on this rank
     };
     std::unique_ptr<making> making_;
 };

@@ -73,9 +73,11 @@ struct by_layer {
         return std::max({slots_of(dense), slots_of(convolutions), slots_of(vectors)});
     }
     [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(dense); }
-    /// Vectors without a compressor are added as they are, as without by_layer, and have no message.
-    [[nodiscard]] bool is_dense(const matrix& shape) const noexcept {
-        return std::is_same_v<vectors_type, none> && (shape.rows == 1 || shape.columns == 1);
+    /// Vectors without a compressor are added as they are, as without by_layer, and have no message; so are matrices
+    /// that both compressors for them leave so.
+    [[nodiscard]] bool is_dense(const matrix& shape) const {
+        if (shape.rows == 1 || shape.columns == 1) return std::is_same_v<vectors_type, none>;
+        return compress::is_dense(dense, shape) && compress::is_dense(convolutions, shape);
     }
     [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
         return with(kind_of(from), [&](std::size_t, const auto& one) -> std::size_t {

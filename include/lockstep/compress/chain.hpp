@@ -61,6 +61,11 @@ struct chain {
         if constexpr (requires { values.check(); }) values.check();
     }
     [[nodiscard]] bool varies() const { return compress::varies(sparsifier) || compress::varies(values); }
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(sparsifier, shape); }
+    [[nodiscard]] bool sees_whole_tensors() const { return compress::sees_whole_tensors(sparsifier); }
+    [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
+        return compress::sends_all(sparsifier, step, from) && compress::sends_all(values, step, from);
+    }
     void check_feedback() const {
         if constexpr (requires { values.check_feedback(); }) values.check_feedback();
     }
@@ -150,7 +155,7 @@ private:
             inside.message = in.message.subspan(at, room - at);
             inside.state = {};
             // What is selected has no columns, not even where it is all of a matrix.
-            if (sees_whole_tensors(values))
+            if (compress::sees_whole_tensors(values))
                 inside.from = {.tensor = in.from.tensor, .columns = part.size(), .offset = first};
             inside.random = in.random.from(first / 4);
             const std::size_t length = values.encode(inside);

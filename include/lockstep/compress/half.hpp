@@ -26,7 +26,8 @@ namespace lockstep::compress {
 /// float, 2^-12 for double). Inner nodes are rounded to nearest in both: nodes have no random words. A sum beyond the
 /// format is infinite, which is an error of the step; half reaches 65,504 and loses what is below 2^-25, as small
 /// gradients may be, bfloat16 has the range of float. Bytes: 2 n for 4 n, all tensors alike. With error_feedback around
-/// it, sent + residual = p holds exactly for the rounding of a worker's own float numbers.
+/// it, sent + residual = p holds exactly for the rounding of a worker's own float numbers, but for those below 2^-24
+/// that a stochastic half rounds up: there it holds up to 2^-49.
 template <class Number>
 struct wire_format {
     bool stochastic = false;

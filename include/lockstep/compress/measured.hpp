@@ -16,6 +16,8 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/parts/choice.hpp"
+#include "lockstep/compress/parts/index_list.hpp"
+#include "lockstep/compress/parts/ratio.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -148,6 +150,12 @@ struct measured {
     [[nodiscard]] constexpr std::size_t shared_slots() const noexcept { return shared_slots_of(inner); }
     [[nodiscard]] bool seals() const noexcept requires requires(const inner_type& one) { one.seals(); }
     { return inner.seals(); }
+    /// For sparse_sum, and for warm_up.
+    static constexpr bool sends_index_list = compress::sends_index_list<inner_type>;
+    [[nodiscard]] double own_ratio() const requires has_ratio<inner_type> { return compress::ratio_of(inner); }
+    [[nodiscard]] measured with_ratio(double ratio) const requires has_ratio<inner_type> {
+        return {compress::with_ratio(inner, ratio), to};
+    }
     [[nodiscard]] bool is_dense(const matrix& shape) const { return compress::is_dense(inner, shape); }
     [[nodiscard]] bool sends_all(std::uint64_t step, const origin& from) const {
         return compress::sends_all(inner, step, from);

@@ -34,6 +34,7 @@ namespace lockstep::compress {
 /// of their sum.
 /// A column of P that depends on the others, or is zero, becomes a random direction, the same on all ranks: no column
 /// of Q stays zero.
+/// Q has the size of the gradient, and P that of its square: numbers of a float gradient from 1e-18 to 1e18.
 /// Matrices with r (m + q) >= m q, and tensors of one extent, are added as they are.
 /// Elements: r m, then r q. Arithmetic of a worker: 4 r m q FLOPs to encode, 2 r m q to decode its own part; of a rank
 /// 2 r m q for the mean and 4 r^2 m to orthogonalise. Every sum has an order of its own: sums over columns 16 ways,

@@ -21,8 +21,8 @@ namespace lockstep::compress {
 /// EF-signSGD (Karimireddy et al., ICML 2019), the compressor of it: decoded_i = s sgn(p_i) with s = |p|_1 / n, sgn(0)
 /// = 1. A contraction: |p - decoded|_2^2 = (1 - |p|_1^2 / (n |p|_2^2)) |p|_2^2 where no p_i is 0, and never more than
 /// that by zeros. Biased: signs alone have convex counter-examples, so it wants error_feedback around it. Message: s,
-/// then ceil(n / 8) bytes of signs; a number that is not finite makes s so. |p|_1: sums of T in each way of a vector
-/// over blocks of 1,024 numbers, added in order in double. Two passes over p to encode.
+/// then ceil(n / 8) bytes of signs; a number that is not finite makes s so. |p|_1: sums of 64 numbers in T in each way
+/// of a vector, added in order in double. Two passes over p to encode.
 struct scaled_sign {
     static constexpr std::string_view name = "scaled_sign";
     static constexpr std::size_t slot_count = 0;
@@ -54,7 +54,7 @@ struct scaled_sign {
 private:
     template <class T>
     [[nodiscard]] static double sum_of_magnitudes(std::span<const T> values) noexcept {
-        constexpr std::size_t block = 1024;
+        constexpr std::size_t block = 64 * simd::width<T>;  // sums of the largest numbers would be infinite
         double out = 0;
         for (std::size_t first = 0; first < values.size(); first += block) {
             simd::batch<T> sum(T{0});

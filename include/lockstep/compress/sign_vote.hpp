@@ -41,9 +41,9 @@ struct sign_vote {
     [[nodiscard]] std::string settings() const { return core::text("scale=", scale, " momentum=", momentum); }
     [[nodiscard]] constexpr std::size_t slots() const noexcept { return momentum > 0 ? 1 : 0; }
 
-    /// Throws core::error unless scale is positive and 0 <= momentum < 1.
+    /// Throws core::error unless scale is positive, also as a float, and 0 <= momentum < 1.
     void check() const {
-        if (!(scale > 0 && scale < 1e30))
+        if (!(scale >= 1e-37 && scale < 1e30))
             core::fail(core::text("sign_vote has scale = ", scale),
                        "give the size of a number of the result, such as 1, and the step by the learning rate");
         if (!(momentum >= 0 && momentum < 1))

@@ -45,9 +45,9 @@ struct terngrad {
 
     [[nodiscard]] std::string settings() const { return core::text("clip=", clip); }
 
-    /// Throws core::error unless clip is a number and at least 0.
+    /// Throws core::error unless clip is 0, or from 1e-6 to below 1e9.
     void check() const {
-        if (!(clip >= 0 && clip < 1e9))
+        if (!(clip == 0 || (clip >= 1e-6 && clip < 1e9)))
             core::fail(core::text("terngrad has clip = ", clip),
                        "give a number of standard deviations, such as 2.5, or 0 for no clipping");
     }

@@ -33,9 +33,9 @@ struct threshold {
 
     [[nodiscard]] std::string settings() const { return core::text("value=", value, " most_share=", most_share); }
 
-    /// Throws core::error unless value is a positive number and 0 < most_share <= 1.
+    /// Throws core::error unless value is positive and finite, also as a float, and 0 < most_share <= 1.
     void check() const {
-        if (!(value > 0 && std::isfinite(value)))
+        if (!(value >= 1e-37 && value <= 3e38))
             core::fail(core::text("threshold has value = ", value),
                        "give the magnitude from which elements are sent, such as 0.001");
         check_share(name, "most_share", most_share);

@@ -17,43 +17,11 @@
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/parts/choice.hpp"
+#include "lockstep/compress/parts/ratio.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::compress {
-
-/// Whether it has a share of elements that it sends: a member `ratio`, or with_ratio(ratio) and, if stages are not to
-/// send less than it does, own_ratio().
-template <class C>
-inline constexpr bool has_ratio = requires(C one) {
-    one.ratio = 0.5;
-}
-|| requires(const C& one) { one.with_ratio(0.5); };
-
-/// It; 0 where nothing says so.
-template <class C>
-    requires has_ratio<C>
-[[nodiscard]] double ratio_of(const C& one) {
-    if constexpr (requires { one.own_ratio(); })
-        return one.own_ratio();
-    else if constexpr (requires { one.ratio; })
-        return one.ratio;
-    else
-        return 0;
-}
-
-/// The same compressor with another share of elements.
-template <class C>
-    requires has_ratio<C>
-[[nodiscard]] C with_ratio(const C& of, double ratio) {
-    if constexpr (requires { of.with_ratio(ratio); }) {
-        return of.with_ratio(ratio);
-    } else {
-        C out = of;
-        out.ratio = ratio;
-        return out;
-    }
-}
 
 /// Steps 0 .. start - 1: `first`, all numbers as they are. Then `each` steps (an epoch) for each of four ratios, those
 /// of deep gradient compression (Lin et al., ICLR 2018), of which the fifth is 0.001, but none below that of `inner`;

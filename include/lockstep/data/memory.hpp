@@ -19,9 +19,33 @@
 
 namespace lockstep::data {
 
-/// A class number is a whole number; a regression is labelled with any number.
+template <class L>
+inline constexpr bool is_character =
+    std::is_same_v<L, char> || std::is_same_v<L, wchar_t> || std::is_same_v<L, char8_t> ||
+    std::is_same_v<L, char16_t> || std::is_same_v<L, char32_t>;
+/// A class number is a whole number, which std::cmp_less compares: no bool and no character. A regression is labelled
+/// with any number.
 template <class L, class Label>
-inline constexpr bool can_label = !tensor::is_classes<Label> || std::integral<L>;
+inline constexpr bool can_label =
+    tensor::is_classes<Label> ? std::integral<L> && !std::is_same_v<L, bool> && !is_character<L>
+                              : std::is_constructible_v<float, L>;
+/// A sample is read as numbers of the network.
+template <class T>
+inline constexpr bool is_sample_number = std::is_constructible_v<float, T>;
+
+/// Whether a data set in memory has such elements; with a message where not.
+template <class Label, class T, class L>
+[[nodiscard]] consteval bool check_elements() {
+    static_assert(is_sample_number<T>,
+                  "lockstep: samples in memory are numbers, one after the other: copy a vector of vectors into one "
+                  "vector");
+    static_assert(can_label<L, Label> || !tensor::is_classes<Label>,
+                  "lockstep: class labels are whole numbers: pass std::vector<std::int32_t>, say, as y");
+    static_assert(can_label<L, Label> || tensor::is_classes<Label>,
+                  "lockstep: labels in memory are numbers, one after the other: copy a vector of vectors into one "
+                  "vector");
+    return is_sample_number<T> && can_label<L, Label>;
+}
 
 /// A temporary would be gone before the first read.
 template <class Container>
@@ -35,7 +59,7 @@ inline constexpr bool outlives_the_call<std::span<T, Extent>> = true;
 /// out of range.
 template <tensor::Shape Sample, tensor::Label Label, class T = float, class L = tensor::label_element<Label, T>>
 class memory {
-    static_assert(can_label<L, Label>, "lockstep: class labels are whole numbers");
+    static constexpr bool is_sound = check_elements<Label, T, L>();
 
 public:
     using sample = Sample;
@@ -59,7 +83,7 @@ public:
                                   " label elements, expected ", size() * per_label),
                        core::text("pass ", per_label, per_label == 1 ? " label element" : " label elements",
                                   " for each sample"));
-        if constexpr (tensor::is_classes<Label>)
+        if constexpr (tensor::is_classes<Label> && is_sound)
             for (std::size_t i = 0; i < y.size(); ++i)
                 if (std::cmp_less(y[i], 0) || std::cmp_greater_equal(y[i], Label::count))
                     core::fail(
@@ -98,13 +122,20 @@ template <tensor::Shape Sample, tensor::Label Label, class X, class Y>
 [[nodiscard]] auto in_memory(X&& x, Y&& y) {
     static_assert(outlives_the_call<X> && outlives_the_call<Y>,
                   "lockstep: a data set in memory views its containers: give the temporary a name that lives as long");
-    std::span<const std::size_t> label_extents;
-    if constexpr (tensor::Shape<Label>) label_extents = Label::extents;
-    const auto xs = tensor::view_samples(x, "x", Sample::extents);
-    const auto ys = tensor::view_samples(y, "y", label_extents);
-    using T = typename decltype(xs)::value_type;
-    using L = typename decltype(ys)::value_type;
-    return memory<Sample, Label, T, L>{xs, ys};
+    if constexpr (tensor::check_containers<std::remove_cvref_t<X>, std::remove_cvref_t<Y>>()) {
+        std::span<const std::size_t> label_extents;
+        if constexpr (tensor::Shape<Label>) label_extents = Label::extents;
+        const auto xs = tensor::view_samples(x, "x", Sample::extents);
+        const auto ys = tensor::view_samples(y, "y", label_extents);
+        using T = typename decltype(xs)::value_type;
+        using L = typename decltype(ys)::value_type;
+        if constexpr (check_elements<Label, T, L>())
+            return memory<Sample, Label, T, L>{xs, ys};
+        else
+            return memory<Sample, Label>{{}, {}};
+    } else {
+        return memory<Sample, Label>{{}, {}};
+    }
 }
 
 }  // namespace lockstep::data

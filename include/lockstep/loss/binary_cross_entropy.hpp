@@ -23,11 +23,12 @@ namespace lockstep::loss {
 
 /// Loss of a row: the mean over its F numbers of -t log(p) - (1 - t) log(1 - p), where p = 1 / (1 + exp(-y)): outputs
 /// are logits, no sigmoid stands before this loss. So dy = scale (p - t) / F. Targets have the shape of the output and
-/// lie in [0, 1]: one that does not makes its loss and its derivative NaN, as a NaN in the output does.
+/// lie in [0, 1]: a trainer refuses others; called alone, this gives NaN for them, as for a NaN in the output.
 /// Computed as max(y, 0) - t y + log(1 + exp(-|y|)), in double: nothing overflows, and nothing cancels but what two
 /// terms near each other do. 3 F numbers moved for each row; an exponential, a logarithm and two divisions for each.
 struct binary_cross_entropy {
     static constexpr std::string_view name = "binary_cross_entropy";
+    static constexpr std::array<double, 2> target_range{0, 1};
 
     template <tensor::Shape Output>
     using label = Output;

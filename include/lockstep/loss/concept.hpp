@@ -3,8 +3,10 @@
 // What a loss must offer: the label that fits an output, and the sum of the losses of some rows with its derivative.
 // Tested by tests/unit/loss/loss.cpp.
 
+#include <array>
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -44,5 +46,14 @@ inline constexpr std::size_t exact_outputs = 0;
 template <class L>
     requires requires { L::exact_outputs; }
 inline constexpr std::size_t exact_outputs<L> = L::exact_outputs;
+
+/// Optional: `static constexpr std::array<double, 2> target_range`, within which each number of a target has to lie.
+/// Default: any finite number.
+template <class L>
+inline constexpr std::array<double, 2> target_range{-std::numeric_limits<double>::infinity(),
+                                                    std::numeric_limits<double>::infinity()};
+template <class L>
+    requires requires { L::target_range; }
+inline constexpr std::array<double, 2> target_range<L> = L::target_range;
 
 }  // namespace lockstep::loss

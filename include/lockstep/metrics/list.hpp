@@ -17,4 +17,18 @@ struct list {
     constexpr explicit list(const Metrics&... metrics) requires(sizeof...(Metrics) > 0) : all{metrics...} {}
 };
 
+namespace detail {
+template <class Metrics>
+struct listed {
+    using type = list<Metrics>;
+};
+template <class... Metrics>
+struct listed<list<Metrics...>> {
+    using type = list<Metrics...>;
+};
+}  // namespace detail
+/// The list of a list, or of one metric by itself.
+template <class Metrics>
+using list_of = typename detail::listed<Metrics>::type;
+
 }  // namespace lockstep::metrics

@@ -24,6 +24,7 @@
 
 #include "lockstep/comm/group.hpp"
 #include "lockstep/comm/watch/abort_channel.hpp"
+#include "lockstep/comm/watch/watched_collective.hpp"
 #include "lockstep/core/checked.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"

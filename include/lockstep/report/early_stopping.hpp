@@ -17,7 +17,8 @@ namespace lockstep::report {
 /// end of the fit(); the optimizer's state stays that of the last step. What it knows is in checkpoints: a run that is
 /// resumed ends where it would have ended. Cost: a copy of the weights on every rank.
 struct early_stopping {
-    static constexpr bool on_every_rank = true;  ///< it looks at all weights
+    static constexpr bool on_every_rank = true;     ///< it looks at all weights
+    static constexpr bool needs_validation = true;  ///< of one that is named before it
 
     std::size_t patience = 5;  ///< epochs
     bool keep_best = true;     ///< whether the weights of the best epoch come back

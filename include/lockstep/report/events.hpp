@@ -159,9 +159,7 @@ struct run_begin {
     /// Whether nothing was done between the checkpoint and this fit().
     [[nodiscard]] bool is_resumed() const noexcept { return is_first && resumed_after > 0 && resumed_after == steps; }
     /// Up to which step files that the run goes on with are kept; 0: they begin anew.
-    [[nodiscard]] std::uint64_t kept_steps() const noexcept {
-        return resumed_after == 0 || is_first ? resumed_after : steps;
-    }
+    [[nodiscard]] std::uint64_t kept_steps() const noexcept { return is_first ? resumed_after : steps; }
 };
 
 /// After each step.
@@ -213,7 +211,7 @@ struct evaluation {
     std::size_t samples = 0;              ///< that were evaluated
     std::vector<metric_value> metrics{};  ///< those that are one number, in the order of the list
 
-    /// The metric of this name. Throws core::error if it was not asked for.
+    /// The metric of this name, or "accuracy". Throws core::error if it was not asked for.
     [[nodiscard]] double operator[](std::string_view name) const;
 };
 
@@ -276,8 +274,11 @@ LOCKSTEP_FUNCTION double evaluation::operator[](std::string_view name) const {
         if (metric.name == name) return metric.value;
         known += core::text(known.empty() ? "" : ", ", metric.name);
     }
+    if (accuracy && name == "accuracy") return *accuracy;
+    const std::string remedy =
+        known.empty() ? "pass metrics::list{..} to evaluate()" : core::text("choose one of: ", known);
     core::fail(core::text("there is no metric '", name, "'"),
-               known.empty() ? "pass metrics::list{..} to evaluate()" : core::text("choose one of: ", known));
+               accuracy ? core::text(remedy, known.empty() ? ", or choose accuracy" : ", accuracy") : remedy);
 }
 
 LOCKSTEP_FUNCTION std::string to_text(const totals& run) {

@@ -22,6 +22,7 @@
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/model/layout.hpp"
+#include "lockstep/report/begun_files.hpp"
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/launch.hpp"
 #include "lockstep/report/logs.hpp"
@@ -173,13 +174,14 @@ LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
         before.steps = own.curve.points();
         before.epochs = own.run.epochs;
         own = {.writes = own.writes, .is_open = true};
-    } else if (from.resumed_after > 0 && core::why_unreadable(path).empty()) {
+    } else if ((from.resumed_after > 0 || is_of_run(path, from)) && core::why_unreadable(path).empty()) {
         try {
             before = read_run(path);
         } catch (const core::error&) {
             before = {};  // another file of that name is none of this run
         }
     }
+    begin_file(path);
     for (const auto& step : before.steps)
         if (step.step <= last) own.curve.add(step);
     for (const auto& epoch : before.epochs)

@@ -21,6 +21,7 @@
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/report/begun_files.hpp"
 #include "lockstep/report/events.hpp"
 #include "lockstep/report/launch.hpp"
 
@@ -36,8 +37,8 @@ public:
     /// Empties the file, before hours of work are spent on what goes into it. One that could not be written before goes
     /// on after its last whole line.
     [[gnu::cold]] void open();
-    /// A run that goes on from a checkpoint keeps the whole lines up to the first one of a later step, if the file has
-    /// its head. `mark`: what stands before the number of the step in a line of a step.
+    /// A run that goes on, from a checkpoint or in a further fit(), keeps the whole lines up to the first one of a
+    /// later step, if the file has its head. `mark`: what stands before the number of the step in a line of a step.
     [[gnu::cold]] void open(const run_begin& from, std::string_view mark);
     /// Writes and flushes one line. Throws core::error where the disk is full.
     void line(const std::string& text);
@@ -152,6 +153,7 @@ LOCKSTEP_FUNCTION void log_file::open() {
 
 LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
     file_.open_after(path_, kept);
+    begin_file(path_);
     whole_ = kept;
     if (kept == 0 && !head_.empty()) line(head_);
 }
@@ -160,7 +162,8 @@ LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view ma
     const bool is_readable = core::why_unreadable(path_).empty();
     const bool goes_back = from.undoes(resumes_) && file_.is_open();
     if (goes_back && is_readable) file_.close();
-    if ((from.resumed_after == 0 && !goes_back) || file_.is_open() || !is_readable) return open();
+    const bool goes_on = from.resumed_after > 0 || goes_back || is_of_run(path_, from);
+    if (!goes_on || file_.is_open() || !is_readable) return open();
     const std::uint64_t last = goes_back ? from.resumed_after : from.kept_steps();
     core::input_file old{path_};
     std::string text(old.size(), '\0');

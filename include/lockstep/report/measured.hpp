@@ -11,13 +11,20 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pack.hpp"
 #include "lockstep/metrics/concept.hpp"
+#include "lockstep/metrics/list.hpp"
 #include "lockstep/report/events.hpp"
 
 namespace lockstep::report {
 
-/// Whether a metric is among those of an evaluation.
+/// How many metrics of an evaluation have this type.
 template <class Metric, class... Metrics>
-inline constexpr bool is_measured = ((std::is_same_v<Metric, Metrics> ? 1 : 0) + ... + 0) == 1;
+inline constexpr std::size_t count_of = (std::size_t{std::is_same_v<Metric, Metrics>} + ... + 0);
+/// Whether a metric is among those of an evaluation,
+template <class Metric, class... Metrics>
+inline constexpr bool is_measured = count_of<Metric, Metrics...> > 0;
+/// and can be found by its type.
+template <class Metric, class... Metrics>
+inline constexpr bool is_measured_once = count_of<Metric, Metrics...> <= 1;
 
 /// What evaluate(set, metrics::list{..}) returns: `found["accuracy"]` finds numbers by name,
 /// `found.get<metrics::confusion_matrix>()` what a metric makes of several sums.
@@ -30,6 +37,9 @@ struct measured : evaluation {
     [[nodiscard]] const metrics::value_of<Metric>& get() const& {
         static_assert(is_measured<Metric, Metrics...>,
                       "lockstep: get<..>() names no metric that evaluate() was given in its metrics::list{..}");
+        static_assert(is_measured_once<Metric, Metrics...>,
+                      "lockstep: get<..>() finds a metric by its type, and evaluate() was given several of that type: "
+                      "evaluate them one after the other");
         if constexpr (is_measured<Metric, Metrics...>)
             return core::get<index_of<Metric>()>(values);
         else
@@ -54,5 +64,13 @@ private:
 /// Without metrics, an evaluation as it is.
 template <class... Metrics>
 using evaluation_of = std::conditional_t<sizeof...(Metrics) == 0, evaluation, measured<Metrics...>>;
+
+namespace detail {
+template <class... Metrics>
+evaluation_of<Metrics...> evaluation_for(const metrics::list<Metrics...>&);
+}  // namespace detail
+/// What evaluate() returns for a list, or for one metric by itself.
+template <class Metrics>
+using evaluation_with = decltype(detail::evaluation_for(std::declval<const metrics::list_of<Metrics>&>()));
 
 }  // namespace lockstep::report

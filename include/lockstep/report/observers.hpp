@@ -87,20 +87,106 @@ struct recording {
     ~recording() { source.record(nullptr); }
 };
 
-/// An observer that hears of nothing is a mistake.
+/// Whether an observer has a member, in a form in which it is called.
 template <class Observer, class Trainer>
-inline constexpr bool is_observer = requires(Observer& o, const comm::group& ranks) {
+inline constexpr bool hears_begin = requires(Observer& o, const comm::group& ranks) {
     o.on_begin(ranks);
 }
 || requires(Observer& o, const run_begin& from) { o.on_begin(from); }
 || requires(Observer& o, Trainer& t, const run_begin& from) { o.on_begin(t, from); }
-|| requires(Observer& o) { o.on_begin(); }
-|| requires(Observer& o, Trainer& t, step_event& e) { o.on_step(t, e); }
-|| requires(Observer& o, step_event& e) { o.on_step(e); }
-|| requires(Observer& o, Trainer& t, epoch_event& e) { o.on_epoch(t, e); }
-|| requires(Observer& o, epoch_event& e) { o.on_epoch(e); }
-|| requires(Observer& o, Trainer& t, const totals& r) { o.on_end(t, r); }
+|| requires(Observer& o) { o.on_begin(); };
+template <class Observer, class Trainer>
+inline constexpr bool hears_steps = requires(Observer& o, Trainer& t, step_event& e) {
+    o.on_step(t, e);
+}
+|| requires(Observer& o, step_event& e) { o.on_step(e); };
+template <class Observer, class Trainer>
+inline constexpr bool hears_epochs = requires(Observer& o, Trainer& t, epoch_event& e) {
+    o.on_epoch(t, e);
+}
+|| requires(Observer& o, epoch_event& e) { o.on_epoch(e); };
+template <class Observer, class Trainer>
+inline constexpr bool hears_end = requires(Observer& o, Trainer& t, const totals& r) {
+    o.on_end(t, r);
+}
 || requires(Observer& o, const totals& r) { o.on_end(r); };
+
+/// Whether it has one member of that name, whatever its arguments. Not known of templates and overloads.
+template <class Observer>
+inline constexpr bool names_begin = requires {
+    &Observer::on_begin;
+};
+template <class Observer>
+inline constexpr bool names_steps = requires {
+    &Observer::on_step;
+};
+template <class Observer>
+inline constexpr bool names_epochs = requires {
+    &Observer::on_epoch;
+};
+template <class Observer>
+inline constexpr bool names_end = requires {
+    &Observer::on_end;
+};
+
+/// An observer that hears of nothing is a mistake, and so is a member that would never be called.
+template <class Observer, class Trainer>
+consteval void check_observer() {
+    constexpr bool begins = hears_begin<Observer, Trainer>, steps = hears_steps<Observer, Trainer>;
+    constexpr bool epochs = hears_epochs<Observer, Trainer>, ends = hears_end<Observer, Trainer>;
+    constexpr bool has_name =
+        names_begin<Observer> || names_steps<Observer> || names_epochs<Observer> || names_end<Observer>;
+    static_assert(begins || steps || epochs || ends || has_name,
+                  "lockstep: an observer has on_begin(), on_step(event), on_epoch(event) or on_end(report)");
+    static_assert(begins || !names_begin<Observer>,
+                  "lockstep: on_begin of an observer takes nothing, a comm::group, a run_begin, or the trainer and a "
+                  "run_begin; these are const, and so is on_begin of a const observer");
+    static_assert(steps || !names_steps<Observer>,
+                  "lockstep: on_step of an observer takes a step_event&, or the trainer and a step_event&; of a const "
+                  "observer it is const");
+    static_assert(epochs || !names_epochs<Observer>,
+                  "lockstep: on_epoch of an observer takes an epoch_event&, or the trainer and an epoch_event&; of a "
+                  "const observer it is const");
+    static_assert(ends || !names_end<Observer>,
+                  "lockstep: on_end of an observer takes a const totals&, or the trainer and a const totals&; of a "
+                  "const observer it is const");
+}
+
+/// `static constexpr bool needs_validation = true`: on_epoch() looks at epoch_event::test.
+template <class Observer>
+inline constexpr bool needs_validation = requires {
+    requires Observer::needs_validation;
+};
+/// Whether on_epoch() takes an event that it cannot change.
+template <class Observer, class Trainer>
+inline constexpr bool hears_const_epochs = requires(Observer& o, Trainer& t, const epoch_event& e) {
+    o.on_epoch(t, e);
+}
+|| requires(Observer& o, const epoch_event& e) { o.on_epoch(e); };
+/// Whether an observer may set epoch_event::test. A template may.
+template <class Observer, class Trainer>
+inline constexpr bool may_validate =
+    hears_epochs<Observer, Trainer> && !(names_epochs<Observer> && hears_const_epochs<Observer, Trainer>);
+
+/// Whether each one that needs a validation has one named before it.
+template <class Trainer, class... Observers>
+[[nodiscard]] consteval bool validates_in_order() {
+    bool out = true;
+    [[maybe_unused]] bool is_validated = false;
+    ((out = out && (is_validated || !needs_validation<Observers>),
+      is_validated = is_validated || may_validate<Observers, Trainer>),
+     ...);
+    return out;
+}
+
+/// The observers of a fit(), with one sentence for each mistake.
+template <class Trainer, class... Observers>
+consteval void check_observers() {
+    (check_observer<Observers, Trainer>(), ...);
+    static_assert(validates_in_order<Trainer, Observers...>(),
+                  "lockstep: early_stopping looks at the loss on a validation set: name validate{set} before it in "
+                  "fit()");
+}
 
 /// What the observers of a fit() write, before any of them does: no two of their files are one. An observer that writes
 /// files has `files()`, a range of their paths; empty paths are left out. On rank 0, which writes.
@@ -143,8 +229,6 @@ template <class Observer, class Trainer>
 /// Calls on_step or on_epoch with the trainer, if the observer takes it, or without.
 template <class Observer, class Trainer>
 [[nodiscard]] bool tell_step(Observer& observer, std::size_t rank, Trainer& trainer, step_event& event) {
-    static_assert(is_observer<Observer, Trainer>,
-                  "lockstep: an observer has on_begin(), on_step(event), on_epoch(event) or on_end(report)");
     if (rank != 0 && !on_every_rank<Observer>) return true;
     if constexpr (requires { observer.on_step(trainer, event); })
         return answer([&] { return observer.on_step(trainer, event); });

@@ -336,6 +336,8 @@ LOCKSTEP_FUNCTION background::background(const comm::group& ranks, const std::st
                                          const state_parts& parts, const state_layout& layout)
     : ranks_{ranks}, to_{ranks, folder, std::move(facts), layout}, runs_{layout.runs(parts, false)} {
     const auto begin = [&] {
+        comm::require_threads(comm::thread_use::beside, "a checkpoint is to be written behind the run",
+                              "leave write_behind out");
         std::size_t bytes = 0;
         for (const file_run& one : runs_) bytes += one.bytes;
         core::with_memory("a copy of the state", bytes, "leave write_behind out, or use a machine with more memory",

@@ -127,8 +127,15 @@ public:
         made_.clear();
         std::fill(now_.begin(), now_.end(), 0);
         const std::vector<std::uint64_t> read = counters_;
-        for (std::size_t k = 0; k < std::min<std::uint64_t>(read[0], most_choices); ++k)
-            make({read[k + 1] >> 24U, (read[k + 1] >> 8U) & 0xFFFFU, read[k + 1] & 0xFFU});
+        for (std::size_t k = 0; k < std::min<std::uint64_t>(read[0], most_choices); ++k) {
+            const compress::compressor_choice one{read[k + 1] >> 24U, (read[k + 1] >> 8U) & 0xFFFFU,
+                                                  read[k + 1] & 0xFFU};
+            if (one.candidate > settings_.candidates.size())
+                core::fail(core::text("the checkpoint has chosen candidate ", one.candidate, " of adaptive in step ",
+                                      one.step, ", the plan has ", settings_.candidates.size()),
+                           "resume with the candidates of the run that wrote it");
+            make(one);
+        }
         for (std::size_t bucket = 0; bucket < now_.size(); ++bucket)
             this->queue_[bucket].reducer.restored(was_compressed(bucket, steps_));
         std::fill(norms_.begin(), norms_.end(), -1.0);

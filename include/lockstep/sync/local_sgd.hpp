@@ -154,7 +154,8 @@ public:
             one.complete();
             times().end_update(0);
         }
-        are_equal_ = grid_.workers == 1 || step < start_;
+        // A synchronous step leaves them as they were: a run that is resumed with a later start may have others.
+        if (step >= start_) are_equal_ = grid_.workers == 1;
         for (std::size_t one = 0; !are_equal_ && one < samples_.size(); ++one) samples_[one] += rows_of(one);
         if (averages_after(step)) finite = average(weights, step) && finite;
         return finite;

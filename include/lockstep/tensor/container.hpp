@@ -2,7 +2,9 @@
 #pragma once
 // The user's containers of samples as spans: what shape and strides they must have is checked here and nowhere else.
 
+#include <concepts>
 #include <cstddef>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +36,22 @@ template <class Extents>
 }
 
 }  // namespace detail
+
+/// What can be viewed: a std::vector<bool> and a lazy expression have no numbers in memory.
+template <class Container>
+inline constexpr bool is_container = requires(const Container& all) {
+    requires std::contiguous_iterator<decltype(all.data())>;
+    { all.size() } -> std::convertible_to<std::size_t>;
+};
+
+/// The same, with a message where not.
+template <class... Containers>
+[[nodiscard]] consteval bool check_containers() {
+    static_assert((is_container<Containers> && ...),
+                  "lockstep: a container has data(), a pointer to its numbers, and size(); copy a vector<bool> or an "
+                  "xtensor expression first");
+    return (is_container<Containers> && ...);
+}
 
 /// The numbers of a container as a span: std::vector, std::span, xt::xtensor, xt::xarray, or any with data() and
 /// size(). One that has shape() must be n x `sample`, extents of 1 aside, and its strides() those of row-major order;

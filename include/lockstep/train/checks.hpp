@@ -4,6 +4,7 @@
 // stays the only one.
 
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
 #include <string_view>
 #include <type_traits>
@@ -13,10 +14,13 @@
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
+#include "lockstep/core/random.hpp"
 #include "lockstep/data/concept.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/loss/concept.hpp"
 #include "lockstep/metrics/concept.hpp"
+#include "lockstep/metrics/list.hpp"
+#include "lockstep/model/initialise.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/optim/schedule.hpp"
@@ -24,6 +28,7 @@
 #include "lockstep/partition/concept.hpp"
 #include "lockstep/partition/data.hpp"
 #include "lockstep/report/events.hpp"
+#include "lockstep/tensor/parameter.hpp"
 #include "lockstep/train/plan.hpp"
 
 namespace lockstep::train {
@@ -42,6 +47,21 @@ inline constexpr bool has_sequential = false;
 template <class Model, class... Others>
 inline constexpr bool has_sequential<plan<Model, Others...>> = is_sequential<Model>;
 
+/// The kernels are there for float and double.
+template <class Precision>
+inline constexpr bool is_precision = false;
+template <class Precision>
+    requires requires { typename Precision::type; }
+inline constexpr bool is_precision<Precision> =
+    std::is_same_v<typename Precision::type, float> || std::is_same_v<typename Precision::type, double>;
+/// `real<float>` stands in for what is no precision.
+template <class Precision>
+using sound_precision = std::conditional_t<is_precision<Precision>, Precision, real<float>>;
+template <class Initialise, class T>
+inline constexpr bool is_initialisation = requires(const Initialise& rule, const tensor::parameter& of,
+                                                   const core::random_stream& random, std::uint64_t index) {
+    static_cast<T>(rule.value(of, random, index));
+};
 template <class Optimizer, class T>
 inline constexpr bool is_optimizer = optim::Optimizer<Optimizer, T>;
 template <class Schedule>
@@ -224,8 +244,11 @@ inline constexpr bool sound_shards<Net, Shards, std::index_sequence<Index...>> =
 /// Whether a data set is one, and has what the network and the loss take; with a message where not.
 template <class Dataset, class T, class Input, class Label, class Loss>
 [[nodiscard]] constexpr bool check_dataset() {
-    static_assert(is_dataset<Dataset, T>,
-                  "lockstep: a data set has the types sample and label, size(), and read(rows, x, y)");
+    static_assert(
+        is_dataset<Dataset, T>,
+        "lockstep: a data set has the types sample and label, size(), and read(rows, x, y), with x a "
+        "batch<T, sample> of the plan's precision T and y a std::span<std::int32_t> for classes, a std::span<T> "
+        "for a shape");
     if constexpr (is_dataset<Dataset, T> && !std::is_same_v<Loss, no_loss>) {
         using sample = typename Dataset::sample;
         using found = typename Dataset::label;
@@ -245,6 +268,12 @@ template <class Metric, class Output, class Label, class T>
                   "sum_count<Output>, a noexcept add(pass) and result(sums, rows); its labels are those of the loss");
     return is_metric_for<Metric, Output, Label, T>;
 }
+/// The same of all metrics of a list.
+template <class List, class Output, class Label, class T>
+inline constexpr bool check_metrics = false;
+template <class... Metrics, class Output, class Label, class T>
+inline constexpr bool check_metrics<metrics::list<Metrics...>, Output, Label, T> =
+    (check_metric<Metrics, Output, Label, T>() && ...);
 
 /// Factors of a plan, or none where they do not go with something else in it. `Sound`: the layers are.
 template <bool Sound, class Net, class Partition, class Compressor, class Sync, class Optimizer, class Clip,
@@ -301,12 +330,15 @@ template <class T, class Compressor, class Sync, class Clip, class Optimizer>
 }
 
 /// The group that a trainer runs on.
-template <class Ranks>
-[[nodiscard]] comm::group group_of(const Ranks& ranks, const std::source_location& where) {
+template <class Ranks, class P>
+[[nodiscard]] comm::group group_of(const Ranks& ranks, const P& plan, const std::source_location& where) {
     static_assert(is_communicator<Ranks>,
                   "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
+    auto timeout = comm::default_timeout();
+    if constexpr (requires { timeout = *plan.timeout; })
+        if (plan.timeout && plan.timeout->count() >= 0) timeout = *plan.timeout;
     if constexpr (is_communicator<Ranks>)
-        return comm::make_group(ranks, where);
+        return comm::make_group(ranks, where, timeout);
     else
         return comm::group{};
 }
@@ -321,7 +353,12 @@ template <class Plan>
         is_plan<Plan>,
         "lockstep: a trainer takes a communicator and a plan: trainer{world, ls::plan{.model = .., .loss = ..}}");
     if constexpr (is_plan<Plan>) {
-        using T = typename decltype(of.precision)::type;
+        using T = typename sound_precision<decltype(of.precision)>::type;
+        static_assert(is_precision<decltype(of.precision)>,
+                      "lockstep: plan::precision is real<float>{} or real<double>{}");
+        static_assert(is_initialisation<decltype(of.initialise), T>,
+                      "lockstep: an initialisation has value(parameter, random, index), which returns a number, as "
+                      "model::he{} and model::glorot{} have");
         static_assert(is_sequential<decltype(of.model)>,
                       "lockstep: the model of a plan is a sequential{input<..>, layers..}");
         static_assert(is_optimizer<decltype(of.optimizer), T>,
@@ -342,7 +379,7 @@ template <class Plan>
             "decode_add(message, scale, sum), or is a reduction with rounds: see lockstep/compress/reduction.hpp");
     }
     if constexpr (has_sequential<Plan>) {
-        using T = typename decltype(of.precision)::type;
+        using T = typename sound_precision<decltype(of.precision)>::type;
         constexpr bool layers = sound_layers<decltype(of.model), T>;
         auto net =
             or_else<layers>(of.model, model::sequential{typename decltype(of.model)::input{}, layers::flatten{}});
@@ -407,9 +444,9 @@ template <class Plan>
             .schedule = or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
             .partition = or_else<shards>(part, partition::data{}),
             .compressor = compressor,
-            .initialise = of.initialise,
+            .initialise = or_else<is_initialisation<decltype(of.initialise), T>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
-            .precision = of.precision,
+            .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
             .sync = or_else < syncs && norms && whole && exact > (of.sync, sync::every_step{}),
             .clip = clip,
             .factors = factors,

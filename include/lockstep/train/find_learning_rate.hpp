@@ -63,6 +63,7 @@ public:
           restored_set_{of.restored_set},
           resumed_after_{of.resumed_after},
           is_first_fit_{of.is_first_fit},
+          has_loaded_{of.change.state().loaded},
           totals_{of.totals} {
         of.visit_state(*this);
     }
@@ -87,6 +88,7 @@ public:
         of_.is_first_fit = is_first_fit_;
         of_.totals = std::move(totals_);
         of_.told = of_.strategy.times().added_to(of_.totals.seconds);
+        if (has_loaded_) of_.change.loaded();
         of_.ranks.end_together();
     }
 
@@ -118,7 +120,7 @@ private:
     double epoch_loss_;
     std::size_t epoch_samples_, restored_set_;
     std::uint64_t resumed_after_;
-    bool is_first_fit_;
+    bool is_first_fit_, has_loaded_;
     report::totals totals_;
 };
 

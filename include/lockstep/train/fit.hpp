@@ -114,6 +114,7 @@ template <class Plan, class Trainer, class Dataset, class Until, class... Observ
 report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Until until, Observers&... observers) {
     using clock = std::chrono::steady_clock;
     constexpr bool is_timed = std::is_same_v<Until, report::seconds>;
+    report::check_observers<Trainer, Observers...>();
     const auto called = clock::now();
     core.require_no_fit("fit()");
     const typename engine<Plan>::fit_guard here{core.is_in_fit};

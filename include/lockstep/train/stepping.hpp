@@ -9,6 +9,7 @@
 #include <source_location>
 
 #include "lockstep/report/events.hpp"
+#include "lockstep/tensor/container.hpp"
 #include "lockstep/train/run_facts.hpp"
 
 namespace lockstep::train {
@@ -31,7 +32,7 @@ public:
         return core.on_all_ranks("step", where, [&] {
             core.require_no_fit("step()");
             core.strategy.begin(core.totals.steps);
-            const auto rows = core.samples.take(x, y);
+            const auto rows = take(core, x, y);
             core.rows.brought(core.counts.gather(rows.count));
             require_rows(core);
             auto event = core.run_step(rows.x, rows.y);
@@ -58,7 +59,7 @@ public:
             const double seconds = std::chrono::duration<double>(budget).count();
             if (std::isnan(seconds))
                 core::fail("step_for was given a budget that is not a number", "pass a duration such as 2ms");
-            const auto rows = core.samples.take(x, y);
+            const auto rows = take(core, x, y);
             const time_limit::use limited{core.limit, called, seconds};
             const auto counts = core.counts.gather(rows.count, core.grid.rank == 0 && !core.limit.allows_first(called));
             core.rows.brought(counts);
@@ -87,6 +88,14 @@ protected:
     using run_facts<Plan>::core_;
 
 private:
+    /// What a call brings. A container that cannot be viewed has a message before anything looks at it.
+    template <class X, class Y>
+    static auto take(core_type& core, const X& x, const Y& y) {
+        if constexpr (tensor::check_containers<X, Y>())
+            return core.samples.take(x, y);
+        else
+            return typename decltype(core_type::samples)::rows{};
+    }
     static void require_rows(const core_type& core) {
         if (core.rows.rows() == 0)
             core::fail("no rank brought a sample to this step", "call step() with at least one row on some rank");

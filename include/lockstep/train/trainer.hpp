@@ -32,8 +32,8 @@ namespace lockstep::train {
 /// order. Allocates on construction, and where a minibatch brings other numbers of rows to a model partition; not in a
 /// step, but for the message in which a rank asks another one where it is when it has waited for it for 20 ms. Errors:
 /// core::error, on all ranks alike; a rank that fails tells the others, which throw comm::remote_failure. Each error
-/// ends with a line that says what the weights of its rank are (weights_state()): almost always those of the last
-/// complete step. On several ranks each call after an error throws it again.
+/// but of files and of local queries ends with a line that says what the weights of its rank are (weights_state()):
+/// almost always those of the last complete step. On several ranks each later call but a local query throws it again.
 template <class Plan>
 class trainer : public stepping<Plan> {
     using core_type = engine<Plan>;
@@ -50,10 +50,10 @@ public:
     using label = typename core_type::label;                  ///< classes<n>, or a shape
     using label_element = typename core_type::label_element;  ///< int or the value type
 
-    /// `ranks`: an MPI_Comm or a boost::mpi::communicator, which is duplicated, or a comm::group. Collective.
+    /// `ranks`: an MPI_Comm, a boost::mpi::communicator or a comm::group, which is duplicated. Collective.
     template <class Ranks, class P>
     trainer(const Ranks& ranks, const P& plan, const std::source_location& where = std::source_location::current())
-        : trainer{group_of(ranks, where), sound(plan), where, 0} {}
+        : trainer{group_of(ranks, plan, where), sound(plan), where, 0} {}
 
     /// At any time but within a fit(); what was the trainer before has nothing any more, and says so when it is used.
     /// Not collective: memory, groups and what is under way stay where they are.
@@ -80,16 +80,15 @@ public:
         return {};
     }
 
-    /// Mean loss and accuracy over a data set that every rank can read, and further metrics: `evaluate(set,
+    /// Mean loss and accuracy over a data set that every rank can read, and a metric or several: `evaluate(set,
     /// metrics::list{mine{}})["mine"]`, or `.get<mine>()`. Equal bits on any number of ranks. Collective.
-    template <class Dataset, class... Metrics>
-    report::evaluation_of<Metrics...> evaluate(const Dataset& set, const metrics::list<Metrics...>& also = {},
-                                               const std::source_location& where = std::source_location::current()) {
-        constexpr bool metrics_fit = (check_metric<Metrics, output, label, T>() && ...);
+    template <class Dataset, class Also = metrics::list<>>
+    report::evaluation_with<Also> evaluate(const Dataset& set, const Also& also = {},
+                                           const std::source_location& where = std::source_location::current()) {
+        constexpr bool metrics_fit = check_metrics<metrics::list_of<Also>, output, label, T>;
         if constexpr (check_dataset<Dataset, T, input, label, loss_type>() && metrics_fit)
             return core_->on_all_ranks("evaluate", where, [&] { return forward_alone().evaluate(set, also); });
-        else
-            return {};
+        return {};
     }
 
     /// The network's outputs for these rows, as an xtensor of rows x the output shape that owns its numbers: include
@@ -100,7 +99,8 @@ public:
         static_assert(tensor::has_views<const T>,
                       "lockstep: predict() gives an xtensor: #include \"lockstep/tensor/xtensor.hpp\"");
         return core_->on_all_ranks("predict", where, [&] {
-            if constexpr (tensor::has_views<const T>) return forward_alone().predict(core_->samples.take_x(x));
+            if constexpr (tensor::has_views<const T> && tensor::check_containers<X>())
+                return forward_alone().predict(core_->samples.take_x(x));
         });
     }
 

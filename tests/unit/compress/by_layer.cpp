@@ -43,6 +43,11 @@ TEMPLATE_TEST_CASE("compress/by_layer: the tensor decides whose message it is", 
     CHECK(parts.template max_bytes<T>(n) == n * sizeof(T) + 1);
 }
 
+/// Tensors of less than 1,000 numbers travel as they are.
+struct leaves_small : top_k {
+    [[nodiscard]] bool is_dense(const matrix& shape) const { return shape.size() < 1000; }
+};
+
 TEST_CASE("compress/by_layer: vectors without a compressor are added as they are", "[compress]") {
     const by_layer parts{top_k{}, quantize{.bits = 8}};
     CHECK(compress::is_dense(parts, {1, 10}));
@@ -51,6 +56,10 @@ TEST_CASE("compress/by_layer: vectors without a compressor are added as they are
     CHECK(compress::is_dense(error_feedback{parts}, {1, 10}));
     // Who names a compressor for vectors gets it, also one that would leave them out alone.
     CHECK_FALSE(compress::is_dense(by_layer{top_k{}, top_k{}, top_k{}}, {1, 10}));
+    // What both compressors for matrices leave as it is.
+    CHECK(compress::is_dense(by_layer{leaves_small{}, error_feedback{leaves_small{}}}, {10, 10}));
+    CHECK_FALSE(compress::is_dense(by_layer{leaves_small{}, leaves_small{}}, {100, 10}));
+    CHECK_FALSE(compress::is_dense(by_layer{leaves_small{}, top_k{}}, {10, 10}));
 }
 
 TEST_CASE("compress/by_layer: state, settings and check are those of its parts", "[compress]") {

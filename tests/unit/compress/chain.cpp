@@ -159,4 +159,16 @@ TEST_CASE("compress/chain: traits, settings and check are those of its parts", "
     CHECK_THROWS_WITH((chain{top_k{}, quantize{.bits = 33}}.check()), Catch::Contains("quantize has bits = 33"));
     CHECK_THROWS_AS((chain{top_k{}, quantize{.bits = 2}}.check_feedback()), core::error);
     CHECK(chain{top_k{.ratio = 0.01}, quantize{}}.with_ratio(0.5).sparsifier.ratio == 0.5);
+    struct of_whole_matrices : top_k {
+        [[nodiscard]] bool is_dense(const matrix& shape) const { return shape.size() < 1000; }
+        [[nodiscard]] bool sees_whole_tensors() const { return true; }
+    };
+    const chain whole{of_whole_matrices{}, quantize{}};
+    CHECK(compress::is_dense(whole, {10, 10}));
+    CHECK_FALSE(compress::is_dense(whole, {100, 10}));
+    CHECK(compress::sees_whole_tensors(whole));
+    CHECK_FALSE(compress::sees_whole_tensors(chain{top_k{}, quantize{}}));
+    CHECK(compress::sends_all(chain{top_k{.ratio = 1}, none{}}, 0, {}));
+    CHECK_FALSE(compress::sends_all(chain{top_k{.ratio = 1}, quantize{}}, 0, {}));
+    CHECK_FALSE(compress::sends_all(chain{top_k{.ratio = 0.5}, none{}}, 0, {}));
 }

@@ -15,6 +15,7 @@
 #include "lockstep/compress/quantize.hpp"
 #include "lockstep/compress/random_k.hpp"
 #include "lockstep/compress/sign_vote.hpp"
+#include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/terngrad.hpp"
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/compress/two_sided.hpp"
@@ -93,6 +94,15 @@ TEST_CASE("compress/measured: exactness, settings and check are the inner one's"
     CHECK(measured<quantize>{coarse, &seen}.settings() == coarse.settings());
     CHECK_THROWS_AS((measured<quantize>{{.bits = 0}, &seen}.check()), core::error);
     CHECK_THROWS_AS((measured<quantize>{{.bits = 2}, &seen}.check_feedback()), core::error);
+    // Lists stay lists, and shares of elements can be changed.
+    STATIC_REQUIRE(sends_index_list<measured<top_k>> && !sends_index_list<measured<quantize>>);
+    const sparse_sum streams{error_feedback{measured<top_k>{{.ratio = 0.25}, &seen}}};
+    CHECK_NOTHROW(streams.check());
+    STATIC_REQUIRE(has_ratio<measured<top_k>> && !has_ratio<measured<quantize>>);
+    CHECK(ratio_of(measured<top_k>{{.ratio = 0.25}, &seen}) == 0.25);
+    const auto other = with_ratio(measured<top_k>{{.ratio = 0.25}, &seen}, 0.5);
+    CHECK(other.inner.ratio == 0.5);
+    CHECK(other.to == &seen);
 }
 
 TEST_CASE("compress/measured: a table with a line for each tensor that was sent", "[compress]") {

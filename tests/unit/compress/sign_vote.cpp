@@ -92,7 +92,7 @@ TEST_CASE("compress/sign_vote: settings and errors", "[compress]") {
     CHECK(slots_of(sign_vote{}) == 0);
     CHECK(slots_of(sign_vote{.momentum = 0.9}) == 1);
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    for (const double bad : {0.0, -1.0, nan, std::numeric_limits<double>::infinity()})
+    for (const double bad : {0.0, -1.0, 1e-60, nan, std::numeric_limits<double>::infinity()})
         CHECK_THROWS_AS(sign_vote{.scale = bad}.check(), core::error);
     for (const double bad : {1.0, -0.1, nan}) CHECK_THROWS_AS(sign_vote{.momentum = bad}.check(), core::error);
     CHECK_THROWS_AS(error_feedback{sign_vote{}}.check(), core::error);

@@ -176,7 +176,8 @@ TEST_CASE("compress/terngrad: settings and errors", "[compress]") {
     CHECK(!is_dense(terngrad{}, {2, 2}));
     CHECK(terngrad{}.settings() == "clip=2.5");
     CHECK_NOTHROW(terngrad{.clip = 0}.check());
-    for (const double clip : {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
+    for (const double clip :
+         {-1.0, 1e-60, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
         CHECK_THROWS_WITH(terngrad{.clip = clip}.check(),
                           Catch::StartsWith("lockstep: terngrad has clip = ") &&
                               Catch::EndsWith("; give a number of standard deviations, such as 2.5, or 0 for no "

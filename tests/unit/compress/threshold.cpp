@@ -92,6 +92,8 @@ TEST_CASE("compress/threshold: check names the value and the remedy", "[compress
         "lockstep: threshold has value = 0; give the magnitude from which elements are sent, such as 0.001");
     CHECK_THROWS_AS(threshold{.value = std::numeric_limits<double>::quiet_NaN()}.check(), core::error);
     CHECK_THROWS_AS(threshold{.value = std::numeric_limits<double>::infinity()}.check(), core::error);
+    // Infinite or 0 as a float.
+    for (const double value : {1e39, 1e-50}) CHECK_THROWS_AS(threshold{.value = value}.check(), core::error);
     CHECK_THROWS_WITH(threshold{.most_share = 1.5}.check(),
                       Catch::Contains("threshold has most_share = 1.5, outside (0, 1]"));
     CHECK(threshold{}.settings() == "value=0.001 most_share=0.1");

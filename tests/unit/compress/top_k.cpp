@@ -108,7 +108,6 @@ TEST_CASE("compress/top_k: check names the value and the remedy", "[compress]") 
     CHECK_THROWS_AS(top_k{.ratio = std::numeric_limits<double>::quiet_NaN()}.check(), core::error);
     CHECK_THROWS_WITH(top_k{}.max_bytes<float>(std::size_t{1} << 32),
                       "lockstep: top_k is asked for 4294967296 values in one message, but its indices have 32 bits; "
-                      "split the gradient into "
-                      "buckets of fewer than 2^32 values");
+                      "set .segment of the plan, such as 65536");
     CHECK(top_k{.ratio = 0.25}.settings() == "ratio=0.25");
 }

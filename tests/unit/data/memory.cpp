@@ -26,6 +26,11 @@ using tensor::shape;
 
 static_assert(Dataset<memory<shape<2, 2, 1>, classes<3>>> && Dataset<memory<shape<2>, shape<3>, double>, float>);
 
+// Which elements are refused: tests/build_failures.
+static_assert(can_label<signed char, classes<3>> && can_label<unsigned char, classes<3>>);
+static_assert(can_label<std::uint64_t, classes<3>> && !can_label<char, classes<3>> && !can_label<wchar_t, classes<3>>);
+static_assert(can_label<bool, shape<1>> && !can_label<bool, classes<2>> && !can_label<float, classes<3>>);
+
 TEST_CASE("data/memory: classes", "[data]") {
     std::vector<double> x(12);
     std::iota(x.begin(), x.end(), 0.0);

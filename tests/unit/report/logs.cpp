@@ -146,6 +146,35 @@ TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its lo
     CHECK(csv.lines().size() == 6);
 }
 
+TEST_CASE("report/logs: each fit of a run may have a log of its own in one file", "[report]") {
+    const fresh_file csv{"log-of-fits.csv"}, json{"log-of-fits.jsonl"};
+    std::ofstream{csv.path} << "what another program has left\n";
+    const auto fit = [&](std::uint64_t first, std::uint64_t last, bool is_first) {
+        ls::csv_log lines{csv.path};
+        ls::json_log objects{json.path};
+        const ls::report::run_begin from{.steps = first, .is_first = is_first};
+        lines.on_begin(from);
+        objects.on_begin(from);
+        for (std::uint64_t step = first + 1; step <= last; ++step) {
+            lines.on_step({.step = step});
+            objects.on_step({.step = step});
+        }
+    };
+    for (int run = 0; run < 2; ++run) {  // another trainer begins anew
+        fit(0, 10, true);
+        fit(10, 12, false);
+        fit(12, 20, false);
+        CHECK(csv.lines().size() == 21);
+        CHECK(json.lines().size() == 20);
+    }
+    // What this process has not begun is none of the run's, though it has had a fit before.
+    const fresh_file old{"log-of-another-run.csv"};
+    std::ofstream{old.path} << csv.lines()[0] << "\n" << csv.lines()[1] << "\n";
+    ls::csv_log later{old.path};
+    later.on_begin({.steps = 20, .is_first = false});
+    CHECK(old.lines().size() == 1);
+}
+
 TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") {
     const fresh_file file{"log.jsonl"};
     ls::json_log log{file.path};

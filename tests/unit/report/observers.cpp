@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,7 +35,51 @@ int read_by(auto& check) {
     return one.seen;
 }
 
+struct trainer {};
+/// One of each form in which a member is called, and one in which it is not.
+struct writes {
+    void on_epoch(ls::report::epoch_event&) {}
+};
+struct reads {
+    void on_begin() {}
+    void on_step(trainer&, const ls::report::step_event&) {}
+    void on_epoch(trainer&, const ls::report::epoch_event&) const {}
+    void on_end(int) {}
+};
+struct takes_all {
+    void on_epoch(auto&, auto&) {}
+};
+struct overloads {
+    void on_step(int) {}
+    void on_step(double) {}
+};
+struct needs {
+    static constexpr bool needs_validation = true;
+    void on_epoch(const ls::report::epoch_event&) {}
+};
+
 }  // namespace
+
+TEST_CASE("report/observers: members that are never called are found", "[report]") {
+    using namespace ls::report;
+    STATIC_REQUIRE((hears_begin<reads, trainer> && hears_steps<reads, trainer> && hears_epochs<reads, trainer>));
+    STATIC_REQUIRE((names_end<reads> && !hears_end<reads, trainer>));
+    // A const observer has its const members only.
+    STATIC_REQUIRE((names_begin<const reads> && !hears_begin<const reads, trainer>));
+    STATIC_REQUIRE((names_epochs<const reads> && hears_epochs<const reads, trainer>));
+    // Of these the compiler cannot tell.
+    STATIC_REQUIRE((!names_steps<overloads> && !names_epochs<takes_all>));
+}
+
+TEST_CASE("report/observers: what needs a validation set comes after what may read one", "[report]") {
+    using namespace ls::report;
+    using check = ls::validate<counted>;
+    STATIC_REQUIRE((may_validate<check, trainer> && may_validate<writes, trainer> && may_validate<takes_all, trainer>));
+    STATIC_REQUIRE((!may_validate<reads, trainer> && !may_validate<needs, trainer>));
+    STATIC_REQUIRE((validates_in_order<trainer>() && validates_in_order<trainer, reads>()));
+    STATIC_REQUIRE((validates_in_order<trainer, check, reads, needs, needs>()));
+    STATIC_REQUIRE((!validates_in_order<trainer, needs, check>() && !validates_in_order<trainer, reads, needs>()));
+}
 
 TEST_CASE("report/observers: validate keeps a temporary data set, and reads one with a name where it is", "[report]") {
     ls::validate kept{counted{}};

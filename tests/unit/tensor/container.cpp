@@ -3,6 +3,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <deque>
 #include <vector>
 #if __has_include(<xtensor/views/xview.hpp>)
 #include <xtensor/views/xview.hpp>
@@ -33,6 +34,15 @@ TEST_CASE("tensor/container: any container of numbers is a span of its own memor
     const xt::xtensor<double, 4> four = xt::zeros<double>({2, 4, 5, 1});
     CHECK(tensor::view_samples(four, "x", image).data() == four.data());
     CHECK(tensor::view_samples(four, "x", image).size() == 40);
+}
+
+TEST_CASE("tensor/container: what has no numbers in memory is no container", "[tensor]") {
+    const xt::xtensor<float, 2> x = xt::zeros<float>({4, 5});
+    const auto some_rows = xt::view(x, xt::range(0, 4, 2), xt::all());
+    STATIC_REQUIRE(tensor::is_container<std::vector<float>> && tensor::is_container<std::span<const int>>);
+    STATIC_REQUIRE(tensor::is_container<xt::xtensor<bool, 1>> && tensor::is_container<decltype(some_rows)>);
+    STATIC_REQUIRE(!tensor::is_container<std::vector<bool>> && !tensor::is_container<std::deque<float>>);
+    STATIC_REQUIRE(!tensor::is_container<decltype(x / 2.0F)> && !tensor::is_container<float>);
 }
 
 TEST_CASE("tensor/container: extents of 1 carry no information", "[tensor]") {

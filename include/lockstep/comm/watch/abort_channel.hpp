@@ -3,19 +3,19 @@
 // Aborts: a rank that fails tells all others why, so that none of them waits for it for ever.
 // Tested by tests/mpi/comm_abort_channel.cpp.
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/comm/watch/abort_store.hpp"
 #include "lockstep/comm/watch/watch.hpp"
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
@@ -44,13 +44,11 @@ private:
 /// that can have no end, fail with the call sites of all ranks.
 class abort_channel {
 public:
-    /// Longer texts are cut. Short enough for MPI to send at once, whether or not the receiver looks.
-    static constexpr std::size_t longest = 3000;
-    static constexpr int tag = 0;
+    /// Longer texts are cut.
+    static constexpr std::size_t longest = abort_message::longest;
 
-    /// `by`: shared by all groups that were made from communicators with these ranks.
-    [[gnu::cold]] explicit abort_channel(transport over, std::shared_ptr<watch> by = nullptr)
-        : over_{over}, watch_{std::move(by)} {
+    /// `by`: shared by all groups that were made from communicators with these ranks; null: there is one rank.
+    [[gnu::cold]] explicit abort_channel(std::shared_ptr<watch> by = nullptr) : watch_{std::move(by)} {
         if (watch_ == nullptr) return;
         number_ = watch_->open_channel();
         timeout_ = default_timeout();
@@ -88,10 +86,22 @@ public:
 
     [[nodiscard]] bool failed() const noexcept { return failure_.has_value(); }
 
-private:
-    static constexpr std::size_t header = sizeof(std::uint64_t);  // how many stretches of work came before the failure
+    /// While a rank waits for others in a gather they may wait for what is under way here: move_on(self) goes on with
+    /// it, from now on.
+    [[gnu::cold]] void add_beside(void* self, void (*move_on)(void*)) { beside_.push_back({self, move_on}); }
+    [[gnu::cold]] void remove_beside(const void* self) noexcept {
+        std::erase_if(beside_, [&](const auto& one) { return one.self == self; });
+    }
+    void move_on_beside() const {
+        for (const auto& one : beside_) one.move_on(one.self);
+    }
 
-    transport over_;
+private:
+    struct moved_on {
+        void* self;
+        void (*move_on)(void*);
+    };
+
     std::shared_ptr<watch> watch_;
     std::uint64_t number_ = 0;  // of this channel, the same on all ranks
     std::chrono::duration<double> timeout_{0};
@@ -100,7 +110,8 @@ private:
     std::chrono::steady_clock::time_point seen_{};  // the failure, or what came since for a wait that ends a stretch
     std::uint64_t grace_progress_ = 0;
     std::optional<remote_failure> failure_;
-    std::array<char, header + longest> buffer_{};  // what is being sent, or has been received: never both
+    abort_message sent_;
+    std::vector<moved_on> beside_;
     requests requests_;
 };
 
@@ -137,22 +148,22 @@ LOCKSTEP_FUNCTION abort_channel::~abort_channel() {
 LOCKSTEP_FUNCTION void abort_channel::announce(std::string_view text) {
     if (failure_) return;
     if (watch_ != nullptr) watch_->remember_call_site();
-    failure_.emplace(over_.rank(), std::string{text.substr(0, longest)});
+    failure_.emplace(watch_ != nullptr ? watch_->over().rank() : 0, std::string{text.substr(0, longest)});
     failed_after_ = passed_;
-    std::memcpy(buffer_.data(), &failed_after_, header);
-    const std::size_t length = header + failure_->text().copy(buffer_.data() + header, longest);
-    requests_.reserve(over_.size());
-    for (std::size_t distance = 1; distance < over_.size(); ++distance)
-        requests_.send(over_, (over_.rank() + distance) % over_.size(), tag,
-                       std::as_bytes(std::span{buffer_}.first(length)));
+    if (watch_ == nullptr) return;
+    const transport& over = watch_->over();
+    const auto bytes = std::as_bytes(sent_.write({number_, failed_after_}, failure_->text()));
+    requests_.reserve(over.size());
+    for (std::size_t distance = 1; distance < over.size(); ++distance)
+        requests_.send(over, (over.rank() + distance) % over.size(), abort_message::tag, bytes);
     (void)requests_.test();
 }
 
 LOCKSTEP_FUNCTION void abort_channel::check() {
-    if (!failure_) {
-        if (const auto message = over_.take(tag, buffer_)) {
-            failure_.emplace(message->from, std::string{buffer_.data() + header, message->bytes - header});
-            std::memcpy(&failed_after_, buffer_.data(), header);
+    if (!failure_ && watch_ != nullptr) {
+        if (const auto* told = watch_->aborts().of(number_)) {
+            failure_.emplace(told->from, told->text);
+            failed_after_ = told->passed;
             seen_ = std::chrono::steady_clock::now();
         }
     }
@@ -177,11 +188,16 @@ LOCKSTEP_FUNCTION void abort_channel::check(wait& waiting, std::uint64_t progres
     if (!hopeless && (timeout_.count() <= 0 || waiting.waited() < timeout_)) return;
     if (!waiting.may_give_up()) return;
     // A rank that another one tells first repeats what that one says.
-    const stalled failure = watch_->failure(
-        number_, hopeless, timeout_, [](void* self) { static_cast<abort_channel*>(self)->check(); }, this);
+    std::string text =
+        watch_
+            ->failure(
+                number_, hopeless, timeout_, [](void* self) { static_cast<abort_channel*>(self)->check(); }, this)
+            .what();
     if (!waiting.may_give_up()) return;  // it has come while this rank asked
-    announce(failure.what());
-    throw failure;
+    if (const auto* other = watch_->aborts().beside(number_))
+        text += core::text("\n    rank ", other->from, " has failed in another group of these ranks: ", other->text);
+    announce(text);
+    throw stalled{text};
 }
 
 #endif

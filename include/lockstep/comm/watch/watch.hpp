@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/comm/watch/abort_store.hpp"
 #include "lockstep/comm/watch/call_site.hpp"
 #include "lockstep/comm/watch/wait.hpp"
 #include "lockstep/core/compiled.hpp"
@@ -53,14 +54,24 @@ public:
         std::erase(groups_, &removed);
         remove(removed.setup);
     }
-    /// Abort channels are numbered in the order in which groups are made.
+    /// Abort channels are numbered in the order in which groups are made, also those that could not be.
     [[gnu::cold]] std::uint64_t open_channel() {
-        channels_.push_back(++boards_made_);
-        return boards_made_;
+        channels_.push_back(++channels_made_);
+        return channels_made_;
     }
+    [[gnu::cold]] void skip_channel() noexcept { ++channels_made_; }
     /// The number of the channel that is being made.
-    [[nodiscard]] std::uint64_t next_board() const noexcept { return boards_made_ + 1; }
-    [[gnu::cold]] void close_channel(std::uint64_t channel) noexcept { std::erase(channels_, channel); }
+    [[nodiscard]] std::uint64_t next_channel() const noexcept { return channels_made_ + 1; }
+    [[gnu::cold]] void close_channel(std::uint64_t channel) noexcept {
+        std::erase(channels_, channel);
+        aborts_.forget(channel);
+    }
+    [[nodiscard]] const transport& over() const noexcept { return over_; }
+    /// What has arrived on the open channels, and on those that this rank has still to make.
+    [[nodiscard]] const abort_store& aborts() {
+        aborts_.take(over_, [this](std::uint64_t channel) { return is_closed(channel); });
+        return aborts_;
+    }
 
     /// A call of the user begins; it ends with leave(). A call inside another stands where that one does.
     void enter(call_record& call) noexcept {
@@ -169,6 +180,9 @@ private:
         given_up_ = std::chrono::steady_clock::now();
     }
 
+    [[nodiscard, gnu::cold]] bool is_closed(std::uint64_t channel) const noexcept {
+        return channel <= channels_made_ && std::find(channels_.begin(), channels_.end(), channel) == channels_.end();
+    }
     [[nodiscard, gnu::cold]] bool knows(std::uint64_t group) const noexcept {
         return std::any_of(groups_.begin(), groups_.end(),
                            [&](const group_record* record) { return record->id == group; });
@@ -207,7 +221,8 @@ private:
     std::array<ticket, 512> past_{};  // what was made and is no more, the last ones
     std::size_t removed_ = 0;
     std::vector<std::uint64_t> channels_;
-    std::uint64_t boards_made_ = 0;
+    std::uint64_t channels_made_ = 0;
+    abort_store aborts_;
     const call_record* call_ = nullptr;
     call_record last_call_;
     wait* current_ = nullptr;
@@ -220,30 +235,6 @@ private:
     short_line thrown_from_;  // where an exception has left the last call
     message inbox_;
     std::vector<std::unique_ptr<requests>> outbox_;
-};
-
-/// A collective that the watch knows of as long as this lives.
-class watched_collective {
-public:
-    [[gnu::cold]] watched_collective(std::shared_ptr<watch> by, const collective& what)
-        : by_{std::move(by)}, what_{std::make_unique<collective>(what)} {
-        what_->identify();
-        if (by_ != nullptr) by_->add(*what_);
-    }
-    watched_collective(watched_collective&&) noexcept = default;
-    watched_collective& operator=(watched_collective&& other) noexcept {
-        std::swap(by_, other.by_);
-        std::swap(what_, other.what_);
-        return *this;
-    }
-    [[gnu::cold]] ~watched_collective();
-
-    [[nodiscard]] collective& operator*() const noexcept { return *what_; }
-    [[nodiscard]] collective* operator->() const noexcept { return what_.get(); }
-
-private:
-    std::shared_ptr<watch> by_;
-    std::unique_ptr<collective> what_;
 };
 
 #if LOCKSTEP_BODIES
@@ -403,7 +394,7 @@ LOCKSTEP_FUNCTION void watch::answer(std::size_t to) {
         return;
     }
     if (started(about)) return;
-    if (channel <= boards_made_ && std::find(channels_.begin(), channels_.end(), channel) == channels_.end()) {
+    if (is_closed(channel)) {
         send(to, compose(kind::gone, channel, about));
         return;
     }
@@ -489,10 +480,6 @@ LOCKSTEP_FUNCTION void watch::describe_end(short_line& out) const noexcept {
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION void watch::take() {
     while (const auto from = over_.take(tag, {reinterpret_cast<char*>(&inbox_), sizeof inbox_})) handle(from->from);
-}
-
-LOCKSTEP_FUNCTION watched_collective::~watched_collective() {
-    if (what_ != nullptr && by_ != nullptr) by_->remove(*what_);
 }
 
 #endif

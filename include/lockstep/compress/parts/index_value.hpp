@@ -50,7 +50,7 @@ concept Sparsifier = Compressor<C, T> &&
 inline void require_short_indices(std::string_view name, std::size_t n) {
     if (n > std::numeric_limits<std::uint32_t>::max())
         core::fail(core::text(name, " is asked for ", n, " values in one message, but its indices have 32 bits"),
-                   "split the gradient into buckets of fewer than 2^32 values");
+                   "set .segment of the plan, such as 65536");
 }
 
 /// Bytes of a value and its index.

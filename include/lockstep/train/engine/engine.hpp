@@ -83,7 +83,6 @@ struct engine {
           grid{[&] {
               all.check();
               check(given);
-              if (given.timeout) ranks.aborts().set_timeout(*given.timeout);
               const std::size_t workers = !method::has_workers && !has_worker_weights ? 0
                                           : given.workers > 0                         ? given.workers
                                                                                       : ranks.size();
@@ -111,7 +110,7 @@ struct engine {
           observed{grid, ranks.named("statistics"), rule, team, arena},
           losses{grid, ranks.named("losses")},
           counts{grid, ranks.named("rows")},
-          samples{capacity, given.prefetch, team, arena},
+          samples{capacity, given.prefetch, team, arena, loss::target_range<loss_type>},
           weight_slice{has_worker_weights || memory.parts() == nullptr
                            ? arena.template reserve<T>(core::checked_product("weights of workers", walks.count(),
                                                                              std::size_t{network::parameters_here}))

@@ -119,6 +119,11 @@ struct inference {
         return result;
     }
 
+    template <class Dataset, class Metric>
+    [[nodiscard]] report::measured<Metric> evaluate(const Dataset& set, const Metric& also) const {
+        return evaluate(set, metrics::list<Metric>{also});
+    }
+
     /// Throws core::error, on all ranks alike, where evaluate() would without a look at the network. Collective.
     template <class Dataset, class... Metrics>
     static void require_evaluable(const comm::group& ranks, const Dataset& set, const metrics::list<Metrics...>& also) {
@@ -251,14 +256,19 @@ private:
                        "numbers any more");
     }
 
-    /// Results are found by name.
+    /// Results are found by name, beside those that an evaluation has without them.
     template <class... Metrics>
     static void require_names() {
         const std::array<std::string_view, sizeof...(Metrics)> names{Metrics::name...};
-        for (std::size_t a = 0; a < names.size(); ++a)
+        const std::array<bool, sizeof...(Metrics)> own{!std::is_same_v<Metrics, metrics::accuracy>...};
+        for (std::size_t a = 0; a < names.size(); ++a) {
+            if (own[a] && (names[a] == "loss" || (has_accuracy && names[a] == "accuracy")))
+                core::fail(core::text("a metric has the name '", names[a], "', which the evaluation has already"),
+                           "give it a name of its own");
             for (std::size_t b = 0; b < a; ++b)
                 if (names[a] == names[b])
                     core::fail(core::text("two metrics have the name '", names[a], "'"), "give each a name of its own");
+        }
     }
 
     [[nodiscard]] auto forward(const T* x) const { return run.forward(weights, x, rows, key, statistics); }

@@ -48,9 +48,11 @@ public:
         std::size_t count = 0;
     };
 
-    /// `spare`: room for a second minibatch, which is read ahead while the first one is in use.
-    [[gnu::cold]] inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena)
-        : capacity_{capacity}, team_{team} {
+    /// `spare`: room for a second minibatch, which is read ahead while the first one is in use. `targets`: the numbers
+    /// that the loss takes, from and to.
+    [[gnu::cold]] inputs(std::size_t capacity, bool spare, parallel::team team, tensor::arena& arena,
+                         const std::array<double, 2>& targets)
+        : capacity_{capacity}, team_{team}, targets_{targets} {
         for (std::size_t i = 0; i < (spare ? 2 : 1); ++i)
             x_[i] = arena.reserve<T>(core::checked_product("numbers of samples", capacity, Input::size)),
             y_[i] = arena.reserve<label_element>(
@@ -156,7 +158,7 @@ private:
                 "remove or repair the sample: one such number makes all weights useless");
     }
     template <class Who>
-    static void check_y(std::span<const label_element> y, const Who& who) {
+    void check_y(std::span<const label_element> y, const Who& who) const {
         if constexpr (tensor::is_classes<Label>) {
             for (std::size_t row = 0; row < y.size(); ++row) require_class(y[row], row, who);
         } else {
@@ -164,6 +166,12 @@ private:
             if (bad != y.size())
                 core::fail(core::text(who(bad / per_label), " is labelled with ", y[bad]),
                            "remove or repair the label");
+            if (!std::isfinite(targets_[0]) && !std::isfinite(targets_[1])) return;
+            for (std::size_t i = 0; i < y.size(); ++i)
+                if (!(static_cast<double>(y[i]) >= targets_[0] && static_cast<double>(y[i]) <= targets_[1]))
+                    core::fail(core::text(who(i / per_label), " has the target ", y[i], ", the loss takes ",
+                                          targets_[0], " to ", targets_[1]),
+                               "scale the targets, or choose another loss");
         }
     }
     template <class Who>
@@ -176,6 +184,7 @@ private:
 
     std::size_t capacity_;
     parallel::team team_;
+    std::array<double, 2> targets_;
     std::array<tensor::slice<T>, 2> x_;
     std::array<tensor::slice<label_element>, 2> y_;
     std::size_t used_ = 0;

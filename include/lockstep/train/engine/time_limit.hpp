@@ -32,10 +32,11 @@ public:
     void step_begins(clock::time_point now) noexcept { began_ = seconds_at(now); }
     void step_ends(clock::time_point now) noexcept { typical_ = seconds_at(now) - began_; }
 
-    /// In a step: whether it is the last one, because the next is expected to end too late. Steps take as long as the
-    /// one before did.
+    /// In a step, once its loss is known: whether it is the last one, because the next is expected to end too late.
+    /// Steps take as long as the one before did; the first one three times what it has taken so far.
     [[nodiscard]] bool is_over(clock::time_point now) const noexcept {
-        return std::fmax(seconds_at(now), began_ + typical_) + typical_ > end_;
+        const double step = typical_ > 0 ? typical_ : 3 * (seconds_at(now) - began_);
+        return std::fmax(seconds_at(now), began_ + step) + step > end_;
     }
     /// Before the first step. What was expected of a single slow step must not forbid all further ones.
     [[nodiscard]] bool allows_first(clock::time_point now) noexcept {
