@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
     boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
     boost::mpi::communicator world;
     constexpr auto net = ls::sequential{ls::input<8>, dense<2>{}};
-    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::mean_squared_error{}, .precision = ls::real<int>{}}};
+    ls::trainer trainer{world,
+                        ls::plan{.model = net, .loss = ls::loss::mean_squared_error{}, .precision = ls::real<int>{}}};
     const std::vector<float> x(8 * 64), y(2 * 64);
     const auto set = ls::data::in_memory<ls::tensor::shape<8>, ls::tensor::shape<2>>(x, y);
     trainer.fit(set, ls::epochs{1});

@@ -100,6 +100,20 @@ TEST_CASE("comm/group: a rank that comes too late has no group either, and the n
     CHECK((comm::group{world, std::source_location::current(), 0s}.size()) == first.size());
 }
 
+TEST_CASE("comm/group: one that is made of a group that has failed hears of it", "[comm]") {
+    using namespace std::chrono_literals;
+    const boost::mpi::communicator world;
+    const comm::group whole{world};
+    if (whole.size() == 1) return;
+    const comm::group failed{world, std::source_location::current(), 0s};
+    (void)whole.gather_all(0);
+    if (whole.rank() == 0)
+        failed.announce("lockstep: no more; less");
+    else
+        CHECK_THROWS_WITH(failed.duplicated(std::source_location::current(), 0s), "rank 0: lockstep: no more; less");
+    (void)whole.gather_all(0);
+}
+
 TEST_CASE("comm/group: its messages are never taken for those of the application", "[comm]") {
     const boost::mpi::communicator world;
     const comm::group ranks{world};

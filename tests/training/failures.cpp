@@ -705,7 +705,11 @@ TEST_CASE("training/failures: trainers of one group fail each alone, and have ti
     ls::trainer again{ranks, patient};
     again.fit(all.set(), ls::steps{1});
     CHECK(again.ranks().aborts().timeout().count() == 0);
-    CHECK(two.ranks().aborts().timeout() == two.recipe().timeout.value_or(ls::comm::default_timeout()));
+    CHECK(two.ranks().aborts().timeout() == ls::comm::default_timeout());
+    // Without one they have that of the group.
+    ranks.aborts().set_timeout(std::chrono::seconds{77});
+    ls::trainer like_the_group{ranks, recipe()};
+    CHECK(like_the_group.ranks().aborts().timeout().count() == 77);
 }
 
 TEST_CASE("training/failures: trainers that share memory end in any order, also after a failure", "[training]") {

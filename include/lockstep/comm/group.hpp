@@ -125,7 +125,8 @@ public:
     /// 0: for ever.
     explicit group(const boost::mpi::communicator& communicator,
                    const std::source_location& where = std::source_location::current(),
-                   std::chrono::duration<double> timeout = default_timeout());
+                   std::chrono::duration<double> timeout = default_timeout())
+        : group{communicator, making{where, timeout, nullptr}} {}
     /// The same for MPI's handle, which stays the application's. Not where that is a number (MPICH): any number would
     /// be taken for one.
     template <std::same_as<raw_communicator> Raw>
@@ -154,7 +155,7 @@ public:
     /// The same ranks, with messages and aborts of their own. Collective.
     [[nodiscard, gnu::cold]] group duplicated(const std::source_location& where,
                                               std::chrono::duration<double> timeout) const {
-        return state_->communicator ? group{*state_->communicator, where, timeout} : *this;
+        return state_->communicator ? group{*state_->communicator, making{where, timeout, &aborts()}} : *this;
     }
 
     /// The ranks with an equal color, ordered by key, then by rank. Collective. Shares the aborts of this group.
@@ -219,8 +220,9 @@ private:
     static constexpr int first_tag = 2;
 
     struct state {
+        /// `number`: of its abort channel, or of a part of `top`.
         [[gnu::cold]] state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top,
-                            std::shared_ptr<watch> by, std::uint64_t id = 0);
+                            std::shared_ptr<watch> by, std::uint64_t number = 0);
 
         state(const state&) = delete;
         state& operator=(const state&) = delete;
@@ -259,17 +261,21 @@ private:
     }
     [[gnu::cold]] void wait_all(requests& under_way, const neighbours& two) const;
 
+    struct making {
+        const std::source_location& where;
+        std::chrono::duration<double> timeout;
+        abort_channel* of;  // of the group of which one is made, whose failures end it; null: none
+    };
     /// A duplicate, or an error where not all ranks come to make it. `by`: none for the watch itself.
-    [[nodiscard, gnu::cold]] static boost::mpi::communicator duplicate(const boost::mpi::communicator& original,
-                                                                       watch* by, const std::source_location& where,
-                                                                       std::chrono::duration<double> timeout);
+    [[nodiscard, gnu::cold]] static duplication::duplicate duplicate(const boost::mpi::communicator& original,
+                                                                     watch* by, const making& how);
 
     /// The watch of the ranks of a communicator. Collective for the first group on them.
     [[nodiscard, gnu::cold]] static std::shared_ptr<watch> watch_of(const boost::mpi::communicator& communicator,
-                                                                    const std::source_location& where,
-                                                                    std::chrono::duration<double> timeout);
+                                                                    const making& how);
 
     explicit group(std::shared_ptr<state> made) : state_{std::move(made)} {}
+    [[gnu::cold]] group(const boost::mpi::communicator& communicator, const making& how);
 
     std::shared_ptr<state> state_;
     short_name what_;
@@ -292,9 +298,7 @@ template <std::same_as<raw_communicator> Raw>
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const std::source_location& where,
-                               std::chrono::duration<double> timeout)
-    : group{} {
+LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, const making& how) : group{} {
     if (!boost::mpi::environment::initialized() || boost::mpi::environment::finalized())
         core::fail("a group of ranks was made while MPI is not running",
                    "keep a boost::mpi::environment alive around it, or make a group of one rank with group{}");
@@ -304,16 +308,16 @@ LOCKSTEP_FUNCTION group::group(const boost::mpi::communicator& communicator, con
     if (joins_two_groups(communicator))
         core::fail("a group was made of an inter-communicator, which joins two groups of ranks",
                    "merge them (MPI_Intercomm_merge), or pass a communicator of one group");
-    auto by = watch_of(communicator, where, timeout);
+    auto by = watch_of(communicator, how);
     try {
-        auto made = duplicate(communicator, by.get(), where, timeout);
-        state_ = std::make_shared<state>(std::move(made), nullptr, by);
+        const auto made = duplicate(communicator, by.get(), how);
+        state_ = std::make_shared<state>(boost::mpi::communicator{made.communicator, boost::mpi::comm_take_ownership},
+                                         nullptr, by, made.number);
     } catch (...) {
-        if (by != nullptr) by->skip_channel();  // other ranks may have made it
-        if (by != nullptr) by->remember_call_site(call_record{"group", where});
+        if (by != nullptr) by->remember_call_site(call_record{"group", how.where});
         throw;
     }
-    aborts().set_timeout(timeout);
+    aborts().set_timeout(how.timeout);
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION group::~group() {}
@@ -395,12 +399,12 @@ LOCKSTEP_FUNCTION std::vector<std::size_t> group::hosts() const {
 }
 
 LOCKSTEP_FUNCTION group::state::state(std::optional<boost::mpi::communicator> made, std::shared_ptr<state> top,
-                                      std::shared_ptr<watch> by, std::uint64_t id)
+                                      std::shared_ptr<watch> by, std::uint64_t number)
     : communicator{std::move(made)},
       over{communicator ? transport{*communicator} : transport{}},
       root{std::move(top)},
-      own{std::move(by)} {
-    record.id = id != 0 ? id : core::mix(own.number());
+      own{std::move(by), number} {
+    record.id = root ? number : core::mix(number);
     if (root) record.members = ranks_of(over.communicator(), root->over.communicator());
     record.setup.group = record.id;
     record.setup.kind = short_name{"setup"};
@@ -432,31 +436,31 @@ LOCKSTEP_FUNCTION group::state::~state() {
     throw failure;
 }
 
-[[gnu::noinline]] LOCKSTEP_FUNCTION boost::mpi::communicator group::duplicate(const boost::mpi::communicator& original,
-                                                                              watch* by,
-                                                                              const std::source_location& where,
-                                                                              std::chrono::duration<double> limit) {
-    duplication made{original};
+[[gnu::noinline]] LOCKSTEP_FUNCTION duplication::duplicate group::duplicate(const boost::mpi::communicator& original,
+                                                                            watch* by, const making& how) {
+    const auto limit = how.timeout;
+    duplication made{original, by != nullptr ? by->next_channel() : 0};
     const auto rank = static_cast<std::size_t>(original.rank()), size = static_cast<std::size_t>(original.size());
     const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
     if (by != nullptr) {
         ++by->groups.setup.runs;
-        by->groups.setup.where = where;
+        by->groups.setup.where = how.where;
     }
     wait waiting{by != nullptr ? &by->groups.setup : nullptr, nullptr, &two, &write_neighbours};
     for (std::size_t polls = 1;; ++polls) {
-        if (const auto done = made.test()) return {*done, boost::mpi::comm_take_ownership};
+        if (const auto done = made.test()) return *done;
         if (!backoff::looks(polls)) continue;
         std::this_thread::yield();
         bool hopeless = false;
-        waiting.look(0);
+        waiting.look(made.is_known() ? 1 : 0);
+        if (how.of != nullptr) how.of->check();
         if (by != nullptr) by->glance();
         if (by != nullptr && waiting.waited() > std::chrono::milliseconds{2})
             hopeless = by->goes_on(waiting, by->next_channel());
         if (!hopeless && (limit.count() <= 0 || waiting.waited() < limit)) continue;
         if (by == nullptr) {
             short_line at;
-            at.add(where);
+            at.add(how.where);
             throw stalled{core::text("rank ", rank, " has waited ", limit.count(),
                                      " s for other ranks to make their first group", at.text()),
                           "make it on all ranks of the communicator; if one is only slow, raise the plan's timeout or "
@@ -467,8 +471,7 @@ LOCKSTEP_FUNCTION group::state::~state() {
 }
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION std::shared_ptr<watch> group::watch_of(const boost::mpi::communicator& communicator,
-                                                                           const std::source_location& where,
-                                                                           std::chrono::duration<double> timeout) {
+                                                                           const making& how) {
     struct kept {
         boost::mpi::communicator over;
         std::shared_ptr<watch> by;
@@ -480,7 +483,8 @@ LOCKSTEP_FUNCTION group::state::~state() {
     if (communicator.size() == 1) return nullptr;
     for (const kept& entry : all)
         if (same_ranks(communicator, entry.over)) return entry.by;
-    boost::mpi::communicator over = duplicate(communicator, nullptr, where, timeout);
+    const boost::mpi::communicator over{duplicate(communicator, nullptr, how).communicator,
+                                        boost::mpi::comm_take_ownership};
     return all.emplace_back(kept{over, std::make_shared<watch>(transport{over})}).by;
 }
 

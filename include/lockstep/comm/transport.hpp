@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -118,7 +119,13 @@ enum class thread_use : unsigned char { beside, by_turns };
 /// is made: where one has given up before, none has it. One that is given up leaves its memory to MPI.
 class duplication {
 public:
-    explicit duplication(MPI_Comm original) : making_{std::make_unique<making>()} {
+    struct duplicate {
+        MPI_Comm communicator;
+        std::uint64_t number;  ///< the largest that a rank proposed
+    };
+
+    duplication(MPI_Comm original, std::uint64_t number) : making_{std::make_unique<making>()} {
+        making_->mine = number;
         check(MPI_Comm_idup(original, &making_->made, &making_->request), "MPI_Comm_idup");
     }
     duplication(const duplication&) = delete;
@@ -127,15 +134,19 @@ public:
         if (making_->request != MPI_REQUEST_NULL) leak_until_exit(std::move(making_));
     }
 
-    /// The communicator, once it is there.
-    [[nodiscard]] std::optional<MPI_Comm> test() {
+    /// Whether it is made here, and waits for the others to see that.
+    [[nodiscard]] bool is_known() const noexcept { return making_->is_known; }
+    /// The duplicate, once it is there.
+    [[nodiscard]] std::optional<duplicate> test() {
         int done = 0;
         check(MPI_Test(&making_->request, &done, MPI_STATUS_IGNORE), "MPI_Test of MPI_Comm_idup");
         if (done == 0) return std::nullopt;
-        if (making_->is_known) return making_->made;
+        if (making_->is_known) return duplicate{making_->made, making_->largest};
         making_->is_known = true;
         check(MPI_Comm_set_errhandler(making_->made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        check(MPI_Ibarrier(making_->made, &making_->request), "MPI_Ibarrier");
+        check(MPI_Iallreduce(&making_->mine, &making_->largest, 1, MPI_UINT64_T, MPI_MAX, making_->made,
+                             &making_->request),
+              "MPI_Iallreduce");
         return std::nullopt;
     }
 
@@ -144,6 +155,7 @@ private:
         MPI_Comm made = MPI_COMM_NULL;
         MPI_Request request = MPI_REQUEST_NULL;
         bool is_known = false;  // on this rank
+        std::uint64_t mine = 0, largest = 0;
     };
     std::unique_ptr<making> making_;
 };

@@ -54,7 +54,7 @@ struct scaled_sign {
 private:
     template <class T>
     [[nodiscard]] static double sum_of_magnitudes(std::span<const T> values) noexcept {
-        constexpr std::size_t block = 64 * simd::width<T>;  // sums of the largest numbers would be infinite
+        constexpr std::size_t block = 64 * simd::width<T>;  // longer sums overflow at smaller numbers
         double out = 0;
         for (std::size_t first = 0; first < values.size(); first += block) {
             simd::batch<T> sum(T{0});

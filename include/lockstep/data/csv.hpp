@@ -293,11 +293,17 @@ private:
         }
         if (all_numbers && !all_counted) fail_names();
     }
-    /// The same for names that could be fields of a sample, where some may be words, missing or ignored.
+    /// The same for names that could be fields of a sample, where some may be words, missing or ignored; but not where
+    /// the format calls one that no field of a sample would be.
     void require_names() const {
+        if (calls_a_word()) return;
         bool some_number = false, all_counted = calls_by_name();
+        std::size_t read = 0;
         for (std::size_t i = 0; i < columns_; ++i) {
-            if (place_[i] == ignored) continue;
+            if (place_[i] == ignored) {
+                all_counted = all_counted || (i == 0 && names_[i].empty());  // numbers of rows have no name in pandas
+                continue;
+            }
             const std::string& name = names_[i];
             if (place_[i] >= features_ && !format_.classes.empty()) {
                 if (!is_missing(name) && std::ranges::find(format_.classes, name) == format_.classes.end()) return;
@@ -307,7 +313,8 @@ private:
             const bool is_number = csv_number(name, number);
             if (!is_number && !is_missing(name)) return;
             some_number = some_number || is_number;
-            all_counted = all_counted && name == core::text(i);
+            all_counted = all_counted && (name == core::text(i) || name == core::text(read));
+            ++read;
         }
         if (some_number && !all_counted) fail_names();
     }
@@ -321,6 +328,15 @@ private:
         constexpr std::array<std::string_view, 11> words{"",     "NA",   "N/A", "NaN", "nan", "null",
                                                          "NULL", "None", "?",   "-",   "inf"};
         return std::ranges::find(words, field) != words.end();
+    }
+    [[nodiscard]] bool calls_a_word() const {
+        double number = 0;
+        for (const auto* const some : {&format_.labels, &format_.ignored})
+            for (const csv_column& one : *some)
+                if (one.by_name && !is_missing(one.name) && !csv_number(one.name, number) &&
+                    std::ranges::find(format_.classes, one.name) == format_.classes.end())
+                    return true;
+        return false;
     }
     [[nodiscard]] bool calls_by_name() const {
         for (const auto* const some : {&format_.labels, &format_.ignored})

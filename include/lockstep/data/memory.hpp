@@ -19,6 +19,12 @@
 
 namespace lockstep::data {
 
+/// What becomes a number of the network where it is read: also a std::byte.
+template <class T>
+inline constexpr bool is_sample_number = requires(const T& number) {
+    static_cast<float>(number);
+}
+|| requires(const T& number) { static_cast<double>(number); };
 template <class L>
 inline constexpr bool is_character =
     std::is_same_v<L, char> || std::is_same_v<L, wchar_t> || std::is_same_v<L, char8_t> ||
@@ -27,11 +33,7 @@ inline constexpr bool is_character =
 /// with any number.
 template <class L, class Label>
 inline constexpr bool can_label =
-    tensor::is_classes<Label> ? std::integral<L> && !std::is_same_v<L, bool> && !is_character<L>
-                              : std::is_constructible_v<float, L>;
-/// A sample is read as numbers of the network.
-template <class T>
-inline constexpr bool is_sample_number = std::is_constructible_v<float, T>;
+    tensor::is_classes<Label> ? std::integral<L> && !std::is_same_v<L, bool> && !is_character<L> : is_sample_number<L>;
 
 /// Whether a data set in memory has such elements; with a message where not.
 template <class Label, class T, class L>

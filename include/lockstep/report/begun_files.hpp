@@ -4,6 +4,8 @@
 // Tested by tests/unit/report/logs.cpp.
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -15,18 +17,25 @@
 
 namespace lockstep::report {
 
-/// This process writes it from now on. Written by rank 0 alone, between steps.
-[[gnu::cold]] void begin_file(const std::string& path);
+/// The number of a trainer in this process, from 1.
+[[nodiscard, gnu::cold]] std::uint64_t next_run() noexcept;
 
-/// Whether an earlier fit() of the run has written it. What another process has left there is none of the run.
+/// That run writes it from now on. Written by rank 0 alone, between steps.
+[[gnu::cold]] void begin_file(const std::string& path, std::uint64_t run);
+
+/// Whether an earlier fit() of the run has written it. What another run has left there is none of its own.
 [[nodiscard, gnu::cold]] bool is_of_run(const std::string& path, const run_begin& from);
 
 #if LOCKSTEP_BODIES
 
 namespace detail {
 
-[[nodiscard]] LOCKSTEP_FUNCTION std::vector<std::filesystem::path>& begun_files() {
-    static std::vector<std::filesystem::path> all;
+struct begun_file {
+    std::filesystem::path path;
+    std::uint64_t run;
+};
+[[nodiscard]] LOCKSTEP_FUNCTION std::vector<begun_file>& begun_files() {
+    static std::vector<begun_file> all;
     return all;
 }
 [[nodiscard]] LOCKSTEP_FUNCTION std::filesystem::path whole_path(const std::string& path) {
@@ -37,15 +46,23 @@ namespace detail {
 
 }  // namespace detail
 
-LOCKSTEP_FUNCTION void begin_file(const std::string& path) {
+LOCKSTEP_FUNCTION std::uint64_t next_run() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+}
+
+LOCKSTEP_FUNCTION void begin_file(const std::string& path, std::uint64_t run) {
     auto& all = detail::begun_files();
     auto whole = detail::whole_path(path);
-    if (std::find(all.begin(), all.end(), whole) == all.end()) all.push_back(std::move(whole));
+    std::erase_if(all, [&](const detail::begun_file& one) { return one.path == whole; });
+    all.push_back({std::move(whole), run});
 }
 
 LOCKSTEP_FUNCTION bool is_of_run(const std::string& path, const run_begin& from) {
-    const auto& all = detail::begun_files();
-    return !from.is_first && std::find(all.begin(), all.end(), detail::whole_path(path)) != all.end();
+    if (from.is_first) return false;
+    const auto whole = detail::whole_path(path);
+    return std::ranges::any_of(detail::begun_files(),
+                               [&](const detail::begun_file& one) { return one.path == whole && one.run == from.run; });
 }
 
 #endif

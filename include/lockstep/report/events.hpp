@@ -153,6 +153,7 @@ struct run_begin {
     std::uint64_t resumes = 0;        ///< how often the trainer was resumed; more than an observer has seen of it:
                                       ///< what that has noted after `resumed_after` is undone
     bool is_in_epoch = false;         ///< a part of an epoch is done
+    std::uint64_t run = 0;            ///< number of the trainer in this process, from 1
 
     /// Whether the trainer was resumed since an observer has seen it, which counts that in `known`.
     [[nodiscard]] bool undoes(std::uint64_t& known) const noexcept { return resumes > std::exchange(known, resumes); }

@@ -181,7 +181,7 @@ LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
             before = {};  // another file of that name is none of this run
         }
     }
-    begin_file(path);
+    begin_file(path, from.run);
     for (const auto& step : before.steps)
         if (step.step <= last) own.curve.add(step);
     for (const auto& epoch : before.epochs)

@@ -53,6 +53,7 @@ private:
     core::output_file file_;
     std::uint64_t whole_ = 0;    // bytes of the lines that were written
     std::uint64_t resumes_ = 0;  // of the trainer, that are known
+    std::uint64_t run_ = 0;      // of the trainer
 };
 
 /// csv_log{"run.csv"}: step,epoch,samples,loss,rate,seconds,samples_per_second, and of this step on rank 0 in seconds:
@@ -153,12 +154,13 @@ LOCKSTEP_FUNCTION void log_file::open() {
 
 LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
     file_.open_after(path_, kept);
-    begin_file(path_);
+    begin_file(path_, run_);
     whole_ = kept;
     if (kept == 0 && !head_.empty()) line(head_);
 }
 
 LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view mark) {
+    run_ = from.run;
     const bool is_readable = core::why_unreadable(path_).empty();
     const bool goes_back = from.undoes(resumes_) && file_.is_open();
     if (goes_back && is_readable) file_.close();

@@ -19,10 +19,10 @@ namespace lockstep::report {
 /// How many metrics of an evaluation have this type.
 template <class Metric, class... Metrics>
 inline constexpr std::size_t count_of = (std::size_t{std::is_same_v<Metric, Metrics>} + ... + 0);
-/// Whether a metric is among those of an evaluation,
+/// Whether a metric is among those of an evaluation.
 template <class Metric, class... Metrics>
 inline constexpr bool is_measured = count_of<Metric, Metrics...> > 0;
-/// and can be found by its type.
+/// Whether its type is that of no other one.
 template <class Metric, class... Metrics>
 inline constexpr bool is_measured_once = count_of<Metric, Metrics...> <= 1;
 

@@ -139,8 +139,8 @@ consteval void check_observer() {
     static_assert(begins || steps || epochs || ends || has_name,
                   "lockstep: an observer has on_begin(), on_step(event), on_epoch(event) or on_end(report)");
     static_assert(begins || !names_begin<Observer>,
-                  "lockstep: on_begin of an observer takes nothing, a comm::group, a run_begin, or the trainer and a "
-                  "run_begin; these are const, and so is on_begin of a const observer");
+                  "lockstep: on_begin of an observer takes nothing, a const comm::group&, a const run_begin&, or the "
+                  "trainer and a const run_begin&; of a const observer it is const");
     static_assert(steps || !names_steps<Observer>,
                   "lockstep: on_step of an observer takes a step_event&, or the trainer and a step_event&; of a const "
                   "observer it is const");
@@ -163,19 +163,35 @@ inline constexpr bool hears_const_epochs = requires(Observer& o, Trainer& t, con
     o.on_epoch(t, e);
 }
 || requires(Observer& o, const epoch_event& e) { o.on_epoch(e); };
-/// Whether an observer may set epoch_event::test. A template may.
+/// Whether it is one function, or a template of the trainer's type alone: then the types of its arguments say all.
 template <class Observer, class Trainer>
-inline constexpr bool may_validate =
-    hears_epochs<Observer, Trainer> && !(names_epochs<Observer> && hears_const_epochs<Observer, Trainer>);
+inline constexpr bool has_plain_epochs = requires {
+    requires std::is_member_function_pointer_v<decltype(&Observer::on_epoch)>;
+}
+|| requires { &Observer::template on_epoch<Trainer>; };
+/// Whether an observer may set epoch_event::test. Other templates may: their bodies are not looked at.
+template <class Observer, class Trainer>
+[[nodiscard]] consteval bool may_validate() {
+    if constexpr (!hears_epochs<Observer, Trainer>)
+        return false;
+    else if constexpr (has_plain_epochs<Observer, Trainer>)
+        return !hears_const_epochs<Observer, Trainer>;
+    return true;
+}
 
-/// Whether each one that needs a validation has one named before it.
+/// Whether each one that needs a validation hears of an epoch after one.
 template <class Trainer, class... Observers>
 [[nodiscard]] consteval bool validates_in_order() {
     bool out = true;
-    [[maybe_unused]] bool is_validated = false;
-    ((out = out && (is_validated || !needs_validation<Observers>),
-      is_validated = is_validated || may_validate<Observers, Trainer>),
-     ...);
+    if constexpr ((needs_validation<Observers> || ...)) {
+        bool is_validated = false;
+        const auto hear = [&]<class Observer>(std::type_identity<Observer>) {
+            out = out && (is_validated || !needs_validation<Observer>);
+            is_validated = is_validated || may_validate<Observer, Trainer>();
+        };
+        (static_cast<void>(is_told_last<Observers> || (hear(std::type_identity<Observers>{}), true)), ...);
+        (static_cast<void>(is_told_last<Observers> && (hear(std::type_identity<Observers>{}), true)), ...);
+    }
     return out;
 }
 
@@ -184,8 +200,8 @@ template <class Trainer, class... Observers>
 consteval void check_observers() {
     (check_observer<Observers, Trainer>(), ...);
     static_assert(validates_in_order<Trainer, Observers...>(),
-                  "lockstep: early_stopping looks at the loss on a validation set: name validate{set} before it in "
-                  "fit()");
+                  "lockstep: an observer that needs a validation, such as early_stopping, has none: name "
+                  "validate{set} before it in fit()");
 }
 
 /// What the observers of a fit() write, before any of them does: no two of their files are one. An observer that writes

@@ -418,6 +418,8 @@ LOCKSTEP_FUNCTION std::string run_page(const run_record& run, const page_facts& 
 LOCKSTEP_FUNCTION void add_picture(page_facts& to, const std::string& path) {
     constexpr std::size_t most = 8'000'000;
     if (path.empty() || !core::why_unreadable(path).empty()) return;
+    to.picture.clear();
+    to.missing_picture.clear();
     try {
         to.picture = core::read_text(path, "the picture of a step", most, "");
     } catch (const core::error& problem) {

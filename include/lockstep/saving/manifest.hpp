@@ -25,10 +25,6 @@ namespace lockstep::saving {
 /// A line of a recipe: name and value (train/recipe.hpp).
 using recipe_lines = std::vector<std::pair<std::string, std::string>>;
 
-/// The line of learning rates where the schedule says all of them itself. A recipe that was written before may have
-/// numbers there.
-inline constexpr std::string_view rates_of_schedule = "those of the schedule";
-
 /// Of errors in a checkpoint that was changed, cut off or lost in part.
 inline constexpr std::string_view damage_remedy = "delete its folder, and an earlier one is used";
 
@@ -146,7 +142,6 @@ LOCKSTEP_FUNCTION void require_same_recipe(const recipe_lines& stored, const rec
         return std::string{"nothing"};
     };
     const auto may = [&](const std::string& name) {
-        if (name == "learning rates" && value_in(now, name) == rates_of_schedule) return true;
         for (const std::string& one : may_change)
             if (one == name) return true;
         return false;

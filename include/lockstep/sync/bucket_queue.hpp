@@ -73,12 +73,14 @@ public:
             return buckets_[a].range.lowest_layer < buckets_[b].range.lowest_layer;
         });
         message_bytes_ = from.arena.bytes() - before - gradient_numbers() * sizeof(T);
+        if (from.plan.progress_thread && from.all.size() > 1) {
+            submitted_.resize(size());
+            times_->expect_arrivals();
+            thread_ = std::make_unique<comm::progress_thread>(
+                [](void* self) { return static_cast<bucket_queue*>(self)->pass(); }, this);
+        }
+        // Last: where this throws, there is nobody to take it back.
         all_.aborts().add_beside(this, [](void* self) { static_cast<bucket_queue*>(self)->poll_in_gather(); });
-        if (!from.plan.progress_thread || from.all.size() == 1) return;
-        submitted_.resize(size());
-        times_->expect_arrivals();
-        thread_ = std::make_unique<comm::progress_thread>(
-            [](void* self) { return static_cast<bucket_queue*>(self)->pass(); }, this);
     }
     [[gnu::cold]] ~bucket_queue() { all_.aborts().remove_beside(this); }
     bucket_queue(const bucket_queue&) = delete;  // others know where it is
@@ -209,8 +211,8 @@ public:
         times_->note(report::activity::polling);
         if (!complete && buckets_[bucket].state == stage::sharing) wait(step_times::clock::now());
     }
-    /// Waits until all weights are there. Local: all ranks have started what it waits for, and go on with it wherever
-    /// they wait. Throws remote_failure.
+    /// Waits until all weights are there. Local: all ranks have started what it waits for, and go on with it in their
+    /// forward and in gathers of this group. Throws remote_failure.
     [[gnu::noinline]] void wait_all() {
         if (under_way_ == 0) return;
         const auto begin = step_times::clock::now();

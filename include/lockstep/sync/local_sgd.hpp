@@ -154,9 +154,9 @@ public:
             one.complete();
             times().end_update(0);
         }
-        // A synchronous step leaves them as they were: a run that is resumed with a later start may have others.
-        if (step >= start_) are_equal_ = grid_.workers == 1;
-        for (std::size_t one = 0; !are_equal_ && one < samples_.size(); ++one) samples_[one] += rows_of(one);
+        // A synchronous step keeps them equal where slots are, too: after a resume with a later start they need not be.
+        if (grid_.workers > 1 && (step >= start_ || agree_ == weights_agree)) agree_ = differ;
+        for (std::size_t one = 0; agree_ == differ && one < samples_.size(); ++one) samples_[one] += rows_of(one);
         if (averages_after(step)) finite = average(weights, step) && finite;
         return finite;
     }
@@ -172,7 +172,7 @@ public:
     /// unless nothing has changed since the last look, or all workers have the same weights.
     [[nodiscard]] std::span<T> mean(std::span<T> weights) {
         complete();
-        if (are_equal_) return weights_of(weights, 0);
+        if (agree_ != differ) return weights_of(weights, 0);
         if (!is_mean_here_) {
             put_weights(weights);
             add_workers(workers());
@@ -183,7 +183,7 @@ public:
     /// Slots stay as they are.
     [[gnu::cold]] void loaded(std::span<T> weights) noexcept {
         for (std::size_t set = 1; set < workers_.size(); ++set) copy(weights_of(weights, 0), weights_of(weights, set));
-        are_equal_ = 1;
+        if (agree_ == differ) agree_ = optimizer::slot_count == 0 ? all_agree : weights_agree;
         is_mean_here_ = false;
         std::ranges::fill(samples_, 0);
     }
@@ -211,7 +211,7 @@ public:
                 visit(part);
             });
         visit(tensor::state_part<std::uint64_t>{
-            .role = "workers agree", .numbers = std::span{&are_equal_, 1}, .speaks = grid_.rank == 0});
+            .role = "workers agree", .numbers = std::span{&agree_, 1}, .speaks = grid_.rank == 0});
         for (std::size_t set = 0; set < workers_.size(); ++set)
             visit(tensor::state_part<std::uint64_t>{.role = "samples",
                                                     .worker = worker_of(set),
@@ -390,7 +390,7 @@ private:
         add_workers(workers());
         bool finite = is_finite(scratch().first(n));
         for (std::size_t set = 0; set < workers_.size(); ++set) copy(scratch().first(n), weights_of(weights, set));
-        are_equal_ = 1;
+        agree_ = averages_momenta_ || optimizer::slot_count == 0 ? all_agree : weights_agree;
         for (std::size_t slot = 0; averages_momenta_ && slot < optimizer::slot_count; ++slot) {
             put_slots(slot);
             add_workers(workers());
@@ -436,8 +436,7 @@ private:
     comm::group all_;
     sync::commit* change_;
     std::uint64_t period_, start_;
-    bool averages_momenta_;
-    bool overlaps_;
+    bool averages_momenta_, overlaps_;
     parallel::team team_;
     partition::grid grid_;
     partition::worker_part part_;
@@ -451,9 +450,10 @@ private:
     tensor::slice<T> scratch_;
     std::size_t sum_bytes_ = 0;
     const tensor::arena* arena_ = nullptr;
-    std::size_t set_ = 0;          // of the walk
-    std::uint64_t are_equal_ = 1;  // the weights of all workers
-    bool is_mean_here_ = false;    // in scratch
+    std::size_t set_ = 0;  // of the walk
+    static constexpr std::uint64_t differ = 0, weights_agree = 1, all_agree = 2;
+    std::uint64_t agree_ = all_agree;  // all workers
+    bool is_mean_here_ = false;        // in scratch
 };
 
 /// w_k(t+1) = w_k(t) - rate(t) g_k(t) for each worker k of plan::workers, where g_k is the mean gradient over its rows

@@ -39,8 +39,8 @@ struct owned_strip {
 /// forward needs them; it waits before each layer for its bucket. A strategy of one's own derives from this and says
 /// its own words for those that differ. What reads weights waits for all of them: evaluation, prediction, views,
 /// hashes, observers that may look, the ends of an epoch, of fit() and of step(). That wait is local: all ranks have
-/// started what it waits for, and go on with it wherever they wait. Memory: that of a bucket_queue, and optimizer slots
-/// for the strips that this rank owns.
+/// started what it waits for, and go on with it in their forward and in gathers of this group. Memory: that of a
+/// bucket_queue, and optimizer slots for the strips that this rank owns.
 template <class Types>
 class owner_updates {
 protected:

@@ -335,6 +335,8 @@ template <class Ranks, class P>
     static_assert(is_communicator<Ranks>,
                   "lockstep: a trainer runs on an MPI_Comm, a boost::mpi::communicator or a comm::group");
     auto timeout = comm::default_timeout();
+    if constexpr (std::is_same_v<Ranks, comm::group>)
+        if (ranks.size() > 1) timeout = ranks.aborts().timeout();
     if constexpr (requires { timeout = *plan.timeout; })
         if (plan.timeout && plan.timeout->count() >= 0) timeout = *plan.timeout;
     if constexpr (is_communicator<Ranks>)

@@ -141,8 +141,9 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
     const bool is_past =
         report::is_past(until, {core.epoch, core.totals.steps, per_epoch, core.position > 0 ? 1U : 0U});
     [[maybe_unused]] const report::run_begin begun{
-        core.resumed_after, core.totals.steps, core.epoch + (asked > 0 ? ended : 0), core.is_first_fit, is_past,
-        core.resumes,       core.position > 0};
+        core.resumed_after, core.totals.steps, core.epoch + (asked > 0 ? ended : 0),
+        core.is_first_fit,  is_past,           core.resumes,
+        core.position > 0,  core.number};
     (require_validation(core, observers), ...);
     if ((report::sees_begin<std::remove_const_t<Observers>, Trainer> || ...)) (void)core.whole_weights();
     bool goes_on = true;

@@ -55,7 +55,7 @@ struct plan {
     Model model;              ///< a sequential
     Loss loss{};              ///< of one sample, averaged over the global minibatch
     Optimizer optimizer{};    ///< one update for each weight and step
-    Schedule schedule{};  ///< learning rate at each step; one that has no settings() is asked for steps up to 10,000
+    Schedule schedule{};      ///< learning rate at each step; asked for steps up to 10,000 when a trainer is made
     Partition partition{};    ///< which rank has which part of the network
     Compressor compressor{};  ///< of gradients
     Initialise initialise{};  ///< of weights, by seed

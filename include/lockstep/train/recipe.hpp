@@ -22,7 +22,6 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/model/network.hpp"
 #include "lockstep/reduce/transport.hpp"
-#include "lockstep/saving/manifest.hpp"
 #include "lockstep/saving/names.hpp"
 
 namespace lockstep::train {
@@ -51,11 +50,10 @@ template <class Plan>
         const auto& spec = of.model.template node<index>();
         if constexpr (requires { std::string{spec.chosen.algorithms()}; }) algorithms += spec.chosen.algorithms();
     });
-    // A lambda has no settings: its values at a few steps stand for it. One that throws there may be for a shorter run.
-    constexpr bool says_all = requires { std::string{of.schedule.settings()}; };
-    std::string rates{says_all ? saving::rates_of_schedule : ""};
+    // Settings need not say all, and a lambda has none: values at a few steps stand for it. One that throws there may
+    // be for a shorter run.
+    std::string rates;
     for (const std::uint64_t step : {0, 1, 10, 100, 1'000, 10'000}) {
-        if (says_all) break;
         std::string rate = "none";
         try {
             rate = core::text(static_cast<double>(of.schedule(step)));

@@ -76,7 +76,7 @@ public:
     /// The plan.
     [[nodiscard]] const Plan& recipe() const { return core_->plan; }
     /// What decides every bit of the run beside its data, a line for each name and value: equal texts, equal bits, on
-    /// any number of ranks. A schedule without settings(), such as a lambda, is there by its values at six steps.
+    /// any number of ranks. A schedule is there by its settings(), if it has any, and by its values at six steps.
     [[nodiscard]] std::string recipe_text() const { return to_text(recipe_of(core_->plan, core_->grid.workers)); }
     /// Which replica, shard, lanes and workers this rank has.
     [[nodiscard]] const partition::grid& grid() const { return core_->grid; }

@@ -94,6 +94,13 @@ TEST_CASE("data/csv: a first line that could be a sample is none of names", "[da
                        {.labels = {"colour"}, .classes = {"blue", "green", "red"}}}) == right);
     CHECK(all_of(small{here.write("y.csv", "red,green,blue\n3,4,green\n"), named}) == right);
     CHECK(all_of(small{here.write("y.csv", ",,\n3,4,1\n")}) == right);
+    // Years, and what pandas writes with its numbers of rows.
+    CHECK(all_of(small{here.write("y.csv", "country,1990,1991,2000\nFR,3,4,1\n"), {.ignored = {"country"}}}) == right);
+    const std::string table = here.write("y.csv", ",0,1,2\n0,3,4,1\n");
+    CHECK(all_of(small{table, {.ignored = {0}}}) == right);
+    CHECK(all_of(small{table, {.ignored = {""}}}) == right);
+    CHECK(all_of(small{table, {.labels = {"2"}, .ignored = {0}}}) == right);
+    CHECK_THAT(error("FR,1990,1991,2\nUK,3,4,1\n", {.ignored = {0}}), Catch::Contains(expected));
 }
 
 TEST_CASE("data/csv: quotes, ends of lines, blanks, a mark of UTF-8 and packed files", "[data]") {

@@ -149,10 +149,10 @@ TEST_CASE("report/logs: a run that goes on from a checkpoint goes on with its lo
 TEST_CASE("report/logs: each fit of a run may have a log of its own in one file", "[report]") {
     const fresh_file csv{"log-of-fits.csv"}, json{"log-of-fits.jsonl"};
     std::ofstream{csv.path} << "what another program has left\n";
-    const auto fit = [&](std::uint64_t first, std::uint64_t last, bool is_first) {
+    const auto fit = [&](std::uint64_t first, std::uint64_t last, bool is_first, std::uint64_t number = 7) {
         ls::csv_log lines{csv.path};
         ls::json_log objects{json.path};
-        const ls::report::run_begin from{.steps = first, .is_first = is_first};
+        const ls::report::run_begin from{.steps = first, .is_first = is_first, .run = number};
         lines.on_begin(from);
         objects.on_begin(from);
         for (std::uint64_t step = first + 1; step <= last; ++step) {
@@ -167,11 +167,15 @@ TEST_CASE("report/logs: each fit of a run may have a log of its own in one file"
         CHECK(csv.lines().size() == 21);
         CHECK(json.lines().size() == 20);
     }
+    // Another trainer that had a fit before, without logs.
+    fit(10, 12, false, 8);
+    CHECK(csv.lines().size() == 3);
+    CHECK(json.lines().size() == 2);
     // What this process has not begun is none of the run's, though it has had a fit before.
     const fresh_file old{"log-of-another-run.csv"};
     std::ofstream{old.path} << csv.lines()[0] << "\n" << csv.lines()[1] << "\n";
     ls::csv_log later{old.path};
-    later.on_begin({.steps = 20, .is_first = false});
+    later.on_begin({.steps = 20, .is_first = false, .run = 7});
     CHECK(old.lines().size() == 1);
 }
 

@@ -49,6 +49,19 @@ struct reads {
 struct takes_all {
     void on_epoch(auto&, auto&) {}
 };
+/// Its body has to be looked at for the type that it returns, and takes no const event.
+struct takes_all_and_writes {
+    auto on_epoch(auto&, auto& event) { event.loss = 0; }
+};
+/// As observers of the library.
+struct reads_in_a_template {
+    template <class Trainer>
+    void on_epoch(Trainer&, const ls::report::epoch_event&) {}
+};
+struct needs_at_last {
+    static constexpr bool needs_validation = true, is_told_last = true;
+    void on_epoch(const ls::report::epoch_event&) {}
+};
 struct overloads {
     void on_step(int) {}
     void on_step(double) {}
@@ -74,8 +87,13 @@ TEST_CASE("report/observers: members that are never called are found", "[report]
 TEST_CASE("report/observers: what needs a validation set comes after what may read one", "[report]") {
     using namespace ls::report;
     using check = ls::validate<counted>;
-    STATIC_REQUIRE((may_validate<check, trainer> && may_validate<writes, trainer> && may_validate<takes_all, trainer>));
-    STATIC_REQUIRE((!may_validate<reads, trainer> && !may_validate<needs, trainer>));
+    STATIC_REQUIRE((may_validate<check, trainer>() && may_validate<writes, trainer>()));
+    STATIC_REQUIRE((may_validate<takes_all, trainer>() && may_validate<takes_all_and_writes, trainer>()));
+    STATIC_REQUIRE((!may_validate<reads, trainer>() && !may_validate<needs, trainer>()));
+    STATIC_REQUIRE((!may_validate<reads_in_a_template, trainer>()));
+    STATIC_REQUIRE((validates_in_order<trainer, takes_all_and_writes>()));
+    STATIC_REQUIRE((validates_in_order<trainer, needs_at_last, check>()));
+    STATIC_REQUIRE((!validates_in_order<trainer, reads_in_a_template, needs, check>()));
     STATIC_REQUIRE((validates_in_order<trainer>() && validates_in_order<trainer, reads>()));
     STATIC_REQUIRE((validates_in_order<trainer, check, reads, needs, needs>()));
     STATIC_REQUIRE((!validates_in_order<trainer, needs, check>() && !validates_in_order<trainer, reads, needs>()));

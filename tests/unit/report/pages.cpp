@@ -73,6 +73,10 @@ TEST_CASE("report/pages: a picture that is too long is left out, and the page sa
     CHECK(count(text, "The recorded step is left out: ") == 1);
     CHECK(count(text, "has 8000001 bytes, the most are 8000000") == 1);
     CHECK(count(text, "image/svg+xml;base64") == 0);
+    // A further fit() has drawn another one.
+    report::add_picture(facts, here.write("step.svg", "<svg/>"));
+    CHECK(facts.picture == "<svg/>");
+    CHECK(facts.missing_picture.empty());
 }
 
 TEST_CASE("report/pages: what a compressor did, for each tensor", "[report]") {

@@ -80,13 +80,6 @@ TEST_CASE("another recipe is refused line by line", "[saving]") {
     ls::saving::require_same_recipe(stored, now, {"clip", "rates"}, "m");
     CHECK_THROWS_WITH(ls::saving::require_same_recipe(stored, stored, {"rates", "scheduel"}, "m"),
                       Catch::Contains("to change \"scheduel\", which no recipe has; name lines of the recipe: seed"));
-    // Earlier versions wrote numbers for every schedule.
-    auto with_numbers = stored, with_words = stored;
-    with_numbers.push_back({"learning rates", "0.1 0.1"});
-    with_words.push_back({"learning rates", "those of the schedule"});
-    ls::saving::require_same_recipe(with_numbers, with_words, {}, "m");
-    CHECK_THROWS_WITH(ls::saving::require_same_recipe(with_words, with_numbers, {}, "m"),
-                      Catch::Contains("learning rates is"));
     // To allow it would help nobody: arrays of other workers do not fit.
     auto with_workers = stored;
     with_workers.push_back({"workers", "2"});

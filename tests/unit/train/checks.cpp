@@ -115,17 +115,6 @@ TEST_CASE("train/checks: a schedule without settings may end with its run", "[tr
     const auto table = [&](std::uint64_t step) { return rates.at(step); };
     const ls::plan plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .schedule = table};
     CHECK(line(plan, "learning rates") == "0.5 0.5 0.5 0.5 none none");
-    CHECK(line(recipe(), "learning rates") == "those of the schedule");
-    // One that says what it is need not answer for steps that never come.
-    struct named_table {
-        const std::vector<double>* rates;
-        mutable std::size_t asked = 0;
-        [[nodiscard]] std::string settings() const { return "a table"; }
-        double operator()(std::uint64_t step) const { return (*rates)[(++asked, step)]; }
-    };
-    const ls::plan named{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .schedule = named_table{&rates}};
-    CHECK(line(named, "learning rates") == "those of the schedule");
-    CHECK(named.schedule.asked == 0);
     const auto whole = [](std::uint64_t step) { return static_cast<double>(step); };
     CHECK(line(ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .schedule = whole},
                "learning rates") == "0 1 10 100 1000 10000");

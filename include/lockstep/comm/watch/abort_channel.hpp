@@ -48,9 +48,10 @@ public:
     static constexpr std::size_t longest = abort_message::longest;
 
     /// `by`: shared by all groups that were made from communicators with these ranks; null: there is one rank.
-    [[gnu::cold]] explicit abort_channel(std::shared_ptr<watch> by = nullptr) : watch_{std::move(by)} {
+    [[gnu::cold]] explicit abort_channel(std::shared_ptr<watch> by = nullptr, std::uint64_t number = 0)
+        : watch_{std::move(by)}, number_{number} {
         if (watch_ == nullptr) return;
-        number_ = watch_->open_channel();
+        watch_->open_channel(number_);
         timeout_ = default_timeout();
     }
     abort_channel(const abort_channel&) = delete;
@@ -188,16 +189,11 @@ LOCKSTEP_FUNCTION void abort_channel::check(wait& waiting, std::uint64_t progres
     if (!hopeless && (timeout_.count() <= 0 || waiting.waited() < timeout_)) return;
     if (!waiting.may_give_up()) return;
     // A rank that another one tells first repeats what that one says.
-    std::string text =
-        watch_
-            ->failure(
-                number_, hopeless, timeout_, [](void* self) { static_cast<abort_channel*>(self)->check(); }, this)
-            .what();
+    const stalled failure = watch_->failure(
+        number_, hopeless, timeout_, [](void* self) { static_cast<abort_channel*>(self)->check(); }, this);
     if (!waiting.may_give_up()) return;  // it has come while this rank asked
-    if (const auto* other = watch_->aborts().beside(number_))
-        text += core::text("\n    rank ", other->from, " has failed in another group of these ranks: ", other->text);
-    announce(text);
-    throw stalled{text};
+    announce(failure.what());
+    throw failure;
 }
 
 #endif

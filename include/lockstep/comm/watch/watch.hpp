@@ -54,13 +54,13 @@ public:
         std::erase(groups_, &removed);
         remove(removed.setup);
     }
-    /// Abort channels are numbered in the order in which groups are made, also those that could not be.
-    [[gnu::cold]] std::uint64_t open_channel() {
-        channels_.push_back(++channels_made_);
-        return channels_made_;
+    /// Abort channels are numbered in the order in which groups are made. All ranks have agreed on the number of each:
+    /// one of them may have made others in vain.
+    [[gnu::cold]] void open_channel(std::uint64_t channel) {
+        channels_.push_back(channel);
+        channels_made_ = channel;
     }
-    [[gnu::cold]] void skip_channel() noexcept { ++channels_made_; }
-    /// The number of the channel that is being made.
+    /// What this rank proposes for the channel that is being made.
     [[nodiscard]] std::uint64_t next_channel() const noexcept { return channels_made_ + 1; }
     [[gnu::cold]] void close_channel(std::uint64_t channel) noexcept {
         std::erase(channels_, channel);
@@ -278,7 +278,10 @@ LOCKSTEP_FUNCTION bool watch::goes_on(wait& waiting, std::uint64_t channel) {
         hopeless ? "make the same calls in the same order, with the same sizes and types, on all ranks:\n"
                  : "see where the ranks are; if one is only slow, raise LOCKSTEP_TIMEOUT or the plan's timeout:\n";
     ask_all(channel, check, self);
-    return {problem, remedy + report()};
+    std::string where = report();
+    if (const auto* other = aborts().beside(channel))
+        where += core::text("\n    rank ", other->from, " has failed in another group of these ranks: ", other->text);
+    return {problem, remedy + where};
 }
 
 LOCKSTEP_FUNCTION void watch::describe_call_site(short_line& out) const noexcept {
@@ -393,7 +396,9 @@ LOCKSTEP_FUNCTION void watch::answer(std::size_t to) {
         send(to, compose(kind::differs, channel, about));
         return;
     }
-    if (started(about)) return;
+    // Another rank may have made a group that this one gave up to make.
+    const bool makes = about.group == groups.setup.group && about.number == groups.setup.number;
+    if (started(about) && !(makes && is_closed(channel))) return;
     if (is_closed(channel)) {
         send(to, compose(kind::gone, channel, about));
         return;

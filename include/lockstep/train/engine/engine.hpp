@@ -17,6 +17,7 @@
 
 #include "lockstep/compress/reduction.hpp"
 #include "lockstep/core/stop_request.hpp"
+#include "lockstep/report/begun_files.hpp"
 #include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/saving/progress.hpp"
 #include "lockstep/sync/commit.hpp"
@@ -81,7 +82,6 @@ struct engine {
         : plan{with_algorithms(given)},
           ranks{all.size() > 1 ? all : comm::group{}},  // alone, what fails here is nothing to others of the group
           grid{[&] {
-              all.check();
               check(given);
               const std::size_t workers = !method::has_workers && !has_worker_weights ? 0
                                           : given.workers > 0                         ? given.workers
@@ -216,7 +216,8 @@ struct engine {
         losses.fill(2, rate);
         // Half a number more says on rank 0, which has the first lane, that the time is over.
         const double signal = core::stop_request::signal();
-        losses.fill(3, limit.is_set() && grid.rank == 0 && limit.is_over(clock::now()) ? signal + 0.5 : signal);
+        losses.fill(
+            3, limit.is_set() && grid.rank == 0 && limit.is_over(clock::now(), walks.count()) ? signal + 0.5 : signal);
         return rate;
     }
 
@@ -484,7 +485,7 @@ struct engine {
     std::size_t epoch_samples = 0;    // .. of which these are known: of an old checkpoint there are less
     std::uint64_t resumed_after = 0;  // steps of the checkpoint that the run goes on from
     bool is_first_fit = true;         // since then, or at all
-    std::uint64_t resumes = 0;        // how often it was resumed
+    std::uint64_t resumes = 0, number = report::next_run();  // how often it was resumed, and of the trainer
     bool is_in_fit = false;
     bool is_lost = false;          // alone, by a failure in the middle of a change
     std::size_t restored_set = 0;  // samples_of_set() of a run that goes on

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 namespace lockstep::train {
@@ -32,10 +33,12 @@ public:
     void step_begins(clock::time_point now) noexcept { began_ = seconds_at(now); }
     void step_ends(clock::time_point now) noexcept { typical_ = seconds_at(now) - began_; }
 
-    /// In a step, once its loss is known: whether it is the last one, because the next is expected to end too late.
-    /// Steps take as long as the one before did; the first one three times what it has taken so far.
-    [[nodiscard]] bool is_over(clock::time_point now) const noexcept {
-        const double step = typical_ > 0 ? typical_ : 3 * (seconds_at(now) - began_);
+    /// In a step, once the loss of the last of its walks is known: whether it is the last one, because the next is
+    /// expected to end too late. Steps take as long as the one before did; in the first one a forward is a third of a
+    /// walk.
+    [[nodiscard]] bool is_over(clock::time_point now, std::size_t walks) const noexcept {
+        const auto count = static_cast<double>(walks);
+        const double step = typical_ > 0 ? typical_ : (seconds_at(now) - began_) * 3 * count / (3 * count - 2);
         return std::fmax(seconds_at(now), began_ + step) + step > end_;
     }
     /// Before the first step. What was expected of a single slow step must not forbid all further ones.
