@@ -222,9 +222,17 @@ TEST_CASE("a slow step forbids further ones for a while only", "[training]") {
     limit.step_begins(now);
     limit.step_ends(now + 3ms);
     limit.step_begins(now + 3ms);
-    CHECK_FALSE(limit.is_over(now + 4ms));  // 6, 9
+    CHECK_FALSE(limit.is_over(now + 4ms, 1));  // 6, 9
     limit.step_begins(now + 6ms);
-    CHECK(limit.is_over(now + 7ms));  // 9, 12
+    CHECK(limit.is_over(now + 7ms, 1));  // 9, 12
+    // Of the first one nothing is known but how long its forward took, with eight workers also seven backward.
+    ls::train::time_limit fresh;
+    const ls::train::time_limit::use too{fresh, now, 0.010};
+    fresh.step_begins(now);
+    CHECK_FALSE(fresh.is_over(now + 1ms, 1));  // 3, 6
+    CHECK(fresh.is_over(now + 2ms, 1));        // 6, 12
+    CHECK_FALSE(fresh.is_over(now + 4ms, 8));  // 4.4, 8.7
+    CHECK(fresh.is_over(now + 5ms, 8));        // 5.5, 10.9
 }
 
 TEST_CASE("step_for() refuses what step() refuses, and a budget that is no number", "[training]") {
