@@ -2,6 +2,7 @@
 #pragma once
 // What JSON, safetensors, .npy, CSV and PGM files say, worked out a second time from the formats' descriptions.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -365,7 +366,8 @@ struct npy_array {
     return real(field);
 }
 
-/// Rows of two numbers and a class below 3, after a line of names; nothing where the file is not valid.
+/// Rows of two numbers and a class below 3, after a line of names, which are no numbers and missing ones alone; nothing
+/// where the file is not valid.
 [[nodiscard]] inline std::optional<std::vector<std::array<double, 3>>> right_csv(std::string_view text) {
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     std::vector<std::vector<std::string>> lines;
@@ -407,7 +409,11 @@ struct npy_array {
         std::size_t numbers = 0;
         for (std::size_t i = 0; i < 3; ++i)
             if (const auto value = csv_value(lines[l][i])) row[i] = *value, ++numbers;
-        if (l == 0 ? numbers == 3 : numbers != 3) return {};
+        static const std::set<std::string> missing{"",     "NA",   "N/A", "NaN", "nan", "null",
+                                                   "NULL", "None", "?",   "-",   "inf"};
+        const auto words = std::count_if(lines[l].begin(), lines[l].end(),
+                                         [](const std::string& field) { return missing.contains(field); });
+        if (l == 0 ? numbers > 0 && numbers + static_cast<std::size_t>(words) == 3 : numbers != 3) return {};
         if (l == 0) continue;
         if (row[2] != 0 && row[2] != 1 && row[2] != 2) return {};
         out.push_back(row);
