@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A member that would never be called, beside one that is.
-// build error: lockstep: on_begin of an observer takes nothing, a comm::group, a run_begin, or the trainer and a run_begin; these are const, and so is on_begin of a const observer
+// build error: lockstep: on_begin of an observer takes nothing, a const comm::group&, a const run_begin&, or the trainer and a const run_begin&; of a const observer it is const
 #include <boost/mpi/environment.hpp>
 #include <vector>
 
