@@ -438,9 +438,9 @@ LOCKSTEP_FUNCTION group::state::~state() {
 
 [[gnu::noinline]] LOCKSTEP_FUNCTION duplication::duplicate group::duplicate(const boost::mpi::communicator& original,
                                                                             watch* by, const making& how) {
-    // Alone with the others until there is a watch: where some wait in vain, the first one gives up for all.
+    // Before there is a watch ranks give up one after the other: the first one ends the job, with one message.
     const auto limit = how.timeout;
-    const auto patience = limit + std::chrono::milliseconds{by != nullptr ? 0 : 100 * std::min(original.rank(), 20)};
+    const auto own_limit = limit + std::chrono::milliseconds{by != nullptr ? 0 : 100 * std::min(original.rank(), 20)};
     duplication made{original, by != nullptr ? by->next_channel() : 0};
     const auto rank = static_cast<std::size_t>(original.rank()), size = static_cast<std::size_t>(original.size());
     const neighbours two{(rank + 1) % size, (rank + size - 1) % size};
@@ -456,7 +456,7 @@ LOCKSTEP_FUNCTION group::state::~state() {
         if (by != nullptr) by->glance();
         if (by != nullptr && waiting.waited() > std::chrono::milliseconds{2})
             hopeless = by->goes_on(waiting, by->next_channel());
-        if (!hopeless && (limit.count() <= 0 || waiting.waited() < patience)) continue;
+        if (!hopeless && (limit.count() <= 0 || waiting.waited() < own_limit)) continue;
         if (by == nullptr) {
             short_line at;
             at.add(how.where);

@@ -3,7 +3,6 @@
 // All elements above an absolute value, and where they stand: models Sparsifier.
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>

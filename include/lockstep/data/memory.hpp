@@ -3,7 +3,6 @@
 // Samples that already lie in the program's memory, read in place; a model of Dataset.
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,15 +24,9 @@ inline constexpr bool is_sample_number = requires(const T& number) {
     static_cast<float>(number);
 }
 || requires(const T& number) { static_cast<double>(number); };
-template <class L>
-inline constexpr bool is_character =
-    std::is_same_v<L, char> || std::is_same_v<L, wchar_t> || std::is_same_v<L, char8_t> ||
-    std::is_same_v<L, char16_t> || std::is_same_v<L, char32_t>;
-/// A class number is a whole number, which std::cmp_less compares: no bool and no character. A regression is labelled
-/// with any number.
+/// A regression is labelled with any number.
 template <class L, class Label>
-inline constexpr bool can_label =
-    tensor::is_classes<Label> ? std::integral<L> && !std::is_same_v<L, bool> && !is_character<L> : is_sample_number<L>;
+inline constexpr bool can_label = tensor::is_classes<Label> ? tensor::is_class_number<L> : is_sample_number<L>;
 
 /// Whether a data set in memory has such elements; with a message where not.
 template <class Label, class T, class L>

@@ -79,7 +79,7 @@ public:
             thread_ = std::make_unique<comm::progress_thread>(
                 [](void* self) { return static_cast<bucket_queue*>(self)->pass(); }, this);
         }
-        // Last: where this throws, there is nobody to take it back.
+        // Last: a constructor that throws has no destructor to take it back.
         all_.aborts().add_beside(this, [](void* self) { static_cast<bucket_queue*>(self)->poll_in_gather(); });
     }
     [[gnu::cold]] ~bucket_queue() { all_.aborts().remove_beside(this); }

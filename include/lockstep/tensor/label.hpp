@@ -27,6 +27,12 @@ inline constexpr bool is_classes<classes<Count>> = true;
 template <class L>
 concept Label = is_classes<L> || Shape<L>;
 
+/// What a class number may be: a whole number that std::in_range takes, so neither bool nor a character.
+template <class T>
+inline constexpr bool is_class_number =
+    std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char> && !std::is_same_v<T, wchar_t> &&
+    !std::is_same_v<T, char8_t> && !std::is_same_v<T, char16_t> && !std::is_same_v<T, char32_t>;
+
 /// Numbers that label one sample, and their type in a network that computes in T.
 template <Label L>
 inline constexpr std::size_t label_size = [] {

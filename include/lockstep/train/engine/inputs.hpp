@@ -27,12 +27,10 @@ namespace lockstep::train {
 template <class Found, class T>
 inline constexpr bool is_computed_in = std::is_same_v<Found, T>;
 
-/// What may stand in y. std::in_range takes no bool and no character.
+/// What may stand in y.
 template <class Found, class Label>
 inline constexpr bool is_label_number =
-    tensor::is_classes<Label>
-        ? std::is_integral_v<Found> && !std::is_same_v<Found, bool> && !std::is_same_v<Found, char>
-        : std::is_arithmetic_v<Found>;
+    tensor::is_classes<Label> ? tensor::is_class_number<Found> : std::is_arithmetic_v<Found>;
 
 /// Room for `rows` samples. Every sample is checked to be finite and every class number to be in range: one look at
 /// each number.
