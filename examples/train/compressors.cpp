@@ -189,7 +189,7 @@ const row rows[] = {
         }},
     {"globaltopk", "RATIO", "0.01",
         "the largest numbers of the sum, by merges of that many; with a residual of its own",
-        [](const request& of) -> chosen_compressor { return global_top_k{.ratio = of.share(0)}; }},
+        [](const request& of) -> chosen_compressor { return global_top_k{.ratio = of.share(0), .statistics = of.to}; }},
 #if defined(EXAMPLE_HAS_ATOMO)
     {"atomo", "ATOMS", "3", "so many singular triples by chance; unbiased, without error feedback",
         [](const request& of) -> chosen_compressor {

@@ -61,8 +61,7 @@ void interpret(example::options& of, const F& given) {
     const bool has_frozen_variance = std::holds_alternative<example::with_frozen_variance>(compressor);
     const bool is_adaptive = std::holds_alternative<lockstep::compress::adaptive>(compressor);
     of.is_compressed_otherwise = !(is_plain || is_gathered);
-    if (of.compress_statistics &&
-        (is_plain || std::holds_alternative<lockstep::compress::global_top_k>(compressor)))
+    if (of.compress_statistics && is_plain)
         throw error{text("--compress-statistics with --compress ", of.compress, ", whose messages are not measured"),
                     "leave it out, or take one such as topk"};
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/compress/concept.hpp"
 #include "lockstep/compress/error_feedback.hpp"
+#include "lockstep/compress/measured.hpp"
 #include "lockstep/compress/none.hpp"
 #include "lockstep/compress/sparse_sum.hpp"
 #include "lockstep/compress/top_k.hpp"
@@ -30,6 +31,8 @@ namespace lockstep::compress {
 /// merge. Error feedback is part of it: error_feedback around it is refused.
 struct global_top_k {
     double ratio = 0.01;  ///< of the elements of a segment
+    /// Of L_w and p_w, where it is given: as of measured, in error feedback. What merges send is not counted.
+    compress::statistics* statistics = nullptr;
 
     static constexpr std::string_view name = "global_top_k";
     static constexpr compress::traits traits{.dense_vectors = true};
@@ -66,7 +69,7 @@ struct global_top_k {
     }
 
 private:
-    [[nodiscard]] error_feedback<top_k> local() const noexcept { return {{.ratio = ratio}}; }
+    [[nodiscard]] error_feedback<measured<top_k>> local() const noexcept { return {{{.ratio = ratio}, statistics}}; }
 };
 
 [[nodiscard]] constexpr stream_settings stream_settings_of(const global_top_k&) noexcept {

@@ -27,6 +27,25 @@ TEMPLATE_TEST_CASE("compress/global_top_k: a worker sends what top_k with error 
     }
 }
 
+TEST_CASE("compress/global_top_k: statistics are those of top_k in error feedback, and change no bit", "[compress]") {
+    statistics seen{1}, expected{1};
+    constexpr std::size_t n = 1000;
+    channel<float, error_feedback<measured<top_k>>> local{error_feedback{measured{top_k{.ratio = 0.1}, &expected}}, n};
+    channel<float, global_top_k> quiet{global_top_k{.ratio = 0.1}, n};
+    channel<float, global_top_k> one{global_top_k{.ratio = 0.1, .statistics = &seen}, n};
+    for (std::uint32_t step = 0; step < 3; ++step) {
+        const auto values = normals<float>(n, 11, step);
+        (void)local.encode(values);
+        const auto sent = one.encode(values);
+        CHECK(std::ranges::equal(sent, quiet.encode(values)));
+    }
+    CHECK(seen.total().messages == 3);
+    CHECK(seen.total().bytes == expected.total().bytes);
+    CHECK(seen.total().squares == expected.total().squares);
+    CHECK(seen.total().lost == expected.total().lost);
+    CHECK(seen.total().relative_error() > 0.1);
+}
+
 TEST_CASE("compress/global_top_k: check names the value and the remedy", "[compress]") {
     CHECK_NOTHROW(global_top_k{}.check());
     CHECK_NOTHROW(global_top_k{.ratio = 1}.check());
