@@ -3,6 +3,7 @@
 // Observers end a run, on all ranks after the same step.
 #include "lockstep/report/early_stopping.hpp"
 
+#include <algorithm>
 #include <boost/mpi/collectives/all_gather.hpp>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -322,7 +323,7 @@ TEST_CASE("best weights that no checkpoint has are those of now, where the last 
         // Gets better in each epoch; saved at its end, or within the next one.
         ls::trainer trainer{world, recipe(0.01)};
         ls::early_stopping keeps_none{.patience = 9, .keep_best = false};
-        trainer.fit(training.set(), ls::until_step{every == 3 ? 6U : 4U}, ls::validate{test.set()}, keeps_none,
+        trainer.fit(training.set(), ls::until_step{every == 3 ? 6U : 5U}, ls::validate{test.set()}, keeps_none,
                     ls::checkpoint{folder, every, 1});
         ls::trainer again{world, recipe(0.01)};
         again.resume(folder);
@@ -415,6 +416,98 @@ TEST_CASE("an observer of one rank ends a fit before its first step", "[training
     ls::trainer trainer{mpi::communicator{}, recipe(0.01)};
     CHECK(trainer.fit(training.set(), ls::epochs{1}, not_today{}).steps == 0);
     CHECK(trainer.fit(training.set(), ls::steps{1}).steps == 1);
+}
+
+/// Losses on a validation set as they are written down, one for each call.
+struct scripted {
+    static constexpr bool on_every_rank = true;
+    std::vector<double> losses;
+    std::size_t at = 0;
+    void on_epoch(ls::report::epoch_event& event) {
+        event.test = ls::report::evaluation{};
+        event.test->loss = losses.at(at++);
+    }
+};
+
+TEST_CASE("best weights from the middle of the epoch in which a fit ends come back", "[training]") {
+    ls::trainer trainer{mpi::communicator{}, recipe(0.01)};
+    ls::early_stopping stop{.patience = 3};
+    scripted losses{{1, 2}};
+    trainer.fit(training.set(), ls::steps{2}, losses, stop);
+    const auto best = trainer.all_weights();
+    trainer.fit(training.set(), ls::epochs{1}, losses, stop);
+    CHECK(trainer.report().steps == 3);
+    CHECK(stop.best_loss == 1);
+    CHECK(trainer.all_weights() == best);
+}
+
+TEST_CASE("patience holds over a loop of fits, also of one that is resumed between them", "[training]") {
+    const mpi::communicator world;
+    const shared_folder shared;
+    const std::string& folder = shared.path;
+    const std::vector<double> all{3, 1, 2, 4, 5, 6, 7, 8};
+    for (std::size_t resumed_at = 0; resumed_at < 6; ++resumed_at) {
+        ls::trainer first{world, recipe(0.01)}, second{world, recipe(0.01)};
+        ls::early_stopping before{.patience = 3, .keep_best = false}, after = before;
+        scripted losses{all};
+        for (std::uint64_t epoch = 1; epoch <= resumed_at; ++epoch)
+            first.fit(training.set(), ls::until_epoch{epoch}, losses, before, ls::checkpoint{folder, 1, 1});
+        const bool is_new = resumed_at > 0;
+        if (is_new) second.resume(folder);
+        ls::early_stopping& stop = is_new ? after : before;
+        for (std::uint64_t epoch = resumed_at + 1; epoch <= 8; ++epoch)
+            second.fit(training.set(), ls::until_epoch{epoch}, losses, stop);
+        CHECK(second.report().epochs.size() == 5 - resumed_at);
+        CHECK(stop.best_epoch == 2);
+        CHECK(stop.best_loss == 1);
+        shared.clear();
+    }
+}
+
+TEST_CASE("early_stopping begins anew with another trainer", "[training]") {
+    ls::early_stopping stop{.patience = 2};
+    for (const std::vector<double>& losses : {std::vector<double>{3, 1, 2, 4}, {9, 8, 7, 7.5, 7.6, 1}}) {
+        ls::trainer trainer{mpi::communicator{}, recipe(0.01)};
+        trainer.fit(training.set(), ls::epochs{6}, scripted{losses}, stop);
+        const auto best = std::min_element(losses.begin(), losses.begin() + 4) - losses.begin();
+        CHECK(stop.best_epoch == static_cast<std::uint64_t>(best) + 1);
+        CHECK(trainer.report().epochs.size() == static_cast<std::size_t>(best) + 3);
+    }
+}
+
+TEST_CASE("one early_stopping keeps the best weights while another one does not", "[training]") {
+    ls::trainer trainer{mpi::communicator{}, recipe(0.01)}, best{mpi::communicator{}, recipe(0.01)};
+    trainer.fit(training.set(), ls::epochs{5}, scripted{{3, 1, 2, 4, 5}}, ls::early_stopping{.patience = 5},
+                ls::early_stopping{.patience = 2, .keep_best = false});
+    CHECK(trainer.report().epochs.size() == 4);
+    best.fit(training.set(), ls::epochs{2});
+    CHECK(trainer.all_weights() == best.all_weights());
+    CHECK_THROWS_WITH(trainer.remember_best(1, std::numeric_limits<double>::infinity()),
+                      Catch::Contains("a best epoch of the loss inf; remember finite losses"));
+}
+
+TEST_CASE("a checkpoint of the last step of a fit that ends within an epoch has what observers made of it",
+          "[training]") {
+    const mpi::communicator world;
+    const shared_folder shared;
+    const std::string& folder = shared.path;
+    const std::vector<double> losses{4, 2, 3, 5};
+    ls::early_stopping whole{.patience = 9, .keep_best = false};
+    scripted script{losses};
+    ls::trainer one{world, recipe(0.3)};
+    for (int part = 0; part < 4; ++part) one.fit(training.set(), ls::steps{1}, script, whole);
+    for (std::size_t part = 0; part < 3; ++part) {
+        ls::trainer trainer{world, recipe(0.3)};
+        if (part > 0) trainer.resume(folder);
+        ls::early_stopping stop{.patience = 9, .keep_best = false};
+        trainer.fit(training.set(), ls::steps{1}, scripted{{losses[part]}}, stop, ls::checkpoint{folder, 1, 1});
+        CHECK(stop.best_loss == std::min(4.0, part > 0 ? 2.0 : 4.0));
+        ls::trainer next{world, recipe(0.3)};
+        next.resume(folder);
+        CHECK(next.best_loss() == stop.best_loss);
+        CHECK(next.best_epoch() == stop.best_epoch);
+    }
+    CHECK(whole.best_loss == 2);
 }
 
 }  // namespace

@@ -257,6 +257,8 @@ private:
         setup.unit = "bytes";
         setup.where = where;
         setup.identify();
+        // Such gathers have few sizes: those of different calls are no pair.
+        if (const watch* by = state_->watched_by()) setup.fingerprint = core::hash(by->called(), setup.fingerprint);
         return tag_of(0, setup.fingerprint);
     }
     [[gnu::cold]] void wait_all(requests& under_way, const neighbours& two) const;

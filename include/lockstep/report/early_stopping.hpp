@@ -14,8 +14,9 @@ namespace lockstep::report {
 
 /// early_stopping{.patience = 5}, named after validate{set}: ends a fit() when the loss on that set has not fallen by
 /// more than `least` for so many epochs (Prechelt 1998). With keep_best the weights of the best epoch come back at the
-/// end of the fit(); the optimizer's state stays that of the last step. What it knows is in checkpoints: a run that is
-/// resumed ends where it would have ended. Cost: a copy of the weights on every rank.
+/// end of the fit(); the optimizer's state stays that of the last step. One object goes on counting in further fits of
+/// a trainer, and begins anew with another trainer. What it knows is in checkpoints: a run that is resumed ends where
+/// it would have ended. Cost: a copy of the weights on every rank.
 struct early_stopping {
     static constexpr bool on_every_rank = true;     ///< it looks at all weights
     static constexpr bool needs_validation = true;  ///< of one that is named before it
@@ -41,16 +42,28 @@ struct early_stopping {
         if (is_past_) return true;  // what the checkpoint has is of a later part of the run
         // What the checkpoint has: a new object takes it over with the first fit(), one that has seen later epochs
         // forgets these.
+        if (is_used_ && from.run != run_) {  // another trainer, which has seen nothing of it
+            best_loss = std::numeric_limits<double>::infinity();
+            best_epoch = resumes_ = 0;
+            is_used_ = false;
+        }
+        run_ = from.run;
         const bool is_undone = from.undoes(resumes_) && is_used_;
         const bool takes_over = is_undone || (!is_used_ && from.is_first && from.resumed_after > 0);
+        if (takes_over && trainer.best_epoch() > 0)
+            counts_from_ = 0;
+        else if (takes_over || !is_used_)
+            counts_from_ = from.epochs;
+        else if (from.epochs > epoch_)  // epochs that it was not told of
+            counts_from_ = from.epochs - waited();
         is_used_ = true;
-        counts_from_ = takes_over && trainer.best_epoch() > 0 ? 0 : from.epochs;
         if (takes_over) {
             best_loss = trainer.best_epoch() > 0 ? trainer.best_loss() : std::numeric_limits<double>::infinity();
             best_epoch = trainer.best_epoch();
             if (keep_best && best_epoch > 0 && !trainer.keeps_best()) take_over_weights(trainer, from);
         }
         epoch_ = from.epochs;
+        is_best_ = best_epoch >= epoch_;
         return waited() < patience;
     }
     /// False ends the run. Throws core::error where no validate{set} is named before it. Collective.
@@ -59,7 +72,8 @@ struct early_stopping {
         if (!event.test)
             core::fail("early_stopping knows no loss on a validation set", "name validate{set} before it in fit()");
         epoch_ = event.epoch;
-        if (event.test->loss < best_loss - least) {
+        is_best_ = event.test->loss < best_loss - least;
+        if (is_best_) {
             best_loss = event.test->loss;
             best_epoch = event.epoch;
             trainer.remember_best(best_epoch, best_loss, keep_best);
@@ -69,20 +83,23 @@ struct early_stopping {
     /// Takes back the best weights. Collective.
     template <class Trainer>
     void on_end(Trainer& trainer, const totals&) {
-        if (!is_past_ && keep_best && best_epoch > 0 && best_epoch < epoch_ && trainer.best_epoch() == best_epoch)
+        if (!is_past_ && keep_best && best_epoch > 0 && !is_best_ && trainer.best_epoch() == best_epoch &&
+            trainer.keeps_best())
             trainer.load_best();
     }
 
-    /// Epochs since the best one, or since the fit() began.
+    /// Epochs since the best one, or since the first fit() that it was given to began, that it was told of.
     [[nodiscard]] std::uint64_t waited() const noexcept {
         const std::uint64_t from = best_epoch > counts_from_ ? best_epoch : counts_from_;
         return epoch_ > from ? epoch_ - from : 0;
     }
     std::uint64_t counts_from_ = 0;  ///< its own
     std::uint64_t resumes_ = 0;      ///< its own
+    std::uint64_t run_ = 0;          ///< its own
     bool is_used_ = false;           ///< its own
     std::uint64_t epoch_ = 0;        ///< its own
     bool is_past_ = false;           ///< its own
+    bool is_best_ = false;           ///< its own
 
 private:
     /// A run that is resumed kept no weights: those of now are the best ones, or are gone.

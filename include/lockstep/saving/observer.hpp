@@ -54,12 +54,12 @@ struct checkpoint {
             held = std::move(now);
         });
     }
-    /// Saves where it is due; after the last step of an epoch on_epoch() does, so that a run that goes on from there
-    /// has had the epoch's end. Collective.
+    /// Saves where it is due; after the last step of an epoch or of the fit() on_epoch() does, so that a run that goes
+    /// on from there has had what other observers make of it. Collective.
     template <class Trainer>
     void on_step(Trainer& trainer, const report::step_event& event) {
         const bool is_due = event.step % every == 0 || event.stop_signal != 0 || waits_for_epoch;
-        waits_for_epoch = is_due && event.ends_epoch;
+        waits_for_epoch = is_due && (event.ends_epoch || (event.steps_left == 0 && event.stop_signal == 0));
         // All ranks ask each other now and then.
         constexpr std::uint64_t interval = 8;
         if (under_way && (is_due || (event.step % interval == 0 && under_way->is_written_everywhere()))) finish();

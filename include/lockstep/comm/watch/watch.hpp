@@ -80,6 +80,8 @@ public:
         call.exceptions = std::uncaught_exceptions();
         call_ = &call;
     }
+    /// The name of the call that this rank is in; empty: none.
+    [[nodiscard]] std::string_view called() const noexcept { return call_ ? call_->name : std::string_view{}; }
     void leave(const call_record& call) noexcept {
         // Constructors tell of a failure when their call has been left.
         thrown_from_ = short_line{};

@@ -381,7 +381,8 @@ struct engine {
 
     /// Collective where workers have weights of their own.
     [[gnu::cold]] void remember_best(std::uint64_t at, double loss, bool keeps) {
-        best = {.epoch = at, .loss = loss};
+        if (!std::isfinite(loss)) core::fail(core::text("a best epoch of the loss ", loss), "remember finite losses");
+        if (keeps || best.epoch != at || best.loss != loss) best = {.epoch = at, .loss = loss};
         if (!keeps) return;
         const std::span<const T> now = whole_weights(), statistics = observed.running();
         core::with_memory("the weights of the best epoch", (now.size() + statistics.size()) * sizeof(T),

@@ -115,7 +115,10 @@ struct inference {
         require_finite("the loss", result.loss, set);
         if constexpr (sizeof...(Metrics) > 0)
             core::for_each_index<sizeof...(Metrics)>([&](auto metric) { others.finish(also, metric, set, result); });
-        ranks.aborts().passed();  // a rank with all sums knows that no rank can fail any more
+        if constexpr ((metrics::HasResult<Metrics> || ...))
+            ranks.end_together();  // what makes a result of the sums may fail
+        else
+            ranks.aborts().passed();  // a rank with all sums knows that no rank can fail any more
         return result;
     }
 
