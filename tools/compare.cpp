@@ -41,16 +41,19 @@ int compare(const std::vector<std::string>& arguments) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         const std::string& word = arguments[i];
         const auto value = [&] {
-            if (i + 1 == arguments.size()) throw error{word + " has no value", "see lockstep-compare --help"};
+            if (i + 1 == arguments.size() || arguments[i + 1].empty() || arguments[i + 1].starts_with("--"))
+                throw error{word + " has no value", "see lockstep-compare --help"};
             return arguments[++i];
         };
         if (only_paths || word.empty() || word[0] != '-')
             paths.push_back(word);
         else if (word == "--")
             only_paths = true;
-        else if (word == "--help" || word == "-h")
-            return std::fwrite(usage.data(), 1, usage.size(), stdout) == usage.size() ? 0 : 2;
-        else if (word == "--target")
+        else if (word == "--help" || word == "-h") {
+            std::fwrite(usage.data(), 1, usage.size(), stdout);
+            ls::core::flush_standard_output();
+            return 0;
+        } else if (word == "--target")
             target = ls::report::target::parse(value());
         else if (word == "--html")
             page = value();

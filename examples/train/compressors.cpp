@@ -61,7 +61,9 @@ struct request {
         Number out{};
         const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out);
         if (problem != std::errc{} || end != word.data() + word.size())
-            throw error{text("--compress ", whole, ": '", word, "' is no number"), "see train --list-compressors"};
+            throw error{text("--compress '", whole, "' has '", word, "' for a ",
+                             std::is_integral_v<Number> ? "whole number from 0 on" : "number"),
+                        "see train --list-compressors"};
         return out;
     }
     [[nodiscard]] double share(std::size_t which) const { return number<double>(which); }

@@ -32,7 +32,7 @@ Number read(const std::string& option, const std::string& word, const std::strin
     Number number{};
     const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
     if (problem != std::errc{} || end != word.data() + word.size())
-        throw error{text(option, ": '", word, "' is no number"), "write " + usage};
+        throw error{word.empty() ? text(option, " has no number") : text(option, " has '", word, "'"), "write " + usage};
     return number;
 }
 
@@ -150,24 +150,26 @@ void describe(CLI::App& app, example::options& of) {
     const auto number = [](bool (*is_good)(double), const std::string& what, const std::string& name) {
         return CLI::Validator{[=](std::string& word) {
                                   double one = 0;
-                                  const bool good = CLI::detail::lexical_cast(word, one) && is_good(one);
+                                  const bool good =
+                                      !word.empty() && CLI::detail::lexical_cast(word, one) && is_good(one);
                                   return good ? std::string{} : "'" + word + "' is not " + what;
                               },
                               name};
     };
+    const auto any_number = number([](double) { return true; }, "a number", "NUMBER");
     const auto positive =
         number([](double one) { return one > 0 && std::isfinite(one); }, "a number above 0", "NUMBER > 0");
     const auto seconds =
         number([](double one) { return one >= 0 && one < 1e9; }, "a number of seconds from 0 to below 1e9", "SECONDS");
     const auto add_path = [&](const char* option, std::string& to, const char* what) {
-        app.add_option(option, to, what)->check(CLI::Validator{
+        return app.add_option(option, to, what)->check(CLI::Validator{
             [](std::string& word) { return word.empty() ? std::string{"it has no name"} : std::string{}; }, ""});
     };
     app.add_option("--net", of.net, "network: lenet (2 convolutions, 582,026 weights) or mlp (784-1024-1024-10)")
         ->check(CLI::IsMember({"lenet", "mlp"}))
         ->capture_default_str();
-    app.add_option("--data", of.data,
-                   "'digits' (generated, nothing to download) or a folder with the four MNIST files, .gz or not")
+    add_path("--data", of.data,
+             "'digits' (generated, nothing to download) or a folder with the four MNIST files, .gz or not")
         ->capture_default_str();
     app.add_option("--epochs", of.epochs, "passes over the training samples")
         ->transform(example::whole_number(1))->capture_default_str();
@@ -223,10 +225,12 @@ void describe(CLI::App& app, example::options& of) {
         ->check(CLI::IsMember({"cosine", "constant"}))
         ->capture_default_str();
     app.add_option("--momentum", of.momentum,
-                   "of Nesterov's method, of lars, or of each worker with --compress dgc")->capture_default_str();
-    app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases")->capture_default_str();
-    app.add_option("--dropout", of.dropout,
-                   "probability that a hidden unit is left out in training")->capture_default_str();
+                   "of Nesterov's method, of lars, or of each worker with --compress dgc")
+        ->check(any_number)->capture_default_str();
+    app.add_option("--weight-decay", of.weight_decay, "L2 penalty on weights, not on biases")
+        ->check(any_number)->capture_default_str();
+    app.add_option("--dropout", of.dropout, "probability that a hidden unit is left out in training")
+        ->check(any_number)->capture_default_str();
     app.add_option("--seed", of.seed, "of everything random")
         ->transform(example::whole_number(0, UINT64_MAX))->capture_default_str();
     app.add_option("--threads", of.threads, "OpenMP threads on each rank")
@@ -293,7 +297,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 /// Names the first word that is no option, and the option that was probably meant.
 [[noreturn]] void refuse_unknown(const CLI::App& app) {
-    const auto words = app.remaining();
+    auto words = app.remaining();
+    std::erase(words, "--");
     const auto found =
         std::find_if(words.begin(), words.end(), [](const std::string& one) { return one.starts_with("-"); });
     const std::string word = found == words.end() ? words.front() : found->substr(0, found->find('='));
@@ -322,6 +327,8 @@ int main(int argc, char** argv) {
             return 0;
         } catch (const CLI::ExtrasError&) {
             refuse_unknown(app);
+        } catch (const CLI::ArgumentMismatch& mistake) {
+            throw error{mistake.what(), "give each option once, with a value; see train --help"};
         } catch (const CLI::ParseError& mistake) {
             throw error{mistake.what(), "see train --help"};
         }

@@ -443,6 +443,61 @@ TEST_CASE("training/failures: an exception in an observer", "[training]") {
     }
 }
 
+namespace {
+/// What only rank 0 calls, and what all of them would have to.
+template <class Trainer>
+struct alone {
+    Trainer* trainer;
+    bool at_begin;
+    void on_begin() const {
+        if (at_begin) (void)trainer->state_hash();
+    }
+    void on_end(const ls::report::totals&) const {
+        if (!at_begin) (void)trainer->state_hash();
+    }
+};
+
+/// A metric of which one rank makes no result.
+struct fails_in_result {
+    static constexpr std::string_view name = "fails";
+    bool fails = false;
+    template <ls::tensor::Shape Output>
+    using label = ls::tensor::classes<Output::size>;
+    template <ls::tensor::Shape>
+    static constexpr std::size_t sum_count = 1;
+    template <class Part>
+    void add(const Part& part) const noexcept {
+        part.sums[0] += 1;
+    }
+    double result(std::span<const double> sums, std::size_t) const {
+        if (fails) throw std::runtime_error{"no room for the result"};
+        return sums[0];
+    }
+};
+}  // namespace
+
+TEST_CASE("training/failures: a collective call of one rank is no pair of another one of the others", "[training]") {
+    const mpi::communicator world;
+    if (world.size() == 1) return;
+    for (const bool at_begin : {true, false}) {
+        ls::trainer trainer{world, recipe()};
+        const auto found = failure_of([&] {
+            trainer.fit(all.set(), ls::steps{2}, alone<decltype(trainer)>{&trainer, at_begin});
+        });
+        REQUIRE(found);
+        CHECK_THAT(found->text, Catch::Matchers::Contains("of different calls; make the same calls"));
+        CHECK_THAT(found->text, Catch::Matchers::Contains("state_hash"));
+    }
+}
+
+TEST_CASE("training/failures: an exception in what makes a number of a metric's sums", "[training]") {
+    const mpi::communicator world;
+    ls::trainer trainer{world, recipe()};
+    const fails_in_result metric{.fails = world.rank() == last_rank(world)};
+    check_all_fail(world, failure_of([&] { (void)trainer.evaluate(all.set(), metric); }), "no room for the result",
+                   last_rank(world));
+}
+
 TEST_CASE("training/failures: an exception in an observer after the last step", "[training]") {
     const mpi::communicator world;
     ls::trainer trainer{world, recipe()};

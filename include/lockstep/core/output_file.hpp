@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -237,6 +238,11 @@ LOCKSTEP_FUNCTION void output_file::open_after(const std::string& path, std::uin
         }
         all.files.push_back(found);
         same_ = found;
+    }
+    // Where the file system knows no locks nothing is known of other programs.
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        release();
+        fail(text("another program is writing \"", path, "\""), "name a file of its own for each run");
     }
     if (::ftruncate(descriptor_, static_cast<off_t>(kept)) != 0 ||
         ::lseek(descriptor_, static_cast<off_t>(kept), SEEK_SET) < 0)

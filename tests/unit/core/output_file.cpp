@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lockstep/core/output_file.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,6 +122,23 @@ TEST_CASE("core/output_file: one file has one writer", "[core]") {
     core::output_file null, again;
     null.open("/dev/null");
     again.open("/dev/null");
+}
+
+TEST_CASE("core/output_file: a file that another program writes is left as it is", "[core]") {
+    const directory here;
+    const std::string path = here.write("log", "its lines");
+    // A lock belongs to who has opened the file, so that one of this process serves as one of another.
+    const int other = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    REQUIRE(other >= 0);
+    REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
+    core::output_file file;
+    CHECK(error_of([&] { file.open(path); }) ==
+          "lockstep: another program is writing \"" + path + "\"; name a file of its own for each run");
+    CHECK_FALSE(file.is_open());
+    CHECK(contents(path) == "its lines");
+    ::close(other);
+    file.open(path);
+    CHECK(contents(path).empty());
 }
 
 TEST_CASE("core/output_file: paths of one file are found before anything is opened", "[core]") {

@@ -113,8 +113,9 @@ LOCKSTEP_FUNCTION std::chrono::duration<double> default_timeout() {
     double seconds = -1;
     const auto [end, problem] =
         std::from_chars(given.data(), given.data() + given.size(), seconds);  // a point in every locale
-    if (!(problem == std::errc{} && end == given.data() + given.size() && std::isfinite(seconds) && seconds >= 0))
-        core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"), "give seconds, or 0 to wait for ever");
+    if (!(problem == std::errc{} && end == given.data() + given.size() && seconds >= 0 && seconds < 1e9))
+        core::fail(core::text("LOCKSTEP_TIMEOUT is '", text, "'"),
+                   "give seconds, fewer than 1e9, or 0 to wait for ever");
     return std::chrono::duration<double>{seconds};
 }
 

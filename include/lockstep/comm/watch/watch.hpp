@@ -458,7 +458,7 @@ LOCKSTEP_FUNCTION std::string watch::why() const {
     if (hopeless_ == reason::gone) return core::text("rank ", culprit_, " has left what others wait for");
     if (hopeless_ == reason::differs)
         return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
-                          " are in collectives of different kind, size or type");
+                          " are in collectives of different kind, size or type, or of different calls");
     return core::text("ranks ", std::min(culprit_, over_.rank()), " and ", std::max(culprit_, over_.rank()),
                       " wait in different calls");
 }

@@ -34,6 +34,8 @@ TEST_CASE("comm/wait: LOCKSTEP_TIMEOUT has a point in every locale", "[comm]") {
     CHECK(comm::default_timeout().count() == 2.5);
     ::setenv("LOCKSTEP_TIMEOUT", "2,5", 1);
     CHECK_THROWS_WITH(comm::default_timeout(), Catch::Matchers::StartsWith("lockstep: LOCKSTEP_TIMEOUT is '2,5'; "));
+    ::setenv("LOCKSTEP_TIMEOUT", "1e9", 1);  // more than a plan takes
+    CHECK_THROWS_WITH(comm::default_timeout(), Catch::Matchers::StartsWith("lockstep: LOCKSTEP_TIMEOUT is '1e9'; "));
     ::unsetenv("LOCKSTEP_TIMEOUT");
     ::unsetenv("LOCPATH");
     std::setlocale(LC_NUMERIC, before.c_str());
