@@ -110,6 +110,10 @@ TEST_CASE("what a predictor cannot do is one sentence", "[infer]") {
         CHECK_THROWS_WITH((ls::predictor{net, weights, none, ls::infer::options{.threads = threads}}),
                           Catch::Contains("a predictor has " + std::to_string(threads) + " threads; take 1 to 4096"));
     CHECK_THROWS_WITH((ls::predictor{net, "nowhere.safetensors"}), Catch::Contains("nowhere.safetensors"));
+    auto spoilt = weights;
+    spoilt[1] = std::numeric_limits<float>::quiet_NaN();
+    CHECK_THROWS_WITH((ls::predictor{net, spoilt, none}),
+                      Catch::Contains("a predictor was given weights that are not finite; pass those of"));
     ls::predictor one{net, weights, none};
     std::vector<float> x(2 * sample::size);
     CHECK_THROWS_WITH(one.predict(std::span<const float>{x}.first(100)), Catch::Contains("100 numbers"));

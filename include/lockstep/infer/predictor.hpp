@@ -77,8 +77,7 @@ public:
     predictor(const Net& net, const std::string& path, const options& how = {}) : predictor{net, how} {
         const saving::weight_names names{saving::names_of<network>(), saving::text_of(net)};
         saving::read_weights(path, names, std::span{weights_}, std::span{statistics_});
-        require_finite(weights_, "weights", path);
-        require_finite(statistics_, "running statistics", path);
+        require_finite(core::text("\"", path, "\" has "), "load another file");
     }
     /// From trainer::all_weights() and running_statistics(), which it copies.
     predictor(const Net& net, std::span<const T> weights, std::span<const T> statistics, const options& how = {})
@@ -90,6 +89,7 @@ public:
                 "pass all_weights() and running_statistics() of a trainer with the same network");
         std::ranges::copy(weights, weights_.begin());
         std::ranges::copy(statistics, statistics_.begin());
+        require_finite("a predictor was given ", "pass those of a trainer whose losses are finite");
     }
 
     /// The outputs for some rows of the input, row after row. Throws core::error for a part of a row, and for inputs
@@ -170,10 +170,11 @@ private:
                 core::text(who(bad / input::size), " has the value ", x[bad], " at position ", bad % input::size),
                 "remove or repair the sample");
     }
-    [[gnu::cold]] static void require_finite(std::span<const T> numbers, std::string_view what,
-                                             const std::string& path) {
-        if (kernels::first_non_finite(numbers) != numbers.size())
-            core::fail(core::text("\"", path, "\" has ", what, " that are not finite"), "load another file");
+    [[gnu::cold]] void require_finite(std::string_view who, std::string_view remedy) const {
+        if (kernels::first_non_finite(std::span<const T>{weights_}) != weights_.size())
+            core::fail(core::text(who, "weights that are not finite"), remedy);
+        if (kernels::first_non_finite(std::span<const T>{statistics_}) != statistics_.size())
+            core::fail(core::text(who, "running statistics that are not finite"), remedy);
     }
 
     [[nodiscard, gnu::cold]] std::vector<value_plan::node> nodes() const {

@@ -22,10 +22,13 @@ namespace lockstep::layers {
 template <std::size_t Filters, rows_and_columns Kernel, conv_options Options = conv_options{},
           kernels::algorithm_rule Rule = kernels::preferred_algorithm>
 struct conv {
-    static constexpr bool has_sizes = Filters > 0 && Kernel.at_least_one() && Options.at_least_one();
+    static constexpr bool has_sizes =
+        rows_and_columns{Filters}.at_least(1) && Kernel.at_least(1) && Options.are_sizes();
     /// Dilation and groups have the direct algorithm only.
     static constexpr bool has_choice = Options.dilation == rows_and_columns{1} && Options.groups == 1;
-    static_assert(has_sizes, "lockstep: filters, kernel, stride, dilation and groups of a convolution are at least 1");
+    static_assert(has_sizes,
+                  "lockstep: filters, kernel, stride, dilation and groups of a convolution are at least 1, padding at "
+                  "least 0, all of them below 2^30");
     static_assert(has_choice || std::is_empty_v<layer_api::conv_settings<Rule>>,
                   "lockstep: a conv with dilation or groups takes no algorithms from a file; use another rule than "
                   "layers::tuned");

@@ -95,9 +95,12 @@ struct conv_max_pool_options {
 /// max_pool<2>{} computes. A relu after it gives what one between the two gives.
 template <std::size_t Filters, rows_and_columns Kernel, conv_max_pool_options Options = conv_max_pool_options{}>
 struct conv_max_pool {
-    static constexpr bool has_sizes =
-        Filters > 0 && Kernel.at_least_one() && Options.stride.at_least_one() && Options.window.at_least_one();
-    static_assert(has_sizes, "lockstep: filters, kernel, stride and window of conv_max_pool are at least 1");
+    static constexpr bool has_sizes = rows_and_columns{Filters}.at_least(1) && Kernel.at_least(1) &&
+                                      Options.stride.at_least(1) && Options.padding.at_least(0) &&
+                                      Options.window.at_least(1);
+    static_assert(has_sizes,
+                  "lockstep: filters, kernel, stride and window of conv_max_pool are at least 1, padding at least 0, "
+                  "all of them below 2^30");
 
     /// Of the convolution.
     template <tensor::ImageShape Input>

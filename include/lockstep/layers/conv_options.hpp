@@ -20,7 +20,11 @@ struct rows_and_columns {
     constexpr rows_and_columns(std::size_t down, std::size_t across) noexcept : rows{down}, columns{across} {}
     friend constexpr bool operator==(const rows_and_columns&, const rows_and_columns&) = default;
 
-    [[nodiscard]] constexpr bool at_least_one() const noexcept { return rows > 0 && columns > 0; }
+    /// From `least` to `most`: a negative number has become a larger one.
+    [[nodiscard]] constexpr bool at_least(std::size_t least) const noexcept {
+        return rows >= least && columns >= least && rows <= most && columns <= most;
+    }
+    static constexpr std::size_t most = (std::size_t{1} << 30U) - 1;
 };
 
 /// Options of conv and depthwise_conv. `padding` rows and columns of zeros lie on each side; kernel positions are
@@ -33,8 +37,10 @@ struct conv_options {
     std::size_t groups = 1;
     layers::bias bias = layers::bias::each;
 
-    [[nodiscard]] constexpr bool at_least_one() const noexcept {
-        return stride.at_least_one() && dilation.at_least_one() && groups > 0;
+    /// Strides, dilations and groups are at least 1, paddings at least 0.
+    [[nodiscard]] constexpr bool are_sizes() const noexcept {
+        return stride.at_least(1) && padding.at_least(0) && dilation.at_least(1) &&
+               rows_and_columns{groups}.at_least(1);
     }
     /// Of so many filters, for images of so many rows, columns and channels.
     [[nodiscard]] constexpr kernels::convolution on(std::size_t rows, std::size_t columns, std::size_t channels,

@@ -14,8 +14,10 @@ namespace lockstep::layers {
 /// zeros on each side (Chollet 2017; Howard et al. 2017).
 template <rows_and_columns Kernel, conv_options Options = conv_options{}>
 struct depthwise_conv {
-    static constexpr bool has_sizes = Kernel.at_least_one() && Options.at_least_one();
-    static_assert(has_sizes, "lockstep: kernel, stride and dilation of a depthwise convolution are at least 1");
+    static constexpr bool has_sizes = Kernel.at_least(1) && Options.are_sizes();
+    static_assert(has_sizes,
+                  "lockstep: kernel, stride and dilation of a depthwise convolution are at least 1, padding at least "
+                  "0, all of them below 2^30");
     static_assert(Options.groups <= 1,
                   "lockstep: depthwise_conv has a group for each channel; leave groups out, or use conv");
 
