@@ -299,6 +299,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
 [[noreturn]] void refuse_unknown(const CLI::App& app) {
     auto words = app.remaining();
     std::erase(words, "--");
+    if (words.empty()) throw error{"no option follows '--'", "see train --help"};
     const auto found =
         std::find_if(words.begin(), words.end(), [](const std::string& one) { return one.starts_with("-"); });
     const std::string word = found == words.end() ? words.front() : found->substr(0, found->find('='));

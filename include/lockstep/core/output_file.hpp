@@ -206,7 +206,8 @@ struct destination {
 LOCKSTEP_FUNCTION output_file::~output_file() { release(); }
 
 LOCKSTEP_FUNCTION void output_file::release() noexcept {
-    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+    // A process that was forked off may hold the file open, and the lock with it.
+    if (descriptor_ >= 0) ::flock(descriptor_, LOCK_UN), ::close(std::exchange(descriptor_, -1));
     if (same_ == identity{}) return;
     auto& all = detail::open_outputs::all();
     const std::lock_guard guard{all.lock};
@@ -261,6 +262,7 @@ LOCKSTEP_FUNCTION void output_file::write(std::string_view text) {
 
 LOCKSTEP_FUNCTION void output_file::close() {
     if (descriptor_ < 0) return;
+    ::flock(descriptor_, LOCK_UN);
     const bool well = ::close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR;
     const int reason = errno;
     release();

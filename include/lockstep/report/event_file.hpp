@@ -45,10 +45,7 @@ class event_file {
 public:
     event_file() = default;
     event_file(event_file&& other) noexcept
-        : file_{std::move(other.file_)},
-          buffer_{std::move(other.buffer_)},
-          path_{std::move(other.path_)},
-          lock_{std::exchange(other.lock_, -1)} {}
+        : file_{std::move(other.file_)}, buffer_{std::move(other.buffer_)}, path_{std::move(other.path_)} {}
     event_file& operator=(event_file&&) = delete;
     /// Writes what is left. Does not throw.
     ~event_file();
@@ -76,7 +73,6 @@ private:
     core::output_file file_;
     std::string buffer_, event_, summary_, value_;  // kept: a step allocates nothing
     std::string path_;
-    int lock_ = -1;
 };
 
 #if LOCKSTEP_BODIES
@@ -153,14 +149,11 @@ LOCKSTEP_FUNCTION event_file::~event_file() {
     } catch (const core::error&) {
         // The run ends for another reason, or flush() has said so before.
     }
-    if (lock_ >= 0) ::close(lock_);
 }
 
 LOCKSTEP_FUNCTION void event_file::open(const std::string& folder, std::uint64_t first_step, double seconds) {
     namespace fs = std::filesystem;
-    // What a failed write has left: the file is given up.
-    if (lock_ >= 0) ::close(std::exchange(lock_, -1));
-    buffer_.clear();
+    buffer_.clear();  // what a failed write has left
     if (folder.empty()) core::fail("event files have no folder", "name one: tensorboard{\"runs/a\"}");
     std::error_code problem;
     fs::create_directories(folder, problem);
@@ -197,9 +190,7 @@ LOCKSTEP_FUNCTION void event_file::open(const std::string& folder, std::uint64_t
     std::string host = host_name();
     std::replace(host.begin(), host.end(), '/', '-');
     path_ = (place / core::text(detail::event_prefix, digits, ".", host, ".", ::getpid(), ".", files++)).string();
-    file_.open(path_);
-    lock_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (lock_ >= 0) (void)detail::lock(lock_);
+    file_.open(path_);  // locked, so that another run sees that the folder is taken
     buffer_.reserve(std::size_t{1} << 17);
     for (std::string* part : {&event_, &summary_, &value_}) part->reserve(4096);
     detail::begin_event(event_, 0, seconds);

@@ -54,8 +54,8 @@ struct checkpoint {
             held = std::move(now);
         });
     }
-    /// Saves where it is due; after the last step of an epoch or of the fit() on_epoch() does, so that a run that goes
-    /// on from there has had what other observers make of it. Collective.
+    /// Saves where it is due; after the last step of an epoch, or of a fit() that no observer ends earlier, on_epoch()
+    /// does, so that a run that goes on from there has had what other observers make of it. Collective.
     template <class Trainer>
     void on_step(Trainer& trainer, const report::step_event& event) {
         const bool is_due = event.step % every == 0 || event.stop_signal != 0 || waits_for_epoch;

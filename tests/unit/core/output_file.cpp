@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -139,6 +140,16 @@ TEST_CASE("core/output_file: a file that another program writes is left as it is
     ::close(other);
     file.open(path);
     CHECK(contents(path).empty());
+    // A child that has the file open, too, does not keep it.
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::pause();
+        ::_exit(0);
+    }
+    file.close();
+    CHECK(error_of([&] { file.open(path); }).empty());
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
 }
 
 TEST_CASE("core/output_file: paths of one file are found before anything is opened", "[core]") {
