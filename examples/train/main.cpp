@@ -32,7 +32,8 @@ Number read(const std::string& option, const std::string& word, const std::strin
     Number number{};
     const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
     if (problem != std::errc{} || end != word.data() + word.size())
-        throw error{word.empty() ? text(option, " has no number") : text(option, " has '", word, "'"), "write " + usage};
+        throw error{word.empty() ? text(option, " has no number") : text(option, " has '", word, "'"),
+                    "write " + usage};
     return number;
 }
 

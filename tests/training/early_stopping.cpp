@@ -452,14 +452,12 @@ TEST_CASE("patience holds over a loop of fits, also of one that is resumed betwe
         scripted losses{all};
         for (std::uint64_t epoch = 1; epoch <= resumed_at; ++epoch)
             first.fit(training.set(), ls::until_epoch{epoch}, losses, before, ls::checkpoint{folder, 1, 1});
-        const bool is_new = resumed_at > 0;
-        if (is_new) second.resume(folder);
-        ls::early_stopping& stop = is_new ? after : before;
+        if (resumed_at > 0) second.resume(folder);
         for (std::uint64_t epoch = resumed_at + 1; epoch <= 8; ++epoch)
-            second.fit(training.set(), ls::until_epoch{epoch}, losses, stop);
+            second.fit(training.set(), ls::until_epoch{epoch}, losses, after);
         CHECK(second.report().epochs.size() == 5 - resumed_at);
-        CHECK(stop.best_epoch == 2);
-        CHECK(stop.best_loss == 1);
+        CHECK(after.best_epoch == 2);
+        CHECK(after.best_loss == 1);
         shared.clear();
     }
 }

@@ -40,14 +40,14 @@ struct early_stopping {
                        "take by how much the loss has to fall, or leave it out");
         is_past_ = from.is_past;
         if (is_past_) return true;  // what the checkpoint has is of a later part of the run
-        // What the checkpoint has: a new object takes it over with the first fit(), one that has seen later epochs
-        // forgets these.
         if (is_used_ && from.run != run_) {  // another trainer, which has seen nothing of it
             best_loss = std::numeric_limits<double>::infinity();
             best_epoch = resumes_ = 0;
             is_used_ = false;
         }
         run_ = from.run;
+        // What the checkpoint has: a new object takes it over with the first fit(), one that has seen later epochs
+        // forgets these.
         const bool is_undone = from.undoes(resumes_) && is_used_;
         const bool takes_over = is_undone || (!is_used_ && from.is_first && from.resumed_after > 0);
         if (takes_over && trainer.best_epoch() > 0)
@@ -88,7 +88,7 @@ struct early_stopping {
             trainer.load_best();
     }
 
-    /// Epochs since the best one, or since the first fit() that it was given to began, that it was told of.
+    /// Epochs without a better loss, of those that it was told of.
     [[nodiscard]] std::uint64_t waited() const noexcept {
         const std::uint64_t from = best_epoch > counts_from_ ? best_epoch : counts_from_;
         return epoch_ > from ? epoch_ - from : 0;
