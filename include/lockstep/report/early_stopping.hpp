@@ -39,7 +39,7 @@ struct early_stopping {
             core::fail(core::text("early_stopping has least = ", least, ", no finite number from 0 on"),
                        "take by how much the loss has to fall, or leave it out");
         is_past_ = from.is_past;
-        if (is_past_) return true;  // what the checkpoint has is of a later part of the run
+        if (is_past_) return true;           // what the checkpoint has is of a later part of the run
         if (is_used_ && from.run != run_) {  // another trainer, which has seen nothing of it
             best_loss = std::numeric_limits<double>::infinity();
             best_epoch = resumes_ = 0;
