@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
                     ls::early_stopping{.patience = 2},
                     ls::progress{std::cout},
                     ls::csv_log{"05_watch.csv"},         // a line for each step
-                    ls::json_log{"05_watch.jsonl"},      // an object for each step, epoch and end
+                    ls::json_log{"05_watch.jsonl"},      // an object for the begin, each step, epoch and the end
                     largest_loss{});
         return 0;
     });
