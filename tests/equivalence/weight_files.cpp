@@ -6,13 +6,21 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <limits>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "equivalence/shared_folder.hpp"
 #include "equivalence/support.hpp"
+#include "lockstep/files/safetensors.hpp"
+#include "lockstep/infer/predictor.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
+#include "lockstep/saving/names.hpp"
+#include "lockstep/saving/weight_file.hpp"
 #include "lockstep/sync/local_sgd.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
@@ -121,6 +129,52 @@ TEST_CASE("weights go through a file", "[saving]") {
         to.load_weights(folder + "/mean.safetensors");
         CHECK(to.weights_hash() == mean);
     });
+    // After a file with numbers that are no weights, or others on one rank, the trainer goes on.
+    on_groups({1, 3}, [&](const mpi::communicator& group) {
+        ls::trainer to{group, recipe(normalised, 2)};
+        const auto before = to.weights_hash();
+        std::vector<float> all = to.all_weights();
+        std::vector<float> statistics(to.running_statistics().begin(), to.running_statistics().end());
+        const std::string mine = folder + ls::core::text("/of_", group.size(), "_", group.rank());
+        const ls::saving::weight_names names{
+            ls::saving::names_of<ls::model::network<decltype(recipe(normalised, 2).model), 1>>(), {}};
+        const auto refused = [&](float& of, float number, const std::string& text) {
+            const float was = std::exchange(of, number);
+            ls::saving::write_weights<float>(mine, names, all, statistics);
+            of = was;
+            CHECK_THROWS_WITH(to.load_weights(mine), Catch::Contains(text));
+            CHECK(to.weights_hash() == before);
+        };
+        constexpr float none = std::numeric_limits<float>::quiet_NaN(),
+                        endless = std::numeric_limits<float>::infinity();
+        refused(all[37], endless, "has the number inf at position 1 of 0.conv.bias; load numbers that are finite");
+        refused(statistics[3], none, "at position 3 of 1.batch_norm.mean");
+        refused(statistics[4], -1, "has the number -1 at position 0 of 1.batch_norm.variance; load variances that");
+        if (group.size() > 1)
+            refused(all[0], static_cast<float>(group.rank()), "other numbers on rank 1 than on rank 0");
+        CHECK_THROWS_WITH(to.load_weights(std::span<const float>{all}.first(5), statistics),
+                          Catch::Contains("5 weights"));
+        all[41] = none;
+        CHECK_THROWS_WITH(to.load_weights(all, statistics), Catch::Contains("nan at position 41 of the weights"));
+        all[41] = 0;
+        statistics[0] = endless;
+        CHECK_THROWS_WITH(to.load_weights(all, statistics), Catch::Contains("inf at position 0 of the running"));
+        statistics[0] = 2;
+        to.load_weights(all, statistics);
+        to.fit(training.set(), ls::steps{1});
+    });
+    // An array of one row may be written with one extent or with two, as other programs do.
+    for (const bool has_rows : {false, true}) {
+        constexpr auto thin = ls::sequential{ls::input<1>, ls::layers::dense<3>{}};
+        const std::vector<float> weight{1, 2, 3}, bias{0.5F, 0, -1};
+        const auto shape = has_rows ? std::vector<std::size_t>{1, 3} : std::vector<std::size_t>{3};
+        const std::string other = folder + ls::core::text("/thin_", mpi::communicator{}.rank());
+        ls::files::write_safetensors(other, {ls::files::tensor_of<float>("0.dense.weight", shape, std::span{weight}),
+                                             ls::files::tensor_of<float>("0.dense.bias", shape, std::span{bias})});
+        ls::predictor of{thin, other};
+        const float x = 2;
+        CHECK(of.predict(std::span{&x, 1}) == std::vector<float>{2.5F, 4, 5});
+    }
     const std::string header = raw_file{path}.header();
     for (const char* name : {"\"0.conv.weight\":{\"dtype\":\"F32\",\"shape\":[9,4]", "\"0.conv.bias\"",
                              "\"1.batch_norm.mean\"", "\"5.dense.weight\":{\"dtype\":\"F32\",\"shape\":[100,10]"})

@@ -320,8 +320,10 @@ private:
     }
     [[noreturn]] void fail_names() const {
         lines_.fail("numbers, where names of columns were expected",
-                    "set .header = false, add a line with names, or call columns by their names, as in .labels = "
-                    "{\"2\"}");
+                    calls_by_name() ? "set .header = false, or change this line: names that are numbers have to be "
+                                      "0, 1, 2 and so on"
+                                    : "set .header = false, add a line with names, or call columns by their names, as "
+                                      "in .labels = {\"2\"}");
     }
     /// What tables write where they have no value.
     [[nodiscard]] static bool is_missing(std::string_view field) noexcept {

@@ -36,8 +36,8 @@ namespace lockstep::data {
 /// numbers (or n rows of a label that is a shape), of any type of number that .npy has; they are read as they are,
 /// rounded to the type of the network. What is read stays in the page cache while there is room, once for all ranks of
 /// a host. Class labels are read and checked at construction. Copies share the map. The files may not change
-/// meanwhile (files/mapped_file.hpp). Cost of a read in the page cache: that of a copy; `plan::prefetch` hides the
-/// disk.
+/// meanwhile (files/mapped_file.hpp), and are the same for all ranks: of samples only some are compared. Cost of a read
+/// in the page cache: that of a copy; `plan::prefetch` hides the disk.
 template <tensor::Shape Sample, tensor::Label Label>
 class mapped_npy {
 public:

@@ -98,6 +98,7 @@ void convert(dtype type, const std::byte* from, std::span<T> to) noexcept {
     };
     switch (type) {
         case dtype::boolean:
+            return detail::convert_each<std::uint8_t>(from, to, [](std::uint8_t byte) { return byte != 0; });
         case dtype::u8:
             return as(std::uint8_t{});
         case dtype::i8:

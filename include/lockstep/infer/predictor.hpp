@@ -77,7 +77,6 @@ public:
     predictor(const Net& net, const std::string& path, const options& how = {}) : predictor{net, how} {
         const saving::weight_names names{saving::names_of<network>(), saving::text_of(net)};
         saving::read_weights(path, names, std::span{weights_}, std::span{statistics_});
-        require_finite(core::text("\"", path, "\" has "), "load another file");
     }
     /// From trainer::all_weights() and running_statistics(), which it copies.
     predictor(const Net& net, std::span<const T> weights, std::span<const T> statistics, const options& how = {})
@@ -89,7 +88,7 @@ public:
                 "pass all_weights() and running_statistics() of a trainer with the same network");
         std::ranges::copy(weights, weights_.begin());
         std::ranges::copy(statistics, statistics_.begin());
-        require_finite("a predictor was given ", "pass those of a trainer whose losses are finite");
+        require_finite();
     }
 
     /// The outputs for some rows of the input, row after row. Throws core::error for a part of a row, and for inputs
@@ -170,11 +169,12 @@ private:
                 core::text(who(bad / input::size), " has the value ", x[bad], " at position ", bad % input::size),
                 "remove or repair the sample");
     }
-    [[gnu::cold]] void require_finite(std::string_view who, std::string_view remedy) const {
-        if (kernels::first_non_finite(std::span<const T>{weights_}) != weights_.size())
-            core::fail(core::text(who, "weights that are not finite"), remedy);
-        if (kernels::first_non_finite(std::span<const T>{statistics_}) != statistics_.size())
-            core::fail(core::text(who, "running statistics that are not finite"), remedy);
+    [[gnu::cold]] void require_finite() const {
+        for (const std::vector<T>* of : {&weights_, &statistics_})
+            if (kernels::first_non_finite(std::span<const T>{*of}) != of->size())
+                core::fail(core::text("a predictor was given ", of == &weights_ ? "weights" : "running statistics",
+                                      " that are not finite"),
+                           "pass those of a trainer whose losses are finite");
     }
 
     [[nodiscard, gnu::cold]] std::vector<value_plan::node> nodes() const {

@@ -44,7 +44,11 @@ struct batch_norm_layer {
     };
     static constexpr std::array statistics{
         tensor::parameter{.name = "mean", .columns = channels, .initial = tensor::start::zeros, .decays = false},
-        tensor::parameter{.name = "variance", .columns = channels, .initial = tensor::start::ones, .decays = false},
+        tensor::parameter{.name = "variance",
+                          .columns = channels,
+                          .initial = tensor::start::ones,
+                          .decays = false,
+                          .is_square = true},
     };
     static constexpr double flops = 7.0 * static_cast<double>(S::size);
     /// Rows of a lane: two numbers of a channel, because x - mean of a single one is 0, and so is every gradient.

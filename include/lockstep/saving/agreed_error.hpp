@@ -3,6 +3,7 @@
 // An error that is known to all ranks before any of them throws it: no rank has to announce it.
 // Tested by tests/equivalence/checkpoints.cpp.
 
+#include <exception>
 #include <string>
 
 #include "lockstep/comm/group.hpp"
@@ -22,5 +23,21 @@ public:
 private:
     const comm::group_record* group_;  // not read: it may be gone
 };
+
+/// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
+template <class F>
+[[gnu::cold]] void together(const comm::group& ranks, const F& f) {
+    std::string mine;
+    try {
+        f();
+    } catch (const comm::remote_failure&) {
+        throw;
+    } catch (const std::exception& failure) {
+        mine = failure.what();
+        if (mine.empty()) mine = "lockstep: an exception without a text";
+    }
+    for (const std::string& one : ranks.gather_all(mine))
+        if (!one.empty()) throw agreed_error{ranks, one};
+}
 
 }  // namespace lockstep::saving

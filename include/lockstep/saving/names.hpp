@@ -24,6 +24,7 @@ struct named_array {
     std::size_t columns = 1;  ///< of one shard
     std::size_t shards = 1;
     std::size_t tensor = 0;  ///< its number in tensor::state_part, without shards; of statistics: that of the layer
+    bool is_square = false;  ///< no number is below 0
 
     [[nodiscard]] std::size_t size() const noexcept { return rows * columns; }
 };
@@ -42,7 +43,8 @@ template <class Network>
         const model::layer_facts& fact = Network::facts[layer];
         const auto add = [&](std::vector<named_array>& to, const tensor::parameter& one, std::size_t shards,
                              std::size_t number) {
-            to.push_back({core::text(layer, ".", fact.name, ".", one.name), one.rows, one.columns, shards, number});
+            to.push_back({core::text(layer, ".", fact.name, ".", one.name), one.rows, one.columns, shards, number,
+                          one.is_square});
         };
         const std::size_t shards = fact.segment == model::segment::sharded ? Network::shards : 1;
         for (const auto& one : fact.tensors) add(out.parameters, one, shards, out.parameters.size());

@@ -58,22 +58,6 @@ struct found {
                    "resume from it, delete it, or name a folder for each run");
 }
 
-/// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
-template <class F>
-[[gnu::cold]] void together(const comm::group& ranks, const F& f) {
-    std::string mine;
-    try {
-        f();
-    } catch (const comm::remote_failure&) {
-        throw;
-    } catch (const std::exception& failure) {
-        mine = failure.what();
-        if (mine.empty()) mine = "lockstep: an exception without a text";
-    }
-    for (const std::string& one : ranks.gather_all(mine))
-        if (!one.empty()) throw agreed_error{ranks, one};
-}
-
 /// The text of rank 0, on all ranks. Collective.
 [[nodiscard, gnu::cold]] inline std::string of_first_rank(const comm::group& ranks, const std::string& text) {
     return ranks.gather_all(ranks.rank() == 0 ? std::string_view{text} : std::string_view{})[0];

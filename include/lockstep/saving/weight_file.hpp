@@ -5,6 +5,7 @@
 // Tested by tests/equivalence/weight_files.cpp.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -46,6 +47,14 @@ template <class T>
     to.commit_on_disk();
 }
 
+/// What a file says under a name; empty where it says nothing.
+[[nodiscard, gnu::cold]] inline std::string_view metadata_of(const files::safetensors_layout& file,
+                                                             std::string_view key) {
+    for (const auto& [name, text] : file.metadata)
+        if (name == key) return text;
+    return {};
+}
+
 /// Throws core::error where the file is of another network, or holds arrays that this one does not have. What a
 /// checkpoint holds beside weights is left out; a file of another program needs no text.
 [[gnu::cold]] void require_network(const files::safetensors_layout& file, const weight_names& names,
@@ -55,7 +64,19 @@ template <class T>
 [[gnu::cold]] void require_one_set(const files::safetensors_layout& file, const weight_names& names,
                                    const std::string& path);
 
-/// Fills all of both. Throws core::error with the array and both shapes.
+/// Throws core::error for numbers that are not finite, and for variances below 0.
+template <class T>
+[[gnu::cold]] void require_sound(const std::string& path, const named_array& of, std::span<const T> numbers) {
+    const auto bad =
+        std::ranges::find_if(numbers, [&](T one) { return !std::isfinite(one) || (of.is_square && one < 0); });
+    if (bad != numbers.end())
+        core::fail(
+            core::text("\"", path, "\" has the number ", *bad, " at position ", bad - numbers.begin(), " of ", of.name),
+            of.is_square ? "load variances that are finite and not below 0" : "load numbers that are finite");
+}
+
+/// Fills all of both. An array of one row may have one extent or two. Throws core::error with the array and both
+/// shapes, and with what is no weight.
 template <class T>
 [[gnu::cold]] void read_weights(const std::string& path, const weight_names& names, std::span<T> all,
                                 std::span<T> statistics) {
@@ -64,9 +85,12 @@ template <class T>
     require_one_set(from.layout(), names, path);
     const auto read = [&](const std::vector<named_array>& of, std::span<T> numbers) {
         for (const named_array& one : of) {
-            const auto shape = shape_of(one);
-            from.read<T>(one.name, shape, numbers.first(one.size() * one.shards));
-            numbers = numbers.subspan(one.size() * one.shards);
+            auto shape = shape_of(one);
+            if (shape.size() == 1 && from.at(one.name).shape.size() == 2) shape.insert(shape.begin(), 1);
+            const auto to = numbers.first(one.size() * one.shards);
+            from.read<T>(one.name, shape, to);
+            require_sound<T>(path, one, to);
+            numbers = numbers.subspan(to.size());
         }
     };
     read(names.arrays.parameters, all);
@@ -77,16 +101,11 @@ template <class T>
 
 LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, const weight_names& names,
                                        const std::string& path) {
-    const auto text_of = [&](std::string_view key) {
-        for (const auto& [name, text] : file.metadata)
-            if (name == key) return std::string_view{text};
-        return std::string_view{};
-    };
-    if (const std::string_view network = text_of("network");
+    if (const std::string_view network = metadata_of(file, "network");
         !network.empty() && !is_of_network(network, names.network, true))
         core::fail(core::text("\"", path, "\" has weights of the network ", network, ", this one is ", names.network),
                    "load the file that this network wrote");
-    if (text_of("format") == "lockstep checkpoint") return;
+    if (metadata_of(file, "format") == "lockstep checkpoint") return;
     for (const auto& tensor : file.tensors) {
         bool is_known = false;
         for (const auto* all : {&names.arrays.parameters, &names.arrays.statistics})
@@ -100,6 +119,7 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
 
 LOCKSTEP_FUNCTION void require_one_set(const files::safetensors_layout& file, const weight_names& names,
                                        const std::string& path) {
+    if (metadata_of(file, "format") != "lockstep checkpoint") return;
     for (const auto& tensor : file.tensors)
         for (const named_array& one : names.arrays.parameters)
             if (const auto shape = shape_of(one); tensor.name == one.name && tensor.shape.size() == shape.size() + 1 &&

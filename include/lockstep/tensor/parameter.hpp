@@ -21,6 +21,7 @@ struct parameter {
     start initial = start::random;
     bool decays = true;      ///< weight decay applies: true for weights, false for biases and scales
     std::size_t window = 0;  ///< of a convolution's weights: positions of its window; 0: of none
+    bool is_square = false;  ///< no number is below 0: variances
 
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
 };

@@ -24,6 +24,7 @@
 #include "lockstep/model/network.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/partition/redistribution.hpp"
+#include "lockstep/saving/agreed_error.hpp"
 #include "lockstep/tensor/state.hpp"
 
 namespace lockstep::train {
@@ -130,30 +131,35 @@ template <class Network, class T>
     return out;
 }
 
-/// Throws on all ranks alike where these are not the weights and running statistics of such a network, finite and the
+/// Throws saving::agreed_error where these are not the weights and running statistics of such a network, finite and the
 /// same on every rank. After it no rank uses its weights. Collective.
 template <class Network, class T>
 [[gnu::cold]] void require_loadable(const comm::group& ranks, std::span<const T> weights,
                                     std::span<const T> statistics) {
-    if (weights.size() != Network::parameters)
-        core::fail(
-            core::text("load_weights() was given ", weights.size(), " weights for a network of ", Network::parameters),
-            "pass what all_weights() of a trainer with the same network gave");
-    if (statistics.size() != Network::statistics)
-        core::fail(core::text("load_weights() was given ", statistics.size(), " running statistics for a network of ",
-                              Network::statistics),
-                   Network::statistics == 0 ? "pass the weights alone"
-                                            : "pass running_statistics() of the same trainer after the weights");
-    for (const auto& some : {weights, statistics})
-        if (const std::size_t bad = kernels::first_non_finite(some); bad != some.size())
-            core::fail(core::text("load_weights() was given ", some[bad], " at position ", bad),
-                       "load numbers that are finite");
+    saving::together(ranks, [&] {
+        if (weights.size() != Network::parameters)
+            core::fail(core::text("load_weights() was given ", weights.size(), " weights for a network of ",
+                                  Network::parameters),
+                       "pass what all_weights() of a trainer with the same network gave");
+        if (statistics.size() != Network::statistics)
+            core::fail(core::text("load_weights() was given ", statistics.size(),
+                                  " running statistics for a network of ", Network::statistics),
+                       Network::statistics == 0 ? "pass the weights alone"
+                                                : "pass running_statistics() of the same trainer after the weights");
+        for (const auto& some : {weights, statistics})
+            if (const std::size_t bad = kernels::first_non_finite(some); bad != some.size())
+                core::fail(core::text("load_weights() was given ", some[bad], " at position ", bad, " of the ",
+                                      some.data() == weights.data() ? "weights" : "running statistics"),
+                           "load numbers that are finite");
+    });
     const auto hashes =
         ranks.gather_all(std::array{core::hash(std::as_bytes(weights)), core::hash(std::as_bytes(statistics))});
-    for (std::size_t rank = 1; rank < hashes.size(); ++rank)
-        if (hashes[rank] != hashes[0])
-            core::fail(core::text("load_weights() was given other numbers on rank ", rank, " than on rank 0"),
-                       "pass all weights of the whole network on every rank");
+    saving::together(ranks, [&] {
+        for (std::size_t rank = 1; rank < hashes.size(); ++rank)
+            if (hashes[rank] != hashes[0])
+                core::fail(core::text("load_weights() was given other numbers on rank ", rank, " than on rank 0"),
+                           "pass all weights of the whole network on every rank");
+    });
 }
 
 /// Replicas begin with equal weights, and all ranks with equal statistics: a rule of initialisation may depend on what
