@@ -2,6 +2,10 @@
 #pragma once
 // Arithmetic as it is written: refuses flags of the compiler that change it, as far as they can be seen.
 
+#if __cplusplus < 202002L
+#error lockstep: it needs C++20; compile with -std=c++20 or later
+#endif
+
 #include <cfenv>
 #include <limits>
 #include <string_view>

@@ -27,7 +27,7 @@ struct accuracy {
         std::size_t correct = 0;
         for (std::size_t row = 0; row < y.rows; ++row) {
             const std::ptrdiff_t best = predicted_class(y.sample(row));
-            correct += best >= 0 && best == static_cast<std::ptrdiff_t>(target[row]) ? 1 : 0;
+            correct += best >= 0 && best == static_cast<std::ptrdiff_t>(target[row]) ? 1U : 0U;
         }
         return correct;
     }

@@ -122,8 +122,8 @@ LOCKSTEP_FUNCTION collectives::sum_halves make_worker_sum(const bucket& of, std:
         if (in_order)
             runs.push_back(workers);
         else
-            runs.push_back({senders, senders + (workers.empty() ? 0 : 1)});
-        senders += workers.empty() ? 0 : 1;
+            runs.push_back({senders, senders + (workers.empty() ? 0U : 1U)});
+        senders += workers.empty() ? 0U : 1U;
     }
     const bool doubles = collectives::is_halving(runs) && n * element_bytes <= longest_doubling;
     return collectives::make_lane_sum(doubles ? collectives::sum_algorithm::doubling : collectives::sum_algorithm::tree,

@@ -20,11 +20,15 @@ namespace lockstep::report {
 /// The number of a trainer in this process, from 1.
 [[nodiscard, gnu::cold]] std::uint64_t next_run() noexcept;
 
-/// That run writes it from now on. Written by rank 0 alone, between steps.
-[[gnu::cold]] void begin_file(const std::string& path, std::uint64_t run);
+/// That run, resumed so many times, writes it from now on. Written by rank 0 alone, between steps.
+[[gnu::cold]] void begin_file(const std::string& path, std::uint64_t run, std::uint64_t resumes);
 
 /// Whether an earlier fit() of the run has written it. What another run has left there is none of its own.
 [[nodiscard, gnu::cold]] bool is_of_run(const std::string& path, const run_begin& from);
+
+/// Up to which step a file is kept that the run goes on with; 0: it begins anew. What it has beyond the checkpoint is
+/// undone, unless the run has written it since.
+[[nodiscard, gnu::cold]] std::uint64_t kept_steps(const std::string& path, const run_begin& from);
 
 #if LOCKSTEP_BODIES
 
@@ -33,6 +37,7 @@ namespace detail {
 struct begun_file {
     std::filesystem::path path;
     std::uint64_t run;
+    std::uint64_t resumes;
 };
 [[nodiscard]] LOCKSTEP_FUNCTION std::vector<begun_file>& begun_files() {
     static std::vector<begun_file> all;
@@ -51,11 +56,11 @@ LOCKSTEP_FUNCTION std::uint64_t next_run() noexcept {
     return ++last;
 }
 
-LOCKSTEP_FUNCTION void begin_file(const std::string& path, std::uint64_t run) {
+LOCKSTEP_FUNCTION void begin_file(const std::string& path, std::uint64_t run, std::uint64_t resumes) {
     auto& all = detail::begun_files();
     auto whole = detail::whole_path(path);
     std::erase_if(all, [&](const detail::begun_file& one) { return one.path == whole; });
-    all.push_back({std::move(whole), run});
+    all.push_back({std::move(whole), run, resumes});
 }
 
 LOCKSTEP_FUNCTION bool is_of_run(const std::string& path, const run_begin& from) {
@@ -63,6 +68,16 @@ LOCKSTEP_FUNCTION bool is_of_run(const std::string& path, const run_begin& from)
     const auto whole = detail::whole_path(path);
     return std::ranges::any_of(detail::begun_files(),
                                [&](const detail::begun_file& one) { return one.path == whole && one.run == from.run; });
+}
+
+LOCKSTEP_FUNCTION std::uint64_t kept_steps(const std::string& path, const run_begin& from) {
+    if (from.is_first) return from.resumed_after;
+    if (from.resumed_after == 0) return from.steps;
+    const auto whole = detail::whole_path(path);
+    const bool is_written = std::ranges::any_of(detail::begun_files(), [&](const detail::begun_file& one) {
+        return one.path == whole && one.run == from.run && one.resumes == from.resumes;
+    });
+    return is_written ? from.steps : std::min(from.steps, from.resumed_after);
 }
 
 #endif

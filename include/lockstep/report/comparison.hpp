@@ -138,7 +138,7 @@ namespace detail {
 LOCKSTEP_FUNCTION bool have_same_bits(const run_record& a, const run_record& b) {
     const auto common = steps_in_common(a, b);
     const bool knows_no_hash = a.weights_hash.empty() || b.weights_hash.empty();
-    return !common.first && common.same > 0 && common.same == detail::steps_of(a) &&
+    return !common.first && (common.same > 0 || !knows_no_hash) && common.same == detail::steps_of(a) &&
            common.same == detail::steps_of(b) &&
            (knows_no_hash ? common.in_means == 0 : a.weights_hash == b.weights_hash);
 }
@@ -269,7 +269,8 @@ using table_rows = std::vector<std::vector<std::string>>;
                                common.in_means == 0
                                    ? ""
                                    : core::text(", ", core::grouped(common.in_means), " of them as means of several"));
-        const bool end_together = !a.steps.empty() && !b.steps.empty() && a.steps.back().step == b.steps.back().step;
+        const bool end_together = a.steps.empty() || b.steps.empty() ? a.steps.empty() && b.steps.empty()
+                                                                     : a.steps.back().step == b.steps.back().step;
         if (!end_together)
             line += "; they end after different steps";
         else if (!a.weights_hash.empty() && !b.weights_hash.empty())

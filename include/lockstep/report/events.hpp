@@ -159,8 +159,6 @@ struct run_begin {
     [[nodiscard]] bool undoes(std::uint64_t& known) const noexcept { return resumes > std::exchange(known, resumes); }
     /// Whether nothing was done between the checkpoint and this fit().
     [[nodiscard]] bool is_resumed() const noexcept { return is_first && resumed_after > 0 && resumed_after == steps; }
-    /// Up to which step files that the run goes on with are kept; 0: they begin anew.
-    [[nodiscard]] std::uint64_t kept_steps() const noexcept { return is_first ? resumed_after : steps; }
 };
 
 /// After each step.

@@ -168,7 +168,7 @@ LOCKSTEP_FUNCTION std::vector<std::pair<std::string, std::string>> html_report::
 LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
     if (path.empty()) core::fail("a report has no path", "name a file: html_report{\"report.html\"}");
     const bool goes_back = std::exchange(own.is_open, true);
-    const std::uint64_t last = goes_back ? from.resumed_after : from.kept_steps();
+    const std::uint64_t last = goes_back ? from.resumed_after : kept_steps(path, from);
     run_record before;
     if (goes_back) {
         before.steps = own.curve.points();
@@ -181,7 +181,7 @@ LOCKSTEP_FUNCTION void html_report::begin(const run_begin& from) {
             before = {};  // another file of that name is none of this run
         }
     }
-    begin_file(path, from.run);
+    begin_file(path, from.run, from.resumes);
     for (const auto& step : before.steps)
         if (step.step <= last) own.curve.add(step);
     for (const auto& epoch : before.epochs)

@@ -154,7 +154,7 @@ LOCKSTEP_FUNCTION void log_file::open() {
 
 LOCKSTEP_FUNCTION void log_file::open_after(std::uint64_t kept) {
     file_.open_after(path_, kept);
-    begin_file(path_, run_);
+    begin_file(path_, run_, resumes_);
     whole_ = kept;
     if (kept == 0 && !head_.empty()) line(head_);
 }
@@ -166,7 +166,7 @@ LOCKSTEP_FUNCTION void log_file::open(const run_begin& from, std::string_view ma
     if (goes_back && is_readable) file_.close();
     const bool goes_on = from.resumed_after > 0 || goes_back || is_of_run(path_, from);
     if (!goes_on || file_.is_open() || !is_readable) return open();
-    const std::uint64_t last = goes_back ? from.resumed_after : from.kept_steps();
+    const std::uint64_t last = goes_back ? from.resumed_after : kept_steps(path_, from);
     core::input_file old{path_};
     std::string text(old.size(), '\0');
     text.resize(old.read(std::as_writable_bytes(std::span{text})));

@@ -16,6 +16,7 @@
 #include "lockstep/core/compiled.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/report/begun_files.hpp"
 #include "lockstep/report/event_file.hpp"
 #include "lockstep/report/events.hpp"
 
@@ -82,12 +83,13 @@ LOCKSTEP_FUNCTION void tensorboard::on_begin(const run_begin& from) {
     step_ = from.steps;
     // A further fit() of this run goes on in the same file.
     const bool goes_back = from.undoes(resumes_);
-    const std::uint64_t done = goes_back && file_.is_open() ? from.resumed_after : from.steps;
+    const std::uint64_t done = goes_back && file_.is_open() ? from.resumed_after : kept_steps(folder_, from);
     const std::uint64_t first = done == 0 ? 0 : done + 1;
     if (!file_.is_open())
         file_.open(folder_, first, origin_);
     else if (goes_back)
         file_.restart(first, origin_);
+    begin_file(folder_, from.run, from.resumes);
 }
 
 LOCKSTEP_FUNCTION void tensorboard::recipe(const std::string& lines) {

@@ -53,7 +53,7 @@ template <class Plan>
     // Settings need not say all, and a lambda has none: values at a few steps stand for it. One that throws there may
     // be for a shorter run.
     std::string rates;
-    for (const std::uint64_t step : {0, 1, 10, 100, 1'000, 10'000}) {
+    for (const std::uint64_t step : {0U, 1U, 10U, 100U, 1'000U, 10'000U}) {
         std::string rate = "none";
         try {
             rate = core::text(static_cast<double>(of.schedule(step)));

@@ -51,6 +51,15 @@ TEMPLATE_TEST_CASE("layers/layer_norm: gradients of scale and shift are added ov
     }
 }
 
+TEST_CASE("layers/layer_norm: a variance that overflows shows", "[layers]") {
+    using layer = layer_of<layers::layer_norm, shape<19>>;
+    problem<float, layer> of{.rows = 2, .x = uniform<float>(2 * 19, 1), .w = uniform<float>(2 * 19, 2)};
+    of.x[3] = 1e30F;
+    const auto y = forward(of).y;
+    CHECK(std::all_of(y.begin(), y.begin() + 19, [](float one) { return std::isnan(one); }));
+    CHECK(std::none_of(y.begin() + 19, y.end(), [](float one) { return std::isnan(one); }));
+}
+
 TEST_CASE("layers/layer_norm: what it declares and refuses", "[layers]") {
     using layer = layer_of<layers::layer_norm, shape<4, 5, 6>>;
     static_assert(std::is_same_v<layer::input, layer::output> && tensor::total_size(layer::parameters) == 240);

@@ -149,6 +149,15 @@ TEST_CASE("report/comparison: empty runs and odd names", "[report]") {
     const auto page = report::comparison_page({odd, run_of({1}, {0.5})});
     CHECK(page.find("<script>\\x1b") == page.npos);
     CHECK(page.find("&lt;script&gt;\\x1b") != page.npos);
+    // Runs without a step.
+    auto begun = run_of({}, {}), other = run_of({}, {});
+    CHECK_FALSE(report::have_same_bits(begun, other));
+    begun.weights_hash = "1f";
+    other.weights_hash = "1f";
+    CHECK(report::have_same_bits(begun, other));
+    CHECK(report::compare({begun, other}).find("have no step in common; equal weights at the end") != text.npos);
+    other.weights_hash = "20";
+    CHECK_FALSE(report::have_same_bits(begun, other));
 }
 
 TEST_CASE("report/whole_file: the old file or the new one, also through a link", "[report]") {

@@ -179,6 +179,28 @@ TEST_CASE("report/logs: each fit of a run may have a log of its own in one file"
     CHECK(old.lines().size() == 1);
 }
 
+TEST_CASE("report/logs: what a resume has undone leaves a log that is named after the first fit", "[report]") {
+    const fresh_file csv{"log-after-a-fit.csv"};
+    const auto fit = [&](const ls::report::run_begin& from, std::uint64_t last) {
+        ls::csv_log lines{csv.path};
+        lines.on_begin(from);
+        for (std::uint64_t step = from.steps + 1; step <= last; ++step) lines.on_step({.step = step});
+    };
+    const auto numbers = [&] {
+        std::string out;
+        for (const std::string& line : csv.lines()) out += line.substr(0, line.find(',') + 1);
+        return out.substr(out.find(',') + 1);
+    };
+    fit({.run = 11}, 10);
+    // Steps 6 to 8 without a log: also where the trainer that wrote it has gone back.
+    for (const std::uint64_t run : {11U, 12U}) {
+        fit({.resumed_after = 5, .steps = 8, .is_first = false, .resumes = 1, .run = run}, 9);
+        CHECK(numbers() == "1,2,3,4,5,9,");
+        fit({.resumed_after = 5, .steps = 9, .is_first = false, .resumes = 1, .run = run}, 11);
+        CHECK(numbers() == "1,2,3,4,5,9,10,11,");
+    }
+}
+
 TEST_CASE("report/logs: JSON lines; what JSON cannot hold is null", "[report]") {
     const fresh_file file{"log.jsonl"};
     ls::json_log log{file.path};

@@ -61,8 +61,9 @@ struct row_moments {
 };
 
 /// y = (x - mean) inverse scale + shift for each of `rows` rows of n, where mean and variance are those of the row; the
-/// squares are summed when the mean is known. moments[row] receives them, or is null. x and y are the same array or
-/// disjoint. One pass over memory: while a row is in cache, the next one and the place of its result come.
+/// squares are summed when the mean is known. A row whose variance is infinite becomes NaN. moments[row] receives them,
+/// or is null. x and y are the same array or disjoint. One pass over memory: while a row is in cache, the next one and
+/// the place of its result come.
 template <class T>
 void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale, const T* shift, double epsilon, T* y,
                     row_moments<T>* moments, parallel::team team) noexcept {
@@ -84,7 +85,9 @@ void normalise_rows(std::size_t rows, std::size_t n, const T* x, const T* scale,
                 const vector distance = part.load(in + i) - middle;
                 return std::array{distance * distance};
             })[0];
-            const T inverse = T{1} / std::sqrt(squares / static_cast<T>(n) + static_cast<T>(epsilon));
+            const T variance = squares / static_cast<T>(n);
+            // An infinite one must show: x / infinity would be 0, and so would all gradients.
+            const T inverse = T{1} / std::sqrt(variance + static_cast<T>(epsilon)) + (variance - variance);
             if (moments) moments[row] = {mean, inverse};
             simd::map_to(
                 n, streamed,

@@ -148,8 +148,9 @@ private:
     [[nodiscard]] static constexpr std::size_t redistribution_before(std::size_t of) noexcept {
         std::size_t count = 0;
         for (std::size_t layer = 0; layer < of; ++layer)
-            count += (network::facts[layer].redistribution_before != model::redistribution::none) +
-                     (network::facts[layer].redistribution_after != model::redistribution::none);
+            for (const model::redistribution one :
+                 {network::facts[layer].redistribution_before, network::facts[layer].redistribution_after})
+                if (one != model::redistribution::none) ++count;
         return count;
     }
     [[nodiscard]] static constexpr std::size_t redistribution_after(std::size_t of) noexcept {
