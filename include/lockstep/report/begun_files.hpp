@@ -72,7 +72,7 @@ LOCKSTEP_FUNCTION bool is_of_run(const std::string& path, const run_begin& from)
 
 LOCKSTEP_FUNCTION std::uint64_t kept_steps(const std::string& path, const run_begin& from) {
     if (from.is_first) return from.resumed_after;
-    if (from.resumed_after == 0) return from.steps;
+    if (from.resumes == 0) return from.steps;
     const auto whole = detail::whole_path(path);
     const bool is_written = std::ranges::any_of(detail::begun_files(), [&](const detail::begun_file& one) {
         return one.path == whole && one.run == from.run && one.resumes == from.resumes;

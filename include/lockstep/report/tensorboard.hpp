@@ -83,7 +83,10 @@ LOCKSTEP_FUNCTION void tensorboard::on_begin(const run_begin& from) {
     step_ = from.steps;
     // A further fit() of this run goes on in the same file.
     const bool goes_back = from.undoes(resumes_);
-    const std::uint64_t done = goes_back && file_.is_open() ? from.resumed_after : kept_steps(folder_, from);
+    const bool goes_on = from.resumed_after > 0 || is_of_run(folder_, from);
+    const std::uint64_t done = goes_back && file_.is_open() ? from.resumed_after
+                               : goes_on                    ? kept_steps(folder_, from)
+                                                            : 0;
     const std::uint64_t first = done == 0 ? 0 : done + 1;
     if (!file_.is_open())
         file_.open(folder_, first, origin_);
