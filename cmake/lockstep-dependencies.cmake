@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Finds what the headers include. Used by the build and by the installed package alike, so both find the same things.
-# Reads LOCKSTEP_OPENMP, and lockstep_is_package: then what it does not find is in lockstep_missing. Defines lockstep::xtensor and lockstep::xsimd, whatever those packages call themselves.
+# Defines lockstep::xtensor and lockstep::xsimd, whatever those packages call themselves. Reads LOCKSTEP_OPENMP, and
+# lockstep_is_package: where it is on, the sentence on what was not found is left in lockstep_missing.
 
 set(MPI_CXX_SKIP_MPICXX ON)  # the C++ bindings that MPI has withdrawn
 find_package(MPI REQUIRED COMPONENTS CXX)
@@ -17,9 +18,11 @@ foreach(lockstep_name IN ITEMS xsimd xtensor)
   endif()
   find_package(${lockstep_name} CONFIG QUIET)
   if(NOT TARGET ${lockstep_name}::${lockstep_name} AND NOT TARGET ${lockstep_name})
-    find_path(LOCKSTEP_${lockstep_name}_INCLUDE NAMES ${lockstep_name}/${lockstep_name}.hpp ${lockstep_name}/containers/${lockstep_name}.hpp)
+    find_path(LOCKSTEP_${lockstep_name}_INCLUDE
+              NAMES ${lockstep_name}/${lockstep_name}.hpp ${lockstep_name}/containers/${lockstep_name}.hpp)
     if(NOT LOCKSTEP_${lockstep_name}_INCLUDE)
-      set(lockstep_missing "lockstep: ${lockstep_name} was not found; install lib${lockstep_name}-dev, or set ${lockstep_name}_DIR")
+      set(lockstep_missing "lockstep: ${lockstep_name} was not found")
+      string(APPEND lockstep_missing "; install lib${lockstep_name}-dev, or set ${lockstep_name}_DIR")
       if(lockstep_is_package)
         return()
       endif()
