@@ -55,6 +55,10 @@ template <class T>
     return {};
 }
 
+[[nodiscard, gnu::cold]] inline bool is_checkpoint(const files::safetensors_layout& file) {
+    return metadata_of(file, "format") == "lockstep checkpoint";
+}
+
 /// Throws core::error where the file is of another network, or holds arrays that this one does not have. What a
 /// checkpoint holds beside weights is left out; a file of another program needs no text.
 [[gnu::cold]] void require_network(const files::safetensors_layout& file, const weight_names& names,
@@ -105,7 +109,7 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
         !network.empty() && !is_of_network(network, names.network, true))
         core::fail(core::text("\"", path, "\" has weights of the network ", network, ", this one is ", names.network),
                    "load the file that this network wrote");
-    if (metadata_of(file, "format") == "lockstep checkpoint") return;
+    if (is_checkpoint(file)) return;
     for (const auto& tensor : file.tensors) {
         bool is_known = false;
         for (const auto* all : {&names.arrays.parameters, &names.arrays.statistics})
@@ -119,7 +123,7 @@ LOCKSTEP_FUNCTION void require_network(const files::safetensors_layout& file, co
 
 LOCKSTEP_FUNCTION void require_one_set(const files::safetensors_layout& file, const weight_names& names,
                                        const std::string& path) {
-    if (metadata_of(file, "format") != "lockstep checkpoint") return;
+    if (!is_checkpoint(file)) return;
     for (const auto& tensor : file.tensors)
         for (const named_array& one : names.arrays.parameters)
             if (const auto shape = shape_of(one); tensor.name == one.name && tensor.shape.size() == shape.size() + 1 &&
