@@ -3,11 +3,16 @@
 // An error that is known to all ranks before any of them throws it: no rank has to announce it.
 // Tested by tests/equivalence/checkpoints.cpp.
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <string>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/comm/watch/call_site.hpp"
+#include "lockstep/comm/watch/watch.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 
 namespace lockstep::saving {
 
@@ -24,7 +29,8 @@ private:
     const comm::group_record* group_;  // not read: it may be gone
 };
 
-/// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Collective.
+/// Calls f(); all ranks hear of an error in it and throw the same one, that of the first rank that has one. Where that
+/// is not rank 0 and others have none, a line says where it comes from. Collective.
 template <class F>
 [[gnu::cold]] void together(const comm::group& ranks, const F& f) {
     std::string mine;
@@ -36,8 +42,15 @@ template <class F>
         mine = failure.what();
         if (mine.empty()) mine = "lockstep: an exception without a text";
     }
-    for (const std::string& one : ranks.gather_all(mine))
-        if (!one.empty()) throw agreed_error{ranks, one};
+    const auto all = ranks.gather_all(mine);
+    const auto is_empty = [](const std::string& one) { return one.empty(); };
+    const auto first = static_cast<std::size_t>(std::ranges::find_if_not(all, is_empty) - all.begin());
+    if (first == all.size()) return;
+    if (first == 0 || std::ranges::none_of(all, is_empty)) throw agreed_error{ranks, all[first]};
+    comm::short_line here;
+    ranks.aborts().watched_by()->describe_call_site(here);
+    const auto places = ranks.gather_all(here.text());
+    throw agreed_error{ranks, core::text(all[first], "\n    on rank ", first, ": ", places[first])};
 }
 
 }  // namespace lockstep::saving
