@@ -297,6 +297,18 @@ def methods(run):
 
 
 @question
+def changing_links(run):
+    """What does `adaptive` do when links change?
+    Two emulated hosts with a rank each, batch 64, 300 steps at each rate, of one run with each method. Steps are the
+    median of the last third; slow steps are those before them that took more than a fifth longer."""
+    size = run.few("--methods none,topk,powersgd,adaptive", "--methods none,adaptive --steps 20")
+    return """network {net} | method {method} | links {links} | step, ms {step_ms:.2f} | all steps, s {seconds:.1f} |
+        slow steps {slow_steps}""", run.records(
+        "OMP_NUM_THREADS=1 benchmarks/cluster/run --hosts 2 --rate 10gbit --pin -- @bench_methods --net vgg "
+        "--links 10gbit,100mbit,1gbit,10gbit " + size)
+
+
+@question
 def inference(run):
     """How fast is inference?
     One core; a predictor and ONNX Runtime in turns. The times of ONNX Runtime include JavaScript, some 10 us a call."""

@@ -2,10 +2,13 @@
 // Steps of training without compression, with each of several methods, and with compress::adaptive, in turns.
 //   benchmarks/cluster/run --hosts 2 --rate 100mbit -- bench_methods [--net lenet|vgg|cd_dnn] [--batch 64]
 //     [--seconds 2] [--turns 3] [--methods none,topk,..,adaptive] [--transport automatic|messages]
+//     [--links 10gbit,100mbit,10gbit [--steps 300]]
 // A JSON line for each: step_ms is the median of the last third of the steps, on the slowest rank, the median over
 // turns. A method has about so many seconds in a turn, and at least 5 steps; adaptive 100, in which its early
 // decisions are made and looked at, which stderr shows. Methods have a worker on each rank, and those of a list (none,
 // fp16, quantize8, quantize4, topk10, topk, onebit, randomk, powersgd, terngrad, adaptive) the usual settings.
+// --links: each method is trained once, for so many steps at each of these rates of the cluster's links; a line for
+// each rate, with the seconds of all its steps and how many passed before they were as fast as the last ones.
 
 #include <algorithm>
 #include <map>
@@ -54,14 +57,20 @@ options read(int argc, char** argv) {
     for (int i = 1; i < argc; i += 2) {
         const std::string name = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
         const auto fail = [&] {
-            lockstep::core::fail(name + " " + value + " is not known",
-                                 "write --net, --batch, --seconds, --turns, --methods or --transport");
+            lockstep::core::fail(
+                name + " " + value + " is not known",
+                "write --net, --batch, --seconds, --turns, --methods, --transport, --links or --steps");
         };
-        std::size_t* const number = name == "--batch" ? &out.batch : name == "--turns" ? &out.turns : nullptr;
+        std::size_t* const number = name == "--batch"   ? &out.batch
+                                    : name == "--turns" ? &out.turns
+                                    : name == "--steps" ? &out.steps
+                                                        : nullptr;
         if (name == "--net" && nets.contains(value)) {
             out.net = value;
         } else if (name == "--transport" && (value == "automatic" || value == "messages")) {
             out.transport = value;
+        } else if (name == "--links") {
+            out.links = split(value);
         } else if (name == "--seconds") {
             out.seconds = std::strtod(value.c_str(), nullptr);
         } else if (name == "--methods") {
