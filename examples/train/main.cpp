@@ -265,6 +265,16 @@ void describe(CLI::App& app, example::options& of) {
     add_path("--resume", of.resume,
                    "go on from the newest checkpoint in this folder, to the same --epochs or --steps in all; "
                    "the folder of --checkpoint may be without one: a first start");
+    app.add_option("--may-change", of.may_change,
+                   "lines of the recipe that need not be those of the checkpoint, as its error names them: "
+                   "\"schedule, learning rates\"")
+        ->delimiter(',')
+        ->transform(CLI::Validator{[](std::string& one) {
+                                       one = CLI::detail::trim_copy(one);
+                                       return std::string{};
+                                   },
+                                   "NAME,.."})
+        ->needs("--resume");
     add_path("--save-weights", of.save_weights, "safetensors file for the weights at the end");
     add_path("--load-weights", of.load_weights,
                    "begin with the weights of such a file, or of state.safetensors of a checkpoint");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace example {
 
@@ -45,6 +46,7 @@ struct options {
     std::string checkpoint;  // folder; empty: none
     std::size_t checkpoint_every = 500;
     std::string resume;
+    std::vector<std::string> may_change{};
     std::string save_weights, load_weights;
     bool plan_only = false;
     bool quiet = false;

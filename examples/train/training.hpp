@@ -150,7 +150,7 @@ int fit(const chosen_files& files, const Plan& plan) {
     ls::timeline timeline{of.timeline, 50, of.timeline.empty() ? "" : of.timeline + ".svg"};
     chosen_checkpoints checkpoints{{of.checkpoint, of.checkpoint_every}};
     if (goes_on(world, of.resume, of.checkpoint)) {
-        trainer.resume(of.resume);
+        trainer.resume(of.resume, of.may_change);
         if (world.rank() == 0 && !of.quiet)
             ls::report::print(std::cout, ls::core::text("goes on after step ", trainer.report().steps, "\n"));
     }
