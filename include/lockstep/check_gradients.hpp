@@ -39,11 +39,13 @@ struct gradient_options {
 /// What a check has found.
 ///
 /// With D(h) = sum_i g_i (y_i(+h) - y_i(-h)) / 2h for each entry, where g is the gradient that comes in, an entry is
-/// wrong where backward is farther from D(h) than 2 |D(2h) - D(h)| + 4 u sum_i |g_i| (1 + |y_i|) n / h, over the y that
-/// change. The first term is six times the truncation error of a smooth function, c h^2 = (D(2h) - D(h)) / 3; the
-/// second bounds rounding: u is half an epsilon, n the operations of an output. An entry is neither right nor wrong but
-/// unsure where that is more than `resolution` times the largest D of its array, at a kink, say, or where nothing
-/// depends on the array.
+/// wrong where backward is farther from D(h) than 2 |D(2h) - D(h)| + 2 |2 B(h) - B(2h)| + 4 u sum_i |g_i| (1 + |y_i|)
+/// n / h, over the y that change, with B(h) = sum_i g_i (y_i(+h) - 2 y_i + y_i(-h)) / 2h. The first term is six times
+/// the truncation error of a smooth function, c h^2 = (D(2h) - D(h)) / 3. The second is as small for those; at a kink
+/// that a step crosses, the two together are more than the error of D(h), wherever in the step it is. The third bounds
+/// rounding: u is half an epsilon, n the operations of an output. An entry is neither right nor wrong but unsure where
+/// that is more than `resolution` times the largest D of its array, at a kink, say, or where nothing depends on the
+/// array.
 struct gradient_check {
     /// One entry of an array.
     struct entry {
@@ -52,6 +54,7 @@ struct gradient_check {
         double backward = 0;    ///< what backward says
         double difference = 0;  ///< D(h)
         double tolerance = 0;   ///< as above
+        double rounding = 0;    ///< the part of it that bounds rounding
 
         /// How far the two are apart.
         [[nodiscard]] double error() const noexcept { return std::fabs(backward - difference); }
@@ -113,6 +116,11 @@ template <class T>
         out[i] = static_cast<T>(from + (to - from) * static_cast<double>(random.uniform(i)));
 }
 
+template <class T>
+[[nodiscard]] double resolution_of(const gradient_options& how) noexcept {
+    return how.resolution > 0 ? how.resolution : std::is_same_v<T, float> ? 0.1 : 1e-4;
+}
+
 /// Compares one array of numbers. `run(y)` computes the outputs for what they are now; `g`: the gradient of each
 /// output; `operations`: that round on the way to one.
 template <class T, class Out, class Run>
@@ -121,14 +129,14 @@ template <class T, class Out, class Run>
                                  double operations, const Run& run) {
     constexpr double u = std::numeric_limits<T>::epsilon() / 2;
     const double step = how.step > 0 ? how.step : std::is_same_v<T, float> ? 1.0 / 64 : 1e-5;
-    const double resolution = how.resolution > 0 ? how.resolution : std::is_same_v<T, float> ? 0.1 : 1e-4;
     const std::size_t count = std::min(numbers.size(), how.most);
-    std::vector<Out> above(g.size()), below(g.size());
+    std::vector<Out> above(g.size()), below(g.size()), here(g.size());
+    run(std::span{here});
     std::vector<gradient_check::entry> all;
     for (std::size_t k = 0; k < count; ++k) {
         const std::size_t i = count == numbers.size() ? k : k * numbers.size() / count;
         const T before = numbers[i];
-        double noise = 0;
+        double noise = 0, bend = 0;
         const auto difference = [&](double h) {
             const T high = static_cast<T>(static_cast<double>(before) + h),
                     low = static_cast<T>(static_cast<double>(before) - h);
@@ -138,25 +146,50 @@ template <class T, class Out, class Run>
             run(std::span{below});
             const double width = static_cast<double>(high) - static_cast<double>(low);
             double sum = 0;
-            noise = 0;
+            noise = bend = 0;
             for (std::size_t j = 0; j < g.size(); ++j) {
                 if (above[j] == below[j]) continue;
                 const double a = static_cast<double>(above[j]), b = static_cast<double>(below[j]),
                              weight = static_cast<double>(g[j]);
                 sum += weight * ((a - b) / width);
+                bend += weight * ((a - 2 * static_cast<double>(here[j]) + b) / width);
                 noise += std::fabs(weight) * (1 + std::fabs(a)) * operations;
             }
             return sum;
         };
-        const double wide = difference(2 * step), narrow = difference(step);
+        const double wide = difference(2 * step), bend_of_wide = bend, narrow = difference(step);
+        const double rounding = 4 * u * noise / step;
         numbers[i] = before;
         all.push_back({.array = std::string{array},
                        .index = i,
                        .backward = static_cast<double>(backward[i]),
                        .difference = narrow,
-                       .tolerance = 2 * std::fabs(wide - narrow) + 4 * u * noise / step});
+                       .tolerance = 2 * std::fabs(wide - narrow) + 2 * std::fabs(2 * bend - bend_of_wide) + rounding,
+                       .rounding = rounding});
     }
-    out.add(all, resolution);
+    out.add(all, resolution_of<T>(how));
+}
+
+/// What a layer may be run as in another way gives the same numbers but for so much, relative to 1 and to them. One
+/// entry: that of the largest difference.
+template <class T>
+[[gnu::cold]] void compare_ways(gradient_check& out, const gradient_options& how, std::string_view array,
+                                std::span<const T> other, std::span<const T> usual, double relative) {
+    gradient_check::entry most;
+    double excess = -1;
+    for (std::size_t i = 0; i < usual.size(); ++i) {
+        const gradient_check::entry one{.array = std::string{array},
+                                        .index = i,
+                                        .backward = static_cast<double>(other[i]),
+                                        .difference = static_cast<double>(usual[i]),
+                                        .tolerance = relative * (1 + std::fabs(static_cast<double>(usual[i])))};
+        const double excess_here = one.is_wrong() ? (std::isfinite(one.error()) ? one.error() : HUGE_VAL) : 0;
+        if (excess_here < excess || (excess_here == excess && std::fabs(one.difference) <= std::fabs(most.difference)))
+            continue;
+        excess = excess_here;
+        most = one;
+    }
+    if (excess > 0 || most.difference != 0) out.add({most}, resolution_of<T>(how));
 }
 
 [[gnu::cold]] void check_options(const gradient_options& how);
@@ -164,12 +197,15 @@ template <class T, class Out, class Run>
 }  // namespace detail
 
 /// Checks backward of a layer that is bound to its input: with respect to x and to each parameter, on 11 rows in lanes
-/// of uneven lengths, some without a row, in training. In double, unless `T` says otherwise. Cost: four forward passes
-/// for each entry; take a small input. Not for joins and views.
+/// of uneven lengths, some without a row, in training. Where the layer needs no x or y in backward they are NaN. A
+/// layer that is in_place or sums_gradient is run so as well, and has to give the same numbers. In double, unless `T`
+/// says otherwise. Cost: four forward passes for each entry; take a small input. Not for joins and views.
 template <class T = double, layer_api::Described L>
 [[nodiscard, gnu::cold]] gradient_check check_gradients(const L& layer, const gradient_options& how = {}) {
     static_assert(!layer_api::is_join<L>, "lockstep: check_gradients takes layers that read one value");
     static_assert(!layer_api::traits_of<L>.is_view, "lockstep: a view computes nothing that has a gradient");
+    static_assert(!layer_api::traits_of<L>.has_addend, "lockstep: check_gradients takes no layers with an addend");
+    constexpr layer_api::traits says = layer_api::traits_of<L>;
     detail::check_options(how);
     gradient_check out{.name = core::text(L::name, " on ", tensor::to_text<typename L::input>(), " in ",
                                           std::is_same_v<T, float> ? "float" : "double")};
@@ -191,15 +227,17 @@ template <class T = double, layer_api::Described L>
         partials{std::max(weights, statistics) * layer_api::partial_sums<L>(lanes.count(), team)},
         observed{nodes * statistics}, gradient{nodes * weights};
     detail::aligned_numbers<std::byte> saved{rows * layer_api::saved_bytes<L, T>, std::byte{99}};
+    // In training there is no memory at all for what backward does not need: here it has no numbers.
+    numbers_of nothing{says.needs_x && says.needs_y ? 0 : std::max(x.all().size(), y.all().size())};
     detail::spread(x.all(), numbers);
     detail::uniform(w.all(), more, -0.5, 0.5);
     detail::uniform(dy.all(), incoming, -1, 1);
     const core::random_stream random{how.seed, core::purpose::dropout, 1, 2};
     const kernels::resources<T> use{team, scratch.all()};
 
-    const auto forward = [&](std::span<T> to) {
-        layer.forward(layer_api::forward_pass<T, L>{.x = {x.data(), rows},
-                                                    .y = {y.data(), rows},
+    const auto forward_to = [&](T* from, T* to) {
+        layer.forward(layer_api::forward_pass<T, L>{.x = {from, rows},
+                                                    .y = {to, rows},
                                                     .w = {w.data()},
                                                     .saved = saved.all(),
                                                     .use = use,
@@ -209,29 +247,39 @@ template <class T = double, layer_api::Described L>
                                                     .observed = observed.data(),
                                                     .observed_stride = statistics,
                                                     .observed_partials = partials.data()});
+    };
+    const auto forward = [&](std::span<T> to) {
+        forward_to(x.data(), y.data());
         std::ranges::copy(y.all(), to.begin());
+    };
+    // After it the nodes of the lane tree together hold the gradient with respect to the parameters.
+    std::vector<T> dw(weights);
+    const auto backward = [&](const T* dy_from, const T* rest, T* dx_to) {
+        layer_api::backward_pass<T, L> pass{.x = {says.needs_x ? x.data() : nothing.data(), rows},
+                                            .y = {says.needs_y ? y.data() : nothing.data(), rows},
+                                            .dy = {dy_from, rows},
+                                            .dx = {dx_to, rows},
+                                            .w = {w.data()},
+                                            .saved = saved.all(),
+                                            .use = use,
+                                            .random = random,
+                                            .first_row = lanes.first_row(),
+                                            .lanes = &lanes,
+                                            .gradient = gradient.data(),
+                                            .stride = weights,
+                                            .partials = partials.data()};
+        if constexpr (says.sums_gradient) pass.more_dy = {rest, rows};
+        layer.backward(pass);
+        std::ranges::fill(dw, T{0});
+        for (std::size_t node = 0; node < nodes; ++node)
+            for (std::size_t i = 0; i < weights; ++i) dw[i] += gradient.all()[node * weights + i];
     };
     std::vector<T> result(y.all().size());
     forward(result);
     // What comes in may be overwritten.
-    std::vector<T> g(dy.all().begin(), dy.all().end());
-    layer.backward(layer_api::backward_pass<T, L>{.x = {x.data(), rows},
-                                                  .y = {y.data(), rows},
-                                                  .dy = {dy.data(), rows},
-                                                  .dx = {dx.data(), rows},
-                                                  .w = {w.data()},
-                                                  .saved = saved.all(),
-                                                  .use = use,
-                                                  .random = random,
-                                                  .first_row = lanes.first_row(),
-                                                  .lanes = &lanes,
-                                                  .gradient = gradient.data(),
-                                                  .stride = weights,
-                                                  .partials = partials.data()});
-    // The nodes of the lane tree together hold the gradient with respect to the parameters.
-    std::vector<T> dw(weights), dx_of(dx.all().begin(), dx.all().end());
-    for (std::size_t node = 0; node < nodes; ++node)
-        for (std::size_t i = 0; i < weights; ++i) dw[i] += gradient.all()[node * weights + i];
+    const std::vector<T> g(dy.all().begin(), dy.all().end());
+    backward(dy.data(), nullptr, dx.data());
+    const std::vector<T> dw_of{dw}, dx_of(dx.all().begin(), dx.all().end());
 
     double operations = L::flops / static_cast<double>(L::output::size) + static_cast<double>(rows) + 8;
     for (const auto& one : L::parameters) operations = std::fmax(operations, static_cast<double>(one.fan_in) + 8);
@@ -240,8 +288,35 @@ template <class T = double, layer_api::Described L>
     std::size_t at = 0;
     for (const auto& one : L::parameters) {
         detail::compare_array(out, how, one.name, w.all().subspan(at, one.size()),
-                              std::span<const T>{dw}.subspan(at, one.size()), outputs, operations, forward);
+                              std::span<const T>{dw_of}.subspan(at, one.size()), outputs, operations, forward);
         at += one.size();
+    }
+
+    // The other ways in which it may be run.
+    const double relative = 64 * (std::numeric_limits<T>::epsilon() / 2) * operations;
+    const std::span<const T> usual_dx{dx_of}, usual_dw{dw_of}, other_dw{dw};
+    if constexpr (says.sums_gradient) {
+        forward(result);
+        numbers_of part{g.size()}, other{g.size()};
+        detail::uniform(other.all(), core::random_stream{how.seed, core::purpose::user, 4}, -1, 1);
+        for (std::size_t i = 0; i < g.size(); ++i) part.data()[i] = g[i] - other.data()[i];
+        backward(part.data(), other.data(), dx.data());
+        detail::compare_ways<T>(out, how, "x where dy has two parts", dx.all(), usual_dx, relative);
+        detail::compare_ways<T>(out, how, "parameters where dy has two parts", other_dw, usual_dw, relative);
+    }
+    if constexpr (says.in_place) {
+        forward(result);
+        numbers_of one{std::max(x.all().size(), y.all().size())};
+        if constexpr (!says.needs_x) {
+            std::ranges::copy(x.all(), one.data());
+            forward_to(one.data(), one.data());
+            detail::compare_ways<T>(out, how, "y in the memory of x", one.all().first(result.size()),
+                                    std::span<const T>{result}, relative);
+        }
+        std::ranges::copy(g, one.data());
+        backward(one.data(), nullptr, one.data());
+        detail::compare_ways<T>(out, how, "x in the memory of dy", one.all().first(dx_of.size()), usual_dx, relative);
+        detail::compare_ways<T>(out, how, "parameters, with x in the memory of dy", other_dw, usual_dw, relative);
     }
     return out;
 }
@@ -255,7 +330,8 @@ template <class T = double, class Spec, tensor::Shape Input>
 }
 
 /// Checks the gradient that a loss gives for outputs of this shape, on 11 rows, with labels of all classes or numbers
-/// between 0 and 1, which are fit for regressions and for probabilities.
+/// between 0 and 1, which are fit for regressions and for probabilities. The gradient of 11 rows has to be that of each
+/// row by itself, and their loss the sum of those of the rows: a mean is none.
 template <class T = double, class Loss, tensor::Shape Output>
     requires loss::Loss<Loss, T, Output>
 [[nodiscard, gnu::cold]] gradient_check check_gradients(const Loss& of, Output, const gradient_options& how = {}) {
@@ -275,16 +351,32 @@ template <class T = double, class Loss, tensor::Shape Output>
         detail::uniform(std::span{target}, labels, 0.05, 0.95);
     }
     constexpr T scale = T{1} / T{rows};
-    const auto run = [&](T* gradient) {
-        return static_cast<double>(scale) * of(tensor::batch<const T, Output>{y.data(), rows}, target,
-                                               tensor::batch<T, Output>{gradient, rows}, scale);
+    // Of `count` rows from `first` on.
+    const auto run = [&](std::size_t first, std::size_t count, T* gradient) {
+        const tensor::targets<label, T> labels_of{target.data() + first * tensor::label_size<label>,
+                                                  count * tensor::label_size<label>};
+        return static_cast<double>(of(tensor::batch<const T, Output>{y.data() + first * Output::size, count}, labels_of,
+                                      tensor::batch<T, Output>{gradient, count}, scale));
     };
-    (void)run(dy.data());
-    const std::array<double, 1> g{1};
-    // The sum over rows is one in double; a row has as many exponentials and sums as outputs.
-    detail::compare_array(out, how, "y", std::span{y}, std::span<const T>{dy}, std::span<const double>{g},
-                          static_cast<double>(Output::size) + rows + 8,
-                          [&](std::span<double> to) { to[0] = run(nullptr); });
+    const double together = run(0, rows, dy.data());
+    std::array<double, rows> g{}, each{};
+    g.fill(static_cast<double>(scale));
+    const auto run_each = [&](std::span<double> to) {
+        for (std::size_t row = 0; row < rows; ++row) to[row] = run(row, 1, nullptr);
+    };
+    // A row has as many exponentials and sums as outputs.
+    constexpr double operations = static_cast<double>(Output::size) + 8;
+    detail::compare_array(out, how, "y", std::span{y}, std::span<const T>{dy}, std::span<const double>{g}, operations,
+                          run_each);
+    run_each(each);
+    double sum = 0, sizes = 0;
+    for (const double one : each) sum += one, sizes += 1 + std::fabs(one);
+    out.add({{.array = "the loss of all rows, beside the sum of theirs",
+              .index = 0,
+              .backward = together,
+              .difference = sum,
+              .tolerance = 4 * std::numeric_limits<T>::epsilon() * operations * sizes}},
+            detail::resolution_of<T>(how));
     return out;
 }
 
@@ -332,7 +424,11 @@ LOCKSTEP_FUNCTION std::string gradient_check::text() const {
                           ", central difference ", one.difference, ", tolerance ", one.tolerance);
     };
     for (const entry& one : worst) line(one.is_wrong() ? "wrong, the worst" : "the worst", one);
-    for (const entry& one : doubts) line("unsure (a kink? another seed or step may tell), the least sure", one);
+    for (const entry& one : doubts)
+        line(2 * one.rounding > one.tolerance
+                 ? "unsure (of rounding: a longer step, or double, may tell), the least sure"
+                 : "unsure (a kink? another seed or step may tell), the least sure",
+             one);
     return out;
 }
 

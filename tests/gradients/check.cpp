@@ -10,6 +10,7 @@
 
 #include "lockstep/layers/activation.hpp"
 #include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/pool.hpp"
 
 namespace {
 
@@ -150,6 +151,119 @@ TEST_CASE("gradients/check: no entry passes for want of a derivative", "[gradien
     }
     const auto constant = check<mistake::constant>();
     CHECK_THAT(constant.text(), Catch::Contains("wrong, the worst in x"));
+}
+
+namespace {
+
+/// What a layer promises and does not keep.
+enum class promise { kept, needs_no_x, needs_no_y, in_place, sums_gradient };
+
+/// y_i = x_i^2 + x_(i-1) / 2.
+template <class Shape, promise Broken>
+struct mixing_layer {
+    using input = Shape;
+    using output = Shape;
+    static constexpr std::string_view name = "mixing";
+    static constexpr std::array<ls::tensor::parameter, 0> parameters{};
+    static constexpr double flops = 3 * Shape::size;
+    static constexpr ls::layer_api::traits traits{.needs_x = Broken != promise::needs_no_x,
+                                                  .needs_y = Broken != promise::needs_no_y,
+                                                  .in_place = true,
+                                                  .sums_gradient = true};
+
+    void forward(const auto& pass) const {
+        for (std::size_t row = 0; row < pass.x.rows; ++row) {
+            const auto* x = pass.x.sample(row).data();
+            auto* y = pass.y.sample(row).data();
+            for (std::size_t i = Shape::size; i-- > 0;) y[i] = x[i] * x[i] + (i > 0 ? x[i - 1] / 2 : 0);
+        }
+    }
+    void backward(const auto& pass) const {
+        for (std::size_t row = 0; row < pass.x.rows; ++row) {
+            const auto* x = pass.x.sample(row).data();
+            const auto* y = pass.y.sample(row).data();
+            const auto* dy = pass.dy.sample(row).data();
+            auto* dx = pass.dx.sample(row).data();
+            const auto dy_of = [&](std::size_t i) {
+                return Broken == promise::sums_gradient || pass.more_dy.data == nullptr
+                           ? dy[i]
+                           : dy[i] + pass.more_dy.sample(row)[i];
+            };
+            const auto one = [&](std::size_t i) {
+                dx[i] = 2 * x[i] * dy_of(i) + (i + 1 < Shape::size ? dy_of(i + 1) / 2 : 0) + 0 * y[i];
+            };
+            if (Broken == promise::in_place)
+                for (std::size_t i = Shape::size; i-- > 0;) one(i);
+            else
+                for (std::size_t i = 0; i < Shape::size; ++i) one(i);
+        }
+    }
+};
+template <promise Broken>
+ls::gradient_check check_promise() {
+    return ls::check_gradients(mixing_layer<shape<6>, Broken>{});
+}
+
+/// Squares, added over rows; or the mean over rows, or labels of the wrong rows.
+struct row_loss {
+    enum class kind { sum, mean, shifted };
+    static constexpr std::string_view name = "row_loss";
+    template <class Output>
+    using label = Output;
+    kind is = kind::sum;
+
+    [[nodiscard]] std::string settings() const { return {}; }
+
+    template <class T, class Output>
+    double operator()(ls::tensor::batch<const T, Output> y, std::span<const T> target, ls::tensor::batch<T, Output> dy,
+                      T scale) const noexcept {
+        const T all = is == kind::mean ? T(1) / T(y.rows) : T(1);
+        double sum = 0;
+        for (std::size_t i = 0; i < y.rows * Output::size; ++i) {
+            const T apart = y.data[i] - target[is == kind::shifted ? (i + 1) % target.size() : i];
+            sum += static_cast<double>(all * apart * apart);
+            if (dy.data != nullptr) dy.data[i] = scale * all * 2 * apart;
+        }
+        return sum;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("gradients/check: what a layer promises of its memory is tried", "[gradients]") {
+    const auto kept = check_promise<promise::kept>();
+    INFO(kept.text());
+    CHECK(kept.passes());
+    CHECK(check_promise<promise::needs_no_x>().wrong >= 66);
+    CHECK(check_promise<promise::needs_no_y>().wrong >= 66);
+    const auto in_place = check_promise<promise::in_place>();
+    CHECK(in_place.wrong == 1);
+    CHECK_THAT(in_place.text(), Catch::Contains("wrong, the worst in x in the memory of dy: number"));
+    const auto sums = check_promise<promise::sums_gradient>();
+    CHECK(sums.wrong == 1);
+    CHECK_THAT(sums.text(), Catch::Contains("wrong, the worst in x where dy has two parts: number"));
+}
+
+TEST_CASE("gradients/check: a loss is a sum over rows", "[gradients]") {
+    const auto check_loss = [](row_loss::kind is) { return ls::check_gradients(row_loss{is}, shape<3>{}); };
+    const auto sum = check_loss(row_loss::kind::sum);
+    INFO(sum.text());
+    CHECK(sum.passes());
+    CHECK(sum.checked == 34);
+    CHECK(check_loss(row_loss::kind::mean).wrong == 34);
+    CHECK(check_loss(row_loss::kind::shifted).wrong == 12);  // the last of each row, and the sum
+    CHECK(ls::check_gradients<float>(row_loss{}, shape<3>{}).wrong == 0);
+}
+
+TEST_CASE("gradients/check: kinks are unsure in float, wherever they are", "[gradients]") {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        const auto found = ls::check_gradients<float>(ls::layers::relu{}, shape<40>{}, {.seed = seed});
+        INFO(found.text());
+        CHECK(found.wrong == 0);
+        CHECK(found.unsure > 0);
+        CHECK(found.unsure < found.checked / 10);
+        CHECK(ls::check_gradients<float>(ls::layers::max_pool<2>{}, shape<4, 4, 3>{}, {.seed = seed}).wrong == 0);
+    }
 }
 
 TEST_CASE("gradients/check: options", "[gradients]") {

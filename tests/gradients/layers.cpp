@@ -24,7 +24,7 @@ TEMPLATE_LIST_TEST_CASE("gradients/layers: backward is the derivative of forward
     const auto found = lockstep::check_gradients(of, {.seed = 11});
     INFO(found.text());
     CHECK(found.passes());
-    CHECK(found.worst.size() == 1 + layer::parameters.size());
+    CHECK(found.worst.size() >= 1 + layer::parameters.size());
 }
 
 TEMPLATE_LIST_TEST_CASE("gradients/layers: each node of the lane tree holds the gradient of its own rows",

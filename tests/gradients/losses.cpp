@@ -31,6 +31,26 @@ TEMPLATE_TEST_CASE("gradients/losses: dy is the derivative of the loss", "[gradi
         const auto found = lockstep::check_gradients(TestType{}, lockstep::tensor::shape<6>{}, {.seed = seed});
         INFO(found.text());
         CHECK(found.passes());
-        CHECK(found.checked == 66);
+        CHECK(found.checked == 66 + 1);
     }
+    // Of many outputs, and in float.
+    for (const std::uint64_t seed : {1U, 2U, 3U}) {
+        const auto found = lockstep::check_gradients<float>(TestType{}, lockstep::tensor::shape<6>{}, {.seed = seed});
+        INFO(found.text());
+        CHECK(found.wrong == 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("gradients/losses: of as many outputs as a picture has numbers", "[gradients]",
+                   lockstep::loss::mean_squared_error, lockstep::loss::binary_cross_entropy) {
+    const auto found = lockstep::check_gradients(TestType{}, lockstep::tensor::shape<784>{});
+    INFO(found.text());
+    CHECK(found.passes());
+}
+
+TEST_CASE("gradients/losses: of 100 classes, in float", "[gradients]") {
+    const auto found =
+        lockstep::check_gradients<float>(lockstep::loss::softmax_cross_entropy{}, lockstep::tensor::shape<100>{});
+    INFO(found.text());
+    CHECK(found.passes());
 }
