@@ -181,11 +181,12 @@ struct by_rank {
         return 0.1 * random.normal(index) + shift;
     }
 };
-/// Visits the samples in another order on each rank.
+/// Visits the samples in another order on each rank, from an epoch on; or visits one that is none.
 struct own_order {
-    std::uint64_t shift = 0;
-    void order(std::uint64_t n, std::uint64_t, std::uint64_t, std::span<std::uint64_t> out) const {
-        for (std::uint64_t i = 0; i < n; ++i) out[i] = (i + shift) % n;
+    std::uint64_t shift = 0, from = 0, beyond = 0;
+    void order(std::uint64_t n, std::uint64_t epoch, std::uint64_t, std::span<std::uint64_t> out) const {
+        for (std::uint64_t i = 0; i < n; ++i) out[i] = (i + (epoch < from ? 0 : shift)) % n;
+        if (beyond > 0 && epoch >= from) out[3] = n + beyond;
     }
 };
 }  // namespace
@@ -212,9 +213,47 @@ TEST_CASE("training/agreement: a sampler that depends on the rank", "[training]"
     ls::trainer trainer{world, plan};
     const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
     if (world.size() > 1)
-        check_all_told(world, text, "the sampler orders 64 samples otherwise on rank 1 than on rank 0; ");
+        check_all_told(world, text, "the sampler orders 64 samples of epoch 0 otherwise on rank 1 than on rank 0; ");
     else
         CHECK(text.empty());
+}
+
+TEST_CASE("training/agreement: a sampler that depends on the rank later", "[training]") {
+    const mpi::communicator world;
+    for (const bool prefetch : {false, true}) {
+        // In one fit(), in one that goes on within an epoch, and where each epoch has a fit() of its own.
+        for (const std::size_t steps : {std::size_t{40}, std::size_t{3}, std::size_t{4}}) {
+            ls::plan plan{.model = small,
+                          .loss = ls::loss::softmax_cross_entropy{},
+                          .sampler = own_order{.from = 2},
+                          .batch = 16,
+                          .prefetch = prefetch};
+            plan.sampler.shift = static_cast<std::uint64_t>(world.rank());
+            ls::trainer trainer{world, plan};
+            const auto text = failure_of([&] {
+                for (std::size_t done = 0; done < 40; done += steps) trainer.fit(all.set(), ls::steps{steps});
+            });
+            if (world.size() > 1)
+                check_all_told(world, text,
+                               "the sampler orders 64 samples of epoch 2 otherwise on rank 1 than on rank 0; ");
+            else
+                CHECK(text.empty());
+            if (world.size() > 1) CHECK(trainer.report().steps == 8);
+        }
+    }
+}
+
+TEST_CASE("training/agreement: a sampler that visits what is not there", "[training]") {
+    const mpi::communicator world;
+    for (const std::uint64_t from : {0U, 1U}) {
+        ls::trainer trainer{world, ls::plan{.model = small,
+                                            .loss = ls::loss::softmax_cross_entropy{},
+                                            .sampler = own_order{.from = from, .beyond = 5},
+                                            .batch = 16}};
+        const auto text = failure_of([&] { trainer.fit(all.set(), ls::epochs{3}); });
+        CHECK_THAT(text, Catch::Contains(ls::core::text("the sampler's order of epoch ", from,
+                                                        " has sample 69 at position 3, and there are 64; ")));
+    }
 }
 
 TEST_CASE("training/agreement: ranks that hold different data of one size", "[training]") {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/member.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/tensor/slots.hpp"
 
@@ -84,7 +85,7 @@ struct sealing {
 /// in.values to write to: snaps what it sends of p and encodes it, for compressors that choose what they send. For
 /// those that know more at run time than their type says: `slots()`, how many of slot_count are in use;
 /// `is_dense(shape)`, whether a tensor of that shape travels as it is; `sends_all(step, from)`, whether its message of
-/// a step has all numbers as they are, where there is no `ratio` that says so; `sees_whole_tensors()` and `varies()`,
+/// a step has all numbers as they are (default: no); `sees_whole_tensors()` and `varies()`,
 /// in place of the traits whole_tensors and varying_lengths; `max_bytes<T>(n, step, from)`, the longest message of a
 /// step and tensor, and `changes()`, the steps at which that differs from the step before, ascending: messages then
 /// take no more room than that. `seal(sealing)`, noexcept, changes the sum of all workers before the update, with
@@ -96,6 +97,7 @@ concept Compressor = std::copy_constructible<C> &&
              std::span<T> sum) {
     { C::slot_count } -> std::convertible_to<std::size_t>;
     { C::name } -> std::convertible_to<std::string_view>;
+    requires !core::slot_count_is_of_objects<C> && !core::name_is_of_objects<C>;
     { compressor.settings() } -> std::convertible_to<std::string>;
     { compressor.template max_bytes<T>(n) } -> std::convertible_to<std::size_t>;
     { compressor.encode(in) } -> std::convertible_to<std::size_t>;
@@ -136,8 +138,6 @@ template <class C>
                              [[maybe_unused]] const origin& from) {
     if constexpr (requires { compressor.sends_all(step, from); })
         return compressor.sends_all(step, from);
-    else if constexpr (requires { compressor.ratio; })
-        return compressor.ratio >= 1;
     else
         return false;
 }
@@ -200,6 +200,13 @@ template <class C>
 template <class C, class T>
 inline constexpr bool has_seal = requires(const C& compressor, const sealing<T>& in) {
     requires noexcept(compressor.seal(in));
+};
+
+/// Whether a seal() of its own is the one that is called: one that is not noexcept, say, would be passed over in
+/// silence.
+template <class C, class T>
+inline constexpr bool keeps_seal = has_seal<C, T> || !requires(C & compressor, const sealing<T>& in) {
+    compressor.seal(in);
 };
 
 /// Whether it does, as far as that is known when a program runs: compress::any says it of what it holds.

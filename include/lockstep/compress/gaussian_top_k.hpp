@@ -38,6 +38,8 @@ struct gaussian_top_k {
     /// Throws core::error unless 0 < ratio <= 1.
     void check() const { check_share(name, "ratio", ratio); }
 
+    [[nodiscard]] bool sends_all(std::uint64_t, const origin&) const noexcept { return ratio >= 1; }
+
     [[nodiscard]] std::size_t most(std::size_t n) const noexcept {
         const std::size_t k = share_of(ratio, n);
         return std::min(n, k + (k + 2) / 3);

@@ -38,6 +38,8 @@ struct sampled_top_k {
     /// Throws core::error unless 0 < ratio <= 1.
     void check() const { check_share(name, "ratio", ratio); }
 
+    [[nodiscard]] bool sends_all(std::uint64_t, const origin&) const noexcept { return ratio >= 1; }
+
     [[nodiscard]] std::size_t most(std::size_t n) const noexcept { return share_of(ratio, n); }
     template <class T>
     std::size_t select(const encoding<T>& in, std::span<std::uint32_t> indices) const noexcept {

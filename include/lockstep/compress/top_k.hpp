@@ -31,6 +31,8 @@ struct top_k {
     /// Throws core::error unless 0 < ratio <= 1.
     void check() const { check_share(name, "ratio", ratio); }
 
+    [[nodiscard]] bool sends_all(std::uint64_t, const origin&) const noexcept { return ratio >= 1; }
+
     /// Elements sent of n.
     [[nodiscard]] std::size_t count(std::size_t n) const noexcept { return share_of(ratio, n); }
     [[nodiscard]] std::size_t most(std::size_t n) const noexcept { return count(n); }

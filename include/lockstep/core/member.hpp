@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Which class a member function is of: a type that derives from another one inherits what the other says of itself.
+// What a member of a class is: of which class where it is inherited, of the type or of its objects.
 
 #include <type_traits>
 
@@ -20,5 +20,26 @@ struct class_of_member<Member Class::*> {
 template <class Class, class Pointer>
 inline constexpr bool is_inherited = !std::is_void_v<typename class_of_member<Pointer>::type> &&
                                      !std::is_same_v<typename class_of_member<Pointer>::type, Class>;
+
+/// Whether each object of a type has name: concepts ask for one of the type, static.
+template <class C>
+inline constexpr bool name_is_of_objects = false;
+template <class C>
+    requires std::is_member_pointer_v<decltype(&C::name)>
+inline constexpr bool name_is_of_objects<C> = true;
+
+/// Whether each object of a type has slot_count: concepts ask for one of the type, static.
+template <class C>
+inline constexpr bool slot_count_is_of_objects = false;
+template <class C>
+    requires std::is_member_pointer_v<decltype(&C::slot_count)>
+inline constexpr bool slot_count_is_of_objects<C> = true;
+
+/// Whether each object of a type has flops: concepts ask for one of the type, static.
+template <class C>
+inline constexpr bool flops_is_of_objects = false;
+template <class C>
+    requires std::is_member_pointer_v<decltype(&C::flops)>
+inline constexpr bool flops_is_of_objects<C> = true;
 
 }  // namespace lockstep::core

@@ -34,12 +34,21 @@ concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D:
 };
 
 /// The order of an epoch: out (n entries) becomes a list of sample numbers below n. A pure function of its arguments.
-/// Optional: `name` and `settings()`, which must be equal on all ranks, and `check()`.
+/// Optional: `name` and `settings()`, which must be equal on all ranks, and `check()`. Ranks compare the orders of all
+/// epochs; with `static constexpr bool is_pure = true`, which says that the order depends on nothing else, those of the
+/// first epoch of a fit() alone.
 template <class S>
 concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoch, std::uint64_t seed,
                            std::span<std::uint64_t> out) {
     sampler.order(n, epoch, seed, out);
 };
+
+/// Whether a sampler says that its order depends on nothing but its arguments.
+template <class S>
+inline constexpr bool is_pure = false;
+template <class S>
+    requires requires { S::is_pure; }
+inline constexpr bool is_pure<S> = S::is_pure;
 
 /// What a training sample may depend on besides its number: never a rank, a thread or what was read before.
 struct reading {
@@ -54,6 +63,16 @@ template <class D, class T = float>
 concept VaryingDataset = Dataset<D, T> &&
     requires(const D& set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
              std::span<tensor::label_element<typename D::label, T>> y, const reading& key) {
+    set.read(rows, x, y, key);
+};
+
+/// Whether a read() of four arguments is the one that is called: one that is not const, say, would be passed over in
+/// silence.
+template <class D, class T>
+inline constexpr bool keeps_reading =
+    VaryingDataset<D, T> ||
+    !requires(D & set, std::span<const std::uint64_t> rows, tensor::batch<T, typename D::sample> x,
+              std::span<tensor::label_element<typename D::label, T>> y, reading& key) {
     set.read(rows, x, y, key);
 };
 

@@ -30,6 +30,7 @@ concept Described = tensor::Shape<typename L::input> && tensor::Shape<typename L
     { L::parameters.size() } -> std::convertible_to<std::size_t>;
     { L::name } -> std::convertible_to<std::string_view>;
     { L::flops } -> std::convertible_to<double>;
+    requires !core::name_is_of_objects<L> && !core::flops_is_of_objects<L>;
 };
 
 /// `statistics` (see pass.hpp) and `absorb(std::span<T> running, std::span<const T> observed)`, const noexcept: takes

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/member.hpp"
 #include "lockstep/tensor/batch.hpp"
 #include "lockstep/tensor/label.hpp"
 #include "lockstep/tensor/shape.hpp"
@@ -26,6 +27,7 @@ concept Loss = std::copy_constructible<L> && tensor::Label<typename L::template 
     requires(const L& loss, tensor::batch<const T, Output> y,
              tensor::targets<typename L::template label<Output>, T> target, tensor::batch<T, Output> dy, T scale) {
     { L::name } -> std::convertible_to<std::string_view>;
+    requires !core::name_is_of_objects<L>;
     { loss.settings() } -> std::convertible_to<std::string>;
     { loss(y, target, dy, scale) } -> std::same_as<double>;
     requires noexcept(loss(y, target, dy, scale));

@@ -58,6 +58,7 @@ template <class O, class T = float>
 concept Optimizer = std::copy_constructible<O> && requires(const O& optimizer, const update_pass<T>& pass) {
     { O::slot_count } -> std::convertible_to<std::size_t>;
     { O::name } -> std::convertible_to<std::string_view>;
+    requires !core::slot_count_is_of_objects<O> && !core::name_is_of_objects<O>;
     { optimizer.settings() } -> std::convertible_to<std::string>;
     { optimizer.update(pass) }
     noexcept;
@@ -186,8 +187,8 @@ template <class Optimizer, class T, class Rule>
     (std::make_index_sequence<Optimizer::slot_count>{});
 }
 
-/// The update of an optimizer, and whether all gradients and new weights are finite. An optimizer without a rule has
-/// its weights looked at while they lie in the second-level cache.
+/// The update of an optimizer, and whether all gradients, new weights and new slots are finite. Those of an optimizer
+/// without a rule are looked at while they lie in the second-level cache.
 template <class Optimizer, class T>
 [[nodiscard]] bool update_checked(const Optimizer& optimizer, const update_pass<T>& pass) noexcept {
     if constexpr (HasRule<Optimizer, T>) {
@@ -198,8 +199,12 @@ template <class Optimizer, class T>
         for (std::size_t at = 0; at < pass.weights.size(); at += block) {
             const auto part = pass.part(at, std::min(block, pass.weights.size() - at));
             optimizer.update(part);
-            for (const std::span<const T> some : {part.gradient, std::span<const T>{part.weights}})
+            const auto look = [&](std::span<const T> some) {
                 finite = finite && kernels::first_non_finite(some) == some.size();
+            };
+            look(part.gradient);
+            look(part.weights);
+            for (std::size_t slot = 0; slot < Optimizer::slot_count; ++slot) look(part.slots[slot]);
         }
         return finite;
     }
@@ -235,7 +240,7 @@ concept Proposes = Optimizer<O, T> && requires(const O& optimizer, const proposa
 /// compressor rests. For warm-ups that have to be exact.
 template <class O, class T = float>
 concept HasDenseSteps = Proposes<O, T> && requires(const O& optimizer, std::uint64_t step) {
-    { optimizer.is_dense_step(step) } -> std::same_as<bool>;
+    { optimizer.is_dense_step(step) } -> std::convertible_to<bool>;
 };
 
 /// `sent(pass)`, noexcept: the messages of a worker are written, and pass.values is what they decode to, zero
@@ -245,6 +250,18 @@ template <class O, class T = float>
 concept SeesMessages = Proposes<O, T> && requires(const O& optimizer, const proposal_pass<T>& pass) {
     requires noexcept(optimizer.sent(pass));
 };
+
+/// Whether its members propose, sent and is_dense_step are those that are called: one that is not const, say, would be
+/// passed over in silence.
+template <class O, class T>
+inline constexpr bool keeps_words = true;
+template <class O, class T>
+    requires requires(O& optimizer, const proposal_pass<T>& pass) { optimizer.propose(pass); }
+inline constexpr bool keeps_words<O, T> = [] {
+    constexpr bool has_sent = requires(O & optimizer, const proposal_pass<T>& pass) { optimizer.sent(pass); };
+    constexpr bool has_dense_steps = requires(O & optimizer, std::uint64_t step) { optimizer.is_dense_step(step); };
+    return Proposes<O, T> && (SeesMessages<O, T> || !has_sent) && (HasDenseSteps<O, T> || !has_dense_steps);
+}();
 
 /// The learning rate as a pure function of the step, counted from 0. A lambda is one; `name` and `settings` are
 /// optional.

@@ -58,8 +58,9 @@ private:
 LOCKSTEP_FUNCTION void rate_range::check() const {
     const auto is_positive = [](double one) { return std::isfinite(one) && one > 0; };
     if (!is_positive(from) || !is_positive(to) || to <= from || !std::isfinite(to / from))
-        core::fail(core::text("learning rates are searched from ", from, " to ", to),
-                   "take two positive rates, the lower one first: {.from = 1e-6, .to = 10}");
+        core::fail(
+            core::text("learning rates are searched from ", from, " to ", to),
+            "take two positive rates, the lower one first, whose quotient is a number: {.from = 1e-6, .to = 10}");
     if (steps < 2 || steps > 1'000'000)
         core::fail(core::text("a learning rate is searched in ", steps, steps == 1 ? " step" : " steps"),
                    "take 2 to 1000000; 100 are usual");

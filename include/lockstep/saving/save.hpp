@@ -442,7 +442,7 @@ LOCKSTEP_FUNCTION void require_same_arrays(const stored& from, const state_layou
             continue;
         core::fail(core::text(from.path, " has ", i < there.size() ? describe(there[i]) : "nothing",
                               " where this trainer has ", i < here.size() ? describe(here[i]) : "nothing"),
-                   "resume with the network, optimizer, compressor and strategy that wrote it");
+                   "resume with the network, optimizer, compressor, strategy, workers and partition that wrote it");
     }
 }
 

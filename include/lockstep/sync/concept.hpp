@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/comm/group.hpp"
+#include "lockstep/core/member.hpp"
 #include "lockstep/node/shared_parts.hpp"
 #include "lockstep/optim/concept.hpp"
 #include "lockstep/parallel/loop.hpp"
@@ -116,6 +117,7 @@ struct setup {
 template <class S>
 concept StrategyChoice = std::copy_constructible<S> && requires(const S& choice) {
     { S::name } -> std::convertible_to<std::string_view>;
+    requires !core::name_is_of_objects<S>;
     { choice.settings() } -> std::convertible_to<std::string>;
 };
 

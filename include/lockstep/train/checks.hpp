@@ -42,6 +42,16 @@ template <class T>
 inline constexpr bool is_plan = false;
 template <class... Parts>
 inline constexpr bool is_plan<plan<Parts...>> = true;
+/// Whether a check() that a part has is the one that is called.
+template <class Part>
+inline constexpr bool keeps_check = requires(const Part& part) {
+    part.check();
+}
+|| !requires(Part & part) { part.check(); };
+template <class Plan>
+inline constexpr bool keeps_checks = true;
+template <class... Parts>
+inline constexpr bool keeps_checks<plan<Parts...>> = (keeps_check<std::remove_const_t<Parts>> && ...);
 template <class T>
 inline constexpr bool has_sequential = false;
 template <class Model, class... Others>
@@ -89,11 +99,17 @@ inline constexpr bool adaptive_takes_plan =
                                       !optim::Proposes<Optimizer, T>);
 /// What a choice makes for these types is a strategy.
 template <class Sync, class Types>
+inline constexpr bool agrees_on_worker_weights = true;
+template <class Sync, class Types>
 inline constexpr bool is_sync = false;
 template <sync::StrategyChoice Sync, class Types>
     requires requires { typename Sync::template strategy<Types>; }
 inline constexpr bool is_sync<Sync, Types> =
     sync::Strategy<typename Sync::template strategy<Types>, typename Types::value_type>;
+template <class Sync, class Types>
+    requires is_sync<Sync, Types>
+inline constexpr bool agrees_on_worker_weights<Sync, Types> =
+    sync::has_worker_weights<Sync> == sync::has_worker_weights<typename Sync::template strategy<Types>>;
 template <class Clip>
 inline constexpr bool is_clip = std::is_same_v<Clip, sync::no_clipping> || sync::clips<Clip>;
 /// Whether a strategy can do what clipping and the optimizer need.
@@ -256,6 +272,8 @@ template <class Dataset, class T, class Input, class Label, class Loss>
                       "lockstep: the samples of the data set do not have the shape of the network's input");
         static_assert(fits_loss<found, Label>,
                       "lockstep: the labels of the data set are not what the loss takes for the network's output");
+        static_assert(data::keeps_reading<Dataset, T>,
+                      "lockstep: read(rows, x, y, reading) of a data set is const and takes a const data::reading&");
         return fits_network<sample, Input> && fits_loss<found, Label>;
     }
     return false;
@@ -358,6 +376,7 @@ template <class Plan>
         using T = typename sound_precision<decltype(of.precision)>::type;
         static_assert(is_precision<decltype(of.precision)>,
                       "lockstep: plan::precision is real<float>{} or real<double>{}");
+        static_assert(keeps_checks<Plan>, "lockstep: the check() of a part of a plan is const");
         static_assert(is_initialisation<decltype(of.initialise), T>,
                       "lockstep: an initialisation has value(parameter, random, index), which returns a number, as "
                       "model::he{} and model::glorot{} have");
@@ -365,6 +384,10 @@ template <class Plan>
                       "lockstep: the model of a plan is a sequential{input<..>, layers..}");
         static_assert(is_optimizer<decltype(of.optimizer), T>,
                       "lockstep: an optimizer has slot_count, name, settings() and a noexcept update(update_pass)");
+        static_assert(
+            optim::keeps_words<std::remove_const_t<decltype(of.optimizer)>, T>,
+            "lockstep: propose(pass) and sent(pass) of an optimizer are const and noexcept, is_dense_step(step) "
+            "is const and returns a bool, and it has worker_slot_count");
         static_assert(is_schedule<decltype(of.schedule)>,
                       "lockstep: a learning-rate schedule is called with a step and returns a number");
         static_assert(is_sampler<decltype(of.sampler)>,
@@ -379,6 +402,8 @@ template <class Plan>
             is_compressor<decltype(of.compressor), T>,
             "lockstep: a compressor has slot_count, name, settings(), max_bytes<T>(n), noexcept encode(in) and "
             "decode_add(message, scale, sum), or is a reduction with rounds: see lockstep/compress/reduction.hpp");
+        static_assert(compress::keeps_seal<std::remove_const_t<decltype(of.compressor)>, T>,
+                      "lockstep: seal(sealing) of a compressor is const and noexcept");
     }
     if constexpr (has_sequential<Plan>) {
         using T = typename sound_precision<decltype(of.precision)>::type;
@@ -423,6 +448,10 @@ template <class Plan>
                       "lockstep: plan::sync has name, settings() and a class template strategy<Types> with the words "
                       "of a step: see "
                       "sync/concept.hpp");
+        constexpr bool agrees = agrees_on_worker_weights<std::remove_const_t<decltype(of.sync)>, types>;
+        static_assert(agrees,
+                      "lockstep: has_worker_weights = true stands in the class template strategy<Types> as well as in "
+                      "what the plan names as .sync, or in none of them");
         constexpr bool norms = has_norms_for<decltype(of.sync), std::remove_const_t<decltype(optimizer)>,
                                              std::remove_const_t<decltype(clip)>>;
         static_assert(norms,
@@ -449,7 +478,7 @@ template <class Plan>
             .initialise = or_else<is_initialisation<decltype(of.initialise), T>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
-            .sync = or_else < syncs && norms && whole && exact > (of.sync, sync::every_step{}),
+            .sync = or_else < syncs && agrees && norms && whole && exact > (of.sync, sync::every_step{}),
             .clip = clip,
             .factors = factors,
         };

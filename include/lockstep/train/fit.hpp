@@ -165,11 +165,16 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         if (ends) ++core.epoch;
         if (!is_known && place == 0) core.begin_epoch();
         if (!is_known || place > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
-        if (!is_known) require_same_order(core.ranks, core.order);
+        if (!is_known) require_same_order(core.ranks, hash_of_order(core.order, core.epoch), n, core.epoch);
     }
     if (!is_past) core.is_first_fit = false;
+    constexpr bool compares_orders = !data::is_pure<std::remove_const_t<decltype(core.plan.sampler)>>;
+    std::uint64_t order_hash = 0;
     const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
-        if (position == 0) core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
+        if (position == 0) {
+            core.plan.sampler.order(n, epoch, core.plan.seed, core.order);
+            if constexpr (compares_orders) order_hash = hash_of_order(core.order, epoch);
+        }
         const auto own = deal::own_rows(std::min(core.plan.batch, n - position), core.grid, engine<Plan>::least_rows);
         const std::span<const std::uint64_t> rows = std::span{core.order}.subspan(position + own.first, own.size());
         return core.samples.template read<Dataset>(set, rows, {core.plan.seed, epoch}, ahead);
@@ -192,6 +197,8 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.strategy.begin(core.totals.steps);
         core.rows.whole(std::min(core.plan.batch, n - core.position), engine<Plan>::least_rows);
         const auto [x, y, count] = minibatches.take(core.epoch, core.position, core.samples);
+        if constexpr (compares_orders)
+            if (core.position == 0) require_same_order(core.ranks, order_hash, n, core.epoch);
         const std::size_t next = core.position + core.rows.rows();
         if (left > 1) minibatches.begin(next == n ? core.epoch + 1 : core.epoch, next == n ? 0 : next);
         core.totals.seconds.data += report::lap(data_start);

@@ -35,7 +35,7 @@ template <class Part>
     std::string out = "custom";
     if constexpr (requires { std::string_view{Part::name}; }) out = std::string{std::string_view{Part::name}};
     if constexpr (requires { std::string{part.settings()}; }) {
-        const std::string settings = part.settings();
+        const std::string settings{part.settings()};
         if (!settings.empty()) out += core::text("(", settings, ")");
     }
     return out;

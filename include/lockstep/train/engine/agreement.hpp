@@ -104,19 +104,33 @@ struct fit_length {
 /// It is the same on all ranks, and seconds are at least 0. Collective.
 [[gnu::cold]] void require_same_length(const comm::group& ranks, const fit_length& mine);
 
-/// A sampler that depends on more than its arguments would deal some samples twice and others never. Collective.
-[[gnu::cold]] void require_same_order(const comm::group& ranks, std::span<const std::uint64_t> order);
+/// The hash of an order of all n samples. Throws core::error where it has a number that no sample has.
+[[nodiscard, gnu::cold]] std::uint64_t hash_of_order(std::span<const std::uint64_t> order, std::uint64_t epoch);
+
+/// A sampler that depends on more than its arguments would deal some samples twice and others never. `hash`: that of
+/// the order of all n samples. Collective.
+[[gnu::cold]] void require_same_order(const comm::group& ranks, std::uint64_t hash, std::size_t n, std::uint64_t epoch);
 
 #if LOCKSTEP_BODIES
 
-LOCKSTEP_FUNCTION void require_same_order(const comm::group& ranks, std::span<const std::uint64_t> order) {
+LOCKSTEP_FUNCTION std::uint64_t hash_of_order(std::span<const std::uint64_t> order, std::uint64_t epoch) {
+    for (std::size_t i = 0; i < order.size(); ++i)
+        if (order[i] >= order.size())
+            core::fail(core::text("the sampler's order of epoch ", epoch, " has sample ", order[i], " at position ", i,
+                                  ", and there are ", order.size()),
+                       "fill out with numbers from 0 to n - 1");
+    return core::hash(std::as_bytes(order));
+}
+
+LOCKSTEP_FUNCTION void require_same_order(const comm::group& ranks, std::uint64_t hash, std::size_t n,
+                                          std::uint64_t epoch) {
     if (ranks.size() == 1) return;
-    const auto all = ranks.gather_all(core::hash(std::as_bytes(order)));
+    const auto all = ranks.gather_all(hash);
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         if (all[rank] != all[0])
-            core::fail(
-                core::text("the sampler orders ", order.size(), " samples otherwise on rank ", rank, " than on rank 0"),
-                "make order() a function of its arguments alone");
+            core::fail(core::text("the sampler orders ", n, " samples of epoch ", epoch, " otherwise on rank ", rank,
+                                  " than on rank 0"),
+                       "make order() a function of its arguments alone");
 }
 
 LOCKSTEP_FUNCTION void require_equal(const comm::group& ranks, std::size_t mine, std::string_view what,
