@@ -469,3 +469,49 @@ TEST_CASE("a trainer moves with its class, before and after its first steps", "[
 }
 
 }  // namespace
+
+namespace {
+
+/// In each step another thread calls f(), and leaves the text of its error.
+template <class F>
+struct calls_in_a_thread {
+    static constexpr bool on_every_rank = true, sees_weights = false;
+    F f;
+    std::vector<std::string>* texts;
+    void on_step(const ls::report::step_event&) {
+        std::thread{[this] {
+            try {
+                f();
+            } catch (const std::exception& failure) {
+                texts->emplace_back(failure.what());
+            }
+        }}.join();
+    }
+};
+template <class F>
+calls_in_a_thread(F, std::vector<std::string>*) -> calls_in_a_thread<F>;
+
+}  // namespace
+
+TEST_CASE("two threads in calls on the same ranks are one error, and the first goes on", "[training]") {
+    const mpi::communicator world;
+    ls::trainer still{world, recipe()};
+    still.fit(all.set(), ls::steps{7});
+    ls::trainer trainer{world, recipe()}, other{world, recipe()};
+    std::vector<std::string> texts;
+    if (world.size() > 1) {
+        trainer.fit(all.set(), ls::steps{4}, calls_in_a_thread{[&] { other.fit(all.set(), ls::steps{1}); }, &texts});
+        REQUIRE(texts.size() == 4);
+        for (const std::string& text : texts)
+            CHECK(text ==
+                  "lockstep: a thread calls fit while another one is in a call on the same ranks; call all trainers of "
+                  "these ranks from one thread at a time");
+        trainer.fit(all.set(), ls::steps{3});
+    } else {
+        trainer.fit(all.set(), ls::steps{7});
+    }
+    CHECK(trainer.state_hash() == still.state_hash());
+    // Nothing of the other one has begun.
+    other.fit(all.set(), ls::steps{7});
+    CHECK(other.state_hash() == still.state_hash());
+}

@@ -119,7 +119,7 @@ private:
 /// A call of a public function, from its beginning to its end.
 class watched_call {
 public:
-    watched_call(abort_channel& aborts, const char* name, const std::source_location& where) noexcept
+    watched_call(abort_channel& aborts, const char* name, const std::source_location& where)
         : by_{aborts.watched_by().get()}, call_{name, where, nullptr} {
         if (by_ != nullptr) by_->enter(call_);
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,9 @@
 #include <vector>
 
 #include "lockstep/core/compiled.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/text.hpp"
 
 namespace lockstep::comm {
 
@@ -106,6 +109,26 @@ struct call_record {
     int exceptions = 0;  ///< that were on their way when it began
 };
 
+/// The thread that is in a call: one at a time. Any thread may ask for it.
+class calling_thread {
+public:
+    /// Throws core::error where another thread is in one.
+    void enter(const char* call) {
+        std::uintptr_t in_a_call = 0;
+        const auto mine = reinterpret_cast<std::uintptr_t>(&of_thread_);
+        if (!in_call_.compare_exchange_strong(in_a_call, mine, std::memory_order_acquire) && in_a_call != mine)
+            refuse(call);
+    }
+    void leave() noexcept { in_call_.store(0, std::memory_order_release); }
+
+private:
+    [[noreturn, gnu::cold]] static void refuse(const char* call);
+
+    inline static thread_local char of_thread_ = 0;  // its address is another one in each thread
+
+    std::atomic<std::uintptr_t> in_call_{0};
+};
+
 /// `all-gather #17 of 'losses' in fit at train.cpp:88, 64 doubles`.
 [[gnu::cold]] void describe(short_line& out, const collective& what, const call_record* call) noexcept;
 
@@ -122,6 +145,11 @@ LOCKSTEP_FUNCTION void short_line::add(const std::source_location& where) noexce
     if (file.empty()) return;
     file.remove_prefix(file.rfind('/') + 1);
     add(" at "), add(file), add(":"), add(where.line());
+}
+
+LOCKSTEP_FUNCTION void calling_thread::refuse(const char* call) {
+    core::fail(core::text("a thread calls ", call, " while another one is in a call on the same ranks"),
+               "call all trainers of these ranks from one thread at a time");
 }
 
 LOCKSTEP_FUNCTION void describe(short_line& out, const collective& what, const call_record* call) noexcept {

@@ -73,8 +73,12 @@ public:
         return aborts_;
     }
 
-    /// A call of the user begins; it ends with leave(). A call inside another stands where that one does.
-    void enter(call_record& call) noexcept {
+    /// A call of the user begins, until leave(); one inside another stands where that does. Throws as calling_thread.
+    void enter(call_record& call) {
+        thread_.enter(call.name);
+        note(call);
+    }
+    void note(call_record& call) noexcept {
         call.outer = call_;
         if (call_ != nullptr) call.where = call_->where;
         call.exceptions = std::uncaught_exceptions();
@@ -88,6 +92,7 @@ public:
         if (std::uncaught_exceptions() > call.exceptions) describe_call_site(thrown_from_);
         call_ = call.outer;
         last_call_ = {call.name, call.where, nullptr};
+        if (call_ == nullptr) thread_.leave();
     }
     /// The error that this rank is about to tell comes from here.
     [[gnu::cold]] void remember_call_site() noexcept {
@@ -97,7 +102,7 @@ public:
     }
     /// The same where no call has been entered yet.
     [[gnu::cold]] void remember_call_site(call_record call) noexcept {
-        enter(call);
+        note(call);
         remember_call_site();
         call_ = call.outer;
     }
@@ -225,6 +230,7 @@ private:
     std::vector<std::uint64_t> channels_;
     std::uint64_t channels_made_ = 0;
     abort_store aborts_;
+    calling_thread thread_;
     const call_record* call_ = nullptr;
     call_record last_call_;
     wait* current_ = nullptr;
