@@ -18,8 +18,10 @@
 #include "lockstep/compress/top_k.hpp"
 #include "lockstep/layers/batch_norm.hpp"
 #include "lockstep/loss/mean_squared_error.hpp"
+#include "lockstep/model/layout.hpp"
 #include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
+#include "lockstep/optim/weight_decay.hpp"
 #include "lockstep/partition/hybrid.hpp"
 #include "lockstep/partition/model.hpp"
 #include "lockstep/train/summary.hpp"
@@ -87,6 +89,30 @@ std::uint64_t run(const Ranks& ranks, const Plan& plan) {
     trainer.fit(training<typename decltype(plan.precision)::type>.set(), ls::steps{4});
     return trainer.weights_hash();
 }
+
+/// Each weight becomes a number for where the pass says that it is.
+struct writes_places {
+    static constexpr std::string_view name = "writes_places";
+    static constexpr std::size_t slot_count = 0;
+    static constexpr bool needs_tensors = true;
+    [[nodiscard]] static std::string settings() { return {}; }
+
+    [[nodiscard]] static double place(std::size_t layer, std::size_t number, std::size_t rows, std::size_t columns,
+                                      std::size_t row, std::size_t column) {
+        double out = 0;
+        for (const std::size_t one : {layer, number, rows, columns, row, column}) out = out * 300 + double(one);
+        return out;
+    }
+    template <class T>
+    void update(const ls::optim::update_pass<T>& pass) const noexcept {
+        const auto& of = pass.tensor;
+        for (std::size_t i = 0; i < pass.weights.size(); ++i) {
+            const std::size_t at = of.offset + i;
+            pass.weights[i] =
+                static_cast<T>(place(of.layer, of.number, of.rows, of.columns, at / of.columns, at % of.columns));
+        }
+    }
+};
 
 /// The same bits on 1, 2, 3, 4 and 8 ranks of any machine.
 template <class Recipe>
@@ -173,6 +199,33 @@ TEST_CASE("equivalence/norms: LAMB has the same bits everywhere, compressed and 
         halves.fit(training<double>.set(), ls::steps{2});
         CHECK(relative_error(halves.all_weights(), uncut.all_weights()) < 1e-9);
     });
+}
+
+TEST_CASE("equivalence/norms: an optimizer that needs tensors is told which weights a pass has", "[equivalence]") {
+    const ls::optim::weight_decay<writes_places> by_place{.rate = 0, .inner = {}};
+    const auto check = [&](const auto& group, const auto& partition, const machine& on, std::size_t shards) {
+        ls::trainer trainer{group,
+                            recipe<double>(by_place, ls::sync::no_clipping{}, on, ls::compress::none{}, partition)};
+        trainer.fit(training<double>.set(), ls::steps{1});
+        const auto found = trainer.all_weights();
+        std::size_t layer = 0, number = 0, wrong = 0;
+        for (const auto& one : ls::model::weight_layout<typename decltype(trainer)::network>) {
+            number = one.layer == layer ? number : 0;
+            layer = one.layer;
+            // Dense layers are cut by columns.
+            const std::size_t cut = one.layer_name == std::string_view{"dense"} ? shards : 1, width = one.columns / cut;
+            for (std::size_t i = 0; i < one.size(); ++i)
+                wrong += found[one.offset + i] !=
+                         writes_places::place(layer, number, one.rows, width, i / one.columns, i % one.columns % width);
+            ++number;
+        }
+        CHECK(wrong == 0);
+    };
+    on_groups({1, 3, 4}, [&](const mpi::communicator& group) {
+        for (const machine& on : {machines[1], machines[3]}) check(group, ls::partition::data{}, on, 1);
+    });
+    constexpr auto hybrid = ls::partition::hybrid{ls::partition::data{}, ls::partition::model<2>{}};
+    on_groups({2, 6}, [&](const mpi::communicator& group) { check(group, hybrid, machines[1], 2); });
 }
 
 TEST_CASE("equivalence/norms: two doubles for each node of a strip are sent, counted, and named in the summary",

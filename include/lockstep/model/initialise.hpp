@@ -35,6 +35,28 @@ struct glorot {
     }
 };
 
+/// A rule has `value(parameter, random, index)`: number `index` of that parameter, in memory order; or, with a fourth
+/// argument, also by the number of the layer, as rules by depth need.
+template <class Rule>
+inline constexpr bool knows_layers = requires(const Rule& rule, const tensor::parameter& of,
+                                              const core::random_stream& random, std::uint64_t index,
+                                              std::size_t layer) {
+    static_cast<double>(rule.value(of, random, index, layer));
+};
+template <class Rule>
+concept Initialisation = knows_layers<Rule> ||
+    requires(const Rule& rule, const tensor::parameter& of, const core::random_stream& random, std::uint64_t index) {
+    static_cast<double>(rule.value(of, random, index));
+};
+template <Initialisation Rule>
+[[nodiscard]] double start_value(const Rule& rule, const tensor::parameter& of, const core::random_stream& random,
+                                 std::uint64_t index, std::size_t layer) {
+    if constexpr (knows_layers<Rule>)
+        return static_cast<double>(rule.value(of, random, index, layer));
+    else
+        return static_cast<double>(rule.value(of, random, index));
+}
+
 /// Fills one parameter of a layer. `first_column` and `whole_columns` say which part of the uncut parameter this is.
 template <class T, class Rule>
 void initialise(const tensor::parameter& of, std::span<T> weights, std::size_t first_column, std::size_t whole_columns,
@@ -45,9 +67,12 @@ void initialise(const tensor::parameter& of, std::span<T> weights, std::size_t f
         for (std::size_t column = 0; column < of.columns; ++column) {
             T& weight = weights[row * of.columns + column];
             if (of.initial == tensor::start::random)
-                weight = static_cast<T>(rule.value(of, random, row * whole_columns + first_column + column));
+                weight =
+                    static_cast<T>(start_value(rule, of, random, row * whole_columns + first_column + column, layer));
             else
-                weight = of.initial == tensor::start::ones ? T{1} : T{0};
+                weight = of.initial == tensor::start::constant ? static_cast<T>(of.value)
+                         : of.initial == tensor::start::ones   ? T{1}
+                                                               : T{0};
         }
 }
 

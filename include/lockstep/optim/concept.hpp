@@ -30,6 +30,16 @@ struct tensor_norms {
     double gradient = 0;  ///< or of what the norm rule of the optimizer returns, see HasNormRule
 };
 
+/// Which weights a pass has: some neighbours in a parameter of a layer, a matrix in row-major order. In a model
+/// partition the parameter is that of this rank's shard.
+struct tensor_place {
+    std::size_t layer = 0;    ///< number in the network, as the summary of a plan counts
+    std::size_t number = 0;   ///< of the parameter in the layer
+    std::size_t rows = 0;     ///< of the parameter
+    std::size_t columns = 0;  ///< the same; 1 row of them for a bias
+    std::size_t offset = 0;   ///< of the first weight of the pass
+};
+
 /// One update of some weights: all the arrays have one size, and element i of each belongs to weight i.
 template <class T>
 struct update_pass {
@@ -40,6 +50,7 @@ struct update_pass {
     std::uint64_t step = 0;       ///< 0 for the first update
     bool decays = true;           ///< weight decay applies to these weights
     tensor_norms norms{};         ///< of the tensor that they are of, where the optimizer needs_norms
+    tensor_place tensor{};        ///< which weights they are, where the optimizer needs_tensors
 
     /// The same update of weights first .. first + count - 1.
     [[nodiscard]] constexpr update_pass part(std::size_t first, std::size_t count) const noexcept {
@@ -47,6 +58,7 @@ struct update_pass {
         out.weights = weights.subspan(first, count);
         out.gradient = gradient.subspan(first, count);
         out.slots = slots.part(first, count);
+        out.tensor.offset += first;
         return out;
     }
 };
@@ -73,6 +85,16 @@ template <class O>
         { O::needs_norms } -> std::convertible_to<bool>;
     }
 inline constexpr bool needs_norms<O> = O::needs_norms;
+
+/// The optimizer says `static constexpr bool needs_tensors = true`: each pass then has weights of one tensor, and says
+/// which. For rates by layer, layers that stay as they are, and rules that know rows and columns.
+template <class O>
+inline constexpr bool needs_tensors = false;
+template <class O>
+    requires requires {
+        { O::needs_tensors } -> std::convertible_to<bool>;
+    }
+inline constexpr bool needs_tensors<O> = O::needs_tensors;
 
 /// Whether an optimizer derives from one of the library and has an update() of its own: the rule that it inherits does
 /// something else. Optimizers with a rule say `using rule_of = ` themselves.

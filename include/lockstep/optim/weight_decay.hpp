@@ -37,6 +37,7 @@ struct weight_decay {
     using rule_of = weight_decay;
     static constexpr std::string_view name = "weight_decay";
     static constexpr std::size_t slot_count = Inner::slot_count;
+    static constexpr bool needs_tensors = optim::needs_tensors<Inner>;
     static constexpr auto non_finite_shows_in() requires ShowsNonFinite<Inner> { return Inner::non_finite_shows_in(); }
 
     [[nodiscard]] std::string settings() const {

@@ -204,6 +204,7 @@ struct update_run {
     std::size_t count = 0;
     bool decays = true;
     std::size_t tensor = 0;  ///< of the network, where runs are those of single tensors
+    optim::tensor_place place{};  ///< the same
 };
 
 /// Parameters first .. first + count - 1 of this rank as runs. `each_tensor`: none of two tensors.
@@ -213,9 +214,10 @@ template <class Network>
     std::vector<update_run> out;
     std::size_t tensor = 0;
     for (std::size_t layer = 0; layer < Network::size; ++layer) {
-        std::size_t at = Network::offset(layer);
+        std::size_t at = Network::offset(layer), in_layer = 0;
         for (const auto& parameter : Network::facts[layer].tensors) {
             const std::size_t begin = std::max(at, first), end = std::min(at + parameter.size(), first + count);
+            const optim::tensor_place place{layer, in_layer++, parameter.rows, parameter.columns, begin - at};
             at += parameter.size();
             const std::size_t number = tensor++;
             if (begin >= end) continue;
@@ -223,7 +225,7 @@ template <class Network>
                 out.back().first + out.back().count == begin)
                 out.back().count += end - begin;
             else
-                out.push_back({begin, end - begin, parameter.decays, number});
+                out.push_back({begin, end - begin, parameter.decays, number, place});
         }
     }
     return out;

@@ -73,9 +73,9 @@ public:
         for (std::size_t bucket = 0; bucket < queue_.size(); ++bucket) {
             const bucket_range& range = queue_[bucket].range;
             const auto here = stored(queue_[bucket]);
-            owned_.push_back(
-                {from.arena.template reserve<T>(optimizer::slot_count * here.size()),
-                 make_runs<network>(range.first + here.first, here.size(), optim::needs_norms<optimizer>)});
+            owned_.push_back({from.arena.template reserve<T>(optimizer::slot_count * here.size()),
+                              make_runs<network>(range.first + here.first, here.size(),
+                                                 optim::needs_norms<optimizer> || optim::needs_tensors<optimizer>)});
         }
     }
 
@@ -363,12 +363,16 @@ protected:
                 const std::size_t begin = run.first - one.range.first;
                 const std::size_t first = std::max(begin, part.first), last = std::min(begin + run.count, part.last);
                 if (first >= last) continue;
-                const optim::update_pass<T> pass{.weights = here.subspan(first, last - first),
-                                                 .gradient = sum.subspan(first - part.first, last - first),
-                                                 .slots = slots.part(first - kept.first, last - first),
-                                                 .rate = rate,
-                                                 .step = step,
-                                                 .decays = run.decays};
+                optim::update_pass<T> pass{.weights = here.subspan(first, last - first),
+                                           .gradient = sum.subspan(first - part.first, last - first),
+                                           .slots = slots.part(first - kept.first, last - first),
+                                           .rate = rate,
+                                           .step = step,
+                                           .decays = run.decays};
+                if constexpr (optim::needs_tensors<optimizer>) {
+                    pass.tensor = run.place;
+                    pass.tensor.offset += first - begin;
+                }
                 if (!update_part(pass, run.tensor)) [[unlikely]]
                     finite_.store(false, std::memory_order_relaxed);
                 after(pass, one.range.first + first);

@@ -8,8 +8,9 @@
 
 namespace lockstep::tensor {
 
-/// How a parameter is filled before the first step. `random` follows the rule that the plan names (He, Glorot).
-enum class start { random, zeros, ones };
+/// How a parameter is filled before the first step. `random` follows the rule that the plan names (He, Glorot);
+/// `constant` is the value that the parameter names.
+enum class start { random, zeros, ones, constant };
 
 /// A matrix of parameters in row-major order. Columns are output features: they are what a model partition splits.
 struct parameter {
@@ -22,6 +23,7 @@ struct parameter {
     bool decays = true;      ///< weight decay applies: true for weights, false for biases and scales
     std::size_t window = 0;  ///< of a convolution's weights: positions of its window; 0: of none
     bool is_square = false;  ///< no number is below 0: variances
+    double value = 0;        ///< of each number, where `initial` is start::constant
 
     [[nodiscard]] constexpr std::size_t size() const noexcept { return rows * columns; }
 };

@@ -67,11 +67,8 @@ inline constexpr bool is_precision<Precision> =
 /// `real<float>` stands in for what is no precision.
 template <class Precision>
 using sound_precision = std::conditional_t<is_precision<Precision>, Precision, real<float>>;
-template <class Initialise, class T>
-inline constexpr bool is_initialisation = requires(const Initialise& rule, const tensor::parameter& of,
-                                                   const core::random_stream& random, std::uint64_t index) {
-    static_cast<T>(rule.value(of, random, index));
-};
+template <class Initialise>
+inline constexpr bool is_initialisation = model::Initialisation<Initialise>;
 template <class Optimizer, class T>
 inline constexpr bool is_optimizer = optim::Optimizer<Optimizer, T>;
 template <class Schedule>
@@ -377,7 +374,7 @@ template <class Plan>
         static_assert(is_precision<decltype(of.precision)>,
                       "lockstep: plan::precision is real<float>{} or real<double>{}");
         static_assert(keeps_checks<Plan>, "lockstep: the check() of a part of a plan is const");
-        static_assert(is_initialisation<decltype(of.initialise), T>,
+        static_assert(is_initialisation<decltype(of.initialise)>,
                       "lockstep: an initialisation has value(parameter, random, index), which returns a number, as "
                       "model::he{} and model::glorot{} have");
         static_assert(is_sequential<decltype(of.model)>,
@@ -475,7 +472,7 @@ template <class Plan>
             .schedule = or_else<is_schedule<decltype(of.schedule)>>(of.schedule, optim::constant{}),
             .partition = or_else<shards>(part, partition::data{}),
             .compressor = compressor,
-            .initialise = or_else<is_initialisation<decltype(of.initialise), T>>(of.initialise, model::he{}),
+            .initialise = or_else<is_initialisation<decltype(of.initialise)>>(of.initialise, model::he{}),
             .sampler = or_else<is_sampler<decltype(of.sampler)>>(of.sampler, data::shuffled{}),
             .precision = or_else<is_precision<decltype(of.precision)>>(of.precision, real<float>{}),
             .sync = or_else < syncs && agrees && norms && whole && exact > (of.sync, sync::every_step{}),

@@ -102,10 +102,30 @@ TEST_CASE("model/initialise: seed, layer and parameter each give other numbers",
     CHECK(equal_numbers(filled<float>(weight, model::he{}, 1, 2, 1)) < 10);
 }
 
-TEST_CASE("model/initialise: zeros and ones, whatever the rule", "[model]") {
+namespace {
+
+/// He's variance over the depth.
+struct by_depth {
+    [[nodiscard]] static double value(const parameter& of, const lockstep::core::random_stream& random,
+                                      std::uint64_t index, std::size_t layer) noexcept {
+        return model::he::value(of, random, index) / static_cast<double>(layer + 1);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("model/initialise: a rule may know the number of the layer", "[model]") {
+    const auto he = filled<double>(weight, model::he{}, 1, 3), deep = filled<double>(weight, by_depth{}, 1, 3);
+    for (std::size_t i = 0; i < he.size(); ++i) REQUIRE(deep[i] == he[i] / 4);
+}
+
+TEST_CASE("model/initialise: zeros, ones and a constant, whatever the rule", "[model]") {
     parameter other = weight;
     other.initial = tensor::start::zeros;
     CHECK(filled<float>(other, model::he{}) == std::vector<float>(other.size(), 0.0F));
     other.initial = tensor::start::ones;
     CHECK(filled<double>(other, model::glorot{}) == std::vector<double>(other.size(), 1.0));
+    other.initial = tensor::start::constant;
+    other.value = 0.25;
+    CHECK(filled<float>(other, model::glorot{}) == std::vector<float>(other.size(), 0.25F));
 }
