@@ -81,7 +81,8 @@ options read(int argc, char** argv) {
                 if (found == all.end()) fail();
                 out.methods.push_back(*found);
             }
-        } else if (number == nullptr || (*number = std::strtoul(value.c_str(), nullptr, 10)) == 0) {
+        } else if (number == nullptr || (*number = std::strtoul(value.c_str(), nullptr, 10)) == 0 ||
+                   (number == &out.steps && out.steps < 5)) {
             fail();
         }
     }

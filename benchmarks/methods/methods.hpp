@@ -79,7 +79,8 @@ void train_over(const boost::mpi::communicator& world, const options& given, con
     ls::trainer trainer{world, plan_of(given, net, compressor)};
     for (const std::string& rate : given.links) {
         int failed = 0;
-        if (world.rank() == 0) failed = std::system((std::string{cluster} + " --rate-becomes " + rate).c_str());
+        if (world.rank() == 0)
+            failed = std::system(ls::core::text("'", cluster, "' --rate-becomes '", rate, "'").c_str());
         boost::mpi::broadcast(world, failed, 0);
         if (failed != 0) ls::core::fail("the links do not become " + rate, "see the line above");
         step_clock clock;

@@ -184,8 +184,10 @@ struct by_rank {
 /// Visits the samples in another order on each rank, from an epoch on; or visits one that is none.
 struct own_order {
     std::uint64_t shift = 0, from = 0, beyond = 0;
+    std::uint64_t* calls = nullptr;  // from the third one on
     void order(std::uint64_t n, std::uint64_t epoch, std::uint64_t, std::span<std::uint64_t> out) const {
-        for (std::uint64_t i = 0; i < n; ++i) out[i] = (i + (epoch < from ? 0 : shift)) % n;
+        const bool is_pure = calls != nullptr ? ++*calls < 3 : epoch < from;
+        for (std::uint64_t i = 0; i < n; ++i) out[i] = (i + (is_pure ? 0 : shift)) % n;
         if (beyond > 0 && epoch >= from) out[3] = n + beyond;
     }
 };
@@ -241,6 +243,23 @@ TEST_CASE("training/agreement: a sampler that depends on the rank later", "[trai
             if (world.size() > 1) CHECK(trainer.report().steps == 8);
         }
     }
+}
+
+TEST_CASE("training/agreement: a sampler that depends on the rank where a fit goes on within an epoch", "[training]") {
+    const mpi::communicator world;
+    std::uint64_t calls = 0;
+    ls::plan plan{.model = small,
+                  .loss = ls::loss::softmax_cross_entropy{},
+                  .sampler = own_order{.shift = static_cast<std::uint64_t>(world.rank()), .calls = &calls},
+                  .batch = 16};
+    ls::trainer trainer{world, plan};
+    trainer.fit(all.set(), ls::steps{2});
+    REQUIRE(calls == 2);
+    const auto text = failure_of([&] { trainer.fit(all.set(), ls::steps{1}); });
+    if (world.size() > 1)
+        check_all_told(world, text, "the sampler orders 64 samples of epoch 0 otherwise on rank 1 than on rank 0; ");
+    else
+        CHECK(text.empty());
 }
 
 TEST_CASE("training/agreement: a sampler that visits what is not there", "[training]") {

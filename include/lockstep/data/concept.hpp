@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
@@ -35,8 +36,9 @@ concept Dataset = tensor::Shape<typename D::sample> && tensor::Label<typename D:
 
 /// The order of an epoch: out (n entries) becomes a list of sample numbers below n. A pure function of its arguments.
 /// Optional: `name` and `settings()`, which must be equal on all ranks, and `check()`. Ranks compare the orders of all
-/// epochs; with `static constexpr bool is_pure = true`, which says that the order depends on nothing else, those of the
-/// first epoch of a fit() alone.
+/// epochs. Where `static constexpr bool is_pure(std::type_identity<S>)` says that the order depends on nothing else
+/// (the argument names the sampler itself: one that derives from it has an order of its own), they do so once for a
+/// set.
 template <class S>
 concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoch, std::uint64_t seed,
                            std::span<std::uint64_t> out) {
@@ -47,8 +49,8 @@ concept Sampler = requires(const S& sampler, std::uint64_t n, std::uint64_t epoc
 template <class S>
 inline constexpr bool is_pure = false;
 template <class S>
-    requires requires { S::is_pure; }
-inline constexpr bool is_pure<S> = S::is_pure;
+    requires requires { S::is_pure(std::type_identity<S>{}); }
+inline constexpr bool is_pure<S> = S::is_pure(std::type_identity<S>{});
 
 /// What a training sample may depend on besides its number: never a rank, a thread or what was read before.
 struct reading {

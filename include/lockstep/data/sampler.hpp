@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/core/error.hpp"
@@ -28,7 +29,7 @@ inline void number(std::uint64_t n, std::span<std::uint64_t> out) {
 /// Cost: one block of Philox per sample, about 25 ns.
 struct shuffled {
     static constexpr std::string_view name = "shuffled";
-    static constexpr bool is_pure = true;
+    static constexpr bool is_pure(std::type_identity<shuffled>) noexcept { return true; }
 
     void order(std::uint64_t n, std::uint64_t epoch, std::uint64_t seed, std::span<std::uint64_t> out) const {
         detail::number(n, out);
@@ -42,7 +43,7 @@ struct shuffled {
 /// 0, 1, 2 ..: for evaluation, and for data that is in random order already.
 struct ordered {
     static constexpr std::string_view name = "ordered";
-    static constexpr bool is_pure = true;
+    static constexpr bool is_pure(std::type_identity<ordered>) noexcept { return true; }
 
     void order(std::uint64_t n, std::uint64_t, std::uint64_t, std::span<std::uint64_t> out) const {
         detail::number(n, out);

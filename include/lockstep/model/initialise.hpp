@@ -38,23 +38,23 @@ struct glorot {
 /// A rule has `value(parameter, random, index)`: number `index` of that parameter, in memory order; or, with a fourth
 /// argument, also by the number of the layer, as rules by depth need.
 template <class Rule>
-inline constexpr bool knows_layers = requires(const Rule& rule, const tensor::parameter& of,
-                                              const core::random_stream& random, std::uint64_t index,
-                                              std::size_t layer) {
-    static_cast<double>(rule.value(of, random, index, layer));
+inline constexpr bool knows_no_layers = requires(const Rule& rule, const tensor::parameter& of,
+                                                 const core::random_stream& random, std::uint64_t index) {
+    static_cast<double>(rule.value(of, random, index));
 };
 template <class Rule>
-concept Initialisation = knows_layers<Rule> ||
-    requires(const Rule& rule, const tensor::parameter& of, const core::random_stream& random, std::uint64_t index) {
-    static_cast<double>(rule.value(of, random, index));
+concept Initialisation = knows_no_layers<Rule> ||
+    requires(const Rule& rule, const tensor::parameter& of, const core::random_stream& random, std::uint64_t index,
+             std::size_t layer) {
+    static_cast<double>(rule.value(of, random, index, layer));
 };
 template <Initialisation Rule>
 [[nodiscard]] double start_value(const Rule& rule, const tensor::parameter& of, const core::random_stream& random,
-                                 std::uint64_t index, std::size_t layer) {
-    if constexpr (knows_layers<Rule>)
-        return static_cast<double>(rule.value(of, random, index, layer));
-    else
+                                 std::uint64_t index, [[maybe_unused]] std::size_t layer) {
+    if constexpr (knows_no_layers<Rule>)
         return static_cast<double>(rule.value(of, random, index));
+    else
+        return static_cast<double>(rule.value(of, random, index, layer));
 }
 
 /// Fills one parameter of a layer. `first_column` and `whole_columns` say which part of the uncut parameter this is.

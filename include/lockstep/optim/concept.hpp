@@ -38,6 +38,13 @@ struct tensor_place {
     std::size_t rows = 0;     ///< of the parameter
     std::size_t columns = 0;  ///< the same; 1 row of them for a bias
     std::size_t offset = 0;   ///< of the first weight of the pass
+
+    /// That of the weight so many numbers farther on.
+    [[nodiscard]] constexpr tensor_place from(std::size_t first) const noexcept {
+        auto out = *this;
+        out.offset += first;
+        return out;
+    }
 };
 
 /// One update of some weights: all the arrays have one size, and element i of each belongs to weight i.
@@ -58,7 +65,7 @@ struct update_pass {
         out.weights = weights.subspan(first, count);
         out.gradient = gradient.subspan(first, count);
         out.slots = slots.part(first, count);
-        out.tensor.offset += first;
+        out.tensor = tensor.from(first);
         return out;
     }
 };
@@ -133,8 +140,8 @@ concept HasRule = Optimizer<O, T> && !replaces_rule<O, T> && requires(const O& o
 
 /// An optimizer that needs norms may have them of something else than the gradient, such as its own step:
 /// `norm_rule(pass)` returns a callable (w, g, slots...) on simd::batch<T>, element-wise, that changes none of them.
-/// Its norm comes in pass.norms.gradient. The pass has `step` and `decays`, but no arrays, norms and rate yet. A plan
-/// with clipping is refused: the norms would be those of steps along gradients that are not clipped.
+/// Its norm comes in pass.norms.gradient. The pass has `step`, `decays` and `tensor`, but no arrays, norms and rate
+/// yet. A plan with clipping is refused: the norms would be those of steps along gradients that are not clipped.
 template <class O, class T = float>
 concept HasNormRule = Optimizer<O, T> && needs_norms<O> && !replaces_rule<O, T> &&
                       requires(const O& optimizer, const update_pass<T>& pass) {
@@ -226,7 +233,10 @@ template <class Optimizer, class T>
             };
             look(part.gradient);
             look(part.weights);
-            for (std::size_t slot = 0; slot < Optimizer::slot_count; ++slot) look(part.slots[slot]);
+            if constexpr (ShowsNonFinite<Optimizer>)
+                for (const std::size_t slot : Optimizer::non_finite_shows_in()) look(part.slots[slot]);
+            else
+                for (std::size_t slot = 0; slot < Optimizer::slot_count; ++slot) look(part.slots[slot]);
         }
         return finite;
     }

@@ -369,10 +369,7 @@ protected:
                                            .rate = rate,
                                            .step = step,
                                            .decays = run.decays};
-                if constexpr (optim::needs_tensors<optimizer>) {
-                    pass.tensor = run.place;
-                    pass.tensor.offset += first - begin;
-                }
+                if constexpr (optim::needs_tensors<optimizer>) pass.tensor = run.place.from(first - begin);
                 if (!update_part(pass, run.tensor)) [[unlikely]]
                     finite_.store(false, std::memory_order_relaxed);
                 after(pass, one.range.first + first);

@@ -39,12 +39,14 @@ struct norm_tensors {
     std::vector<std::size_t> offsets;  // among the parameters of its rank
     std::vector<std::size_t> shards;   // 0: on all ranks; else 1 + which shard
     std::vector<bool> decays;
+    std::vector<optim::tensor_place> places;
 };
 /// What a thread adds at once.
 struct norm_task {
     std::size_t first;  // parameter on this rank
     std::size_t count;
     bool decays;
+    optim::tensor_place place;
 };
 /// The tasks of a node of this rank, and where its sum goes.
 struct norm_node {
@@ -96,7 +98,8 @@ public:
                 if (begin < range.first || begin >= range.first + range.count) continue;
                 nodes_.push_back({tasks_.size(), (count + longest - 1) / longest, node.slot});
                 for (std::size_t at = 0; at < count; at += longest)
-                    tasks_.push_back({begin + at, std::min(longest, count - at), all.decays[node.part.tensor]});
+                    tasks_.push_back({begin + at, std::min(longest, count - at), all.decays[node.part.tensor],
+                                      all.places[node.part.tensor].from(node.part.numbers.first + at)});
             }
             tasks_of_.push_back({first, tasks_.size()});
         }
@@ -120,13 +123,14 @@ public:
              [[maybe_unused]] const tensor::slots<T>& slots, [[maybe_unused]] std::size_t owned) noexcept {
         const parallel::block tasks = tasks_of_[bucket];
         const auto one = [&](std::size_t index) noexcept {
-            const auto [begin, count, decays] = tasks_[tasks.first + index];
+            const auto& [begin, count, decays, place] = tasks_[tasks.first + index];
             const std::size_t at = begin - first;
             double* const sums = sums_.data() + (tasks.first + index) * numbers;
             if constexpr (has_rule) {
                 optim::update_pass<T> pass;
                 pass.step = step_;
                 pass.decays = decays;
+                pass.tensor = place;
                 sums[0] = squares_by_rule(optimizer_.norm_rule(pass), weights.subspan(at, count), gradient.data() + at,
                                           slots.part(at - owned, count));
             } else {
@@ -222,15 +226,17 @@ private:
         detail::norm_tensors out;
         for (std::size_t layer = 0; layer < network::size; ++layer) {
             const bool sharded = network::facts[layer].segment == model::segment::sharded;
-            std::size_t at = network::offset(layer);
+            std::size_t at = network::offset(layer), number = 0;
             for (const auto& parameter : network::facts[layer].tensors) {
                 for (std::size_t shard = 0; shard < (sharded ? network::shards : 1); ++shard) {
                     out.sizes.push_back(parameter.size());
                     out.offsets.push_back(at);
                     out.shards.push_back(sharded ? 1 + shard : 0);
                     out.decays.push_back(parameter.decays);
+                    out.places.push_back({layer, number, parameter.rows, parameter.columns, 0});
                 }
                 at += parameter.size();
+                ++number;
             }
         }
         return out;

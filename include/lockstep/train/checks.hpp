@@ -96,13 +96,14 @@ inline constexpr bool adaptive_takes_plan =
                                       !optim::Proposes<Optimizer, T>);
 /// What a choice makes for these types is a strategy.
 template <class Sync, class Types>
-inline constexpr bool agrees_on_worker_weights = true;
-template <class Sync, class Types>
 inline constexpr bool is_sync = false;
 template <sync::StrategyChoice Sync, class Types>
     requires requires { typename Sync::template strategy<Types>; }
 inline constexpr bool is_sync<Sync, Types> =
     sync::Strategy<typename Sync::template strategy<Types>, typename Types::value_type>;
+/// The checks look at the choice, the trainer at what it makes.
+template <class Sync, class Types>
+inline constexpr bool agrees_on_worker_weights = true;
 template <class Sync, class Types>
     requires is_sync<Sync, Types>
 inline constexpr bool agrees_on_worker_weights<Sync, Types> =
@@ -374,9 +375,10 @@ template <class Plan>
         static_assert(is_precision<decltype(of.precision)>,
                       "lockstep: plan::precision is real<float>{} or real<double>{}");
         static_assert(keeps_checks<Plan>, "lockstep: the check() of a part of a plan is const");
-        static_assert(is_initialisation<decltype(of.initialise)>,
-                      "lockstep: an initialisation has value(parameter, random, index), which returns a number, as "
-                      "model::he{} and model::glorot{} have");
+        static_assert(
+            is_initialisation<decltype(of.initialise)>,
+            "lockstep: an initialisation has value(parameter, random, index[, layer]), which returns a number, as "
+            "model::he{} and model::glorot{} have");
         static_assert(is_sequential<decltype(of.model)>,
                       "lockstep: the model of a plan is a sequential{input<..>, layers..}");
         static_assert(is_optimizer<decltype(of.optimizer), T>,

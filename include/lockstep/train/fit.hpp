@@ -128,6 +128,7 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
                                                                            report::recorder_of(observers...)};
     report::require_different_outputs(core.ranks, observers...);
     // Another set begins an epoch with its first step: one that is under way ends there.
+    constexpr bool compares_orders = !data::is_pure<std::remove_const_t<decltype(core.plan.sampler)>>;
     const std::size_t n = set.size(), per_epoch = (n - 1) / core.plan.batch + 1;
     const bool is_known = core.order.size() == n, ends = !is_known && core.restored_set != n && core.position > 0;
     const std::size_t place = ends ? 0 : core.position;
@@ -164,11 +165,13 @@ report::fit_made fit(engine<Plan>& core, Trainer& self, const Dataset& set, Unti
         core.position = place;
         if (ends) ++core.epoch;
         if (!is_known && place == 0) core.begin_epoch();
-        if (!is_known || place > 0) core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
-        if (!is_known) require_same_order(core.ranks, hash_of_order(core.order, core.epoch), n, core.epoch);
+        if (!is_known || place > 0) {
+            core.plan.sampler.order(n, core.epoch, core.plan.seed, core.order);
+            if (!is_known || compares_orders)
+                require_same_order(core.ranks, hash_of_order(core.order, core.epoch), n, core.epoch);
+        }
     }
     if (!is_past) core.is_first_fit = false;
-    constexpr bool compares_orders = !data::is_pure<std::remove_const_t<decltype(core.plan.sampler)>>;
     std::uint64_t order_hash = 0;
     const auto load = [&](std::uint64_t epoch, std::size_t position, bool ahead) {
         if (position == 0) {

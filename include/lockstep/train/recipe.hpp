@@ -33,7 +33,7 @@ using plan_text = std::vector<std::pair<std::string, std::string>>;
 template <class Part>
 [[nodiscard, gnu::cold]] std::string describe(const Part& part) {
     std::string out = "custom";
-    if constexpr (requires { std::string_view{Part::name}; }) out = std::string{std::string_view{Part::name}};
+    if constexpr (requires { std::string_view{part.name}; }) out = std::string{std::string_view{part.name}};
     if constexpr (requires { std::string{part.settings()}; }) {
         const std::string settings{part.settings()};
         if (!settings.empty()) out += core::text("(", settings, ")");

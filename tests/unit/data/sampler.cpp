@@ -14,6 +14,9 @@ namespace lockstep::data {
 namespace {
 
 static_assert(Sampler<shuffled> && Sampler<ordered>);
+// One with an order of its own says nothing of it.
+struct derived : shuffled {};
+static_assert(is_pure<shuffled> && is_pure<ordered> && !is_pure<derived>);
 
 std::vector<std::uint64_t> shuffle(std::uint64_t n, std::uint64_t epoch, std::uint64_t seed) {
     std::vector<std::uint64_t> out(n, 77);

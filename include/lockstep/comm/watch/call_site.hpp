@@ -3,6 +3,8 @@
 // Where a rank is: which call of the user, which collective, for whom it waits. Plain data, written down only when a
 // rank asks.
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -115,7 +117,7 @@ public:
     /// Throws core::error where another thread is in one.
     void enter(const char* call) {
         std::uintptr_t in_a_call = 0;
-        const auto mine = reinterpret_cast<std::uintptr_t>(&of_thread_);
+        const auto mine = static_cast<std::uintptr_t>(::pthread_self());
         if (!in_call_.compare_exchange_strong(in_a_call, mine, std::memory_order_acquire) && in_a_call != mine)
             refuse(call);
     }
@@ -123,8 +125,6 @@ public:
 
 private:
     [[noreturn, gnu::cold]] static void refuse(const char* call);
-
-    inline static thread_local char of_thread_ = 0;  // its address is another one in each thread
 
     std::atomic<std::uintptr_t> in_call_{0};
 };
