@@ -16,6 +16,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/model/network.hpp"
+#include "lockstep/optim/concept.hpp"
 #include "lockstep/partition/grid.hpp"
 #include "lockstep/reduce/choose.hpp"
 #include "lockstep/reduce/sum_rule.hpp"
