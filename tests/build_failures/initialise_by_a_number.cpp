@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The start of the weights as a number.
-// build error: lockstep: an initialisation has value.parameter, random, index.., layer.., which returns a number, as model::he.. and model::glorot.. have
+// build error: lockstep: an initialisation has value.parameter, random, index., layer.., which returns a number, as model::he.. and model::glorot.. have
 #include <boost/mpi/environment.hpp>
 #include <vector>
 
