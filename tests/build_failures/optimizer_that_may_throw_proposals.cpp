@@ -23,7 +23,8 @@ struct proposing {
     }
     template <class T>
     void update(const ls::optim::update_pass<T>& pass) const noexcept {
-        for (std::size_t i = 0; i < pass.weights.size(); ++i) pass.weights[i] -= static_cast<T>(pass.rate) * pass.gradient[i];
+        for (std::size_t i = 0; i < pass.weights.size(); ++i)
+            pass.weights[i] -= static_cast<T>(pass.rate) * pass.gradient[i];
     }
 };
 
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
     boost::mpi::environment env{argc, argv, boost::mpi::threading::funneled};
     boost::mpi::communicator world;
     constexpr auto net = ls::sequential{ls::input<28, 28, 1>, flatten{}, dense<10>{}};
-    ls::trainer trainer{world, ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .optimizer = proposing{}}};
+    ls::trainer trainer{world,
+                        ls::plan{.model = net, .loss = ls::loss::softmax_cross_entropy{}, .optimizer = proposing{}}};
     trainer.fit(ls::data::digits{.count = 1000}, ls::epochs{1});
 }

@@ -14,7 +14,8 @@ using namespace ls::layers;
 
 struct shifted_digits : ls::data::digits {
     using digits::read;
-    void read(std::span<const std::uint64_t> rows, ls::tensor::batch<float, sample> x, std::span<std::int32_t> y, ls::data::reading& key) const {
+    void read(std::span<const std::uint64_t> rows, ls::tensor::batch<float, sample> x, std::span<std::int32_t> y,
+              ls::data::reading& key) const {
         key.place = 1;
         digits::read(rows, x, y);
     }

@@ -35,19 +35,21 @@ struct glorot {
     }
 };
 
-/// A rule has `value(parameter, random, index)`: number `index` of that parameter, in memory order; or, with a fourth
-/// argument, also by the number of the layer, as rules by depth need.
+/// Whether three arguments are enough for a rule.
 template <class Rule>
 inline constexpr bool knows_no_layers = requires(const Rule& rule, const tensor::parameter& of,
                                                  const core::random_stream& random, std::uint64_t index) {
     static_cast<double>(rule.value(of, random, index));
 };
+/// A rule has `value(parameter, random, index)`: number `index` of that parameter, in memory order. Rules by depth have
+/// `value(parameter, random, index, layer)`, with the number of the layer.
 template <class Rule>
 concept Initialisation = knows_no_layers<Rule> ||
     requires(const Rule& rule, const tensor::parameter& of, const core::random_stream& random, std::uint64_t index,
              std::size_t layer) {
     static_cast<double>(rule.value(of, random, index, layer));
 };
+/// What the rule says for a layer.
 template <Initialisation Rule>
 [[nodiscard]] double start_value(const Rule& rule, const tensor::parameter& of, const core::random_stream& random,
                                  std::uint64_t index, [[maybe_unused]] std::size_t layer) {

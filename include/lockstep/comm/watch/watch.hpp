@@ -78,7 +78,7 @@ public:
         thread_.enter(call.name);
         note(call);
     }
-    void note(call_record& call) noexcept {
+    void note(call_record& call) noexcept {  // whatever the thread
         call.outer = call_;
         if (call_ != nullptr) call.where = call_->where;
         call.exceptions = std::uncaught_exceptions();
